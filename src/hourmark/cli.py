@@ -29,7 +29,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "mirror": ("mirror.cli:mirror", "MirrorMaker 2: run it, show its lag, verify it."),
     "etl": ("etl.cli:etl", "The PySpark job from the central cluster to closed buckets."),
     "bucket": ("etl.bucket_cli:bucket", "Closed buckets: list, show, verify, print."),
-    "judge": ("infra.judge.cli:judge", "Compare source files with buckets and dead letters, sharing no code with either."),
+    "judge": (
+        "infra.judge.cli:judge",
+        "Compare source files with buckets and dead letters, sharing no code with either.",
+    ),
 }
 
 

@@ -45,7 +45,9 @@ class Kafka(Group):
     central: KafkaCluster | None = Field(None, description="absent: one cluster is both, and there is no mirror")
     edge_alias: Name = Field("edge", description="MirrorMaker 2's name of the source; prefix of remote topics")
     max_message_bytes: int = Field(
-        8 * 1024 * 1024, ge=1 << 20, description="one limit along the whole path; above the largest line (4 MiB) and its dead letter"
+        8 * 1024 * 1024,
+        ge=1 << 20,
+        description="one limit along the whole path; above the largest line (4 MiB) and its dead letter",
     )
     retention_hours: int = Field(168, ge=1, description="of event topics: how long HDFS or the ETL may be away")
 
@@ -76,8 +78,8 @@ class Parsing(Group):
     @field_validator("bucket_seconds")
     @classmethod
     def _divides_an_hour(cls, value: int) -> int:
-        if value < 1 or 3600 % value:
-            raise ValueError("allowed: 3600, or a divisor of it for tests (60 is a bucket a minute)")
+        if value < 60 or value % 60 or 3600 % value:
+            raise ValueError("allowed: 3600, or whole minutes that divide an hour, for tests (60 is a bucket a minute)")
         return value
 
 
@@ -153,7 +155,9 @@ class Storage(Group):
 class Etl(Group):
     """The PySpark job."""
 
-    ledger: str = Field("sqlite:////var/lib/hourmark/ledger.sqlite", description="the only commit point; SQLite: driver on one machine")
+    ledger: str = Field(
+        "sqlite:////var/lib/hourmark/ledger.sqlite", description="the only commit point; SQLite: driver on one machine"
+    )
     master: str = Field("local[2]", description="Spark master; under spark-submit the submitted one wins")
     spark_jars: list[str] = Field([], description="paths of the Kafka connector's jars; empty under spark-submit --jars")
     spark_conf: dict[str, str] = {}
@@ -175,7 +179,11 @@ class Config(BaseSettings):
     """The whole tree. Each group is owned by the room that reads it; `kafka`, `parsing`, `storage` are shared."""
 
     model_config = SettingsConfigDict(
-        env_prefix="HOURMARK_", env_nested_delimiter="__", frozen=True, extra="forbid", nested_model_default_partial_update=True
+        env_prefix="HOURMARK_",
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="forbid",
+        nested_model_default_partial_update=True,
     )
 
     kafka: Kafka = Kafka()

@@ -1,0 +1,5 @@
+"""`python -m hourmark`."""
+
+from hourmark.cli import main
+
+main()

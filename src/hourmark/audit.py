@@ -1,0 +1,152 @@
+"""Audit records: what was promised, range by range (topic `hourmark.audit`, keyed by range id).
+
+The delivery service appends one after all of a range is in Kafka and before it acknowledges it. A retry makes the very same
+record, so two records with one key and different content are an alarm. What is in Kafka without an audit record was never
+acknowledged.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Iterable
+from typing import Any, Final
+
+import fastavro
+
+from hourmark.avro import Schema
+from hourmark.event_id import EventId
+from hourmark.ranges import RangeId
+
+_MODULUS: Final = 1 << 64
+
+SCHEMA: Final[Schema] = {
+    "type": "record",
+    "name": "Audit",
+    "namespace": "hourmark",
+    "doc": "What one range or API batch promised.",
+    "fields": [
+        {"name": "range_id", "type": {"type": "fixed", "name": "RangeId", "size": 8}},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["range", "batch"]}},
+        {"name": "host_id", "type": "string", "doc": "host id; client of a batch"},
+        {"name": "host_name", "type": "string"},
+        {"name": "file_id", "type": "string", "doc": "file id; idempotency key of a batch"},
+        {"name": "generation", "type": "long"},
+        {"name": "start", "type": "long"},
+        {"name": "end", "type": "long"},
+        {"name": "observed_at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "rules", "type": "string"},
+        {"name": "source", "type": "string"},
+        {"name": "path", "type": "string"},
+        {"name": "lines", "type": "long", "doc": "records of the range: events and dead letters, each counted"},
+        {
+            "name": "promised",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "Promise",
+                    "fields": [
+                        {"name": "type", "type": "string"},
+                        {"name": "hour_start", "type": "long", "doc": "Unix seconds"},
+                        {"name": "count", "type": "long", "doc": "distinct event ids"},
+                        {
+                            "name": "sum",
+                            "type": {"type": "fixed", "name": "Sum", "size": 8},
+                            "doc": "of the ids' last 8 bytes, modulo 2^64, big-endian",
+                        },
+                    ],
+                },
+            },
+        },
+    ],
+}
+_PARSED = fastavro.parse_schema(SCHEMA)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Promise:
+    """Of one type and hour: how many distinct ids, and the sum of their tails."""
+
+    event_type: str
+    hour_start_s: int
+    count: int
+    sum: int
+
+    def __post_init__(self) -> None:
+        assert self.count > 0, "a promise of nothing is not written"
+        assert 0 <= self.sum < _MODULUS
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """One range's promises, sorted by type and hour."""
+
+    range_id: RangeId
+    kind: str  # "range" or "batch"
+    host_id: str
+    host_name: str
+    file_id: str
+    generation: int
+    start: int
+    end: int
+    observed_at_ms: int
+    rules: str
+    source: str
+    path: str
+    lines: int
+    promised: tuple[Promise, ...]
+
+    def encode(self) -> bytes:
+        """The Avro datum, without framing."""
+        row: dict[str, Any] = {name: getattr(self, name) for name in _SAME}
+        row["range_id"] = bytes(self.range_id)
+        row["observed_at"] = self.observed_at_ms
+        row["promised"] = [
+            {"type": p.event_type, "hour_start": p.hour_start_s, "count": p.count, "sum": p.sum.to_bytes(8, "big")}
+            for p in self.promised
+        ]
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, _PARSED, row)
+        return buffer.getvalue()
+
+    @classmethod
+    def decode(cls, datum: bytes) -> AuditRecord:
+        """The inverse of `encode`."""
+        row: Any = fastavro.schemaless_reader(io.BytesIO(datum), _PARSED, None)
+        return cls(
+            range_id=RangeId(row["range_id"]),
+            observed_at_ms=round(row["observed_at"].timestamp() * 1000),
+            promised=tuple(
+                Promise(p["type"], p["hour_start"], p["count"], int.from_bytes(p["sum"], "big")) for p in row["promised"]
+            ),
+            **{name: row[name] for name in _SAME},
+        )
+
+
+_SAME: Final = (
+    "kind",
+    "host_id",
+    "host_name",
+    "file_id",
+    "generation",
+    "start",
+    "end",
+    "rules",
+    "source",
+    "path",
+    "lines",
+)
+
+
+def promises(events: Iterable[tuple[str, int, EventId]]) -> tuple[Promise, ...]:
+    """What (type, hour start in seconds, id) of a range's records amount to; an id that occurs twice counts once."""
+    ids: dict[tuple[str, int], set[EventId]] = {}
+    for event_type, hour_start_s, event_id in events:
+        ids.setdefault((event_type, hour_start_s), set()).add(event_id)
+    return tuple(Promise(t, h, len(found), sum_tails(found)) for (t, h), found in sorted(ids.items()))
+
+
+def sum_tails(ids: Iterable[EventId]) -> int:
+    """Sum of the ids' last 8 bytes, modulo 2^64."""
+    return sum(int.from_bytes(event_id[8:], "big") for event_id in ids) % _MODULUS

@@ -1,0 +1,84 @@
+"""Avro schemas of what travels: the envelope that begins every event, and Confluent's framing of Kafka values.
+
+Record name: the type with `-` as `_`; namespace `hourmark.events`. Source: Avro specification 1.12; Confluent's wire format.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
+
+Schema = dict[str, Any]
+
+NAMESPACE: Final = "hourmark.events"
+FRAMING_SIZE: Final = 5  # magic byte 0x00, then the schema id as 4 bytes big-endian
+
+ENVELOPE: Final[list[Schema]] = [
+    {
+        "name": "event_id",
+        "type": {"type": "fixed", "name": "EventId", "namespace": "hourmark", "size": 16, "logicalType": "uuid"},
+        "doc": "made once, the same on every retry; sorts by event time",
+    },
+    {"name": "event_time", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    {"name": "host", "type": "string", "doc": "name of the host, or of the service's client"},
+    {"name": "source", "type": "string", "doc": "path of the file, or client"},
+    {
+        "name": "file",
+        "type": [
+            "null",
+            {
+                "type": "record",
+                "name": "File",
+                "namespace": "hourmark",
+                "fields": [{"name": "id", "type": "string"}, {"name": "generation", "type": "long"}],
+            },
+        ],
+        "doc": "null for events posted to the API",
+    },
+    {"name": "position", "type": "long", "doc": "byte offset in the file, or index in the batch"},
+]
+ENVELOPE_NAMES: Final = frozenset(str(field["name"]) for field in ENVELOPE)
+
+
+def record_name(event_type: str) -> str:
+    """The Avro name of a type's record."""
+    return event_type.replace("-", "_")
+
+
+def event_schema(event_type: str, fields: list[Schema], doc: str = "") -> Schema:
+    """The schema of a type's events: the envelope, then the type's own fields."""
+    return {
+        "type": "record",
+        "name": record_name(event_type),
+        "namespace": NAMESPACE,
+        "doc": doc,
+        "fields": [*ENVELOPE, *fields],
+    }
+
+
+def canonical_json(value: object) -> str:
+    """JSON with one spelling for equal values: sorted keys, no spaces. For digests and comparisons."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def fingerprint(schema: Schema) -> str:
+    """16 hex digits that change whenever the schema does, its defaults and docs included."""
+    return digest(canonical_json(schema))
+
+
+def digest(text: str) -> str:
+    """16 hex digits of BLAKE2b: how rules, types and schemas are named by their content."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def frame(schema_id: int) -> bytes:
+    """What stands before the datum in a Kafka value."""
+    return b"\x00" + schema_id.to_bytes(4, "big")
+
+
+def unframe(value: bytes) -> tuple[int, bytes]:
+    """Schema id and datum of a Kafka value; ValueError if it is not framed."""
+    if len(value) < FRAMING_SIZE or value[0] != 0:
+        raise ValueError("the value does not begin with Confluent's framing (0x00 and a 4-byte schema id)")
+    return int.from_bytes(value[1:FRAMING_SIZE], "big"), value[FRAMING_SIZE:]

@@ -1,0 +1,175 @@
+"""Event types and sources: what a declaration says, read from TOML.
+
+One file a type, `types/<name>.toml`; the sources stand together in `types/sources.toml`. See docs/event-types.md.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from fastavro.schema import SchemaParseException, parse_schema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from hourmark import dead_letters
+from hourmark.avro import ENVELOPE_NAMES, Schema, event_schema
+from hourmark.errors import TypeFileError
+
+TypeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
+SOURCES_FILE = "sources.toml"
+_FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class Declaration(BaseModel):
+    """Fixed once read; nothing unknown in it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LineRule(Declaration):
+    """How lines of a type are parsed.
+
+    json     the MSG of an RFC 5424 line is a JSON object of the type's fields
+    text     that MSG goes into `field` as it is (`bytes` holds anything, `string` only UTF-8)
+    pattern  the named groups of `pattern` (RE2) are fields of the same name; the group `time` is read by `time_format`
+    """
+
+    payload: Literal["json", "text", "pattern"] = "json"
+    field: str | None = Field(None, description="takes the text; also a whole line that the source's catch_all gives it")
+    pattern: str | None = Field(None, description="RE2, must match the whole line")
+    time_format: str | None = Field(None, description="of the group `time`, as datetime.strptime has it")
+    time: Literal["event", "observed"] = Field("event", description="observed: without a timestamp, observed_at is taken")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.payload == "pattern":
+            if self.pattern is None:
+                raise ValueError("payload = 'pattern' needs a pattern")
+            if ("(?P<time>" in self.pattern) != (self.time_format is not None):
+                raise ValueError("the group `time` and time_format need each other")
+            if self.time_format is None and self.time == "event":
+                raise ValueError("a pattern without the group `time` needs time = 'observed'")
+        elif self.pattern is not None or self.time_format is not None:
+            raise ValueError("pattern and time_format go with payload = 'pattern' only")
+        if self.payload == "text" and self.field is None:
+            raise ValueError("payload = 'text' needs `field`, the name of the field that takes it")
+        return self
+
+
+class EventType(Declaration):
+    """A type of events."""
+
+    name: TypeName
+    doc: str = ""
+    fields: list[dict[str, Any]] = Field(description="Avro fields, after the envelope")
+    line: LineRule = LineRule()
+    partitions: int = Field(1, ge=1, le=1024)
+    retention_hours: int | None = Field(None, ge=1, description="of the topic; default: kafka.retention_hours")
+    shard: TypeName = "default"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = [str(field.get("name")) for field in self.fields]
+        for name in names:
+            if not _FIELD_NAME.fullmatch(name):
+                raise ValueError(f"field name {name!r}: allowed are letters, digits and _, not beginning with a digit")
+            if name in ENVELOPE_NAMES:
+                raise ValueError(f"field {name!r} is the envelope's; name it otherwise")
+        if len(set(names)) < len(names):
+            raise ValueError("a field is declared twice")
+        if self.line.field is not None and self.line.field not in names:
+            raise ValueError(f"line.field = {self.line.field!r} is none of the fields {names}")
+        try:
+            parse_schema(self.schema(), _write_hint=False)
+        except (SchemaParseException, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"the fields make no valid Avro schema: {error!r}") from error
+        return self
+
+    def schema(self) -> Schema:  # type: ignore[override]  # pydantic's deprecated classmethod of the same name
+        """The Avro schema of its events, envelope included."""
+        return event_schema(self.name, self.fields, self.doc)
+
+    def field_type(self, name: str) -> Any:
+        """The Avro type of its own field `name`."""
+        return next(field["type"] for field in self.fields if field["name"] == name)
+
+
+class Source(Declaration):
+    """Where lines come from: their form, and the types they may carry."""
+
+    name: TypeName
+    format: Literal["rfc5424", "free"] = "rfc5424"
+    types: list[TypeName] = Field(min_length=1, description="tried in this order where format = 'free'")
+    catch_all: TypeName | None = Field(None, description="takes whole lines that fit nothing else, instead of dead letters")
+
+
+DEAD_LETTERS = EventType(
+    name=dead_letters.TYPE,
+    doc="What could not become an event, with its reason and its raw bytes.",
+    fields=[dict(field) for field in dead_letters.FIELDS],
+    line=LineRule(payload="json", time="observed"),
+)
+
+
+def read_folder(folder: Path) -> tuple[list[EventType], list[Source]]:
+    """All declarations of a folder, sorted by name, `dead-letters` included; TypeFileError names file and field."""
+    if not folder.is_dir():
+        raise TypeFileError(f"there is no folder {folder} with event types; name it with --dir or types.dir")
+    types = [_read_type(file) for file in sorted(folder.glob("*.toml")) if file.name != SOURCES_FILE]
+    sources = _read_sources(folder / SOURCES_FILE)
+    check_together(types, sources)
+    return sorted([*types, DEAD_LETTERS], key=lambda t: t.name), sorted(sources, key=lambda s: s.name)
+
+
+def check_together(types: list[EventType], sources: list[Source]) -> None:
+    """What no single declaration can tell; raises TypeFileError."""
+    known = {t.name: t for t in types}
+    if len(known) < len(types) or len({s.name for s in sources}) < len(sources):
+        raise TypeFileError("a type or a source is declared twice; every name stands for one")
+    if dead_letters.TYPE in known:
+        raise TypeFileError(f"the type {dead_letters.TYPE} is built in; name yours otherwise")
+    for source in sources:
+        for name in [*source.types, *([source.catch_all] if source.catch_all else [])]:
+            if name not in known:
+                raise TypeFileError(f"source {source.name} names the type {name}, which no file declares; known: {sorted(known)}")
+        for name in source.types:
+            if (known[name].line.payload == "pattern") != (source.format == "free"):
+                raise TypeFileError(
+                    f"source {source.name} has format {source.format}, but its type {name} has payload "
+                    f"{known[name].line.payload}; patterns go with 'free', json and text with 'rfc5424'"
+                )
+        if source.catch_all and (known[source.catch_all].line.field is None or known[source.catch_all].line.time != "observed"):
+            raise TypeFileError(
+                f"the catch_all {source.catch_all} of source {source.name} needs line.field and line.time = 'observed'"
+            )
+
+
+def _read_type(file: Path) -> EventType:
+    declared = _read(file, EventType)
+    if declared.name != file.stem:
+        raise TypeFileError(f"{file} declares the type {declared.name}; file and type must have one name")
+    return declared
+
+
+def _read_sources(file: Path) -> list[Source]:
+    class Sources(Declaration):
+        source: list[Source] = []
+
+    return _read(file, Sources).source if file.is_file() else []
+
+
+def _read(file: Path, model: type[_Model]) -> _Model:
+    try:
+        return model.model_validate(tomllib.loads(file.read_text()))
+    except OSError as error:
+        raise TypeFileError(f"cannot read {file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TypeFileError(f"{file} is no valid TOML: {error}") from error
+    except ValidationError as error:
+        problems = "\n".join(
+            f"  {'.'.join(map(str, p['loc'])) or 'the file'}: {p['msg'].removeprefix('Value error, ')}" for p in error.errors()
+        )
+        raise TypeFileError(f"{file}:\n{problems}") from error

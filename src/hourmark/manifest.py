@@ -1,0 +1,93 @@
+"""The manifest of a closed bucket: the content of `_SUCCESS`, JSON.
+
+Its presence says that the bucket is complete, for ever. Readers trust what it lists, and nothing else in the folder.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+MARKER: Final = "_SUCCESS"
+FORMAT: Final = 1
+
+
+class Grade(enum.Enum):
+    """How a bucket was proved complete."""
+
+    PROVED = "proved"  # every promise up to the cut is kept
+    TIMED_OUT = "timed_out"  # past a deadline; what was excused is named
+    FORCED = "forced"  # by an operator; what was excused is named
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BucketFile(_Part):
+    """One Avro container file."""
+
+    name: str
+    records: int = Field(ge=1)
+    bytes: int = Field(ge=1)
+    blake2b: str = Field(description="hex digest (16 bytes) of the file")
+    schema_id: int
+    schema_fingerprint: str
+    origin_hour: str | None = Field(None, description="of late files: always null where a file mixes origin hours")
+
+
+class Offsets(_Part):
+    """A topic-partition of the central cluster at the freeze: `next` is the first offset not in this bucket or before."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    next: int
+
+
+class Evidence(_Part):
+    """What the grade rests on."""
+
+    method: str = Field(description="join: audit records and rows by range id over distinct ids; empty: nothing was promised")
+    cut_at_ms: int = Field(description="the closer's clock when the cut was taken")
+    audit_records: int = Field(description="settled by this bucket")
+    promised: int = Field(description="distinct ids promised by them, of hours up to this one")
+    audit_next: dict[str, int] = Field(description="central offset up to which audit records were read, by partition")
+    excused: list[str] = []
+
+
+class Manifest(_Part):
+    """See the fields."""
+
+    format: int = FORMAT
+    type: str
+    hour: str
+    bucket_seconds: int
+    grade: Grade
+    evidence: Evidence
+    files: list[BucketFile]
+    events: int = Field(description="records in all files")
+    late: dict[str, int] = Field(description="late records by origin hour")
+    duplicates_removed: int
+    surplus: int = Field(description="records that no audit record promised (yet)")
+    id_sum: str = Field(description="sum modulo 2^64 of the last 8 bytes of all ids, hex")
+    offsets: list[Offsets]
+    ledger: str = Field(description="UUID of the ledger")
+    ledger_commit: int
+    attempt: str
+    closed_at_ms: int
+    software: str
+
+    def encode(self) -> bytes:
+        """Indented JSON, for people too."""
+        return self.model_dump_json(indent=1).encode()
+
+    @classmethod
+    def decode(cls, content: bytes) -> Manifest:
+        """The inverse; ValueError says what is wrong."""
+        try:
+            return cls.model_validate_json(content)
+        except ValidationError as error:
+            raise ValueError(f"not a manifest: {error}") from error

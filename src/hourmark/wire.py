@@ -1,0 +1,126 @@
+"""The HTTP contract between tailer and delivery service: paths, headers, bodies.
+
+    GET  /v1/hello            what a tailer asks once before its first range
+    POST /v1/ranges           a byte range; 200 {"end", "events", "dead_letters"} once all of it is on all in-sync replicas
+    POST /v1/reports          a host report, JSON
+    POST /v1/events/{type}    NDJSON events of one type
+
+Every answer, of any status, carries `Hourmark-Clock` (the service's Unix milliseconds) and, once it knows one,
+`Hourmark-Rules` (the revision to name in the next range). 503 carries `Retry-After`. Values that may hold other than ASCII
+are percent-encoded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from hourmark.host_reports import HostReport, SourceReport
+from hourmark.ranges import ByteRange, Part
+
+HELLO_PATH: Final = "/v1/hello"
+RANGES_PATH: Final = "/v1/ranges"
+REPORTS_PATH: Final = "/v1/reports"
+EVENTS_PATH: Final = "/v1/events/{type}"
+
+CLOCK_HEADER: Final = "Hourmark-Clock"
+RULES_HEADER: Final = "Hourmark-Rules"
+OBSERVED_AT_HEADER: Final = "Hourmark-Observed-At"
+IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
+CLIENT_HEADER: Final = "Hourmark-Client"
+
+# header: (attribute of ByteRange, how to read it)
+_RANGE_HEADERS: Final = {
+    "Hourmark-Host": "host_id",
+    "Hourmark-Host-Name": "host_name",
+    "Hourmark-File": "file_id",
+    "Hourmark-Generation": "generation",
+    "Hourmark-Offset": "start",
+    "Hourmark-End": "end",
+    OBSERVED_AT_HEADER: "observed_at_ms",
+    RULES_HEADER: "rules",
+    "Hourmark-Zone": "zone",
+    "Hourmark-Source": "source",
+    "Hourmark-Path": "path",
+}
+_PART_HEADER: Final = "Hourmark-Part"
+_INTEGERS: Final = frozenset({"generation", "start", "end", "observed_at_ms"})
+
+
+def range_headers(byte_range: ByteRange) -> dict[str, str]:
+    """A range as headers of `POST /v1/ranges`."""
+    headers = {header: _escape(str(getattr(byte_range, name))) for header, name in _RANGE_HEADERS.items()}
+    headers[_PART_HEADER] = byte_range.part.value
+    return headers
+
+
+def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
+    """The inverse, from a case-insensitive mapping; ValueError names the header that is missing or wrong."""
+    values: dict[str, str | int] = {}
+    for header, name in _RANGE_HEADERS.items():
+        text = headers.get(header)
+        if text is None:
+            raise ValueError(f"the header {header} is missing")
+        if name in _INTEGERS:
+            if not (text.isascii() and text.isdigit() and len(text) <= 19):
+                raise ValueError(f"the header {header} must be a whole number, not {text[:40]!r}")
+            values[name] = int(text)
+        else:
+            values[name] = _unescape(text)
+    try:
+        part = Part(headers.get(_PART_HEADER, Part.LINES.value))
+    except ValueError:
+        raise ValueError(f"the header {_PART_HEADER} must be one of {[p.value for p in Part]}") from None
+    return ByteRange(part=part, **values)  # type: ignore[arg-type]  # names and kinds come from the table above
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RangeAnswer:
+    """The body of a 200 to `POST /v1/ranges`: the next byte to send, and what became of the bytes before it."""
+
+    end: int
+    events: int
+    dead_letters: int
+
+
+def report_to_json(report: HostReport) -> bytes:
+    """A report as the body of `POST /v1/reports`."""
+    return json.dumps(dataclasses.asdict(report)).encode()
+
+
+def report_from_json(body: bytes) -> HostReport:
+    """The inverse; ValueError says what is wrong."""
+    try:
+        fields = json.loads(body)
+        sources = tuple(_source_report(s) for s in fields.pop("sources"))
+        report = HostReport(sources=sources, **fields)
+    except (TypeError, KeyError, AttributeError, UnicodeDecodeError) as error:
+        raise ValueError(f"the report is not of the expected form: {error}") from error
+    for name, kind in (
+        ("host_id", str), ("host_name", str), ("kind", str), ("incarnation", str),
+        ("sequence", int), ("received_at_ms", int), ("goodbye", bool),
+    ):  # fmt: skip
+        if not isinstance(getattr(report, name), kind):
+            raise ValueError(f"{name} must be {kind.__name__}")
+    if report.kind not in ("tailer", "service"):
+        raise ValueError("kind must be tailer or service")
+    return report
+
+
+def _source_report(fields: dict[str, object]) -> SourceReport:
+    report = SourceReport(**fields)  # type: ignore[arg-type]  # checked below
+    numbers = (report.pending_bytes, report.lost_bytes, report.caught_up_at_ms or 0)
+    if not isinstance(report.source, str) or not all(type(n) is int and 0 <= n < 1 << 63 for n in numbers):
+        raise ValueError("a source report needs a source name and numbers that are not negative")
+    return report
+
+
+def _escape(text: str) -> str:
+    return quote_from_bytes(text.encode(errors="surrogateescape"), safe="/ :+,=@~")
+
+
+def _unescape(text: str) -> str:
+    return unquote_to_bytes(text).decode(errors="surrogateescape")
