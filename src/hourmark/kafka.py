@@ -1,0 +1,173 @@
+"""Settings of Kafka clients, and what all rooms ask of a cluster. Offsets always mean: the next to read.
+
+`confluent_kafka` (librdkafka) is the one client library. Only rooms that talk to Kafka import this module; the tailer never does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from hourmark.config import KafkaCluster
+from hourmark.errors import Unavailable
+
+TIMEOUT_S: Final = 15.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Partition:
+    """A topic-partition."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """What a cluster says of a topic. `topic_id` changes when a topic is deleted and made anew."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
+def client_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
+    """librdkafka's settings for this cluster; `more` in its names with `.` as `_`."""
+    return {
+        "bootstrap.servers": cluster.bootstrap,
+        "log_level": 3,
+        **cluster.properties,
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+def quiet_logger() -> logging.Logger:
+    """Where librdkafka's own log lines go."""
+    return logging.getLogger("hourmark.librdkafka")
+
+
+class Cluster:
+    """One cluster, asked through its admin API. Every method raises Unavailable, naming the cluster, when it does not answer."""
+
+    def __init__(self, settings: KafkaCluster, name: str) -> None:
+        self.settings = settings
+        self.name = name
+        self._admin = AdminClient(client_settings(settings), logger=quiet_logger())
+
+    @property
+    def admin(self) -> AdminClient:
+        """confluent_kafka's own client, for what is not here."""
+        return self._admin
+
+    def cluster_id(self) -> str:
+        """The id the cluster was formatted with."""
+        description = self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S), "describe the cluster")
+        return str(description.cluster_id)
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """Those of `names` that exist."""
+        wanted = list(names)
+        if not wanted:
+            return {}
+        futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT_S)
+        found = {}
+        for name, future in futures.items():
+            try:
+                description = future.result(TIMEOUT_S + 1)
+            except KafkaException as error:
+                if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
+                    continue
+                raise self._unavailable("describe topics", error) from error
+            found[name] = TopicInfo(name, str(description.topic_id), tuple(p.id for p in description.partitions))
+        return found
+
+    def ends(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """End offsets that a `read_committed` reader can reach (last stable offsets)."""
+        return self._offsets(partitions, OffsetSpec.latest())
+
+    def starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """Log start offsets: below them, retention has deleted."""
+        return self._offsets(partitions, OffsetSpec.earliest())
+
+    def _offsets(self, partitions: Sequence[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+        if not partitions:
+            return {}
+        request = {TopicPartition(p.topic, p.partition): spec for p in partitions}
+        futures = self._admin.list_offsets(request, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S)
+        return {
+            Partition(tp.topic, tp.partition): self._result(future, f"offsets of {tp.topic}-{tp.partition}").offset
+            for tp, future in futures.items()
+        }
+
+    def _result(self, future: Any, what: str) -> Any:
+        try:
+            return future.result(TIMEOUT_S + 1)
+        except (KafkaException, TimeoutError) as error:
+            raise self._unavailable(what, error) from error
+
+    def _unavailable(self, what: str, error: Exception) -> Unavailable:
+        return Unavailable(
+            f"the {self.name} Kafka cluster ({self.settings.bootstrap}) did not answer ({what}): {error}; "
+            "is it up? `hourmark status` shows the local stack"
+        )
+
+
+def read_to_end(cluster: KafkaCluster, topic: str, *, timeout_s: float = 60.0) -> list[tuple[bytes | None, bytes | None]]:
+    """Keys and values of a small topic's committed records, from its start to the end it has now, partition by partition."""
+    consumer = Consumer(
+        client_settings(cluster, group_id="hourmark-read-only", enable_auto_commit=False, isolation_level="read_committed"),
+        logger=quiet_logger(),
+    )
+    try:
+        asked = Cluster(cluster, "named")
+        info = asked.topics([topic]).get(topic)
+        if info is None:
+            return []
+        ends = asked.ends([Partition(topic, p) for p in info.partitions])
+        starts = asked.starts(list(ends))
+        records: list[tuple[bytes | None, bytes | None]] = []
+        for partition, end in ends.items():
+            records += _read_partition(consumer, partition, starts[partition], end, timeout_s)
+        return records
+    finally:
+        consumer.close()
+
+
+def _read_partition(
+    consumer: Consumer, partition: Partition, start: int, end: int, timeout_s: float
+) -> list[tuple[bytes | None, bytes | None]]:
+    records: list[tuple[bytes | None, bytes | None]] = []
+    consumer.assign([TopicPartition(partition.topic, partition.partition, start)])
+    waited_s = 0.0
+    while start < end:
+        message = consumer.poll(0.5)
+        position = consumer.position([TopicPartition(partition.topic, partition.partition)])[0].offset
+        if message is None:
+            waited_s += 0.5
+            if waited_s > timeout_s:
+                raise Unavailable(f"{partition} could not be read to offset {end} within {timeout_s} s (reached {start})")
+        elif message.error():
+            raise Unavailable(f"reading {partition} failed: {message.error()}")
+        else:
+            records.append((message.key(), message.value()))
+        start = max(start, position)
+    return records
+
+
+def topic_settings(retention_hours: int, max_message_bytes: int, min_insync_replicas: int) -> Mapping[str, str]:
+    """Settings of event and control topics, the same on both clusters."""
+    return {
+        "retention.ms": str(retention_hours * 3_600_000),
+        "max.message.bytes": str(max_message_bytes),
+        "min.insync.replicas": str(min_insync_replicas),
+        "unclean.leader.election.enable": "false",
+        "message.timestamp.type": "CreateTime",
+    }

@@ -1,0 +1,104 @@
+"""Makes the topics of Hourmark, at the edge and (with the source's prefix) on the central cluster, and checks those that exist.
+
+Hourmark creates the remote topics itself, because MirrorMaker 2 would not carry all settings. Can be repeated after a crash.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+
+from hourmark.config import Config
+from hourmark.errors import Finding, Unavailable
+from hourmark.event_types import EventType
+from hourmark.kafka import TIMEOUT_S, Cluster, topic_settings
+from hourmark.topics import AUDIT, HOSTS, TYPES, central_topic, events_topic
+
+
+@dataclasses.dataclass(frozen=True)
+class WantedTopic:
+    """A topic as it is to be."""
+
+    name: str
+    partitions: int
+    settings: Mapping[str, str]
+
+
+def edge_topics(config: Config, types: Sequence[EventType]) -> list[WantedTopic]:
+    """All topics of the edge cluster."""
+    kafka = config.kafka
+    common = topic_settings(kafka.retention_hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas)
+    compacted = {**common, "cleanup.policy": "compact", "retention.ms": "-1"}
+    wanted = [WantedTopic(AUDIT, 1, common), WantedTopic(HOSTS, 1, common), WantedTopic(TYPES, 1, compacted)]
+    for t in types:
+        hours = t.retention_hours or kafka.retention_hours
+        settings = topic_settings(hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas)
+        wanted.append(WantedTopic(events_topic(t.name), t.partitions, settings))
+    return wanted
+
+
+def central_topics(config: Config, types: Sequence[EventType]) -> list[WantedTopic]:
+    """The remote topics: those of the edge but `hourmark.types`, which the central side does not need."""
+    assert config.kafka.central is not None
+    isr = str(config.kafka.central.min_insync_replicas)
+    return [
+        WantedTopic(central_topic(t.name, config.kafka.edge_alias), t.partitions, {**t.settings, "min.insync.replicas": isr})
+        for t in edge_topics(config, types)
+        if t.name != TYPES
+    ]
+
+
+def ensure_topics(cluster: Cluster, wanted: Sequence[WantedTopic]) -> list[str]:
+    """Create what is missing and check the rest; returns the names created.
+
+    Finding names every topic whose partitions or settings are not as wanted: changing them is left to an operator.
+    """
+    existing = cluster.topics([t.name for t in wanted])
+    missing = [t for t in wanted if t.name not in existing]
+    _create(cluster, missing)
+    wrong = [f"{t.name} has {len(existing[t.name].partitions)} partitions, not {t.partitions}"
+             for t in wanted if t.name in existing and len(existing[t.name].partitions) < t.partitions]  # fmt: skip
+    wrong += _wrong_settings(cluster, [t for t in wanted if t.name in existing])
+    if wrong:
+        listed = "\n  ".join(wrong)
+        raise Finding(
+            f"topics of the {cluster.name} cluster are not as declared:\n  {listed}\n"
+            "alter them with Kafka's own tools (kafka-configs.sh, kafka-topics.sh), or change the declaration"
+        )
+    return [t.name for t in missing]
+
+
+def _create(cluster: Cluster, missing: Sequence[WantedTopic]) -> None:
+    if not missing:
+        return
+    replication = cluster.settings.replication_factor
+    futures = cluster.admin.create_topics(
+        [NewTopic(t.name, t.partitions, replication, config=dict(t.settings)) for t in missing],
+        operation_timeout=TIMEOUT_S,
+        request_timeout=TIMEOUT_S,
+    )
+    for name, future in futures.items():
+        try:
+            future.result(TIMEOUT_S + 1)
+        except KafkaException as error:
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":  # somebody else was faster: fine
+                raise Unavailable(f"the {cluster.name} cluster did not create {name}: {error.args[0].str()}") from error
+
+
+def _wrong_settings(cluster: Cluster, topics: Sequence[WantedTopic]) -> list[str]:
+    if not topics:
+        return []
+    resources = {ConfigResource(ResourceType.TOPIC, t.name): t for t in topics}
+    wrong = []
+    for resource, future in cluster.admin.describe_configs(list(resources), request_timeout=TIMEOUT_S).items():
+        actual = future.result(TIMEOUT_S + 1)
+        wanted = resources[resource].settings
+        wrong += [
+            f"{resource.name}: {setting} = {actual[setting].value}, not {value}"
+            for setting, value in wanted.items()
+            if setting in actual and actual[setting].value != value
+        ]
+    return wrong
