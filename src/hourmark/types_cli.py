@@ -1,0 +1,90 @@
+"""`hourmark types`: apply, list, check."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import click
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config, config_option
+from hourmark.errors import UsageError
+from hourmark.event_types import read_folder
+from hourmark.hours import Hour
+
+_dir_option = click.option(
+    "--dir", "folder", type=click.Path(path_type=Path, file_okay=False), help="Folder of declarations. Default: types.dir."
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+
+
+@click.group()
+def types() -> None:
+    """Event types and sources: check the declarations, apply them, list what is applied."""
+
+
+@types.command()
+@_dir_option
+@_json_option
+@config_option
+def check(config: Config, folder: Path | None, as_json: bool) -> None:
+    """Check declarations without any server.
+
+    Example:  hourmark types check --dir types
+    """
+    declared, sources = read_folder(folder or config.types.dir)
+    if as_json:
+        click.echo(json.dumps({"types": [t.name for t in declared], "sources": [s.name for s in sources]}))
+    else:
+        click.echo(f"{len(declared)} types and {len(sources)} sources are well declared")
+
+
+@types.command()
+@_dir_option
+@_json_option
+@click.option("--first-hour", help="Where new types' chains of buckets begin, e.g. 2026-11-21T05. Default: now.")
+@config_option
+def apply(config: Config, folder: Path | None, first_hour: str | None, as_json: bool) -> None:
+    """Register schemas, make topics, add frontier rows, publish the rules revision. Can be repeated.
+
+    Example:  hourmark types apply --dir types --first-hour 2026-11-21T05
+    """
+    from hourmark.types_apply import apply as apply_types  # needs Kafka's client; `check` does not
+
+    declared, sources = read_folder(folder or config.types.dir)
+    try:
+        first = Hour.parse(first_hour, config.parsing.bucket_seconds) if first_hour else None
+    except ValueError as error:
+        raise UsageError(f"--first-hour: {error}") from error
+    applied = apply_types(config, declared, sources, first, SystemClock(), lambda line: click.echo(line, err=True))
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(applied)))
+    else:
+        click.echo(f"rules revision {applied.revision} is in force for {len(declared)} types")
+
+
+@types.command(name="list")
+@_json_option
+@config_option
+def list_types(config: Config, as_json: bool) -> None:
+    """List the types in force: the latest rules revision at the edge.
+
+    Example:  hourmark types list --json
+    """
+    from hourmark.types_apply import applied_rules
+
+    rules = applied_rules(config)
+    if rules is None:
+        raise UsageError("no types are applied yet; begin with `hourmark types apply --dir types`")
+    rows = [
+        {"type": name, "schema_id": t.schema_id, "digest": t.digest, "partitions": t.declaration.partitions}
+        for name, t in sorted(rules.types.items())
+    ]
+    if as_json:
+        click.echo(json.dumps({"revision": rules.id, "types": rows, "sources": sorted(rules.sources)}))
+        return
+    click.echo(f"rules revision {rules.id}; sources: {', '.join(sorted(rules.sources)) or 'none'}")
+    for row in rows:
+        click.echo(f"{row['type']:40} schema {row['schema_id']:<6} {row['partitions']} partitions  {row['digest']}")
