@@ -1,0 +1,99 @@
+"""Reads a small, compacted topic to its end, again and again, paying only for what is new.
+
+Transactional topics end in a commit marker, which no reader is ever given; so "at the end" is told by librdkafka's event
+for the end of a partition, not by the offset of the last record.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from hourmark.config import KafkaCluster
+from hourmark.errors import Unavailable
+from hourmark.kafka import Cluster, Partition, client_settings, quiet_logger
+
+FETCH_WAIT_MS: Final = 50  # the end of a partition is reported one empty fetch after its last record
+KeyValue = tuple[bytes | None, bytes | None]
+
+
+class TopicFollower:
+    """A topic's committed records, in the order of each partition. Not thread-safe; blocks while reading."""
+
+    def __init__(self, settings: KafkaCluster, topic: str, *, cluster_name: str = "central", timeout_s: float = 30.0) -> None:
+        self.topic = topic
+        self._settings = settings
+        self._cluster = Cluster(settings, cluster_name)
+        self._timeout_s = timeout_s
+        self._consumer: Consumer | None = None
+        self._topic_id = ""
+        self._next: dict[Partition, int] = {}
+
+    def poll(self) -> tuple[bool, list[KeyValue]]:
+        """Records since the last call, up to the end the topic has now; and whether they begin anew (drop what was known).
+
+        It begins anew at the first call, and where the topic was deleted and made again. A topic that does not exist (yet) has
+        no records. Raises Unavailable when the cluster does not answer, or the end is not reached in time.
+        """
+        info = self._cluster.topics([self.topic]).get(self.topic)
+        if info is None:
+            anew = bool(self._topic_id)
+            self.close()
+            return anew, []
+        ends = self._cluster.ends([Partition(self.topic, p) for p in info.partitions])
+        anew = info.topic_id != self._topic_id or any(ends.get(p, 0) < offset for p, offset in self._next.items())
+        if anew or len(ends) != len(self._next):
+            anew = True
+            self._begin(info.topic_id, list(ends))
+        return anew, self._read(ends)
+
+    def close(self) -> None:
+        """Leave the cluster; a later `poll` begins anew."""
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer, self._topic_id, self._next = None, "", {}
+
+    def _begin(self, topic_id: str, partitions: list[Partition]) -> None:
+        self.close()
+        starts = self._cluster.starts(partitions)
+        self._consumer = Consumer(
+            client_settings(
+                self._settings,
+                group_id="hourmark-read-only",
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                enable_partition_eof=True,
+                fetch_wait_max_ms=FETCH_WAIT_MS,
+            ),
+            logger=quiet_logger(),
+        )
+        self._consumer.assign([TopicPartition(p.topic, p.partition, starts[p]) for p in partitions])
+        self._topic_id, self._next = topic_id, starts
+
+    def _read(self, ends: dict[Partition, int]) -> list[KeyValue]:
+        assert self._consumer is not None
+        records: list[KeyValue] = []
+        give_up = time.monotonic() + self._timeout_s
+        while behind := [p for p, end in ends.items() if self._next[p] < end]:
+            for message in self._consumer.consume(num_messages=1000, timeout=FETCH_WAIT_MS / 1000):
+                number, offset, error = message.partition(), message.offset(), message.error()
+                assert number is not None and offset is not None, "a message of an assigned partition"
+                partition = Partition(self.topic, number)
+                if error is None:
+                    records.append((message.key(), message.value()))
+                    self._next[partition] = offset + 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    self._next[partition] = max(self._next[partition], offset)
+                elif not error.retriable():
+                    self.close()
+                    raise Unavailable(f"reading {partition} of the {self._cluster.name} cluster failed: {error}")
+            if behind and time.monotonic() > give_up:
+                reached = self._next[behind[0]]
+                self.close()
+                raise Unavailable(
+                    f"{behind[0]} of the {self._cluster.name} cluster was not read to offset {ends[behind[0]]} within "
+                    f"{self._timeout_s:g} s (reached {reached}); is the cluster healthy? `hourmark status`"
+                )
+        return records
