@@ -1,0 +1,179 @@
+"""The user's cache of jars: `ensure` returns a folder that holds exactly the locked files of a set, each of the right digest.
+
+    <cache>/hourmark/jars/<set>-<digest of the lock's lines>/*.jar    and `.complete`, written last
+    <cache>/hourmark/jars/.<set>-<digest>.partial/                    Ivy's folder while it downloads
+
+A file is moved into the set's folder only after its SHA-256 was checked, so a kill -9 at any moment costs at most the file
+under way; two at once wait for each other on a lock. A changed lock names another folder, so running servers keep theirs.
+With `.complete` there, nothing is asked of the network or of the files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from hourmark.clock import Clock, SystemClock
+from hourmark.durable import sync_folder, write_durably
+from hourmark.errors import Finding, Unavailable
+from infra.jars.ivy import last_words, locked_dependencies, start_ivy
+from infra.jars.lockfile import Jar, digest_of, read_lock, sha256_of
+
+PROGRESS_SECONDS = 2.0
+Say = Callable[[str], None]
+
+
+class Fetch(Protocol):
+    """Brings files below `folder/files`, each at its `Jar.ivy_path`; raises Unavailable."""
+
+    def __call__(self, jars: Sequence[Jar], folder: Path, progress: Callable[[], None]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IvyFetch:
+    """`Fetch` through Ivy; `java` is asked for only when something must be fetched."""
+
+    java: Callable[[], Path]
+    clock: Clock
+
+    def __call__(self, jars: Sequence[Jar], folder: Path, progress: Callable[[], None]) -> None:
+        process = start_ivy(self.java(), folder, locked_dependencies(jars))
+        try:
+            said = self.clock.monotonic_s()
+            while _still_runs(process):
+                if self.clock.monotonic_s() - said >= PROGRESS_SECONDS:
+                    progress()
+                    said = self.clock.monotonic_s()
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _still_runs(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(0.2)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def cache_root() -> Path:
+    """`$XDG_CACHE_HOME/hourmark`, else `~/.cache/hourmark`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "hourmark"
+
+
+def say_on_stderr(line: str) -> None:
+    """One plain line of progress."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def ensure(name: str, java: Callable[[], Path], say: Say = say_on_stderr) -> Path:
+    """The folder of the set `name`, fetched if need be.
+
+    Raises Finding where a file's digest differs from the lock, Unavailable where files cannot be had.
+    """
+    return ensure_jars(name, read_lock(name), cache_root() / "jars", IvyFetch(java, SystemClock()), say)
+
+
+def jar_paths(name: str, java: Callable[[], Path], say: Say = say_on_stderr) -> list[str]:
+    """The set's files as absolute paths, as Spark's `spark.jars` wants them."""
+    folder = ensure(name, java, say)
+    return [str(folder / jar.file_name) for jar in read_lock(name)]
+
+
+def ensure_jars(name: str, jars: Sequence[Jar], root: Path, fetch: Fetch, say: Say) -> Path:
+    """`ensure` with everything it touches as arguments."""
+    digest = digest_of(jars)
+    target = root / f"{name}-{digest}"
+    if (target / ".complete").is_file():
+        return target
+    target.mkdir(parents=True, exist_ok=True)
+    with _locked(root / f".{name}.lock", say):
+        if not (target / ".complete").is_file():
+            _complete(name, jars, target, root / f".{name}-{digest}.partial", fetch, say)
+    return target
+
+
+def _complete(name: str, jars: Sequence[Jar], target: Path, partial: Path, fetch: Fetch, say: Say) -> None:
+    missing = [jar for jar in jars if not _placed(jar, target)]
+    missing = [jar for jar in missing if not _move_if_right(jar, partial, target)]
+    if missing:
+        total = sum(jar.size for jar in jars)
+        say(f"{name}: fetching {len(missing)} of {len(jars)} files, {_mb(sum(jar.size for jar in missing))} MB")
+        try:
+            fetch(missing, partial, lambda: say(_progress(name, jars, missing, partial)))
+            for jar in missing:
+                _move(jar, partial, target)
+        except OSError as error:
+            raise Unavailable(
+                f"{name}: cannot keep jars in {target}: {error.strerror}; free space or set XDG_CACHE_HOME"
+            ) from error
+        say(f"{name}: {len(jars)} of {len(jars)} files, {_mb(total)} of {_mb(total)} MB, digests checked")
+    sync_folder(target)
+    write_durably(target / ".complete", b"")
+    shutil.rmtree(partial, ignore_errors=True)
+
+
+def _placed(jar: Jar, target: Path) -> bool:
+    path = target / jar.file_name
+    return path.is_file() and path.stat().st_size == jar.size and sha256_of(path) == jar.sha256
+
+
+def _move_if_right(jar: Jar, partial: Path, target: Path) -> bool:
+    """Take over what an interrupted try left; what is not whole is fetched again."""
+    path = partial / "files" / jar.ivy_path
+    if path.is_file() and sha256_of(path) == jar.sha256:
+        path.replace(target / jar.file_name)
+        return True
+    path.unlink(missing_ok=True)
+    return False
+
+
+def _move(jar: Jar, partial: Path, target: Path) -> None:
+    path = partial / "files" / jar.ivy_path
+    if not path.is_file():
+        raise Unavailable(
+            f"{jar.coordinate} could not be fetched; check the network and repeat the command (what came is kept).\n"
+            + last_words(partial)
+        )
+    found = sha256_of(path)
+    if found != jar.sha256:
+        path.unlink()
+        raise Finding(
+            f"{jar.coordinate} is refused: expected sha256 {jar.sha256}, found {found}; repeat the command, and if it "
+            "stays so, find out who changes files on the way here"
+        )
+    path.replace(target / jar.file_name)
+
+
+def _progress(name: str, jars: Sequence[Jar], missing: Sequence[Jar], partial: Path) -> str:
+    here = {jar.file_name for jar in missing if (partial / "files" / jar.ivy_path).is_file()}
+    files = len(jars) - len(missing) + len(here)
+    waiting = {jar.file_name for jar in missing} - here
+    size = sum(jar.size for jar in jars if jar.file_name not in waiting)
+    size += sum(path.stat().st_size for path in (partial / "files").rglob("*.part") if path.is_file())
+    return f"{name}: {files} of {len(jars)} files, {_mb(size)} of {_mb(sum(jar.size for jar in jars))} MB"
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:.1f}"
+
+
+@contextmanager
+def _locked(path: Path, say: Say) -> Iterator[None]:
+    """One at a time; the operating system frees the lock of a process that was killed."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another hourmark that fetches into {path.parent}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

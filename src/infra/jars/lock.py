@@ -1,0 +1,66 @@
+"""Make `jars.lock` anew from `infra.jars.sets`: `python -m infra.jars.lock`. Needs the network; takes a few minutes.
+
+The roots are resolved with their runtime dependencies, each file is hashed, and the lock is replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from hourmark.durable import write_durably
+from hourmark.errors import Unavailable
+from infra.jars.cache import say_on_stderr
+from infra.jars.ivy import last_words, start_ivy
+from infra.jars.lockfile import LOCK_FILE, Jar, render_lock, sha256_of
+from infra.jars.sets import SETS, JarSet, Root
+from infra.java.find import java_executable
+
+_RETRIEVED = "[organisation]/[module]/[revision]/[artifact](-[classifier]).[ext]"
+
+
+def main() -> None:
+    """Resolve all sets and write the lock."""
+    jars = [jar for jar_set in SETS for jar in _resolve(jar_set)]
+    write_durably(LOCK_FILE, render_lock(jars).encode(), mode=0o644)
+    for jar_set in SETS:
+        chosen = [jar for jar in jars if jar.set == jar_set.name]
+        say_on_stderr(f"{jar_set.name}: {len(chosen)} files, {sum(jar.size for jar in chosen) / 1e6:.1f} MB")
+
+
+def _resolve(jar_set: JarSet) -> Iterator[Jar]:
+    say_on_stderr(f"{jar_set.name}: resolving")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        dependencies = "\n".join(_dependency(root, jar_set.transitive) for root in jar_set.roots)
+        out = folder / "out"
+        more = ["-retrieve", f"{out}/{_RETRIEVED}"]
+        process = start_ivy(java_executable(), folder, dependencies, poms=jar_set.transitive, more=more)
+        if process.wait() != 0:
+            raise Unavailable(f"{jar_set.name} cannot be resolved; see Ivy's words:\n{last_words(folder, 30)}")
+        for path in sorted(path for path in out.rglob("*") if path.is_file()):
+            jar = _described(jar_set.name, path, out)
+            if not jar.module.startswith(jar_set.left_out or ("\0",)):
+                yield jar
+
+
+def _dependency(root: Root, transitive: bool) -> str:
+    classifier = f' m:classifier="{root.classifier}"' if root.classifier else ""
+    artifact = f'<artifact name="{root.module}" type="{root.ext}" ext="{root.ext}"{classifier}/>'
+    conf = "default->runtime,master" if transitive else "default->*"
+    return (
+        f'    <dependency org="{root.organisation}" name="{root.module}" rev="{root.revision}" conf="{conf}" '
+        f'transitive="{str(transitive).lower()}">{"" if transitive else artifact}</dependency>'
+    )
+
+
+def _described(set_name: str, path: Path, out: Path) -> Jar:
+    organisation, module, revision, file_name = path.relative_to(out).parts
+    ext = "tar.gz" if file_name.endswith(".tar.gz") else file_name.rsplit(".", 1)[1]
+    classifier = file_name.removeprefix(module).removesuffix(f".{ext}").removeprefix("-")
+    return Jar(set_name, organisation, module, revision, classifier, ext, sha256_of(path), path.stat().st_size)
+
+
+if __name__ == "__main__":
+    main()

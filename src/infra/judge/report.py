@@ -1,0 +1,119 @@
+"""What was found: counts of all, and the first of each kind by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any, Final
+
+NAMED_MAX: Final = 20  # findings of a kind that are named; all are counted
+
+
+class Kind(enum.Enum):
+    """What can be wrong."""
+
+    LOST = "lost"  # a terminated line that is in no bucket and no dead letter
+    DOUBLED = "doubled"  # a line, or an id, that is there again
+    ALTERED = "altered"  # an event that says other than its line
+    UNEXPECTED = "unexpected"  # an event of no line: unterminated, between lines, of a file not listed
+    MISPLACED = "misplaced"  # an event in a bucket of another time
+    MANIFEST = "manifest"  # a marker that says other than its bucket
+    CHANGED = "changed"  # a bucket that is not as it was when closed
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong: in which source file at which byte, or in which bucket (then `position` is None)."""
+
+    kind: Kind
+    path: str
+    position: int | None
+    detail: str
+
+    def __str__(self) -> str:
+        at = "" if self.position is None else f" at byte {self.position}"
+        return f"{self.kind.value}: {self.path}{at}: {self.detail}"
+
+
+@dataclasses.dataclass(slots=True)
+class TypeCount:
+    """Of one type. `expected`, `dead_letters` and `lost` count lines that say they are of it; `in_buckets` includes `late`."""
+
+    expected: int = 0
+    in_buckets: int = 0
+    late: int = 0
+    dead_letters: int = 0
+    lost: int = 0
+    duplicates_removed: int = 0
+    buckets: int = 0
+    buckets_with_events: int = 0
+    grades: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(slots=True)
+class FileCount:
+    """Of one source file."""
+
+    path: str
+    lines: int
+    in_buckets: int = 0
+    dead_letters: int = 0
+    lost: int = 0
+
+
+class Report:
+    """The judge's answer."""
+
+    def __init__(self) -> None:
+        self.types: dict[str, TypeCount] = {}
+        self.files: list[FileCount] = []
+        self.counts = dict.fromkeys(Kind, 0)
+        self.named: dict[Kind, list[Finding]] = {kind: [] for kind in Kind}
+        self.digests_checked = False
+        self.beyond = 0  # events of lines after the recorded size of their file
+        self.others = 0  # events of files that were not to be judged
+
+    def add(self, kind: Kind, path: str, position: int | None, detail: str) -> None:
+        """Take a finding."""
+        self.counts[kind] += 1
+        if len(self.named[kind]) < NAMED_MAX:
+            self.named[kind].append(Finding(kind, path, position, detail))
+
+    def of_type(self, event_type: str) -> TypeCount:
+        """The counts of a type."""
+        return self.types.setdefault(event_type, TypeCount())
+
+    @property
+    def content(self) -> bool:
+        """Whether nothing is wrong."""
+        return not any(self.counts.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "content": self.content,
+            **{kind.value: count for kind, count in self.counts.items()},
+            "types": {name: dataclasses.asdict(count) for name, count in sorted(self.types.items())},
+            "files": [dataclasses.asdict(count) for count in self.files],
+            "findings": [
+                {"kind": f.kind.value, "path": f.path, "position": f.position, "detail": f.detail}
+                for findings in self.named.values()
+                for f in findings
+            ],
+            "digests_checked": self.digests_checked,
+            "beyond": self.beyond,
+            "others": self.others,
+        }
+
+    def as_text(self) -> str:
+        """For people: a table, then what was found."""
+        header = ("type", "expected", "in buckets", "late", "dead letters", "lost", "buckets")
+        rows = [
+            (name, c.expected, c.in_buckets, c.late, c.dead_letters, c.lost, c.buckets) for name, c in sorted(self.types.items())
+        ]
+        lines = [f"{row[0]:<20}" + "".join(f"{cell:>14}" for cell in row[1:]) for row in (header, *rows)]
+        lines += [str(finding) for findings in self.named.values() for finding in findings]
+        if not self.digests_checked:
+            lines.append("(no host id was given, so the digests in event ids were not checked)")
+        total = ", ".join(f"{count} {kind.value}" for kind, count in self.counts.items())
+        return "\n".join([*lines, f"{'content' if self.content else 'NOT content'}: {total}"])

@@ -1,0 +1,29 @@
+"""Birth time of an open file, through statx(2). Python's `os.stat` does not give it on Linux."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from typing import Final
+
+_AT_EMPTY_PATH: Final = 0x1000
+_STATX_BTIME: Final = 0x800
+_BUFFER_SIZE: Final = 256
+_BTIME: Final = struct.Struct("=qI")  # struct statx, stx_btime: seconds, nanoseconds
+_BTIME_OFFSET: Final = 80
+
+
+def birth_ns(descriptor: int) -> int:
+    """Birth time in nanoseconds of the epoch; 0 where the file system or the kernel does not know it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "statx"):
+        return round(getattr(os.fstat(descriptor), "st_birthtime", 0) * 1e9)
+    buffer = ctypes.create_string_buffer(_BUFFER_SIZE)
+    if libc.statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, buffer) != 0:
+        return 0
+    (mask,) = struct.unpack_from("=I", buffer)
+    if not mask & _STATX_BTIME:
+        return 0
+    seconds, nanoseconds = _BTIME.unpack_from(buffer, _BTIME_OFFSET)
+    return int(seconds) * 1_000_000_000 + int(nanoseconds)

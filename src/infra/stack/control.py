@@ -1,0 +1,256 @@
+"""`Stack`: the whole local stack in one hand. Used by the command line, the demo and the tests.
+
+Two at once wait for each other on a lock beside the stack's folder, which the operating system frees when its holder dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hourmark.clock import Clock, SystemClock
+from hourmark.errors import UsageError
+from infra import jars
+from infra.jars.cache import Say, say_on_stderr
+from infra.java.find import java_executable
+from infra.stack import lifecycle
+from infra.stack.config_file import render_config
+from infra.stack.health import Health
+from infra.stack.layout import EDGE_BROKERS, Layout, free_ports, is_free
+from infra.stack.process import Process, is_alive, marked, memory_mb, send, wait_gone
+from infra.stack.registry import unpacked
+from infra.stack.servers import MIRROR, Programs, Server, server_table
+from infra.stack.settings import write_settings
+from infra.stack.state import State, load_state, new_state, save_state
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """What `status` shows of a server."""
+
+    name: str
+    pid: int | None
+    address: str
+    memory_mb: int
+    healthy: bool
+    detail: str
+    log: str
+
+
+class Stack:
+    """The stack of one HOURMARK_HOME. Methods may be called from several threads; each states what it waits for."""
+
+    def __init__(self, home: Path, state: State, programs: Programs, clock: Clock, say: Say) -> None:
+        self.home = home
+        self.layout = Layout(home, state.ports)
+        self.programs = programs
+        self._state = state
+        self._clock = clock
+        self._say = say
+        self._guard = threading.Lock()
+        self._servers = server_table(self.layout, programs, state.cluster_ids, mirror=state.mirror)
+
+    @classmethod
+    def load(cls, home: Path, say: Say = say_on_stderr) -> Stack:
+        """The stack that `up` made before; fetches jars only if the cache was emptied. UsageError where there is none."""
+        home = home.absolute()
+        state = load_state(home)
+        if state is None:
+            raise UsageError(f"there is no stack in {home}; start one with `hourmark up`")
+        return cls(home, state, _programs(say), SystemClock(), say)
+
+    @classmethod
+    def load_or_make(cls, home: Path, *, mirror: bool = True, say: Say = say_on_stderr) -> Stack:
+        """The stack of this home, with new ports and no data where there was none yet."""
+        home = home.absolute()
+        with _one_at_a_time(home, say):
+            state = replace(load_state(home) or new_state(), mirror=mirror)
+            save_state(home, state)
+        return cls(home, state, _programs(say), SystemClock(), say)
+
+    @property
+    def brokers(self) -> tuple[str, ...]:
+        """Names of the edge brokers."""
+        return tuple(f"edge-{node}" for node in EDGE_BROKERS)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all servers, in the order of their start."""
+        return tuple(self._servers)
+
+    def server(self, name: str) -> Server:
+        """One server's entry in the table; UsageError where there is none of that name."""
+        if name not in self._servers:
+            raise UsageError(f"no server {name!r}; there are {', '.join(self._servers)}")
+        return self._servers[name]
+
+    def process(self, name: str) -> Process | None:
+        """The server's process if it runs."""
+        known = self._state.processes.get(name)
+        return known if is_alive(known) else None
+
+    def up(self) -> dict[str, str]:
+        """Start what does not run and wait until all are well; says of each server "started" or "running"."""
+        with _one_at_a_time(self.home, self._say):
+            self._adopt()
+            self._renew_taken_ports()
+            self._write_settings()
+            before = {name: self.process(name) is not None for name in self._servers}
+            self._bring_up()
+        return {name: "running" if ran else "started" for name, ran in before.items()}
+
+    def down(self) -> dict[str, str]:
+        """End what was started here, the mirror first; says of each server "stopped", "killed" or "not running"."""
+        with _one_at_a_time(self.home, self._say):
+            self._adopt()
+            last = list(reversed(self._servers))
+            with ThreadPoolExecutor(len(last)) as pool:
+                mirror = {name: self._end(name) for name in last if name == MIRROR}
+                others = [name for name in last if name != MIRROR]
+                return {**mirror, **dict(zip(others, pool.map(self._end, others), strict=True))}
+
+    def status(self) -> list[ServerStatus]:
+        """Ask each server; takes as long as the slowest answer, at most a few seconds."""
+        with ThreadPoolExecutor(len(self._servers)) as pool:
+            return list(pool.map(self._status, self._servers.values()))
+
+    def kill(self, name: str) -> None:
+        """SIGKILL the server and its children, and wait until they are gone."""
+        self.server(name)
+        for process in self._processes(name):
+            send(process, signal.SIGKILL)
+            wait_gone(process, lifecycle.STOP_SECONDS, self._clock)
+        self._remember(name, None)
+
+    def stop(self, name: str) -> None:
+        """End one server as `down` does."""
+        self.server(name)
+        self._end(name)
+
+    def start(self, name: str) -> None:
+        """Start the server if it does not run; does not wait until it is ready."""
+        server = self.server(name)
+        if self.process(name) is not None:
+            return
+        for child in self._processes(name):  # of a parent that was killed
+            send(child, signal.SIGKILL)
+            wait_gone(child, lifecycle.STOP_SECONDS, self._clock)
+        environment = lifecycle.server_environment(self.programs.java)
+        lifecycle.prepare(server, environment)
+        self._remember(name, lifecycle.launch(server, environment, self._mark(name)))
+
+    def wait_ready(self, name: str, seconds: float = lifecycle.READY_SECONDS) -> Health:
+        """Wait until the server is well; Unavailable where it ends or is not well in time."""
+        return lifecycle.wait_ready(self.server(name), lambda: self.process(name), self._clock, seconds)
+
+    def _bring_up(self) -> None:
+        done: dict[str, Future[None]] = {}
+        with ThreadPoolExecutor(len(self._servers)) as pool:
+            for name in self._servers:
+                done[name] = pool.submit(self._start_and_wait, name, done)
+            wait(done.values(), return_when=FIRST_EXCEPTION)
+            failures = [future for future in done.values() if future.done() and future.exception()]
+            if failures:
+                self._say("a server failed; waiting for the others, which stay up")
+        for future in failures:
+            future.result()
+
+    def _start_and_wait(self, name: str, done: dict[str, Future[None]]) -> None:
+        for needed in self._servers[name].needs:
+            done[needed].result()
+        ran = self.process(name) is not None
+        began = self._clock.monotonic_s()
+        self.start(name)
+        health = self.wait_ready(name)
+        seconds = self._clock.monotonic_s() - began
+        self._say(f"{name}: {'runs' if ran else f'ready after {seconds:.1f} s'} ({health.detail})")
+
+    def _end(self, name: str) -> str:
+        processes = self._processes(name)
+        gently = lifecycle.end(processes, self._clock)
+        self._remember(name, None)
+        outcome = ("stopped" if gently else "killed") if processes else "not running"
+        self._say(f"{name}: {outcome}")
+        return outcome
+
+    def _status(self, server: Server) -> ServerStatus:
+        process = self.process(server.name)
+        health = server.ask() if process else Health(False, "does not run; `hourmark up` starts it")
+        return ServerStatus(
+            name=server.name,
+            pid=process.pid if process else None,
+            address=server.address,
+            memory_mb=sum(memory_mb(each) for each in self._processes(server.name)),
+            healthy=health.ok,
+            detail=health.detail,
+            log=str(server.log),
+        )
+
+    def _mark(self, name: str) -> str:
+        return f"{self.layout.root}::{name}"
+
+    def _processes(self, name: str) -> list[Process]:
+        """The server's processes that run, the parent first."""
+        mark = self._mark(name)
+        return marked(mark).get(mark, [])
+
+    def _adopt(self) -> None:
+        """Take over servers whose pid an earlier `up` could not write down any more."""
+        running = marked(f"{self.layout.root}::")
+        for name in self._servers:
+            found = running.get(self._mark(name), [])
+            if self.process(name) is None and found:
+                self._remember(name, found[0])
+
+    def _renew_taken_ports(self) -> None:
+        """Where no server runs and somebody else took a port meanwhile, choose another for it."""
+        if any(self.process(name) for name in self._servers):
+            return
+        taken = tuple(name for name, port in self._state.ports.items() if not is_free(port))
+        if taken:
+            self._say(f"ports taken by others since the last time, chosen anew: {', '.join(taken)}")
+            self._change(lambda state: replace(state, ports={**state.ports, **free_ports(taken)}))
+            self.layout = Layout(self.home, self._state.ports)
+            self._servers = server_table(self.layout, self.programs, self._state.cluster_ids, mirror=self._state.mirror)
+
+    def _write_settings(self) -> None:
+        spark = jars.jar_paths("spark", java_executable, self._say)
+        write_settings(self.layout, render_config(self.layout, self.programs, spark, getpass.getuser()))
+
+    def _remember(self, name: str, process: Process | None) -> None:
+        self._change(lambda state: state.with_process(name, process))
+
+    def _change(self, change: Callable[[State], State]) -> None:
+        with self._guard:
+            # Another process may have written since (a test that kills, beside an `up`): change what is there now.
+            self._state = change(load_state(self.home) or self._state)
+            save_state(self.home, self._state)
+
+
+def _programs(say: Say) -> Programs:
+    folders = {name: jars.ensure(name, java_executable, say) for name in ("kafka", "hadoop", "registry")}
+    return Programs(
+        java=java_executable(),
+        kafka=folders["kafka"],
+        hadoop=folders["hadoop"],
+        registry=unpacked(folders["registry"]),
+    )
+
+
+@contextmanager
+def _one_at_a_time(home: Path, say: Say) -> Iterator[None]:
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "stack.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another hourmark that works on this stack")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,124 @@
+"""Is it well? Asked of each server itself, in its own words; every answer comes within a few seconds."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from infra.stack.registry import CONFLUENT_PATH
+
+ANSWER_SECONDS = 5.0
+
+_SILENT = logging.getLogger("hourmark.stack.silent")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`detail` says what was answered, or what is amiss."""
+
+    ok: bool
+    detail: str
+
+
+def of_broker(address: str, node: int) -> Health:
+    """Well when its own metadata names it among the brokers, and a controller."""
+    if not _listens(address):
+        return Health(False, "does not listen")
+    try:
+        admin = AdminClient({"bootstrap.servers": address, "log_level": 0}, logger=_SILENT)
+        metadata = admin.list_topics(timeout=ANSWER_SECONDS)
+    except KafkaException as error:
+        return Health(False, str(error.args[0].str()))
+    if node not in metadata.brokers:
+        return Health(False, "has not joined its cluster")
+    if metadata.controller_id < 0:
+        return Health(False, "its cluster has no controller")
+    return Health(True, f"{len(metadata.brokers)} brokers, {len(metadata.topics)} topics")
+
+
+def of_namenode(address: str) -> Health:
+    """Well when WebHDFS answers and it is out of safe mode, which it leaves with its first datanode."""
+    try:
+        _get(address, "/webhdfs/v1/?op=GETFILESTATUS")
+        bean = _bean(address, "Hadoop:service=NameNode,name=NameNodeInfo")
+    except _NoAnswer as error:
+        return Health(False, str(error))
+    if bean.get("Safemode"):
+        return Health(False, "in safe mode")
+    live = json.loads(bean.get("LiveNodes", "{}"))
+    return Health(bool(live), f"{len(live)} live datanode{'' if len(live) == 1 else 's'}")
+
+
+def of_datanode(address: str) -> Health:
+    """Well when it is registered with its NameNode and sends heartbeats."""
+    try:
+        bean = _bean(address, "Hadoop:service=DataNode,name=DataNodeInfo")
+        actors = json.loads(bean.get("BPServiceActorInfo", "[]"))
+    except (_NoAnswer, ValueError) as error:
+        return Health(False, str(error))
+    states = [str(actor.get("ActorState", "")) for actor in actors]
+    return Health(bool(states) and set(states) == {"RUNNING"}, f"NameNode: {', '.join(states).lower() or 'not yet found'}")
+
+
+def of_registry(address: str) -> Health:
+    """Well when the Confluent API lists its subjects."""
+    try:
+        subjects = _get(address, f"{CONFLUENT_PATH}/subjects")
+    except _NoAnswer as error:
+        return Health(False, str(error))
+    return Health(True, f"{len(subjects)} subjects")
+
+
+def of_mirror(address: str) -> Health:
+    """Well when its REST server listens, which MirrorMaker 2 opens once it has found both clusters."""
+    return Health(True, "REST listens") if _listens(address) else Health(False, "REST does not listen")
+
+
+class _NoAnswer(Exception):
+    """The server did not answer, or not as it does when it is well."""
+
+
+def _bean(address: str, name: str) -> dict[str, Any]:
+    beans = _get(address, f"/jmx?qry={name}").get("beans", [])
+    if not beans:
+        raise _NoAnswer("still starting")
+    found: dict[str, Any] = beans[0]
+    return found
+
+
+def _get(address: str, path: str) -> Any:
+    connection = http.client.HTTPConnection(address, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        body = answer.read()
+    except ConnectionRefusedError as error:
+        raise _NoAnswer("does not listen") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise _NoAnswer(f"no answer: {error}") from error
+    finally:
+        connection.close()
+    if answer.status != http.HTTPStatus.OK:
+        raise _NoAnswer(f"answers {answer.status} to {path}")
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise _NoAnswer(f"no JSON at {path}") from error
+
+
+def _listens(address: str) -> bool:
+    host, port = address.rsplit(":", 1)
+    try:
+        with socket.create_connection((host, int(port)), timeout=1.0):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,130 @@
+"""Daemons of this user: starting them, knowing them again, and ending only them.
+
+A process is known by pid *and* start, so a pid that the system gave to somebody else in the meantime is nobody's we know.
+Each daemon also carries `HOURMARK_STACK_SERVER=<stack folder>::<server>` in its environment, and so do its children: by that a
+process is found whose pid was never written down (kill -9 of `up`), or whose parent was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+from hourmark.clock import Clock
+
+MARK = "HOURMARK_STACK_SERVER"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that was started here. `started` means something only to `started_of`."""
+
+    pid: int
+    started: str
+
+
+def started_of(pid: int) -> str | None:
+    """What tells this process from any other that had or will have its pid; None where there is none, or a dead one."""
+    _reap(pid)
+    if not sys.platform.startswith("linux"):
+        return _started_elsewhere(pid)
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # proc(5): the fields after the name are state (3) … starttime (22), in ticks since boot: no clock that can be set.
+    return None if fields[0] in "ZX" else f"{_boot_id()}:{fields[19]}"
+
+
+def is_alive(process: Process | None) -> bool:
+    """Whether this very process still runs."""
+    return process is not None and started_of(process.pid) == process.started
+
+
+def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log: Path) -> Process:
+    """Start a daemon in a session of its own; stdout and stderr are appended to `log`."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    pid = os.posix_spawn(
+        command[0],
+        list(command),
+        {**environment, MARK: mark},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    return Process(pid, started_of(pid) or "ended at once")
+
+
+def marked(prefix: str) -> dict[str, list[Process]]:
+    """All of this user's processes whose mark begins with `prefix`, by mark, the oldest (so the parent) first."""
+    found: dict[str, list[tuple[float, Process]]] = {}
+    for candidate in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if candidate.uids().real != os.getuid():
+                continue
+            mark = candidate.environ().get(MARK, "")
+            started = started_of(candidate.pid) if mark.startswith(prefix) else None
+            if started is not None:
+                found.setdefault(mark, []).append((candidate.create_time(), Process(candidate.pid, started)))
+    return {mark: [process for _, process in sorted(several, key=_by_age)] for mark, several in found.items()}
+
+
+def _by_age(aged: tuple[float, Process]) -> tuple[float, int]:
+    return aged[0], aged[1].pid
+
+
+def send(process: Process, number: signal.Signals) -> bool:
+    """Signal this very process; False where it is gone."""
+    if not is_alive(process):
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
+    return True
+
+
+def wait_gone(process: Process, seconds: float, clock: Clock) -> bool:
+    """Wait until the process has ended; False where it has not by then."""
+    until = clock.monotonic_s() + seconds
+    while is_alive(process):
+        if clock.monotonic_s() >= until:
+            return False
+        clock.sleep(0.05)
+    return True
+
+
+def memory_mb(process: Process) -> int:
+    """Resident memory; 0 where the process is gone."""
+    try:
+        return int(psutil.Process(process.pid).memory_info().rss / 1e6) if is_alive(process) else 0
+    except psutil.Error:
+        return 0
+
+
+def _reap(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+def _started_elsewhere(pid: int) -> str | None:
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else f"{process.create_time():.2f}"
+    except psutil.Error:
+        return None
+
+
+@cache
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

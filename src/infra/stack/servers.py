@@ -1,0 +1,135 @@
+"""The table of servers: for each its command, where it answers, what it waits for, and how it is asked whether it is well."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra.stack import health
+from infra.stack.health import Health
+from infra.stack.kafka import format_arguments
+from infra.stack.layout import EDGE_BROKERS, Layout
+from infra.stack.registry import registry_options, runner_jar
+
+MIRROR = "mirror"
+NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One server. `format_command` prepares `data` before the first start."""
+
+    name: str
+    command: tuple[str, ...]
+    address: str
+    data: Path
+    log: Path
+    ask: Callable[[], Health]
+    format_command: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """What the servers are run from."""
+
+    java: Path
+    kafka: Path
+    hadoop: Path
+    registry: Path
+
+    @property
+    def kafka_classpath(self) -> str:
+        return f"{self.kafka}/*"
+
+
+def server_table(layout: Layout, programs: Programs, cluster_ids: dict[str, str], *, mirror: bool) -> dict[str, Server]:
+    """All servers by name, in the order of their start."""
+    edge = [_broker(layout, programs, "edge", node, cluster_ids["edge"]) for node in EDGE_BROKERS]
+    central = _broker(layout, programs, "central", 1, cluster_ids["central"])
+    servers = [*edge, central, _namenode(layout, programs), _datanode(layout, programs), _registry(layout, programs)]
+    if mirror:
+        servers.append(_mirror(layout, tuple(broker.name for broker in (*edge, central))))
+    return {server.name: server for server in servers}
+
+
+def mirror_is_there() -> bool:
+    """Whether this installation has `hourmark mirror` (log hosts need not)."""
+    return importlib.util.find_spec("mirror") is not None and importlib.util.find_spec("mirror.cli") is not None
+
+
+def _java(programs: Programs, heap_mb: int, *more: str) -> tuple[str, ...]:
+    # Small heaps and the first compiler only: a local stack shares few cores, and starts in half the time.
+    options = (f"-Xmx{heap_mb}m", "-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError")
+    return (str(programs.java), *options, *more)
+
+
+def _broker(layout: Layout, programs: Programs, cluster: str, node: int, cluster_id: str) -> Server:
+    name = f"{cluster}-{node}"
+    properties = layout.settings / f"{name}.properties"
+    log4j = f"-Dlog4j2.configurationFile={(layout.settings / 'kafka-log4j2.properties').as_uri()}"
+    run = (log4j, "-cp", programs.kafka_classpath)
+    return Server(
+        name=name,
+        command=(*_java(programs, 400, *run), "kafka.Kafka", str(properties)),
+        address=layout.address(name),
+        data=layout.data / name,
+        log=layout.logs / f"{name}.log",
+        ask=lambda: health.of_broker(layout.address(name), node),
+        format_command=(*_java(programs, 128, *run), *format_arguments(properties, cluster_id)),
+    )
+
+
+def _hadoop_run(layout: Layout, programs: Programs) -> tuple[str, ...]:
+    return (f"-Dhadoop.log.dir={layout.logs}", "-cp", f"{layout.settings / 'hadoop'}:{programs.hadoop}/*")
+
+
+def _namenode(layout: Layout, programs: Programs) -> Server:
+    run = _hadoop_run(layout, programs)
+    return Server(
+        name="namenode",
+        command=(*_java(programs, 256, *run), NAMENODE),
+        address=layout.address("namenode-http"),
+        data=layout.data / "namenode",
+        log=layout.logs / "namenode.log",
+        ask=lambda: health.of_namenode(layout.address("namenode-http")),
+        format_command=(*_java(programs, 128, *run), NAMENODE, "-format", "-nonInteractive", "-force"),
+    )
+
+
+def _datanode(layout: Layout, programs: Programs) -> Server:
+    return Server(
+        name="datanode",
+        command=(*_java(programs, 256, *_hadoop_run(layout, programs)), DATANODE),
+        address=layout.address("datanode-http"),
+        data=layout.data / "datanode",
+        log=layout.logs / "datanode.log",
+        ask=lambda: health.of_datanode(layout.address("datanode-http")),
+    )
+
+
+def _registry(layout: Layout, programs: Programs) -> Server:
+    return Server(
+        name="registry",
+        command=_java(programs, 256, *registry_options(layout), "-jar", str(runner_jar(programs.registry))),
+        address=layout.address("registry"),
+        data=layout.data / "registry",
+        log=layout.logs / "registry.log",
+        ask=lambda: health.of_registry(layout.address("registry")),
+    )
+
+
+def _mirror(layout: Layout, brokers: tuple[str, ...]) -> Server:
+    return Server(
+        name=MIRROR,
+        command=(sys.executable, "-m", "hourmark", "mirror", "run", "--config", str(layout.config_file)),
+        address=layout.address("mirror-rest"),
+        data=layout.state / "mirror",
+        log=layout.logs / "mirror.log",
+        ask=lambda: health.of_mirror(layout.address("mirror-rest")),
+        needs=brokers,
+    )

@@ -1,0 +1,75 @@
+"""`state.json`: what must be remembered of a stack, replaced durably as a whole.
+
+{"version": 1, "ports": {name: port}, "cluster_ids": {"edge": …, "central": …}, "mirror": true,
+ "processes": {server: {"pid": …, "started": …}}}
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from base64 import urlsafe_b64encode
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from hourmark.durable import write_durably
+from hourmark.errors import HourmarkError
+from infra.stack.layout import free_ports, stack_root
+from infra.stack.process import Process
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Ports and cluster ids never change once made; `mirror` says whether the last `up` wanted one."""
+
+    ports: dict[str, int]
+    cluster_ids: dict[str, str]
+    processes: dict[str, Process]
+    mirror: bool = True
+
+    def with_process(self, server: str, process: Process | None) -> State:
+        """As this, with the server's process, or without where it is None."""
+        others = {name: known for name, known in self.processes.items() if name != server}
+        return replace(self, processes=others if process is None else {**others, server: process})
+
+
+def new_state() -> State:
+    """A stack that never ran."""
+    ids = {cluster: _kafka_uuid() for cluster in ("edge", "central")}
+    return State(ports=free_ports(), cluster_ids=ids, processes={})
+
+
+def state_file(home: Path) -> Path:
+    return stack_root(home) / "state.json"
+
+
+def load_state(home: Path) -> State | None:
+    """The stack's state; None where there was never one. Raises HourmarkError where it cannot be read."""
+    path = state_file(home)
+    try:
+        values = json.loads(path.read_text())
+        if values.pop("version") != VERSION:
+            raise ValueError("another version")
+        processes = {name: Process(**known) for name, known in values.pop("processes").items()}
+        return State(processes=processes, **values)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise HourmarkError(
+            f"{path} cannot be read ({error}); end the servers of this stack by hand, remove {path.parent}, and run `hourmark up`"
+        ) from error
+
+
+def save_state(home: Path, state: State) -> None:
+    """Replace the state durably."""
+    content = json.dumps({"version": VERSION, **asdict(state)}, indent=1)
+    write_durably(state_file(home), content.encode() + b"\n")
+
+
+def _kafka_uuid() -> str:
+    # Kafka's own form; a leading '-' would read as an option.
+    while (text := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
