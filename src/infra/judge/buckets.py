@@ -1,6 +1,6 @@
 """Closed buckets as HDFS has them: folders with a marker. A folder without one is none of the judge's business.
 
-    <root>/<type>/date=YYYY-MM-DD/hour=HH[/minute=MM]/_SUCCESS
+<root>/<type>/date=YYYY-MM-DD/hour=HH[/minute=MM]/_SUCCESS
 """
 
 from __future__ import annotations
@@ -30,8 +30,13 @@ class Bucket:
     @property
     def hour(self) -> str:
         """As manifests spell it: 2026-11-21T05, or 2026-11-21T05:07."""
-        start = dt.datetime.fromtimestamp(self.start_ms // 1000, dt.UTC)
-        return f"{start:%Y-%m-%dT%H:%M}" if "/minute=" in self.path else f"{start:%Y-%m-%dT%H}"
+        return self.label(self.start_ms)
+
+    def label(self, time_ms: int) -> str:
+        """The name of the hour of this length that holds a time."""
+        length_ms = self.end_ms - self.start_ms
+        start = dt.datetime.fromtimestamp(time_ms // length_ms * length_ms // 1000, dt.UTC)
+        return f"{start:%Y-%m-%dT%H}" if length_ms == 3_600_000 else f"{start:%Y-%m-%dT%H:%M}"
 
     def faults(self) -> list[str]:
         """Where the marker contradicts itself or its place."""

@@ -1,9 +1,9 @@
 """What the judge is told: where HDFS is, which files are sources, and what an event of each type holds of its line.
 
-    {"webhdfs": "http://127.0.0.1:9870", "root": "/hourmark/buckets", "user": "me", "host": "my-host", "host_id": "…",
-     "files": [{"path": "/var/log/app/*.log"}, {"path": "/var/log/kafka.log", "form": "free", "type": "server-log", "size": 4711}],
-     "types": {"lines": {"content": "msg-bytes", "field": "line"}, "server-log": {"content": "raw-line", "field": "line"},
-               "track-played": {"content": "json"}}}
+{"webhdfs": "http://127.0.0.1:9870", "root": "/hourmark/buckets", "user": "me", "host": "my-host", "host_id": "…",
+ "files": [{"path": "/var/log/app/*.log"}, {"path": "/var/log/kafka.log", "form": "free", "type": "server-log", "size": 4711}],
+ "types": {"lines": {"content": "msg-bytes", "field": "line"}, "server-log": {"content": "raw-line", "field": "line"},
+           "track-played": {"content": "json"}}}
 """
 
 from __future__ import annotations

@@ -64,12 +64,12 @@ class FileCount:
 class Report:
     """The judge's answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, digests_checked: bool = False) -> None:
         self.types: dict[str, TypeCount] = {}
         self.files: list[FileCount] = []
         self.counts = dict.fromkeys(Kind, 0)
         self.named: dict[Kind, list[Finding]] = {kind: [] for kind in Kind}
-        self.digests_checked = False
+        self.digests_checked = digests_checked
         self.beyond = 0  # events of lines after the recorded size of their file
         self.others = 0  # events of files that were not to be judged
 
