@@ -54,7 +54,7 @@ def _make(here: Path, mark: Path) -> None:
 
 
 def _run(command: list[str], here: Path) -> None:
-    environment = {**os.environ, "UV_NO_CONFIG": "1", "UV_LINK_MODE": os.environ.get("UV_LINK_MODE", "copy")}
+    environment = {**os.environ, "UV_NO_CONFIG": "1"}
     environment.pop("VIRTUAL_ENV", None)
     done = subprocess.run(command, cwd=here, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
     if done.returncode != 0:
@@ -68,8 +68,8 @@ def _runs(venv: Path) -> bool:
 
 def _check_modules() -> None:
     try:
-        import ensurepip  # noqa: F401, PLC0415  # Debian packs these two apart from Python
-        import venv  # noqa: F401, PLC0415
+        import ensurepip  # noqa: F401  # Debian packs these two apart from Python
+        import venv  # noqa: F401
     except ImportError:
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         command = (

@@ -72,11 +72,11 @@ def end(processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECOND
         send(processes[0], signal.SIGTERM)
         wait_gone(processes[0], seconds, clock)
     # A child may outlive its parent by a moment.
-    gently = all([wait_gone(process, 1.0, clock) for process in processes])
-    for process in processes:
+    stubborn = [process for process in processes if not wait_gone(process, 1.0, clock)]
+    for process in stubborn:
         send(process, signal.SIGKILL)
         wait_gone(process, seconds, clock)
-    return gently
+    return not stubborn
 
 
 def failure(server: Server, what: str) -> Unavailable:
