@@ -78,10 +78,16 @@ def start_ivy(
         settings.write_text(_SETTINGS.format(cache=cache, poms=str(poms).lower()))
     module = folder / "ivy.xml"
     module.write_text(_MODULE.format(dependencies=dependencies))
-    command = [str(java), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", str(ivy_jar()), "org.apache.ivy.Main"]
+    command = [str(java), "-Xmx256m", "-XX:TieredStopAtLevel=1", *_trust(), "-cp", str(ivy_jar()), "org.apache.ivy.Main"]
     command += ["-settings", str(settings), "-cache", str(folder / "files"), "-ivy", str(module), *more]
     with (folder / "ivy.log").open("wb") as log:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=folder)
+
+
+def _trust() -> tuple[str, ...]:
+    """Debian keeps the machine's trusted certificates for any Java here; a Java from elsewhere would not look."""
+    store = Path("/etc/ssl/certs/java/cacerts")
+    return (f"-Djavax.net.ssl.trustStore={store}",) if store.is_file() else ()
 
 
 def last_words(folder: Path, lines: int = 8) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,8 @@ def _make(here: Path, mark: Path) -> None:
 
 def _run(command: list[str], here: Path) -> None:
     environment = {**os.environ, "UV_NO_CONFIG": "1"}
+    if ssl.get_default_verify_paths().cafile:  # trust whom the machine trusts, as its proxy may have a certificate of its own
+        environment.setdefault("UV_SYSTEM_CERTS", "1")
     environment.pop("VIRTUAL_ENV", None)
     done = subprocess.run(command, cwd=here, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
     if done.returncode != 0:
