@@ -1,0 +1,10 @@
+"""Cross-cluster replication: runs MirrorMaker 2 from Hourmark's configuration, and verifies that it did what it promises.
+
+- `properties`: MirrorMaker 2's properties, a pure function of the configuration
+- `remote_topics`: the remote topics, made by Hourmark with the settings of the edge's
+- `process`, `task_status`, `supervisor`: MirrorMaker 2 as a child that never outlives its parent, started again when it fails
+- `lag`, `reading`, `comparison`, `verification`: how far it is, and whether the target holds what the source holds
+- `checks`: what is remembered between two checks, so that a hole between them is seen
+
+Where it stands (`hourmark.mirror_positions`) is shared with the ETL, which asks the same question before it closes a bucket.
+"""

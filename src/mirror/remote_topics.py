@@ -1,0 +1,47 @@
+"""The remote topics: for every topic that is to be copied from the edge, one on the central cluster, made by Hourmark.
+
+MirrorMaker 2 would make them itself, but would not carry `min.insync.replicas` and `unclean.leader.election.enable`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from confluent_kafka.admin import ConfigResource, ResourceType
+
+from hourmark.config import Config
+from hourmark.kafka import TIMEOUT_S, Cluster, TopicInfo, topic_settings
+from hourmark.topic_setup import WantedTopic, ensure_topics
+from hourmark.topics import central_topic
+from mirror.properties import TOPICS, target_of
+
+_MIRRORED: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TOPICS))
+
+
+def mirrored_topics(edge: Cluster) -> list[TopicInfo]:
+    """The edge's topics that the mirror copies, by name."""
+    names = edge.admin.list_topics(timeout=TIMEOUT_S).topics
+    return sorted(edge.topics([n for n in names if _MIRRORED.fullmatch(n)]).values(), key=lambda info: info.name)
+
+
+def ensure_remote_topics(config: Config, edge: Cluster, central: Cluster) -> list[str]:
+    """Create the remote topics that are missing, check the rest (Finding); returns the names created."""
+    wanted = _wanted(config, edge, mirrored_topics(edge))
+    return ensure_topics(central, wanted) if wanted else []
+
+
+def _wanted(config: Config, edge: Cluster, topics: Sequence[TopicInfo]) -> list[WantedTopic]:
+    if not topics:
+        return []
+    names = topic_settings(config.kafka.retention_hours, config.kafka.max_message_bytes, 1).keys()
+    resources = {ConfigResource(ResourceType.TOPIC, t.name): t for t in topics}
+    wanted = []
+    for resource, future in edge.admin.describe_configs(list(resources), request_timeout=TIMEOUT_S).items():
+        actual = future.result(TIMEOUT_S + 1)
+        topic = resources[resource]
+        settings = {name: actual[name].value for name in names if name in actual}
+        settings["min.insync.replicas"] = str(target_of(config).min_insync_replicas)
+        wanted.append(WantedTopic(central_topic(topic.name, config.kafka.edge_alias), len(topic.partitions), settings))
+    return sorted(wanted, key=lambda t: t.name)

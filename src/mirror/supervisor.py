@@ -1,0 +1,135 @@
+"""Keeps MirrorMaker 2 running: a failure is seen, named, and answered by a new start, after a pause that grows.
+
+Seen are the end of the process and a failed connector or task. One failed task is enough for a new start of the whole
+process: its partitions stand still while the others go on, so nothing else would show it. Exactly-once makes a new start
+harmless: the open transaction is aborted, and copying goes on from the committed positions.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from hourmark.clock import Clock
+from hourmark.config import KafkaCluster
+from hourmark.errors import Unavailable
+from hourmark.topic_follower import TopicFollower
+from mirror.task_status import Failure, TaskStates, status_topic
+
+log = logging.getLogger("hourmark.mirror")
+
+LOOK_S: Final = 2.0  # between looks at the tasks' states; the process's end is seen within POLL_S
+POLL_S: Final = 0.25
+GRACE_S: Final = 4.0  # a task may fail and be started again by Connect itself while tasks are handed out anew
+BACKOFF_S: Final = (1.0, 30.0)  # first and longest pause; it doubles
+HEALTHY_S: Final = 60.0  # a run this long starts the pauses from the first again
+
+
+class Process(Protocol):
+    """What is supervised."""
+
+    @property
+    def pid(self) -> int | None: ...
+
+    def start(self) -> None: ...
+
+    def poll(self) -> int | None: ...
+
+    def stop(self) -> int: ...
+
+
+class Watch(Protocol):
+    """Finds failures that do not end the process."""
+
+    def begin(self) -> None:
+        """A new run starts: failures of earlier ones are over."""
+        ...
+
+    def failed(self) -> list[Failure]:
+        """What has failed in this run and stands still."""
+        ...
+
+
+class TaskWatch:
+    """Reads the states from the target cluster; where it does not answer, nothing is known to have failed."""
+
+    def __init__(self, central: KafkaCluster, edge_alias: str) -> None:
+        self._follower = TopicFollower(central, status_topic(edge_alias))
+        self._states = TaskStates()
+
+    def begin(self) -> None:
+        self._look()
+        self._states.forget()
+
+    def failed(self) -> list[Failure]:
+        self._look()
+        return self._states.failed
+
+    def _look(self) -> None:
+        try:
+            self._states.update(self._follower.poll()[1])
+        except Unavailable as error:
+            log.warning("the tasks' states are unknown for now: %s", error)
+
+
+class Supervisor:
+    """Runs the process until `stopping` is set; `run` blocks."""
+
+    def __init__(
+        self, make: Callable[[], Process], watch: Watch, clock: Clock, stopping: threading.Event, *, restart: bool = True
+    ) -> None:
+        self._make = make
+        self._watch = watch
+        self._clock = clock
+        self._stopping = stopping
+        self._restart = restart
+
+    def run(self) -> int:
+        """0 once stopped as asked; without `restart` the process's own exit code (1 where a task failed)."""
+        pause_s = BACKOFF_S[0]
+        while not self._stopping.is_set():
+            process = self._make()
+            self._watch.begin()
+            process.start()
+            started_s = self._clock.monotonic_s()
+            log.info("MirrorMaker 2 started, pid %s", process.pid)
+            try:
+                code, reason = self._until_it_fails(process)
+            finally:
+                process.stop()
+            if reason is None:
+                return 0
+            log.error("%s", reason)
+            if not self._restart:
+                return code
+            if self._clock.monotonic_s() - started_s >= HEALTHY_S:
+                pause_s = BACKOFF_S[0]
+            log.warning("MirrorMaker 2 is started again in %g s", pause_s)
+            self._wait(pause_s)
+            pause_s = min(2 * pause_s, BACKOFF_S[1])
+        return 0
+
+    def _until_it_fails(self, process: Process) -> tuple[int, str | None]:
+        looked_s = self._clock.monotonic_s()
+        failed_since_s: float | None = None
+        while not self._stopping.is_set():
+            code = process.poll()
+            if code is not None:
+                how = f"signal {-code}" if code < 0 else f"exit code {code}"
+                return (128 - code if code < 0 else code), f"MirrorMaker 2 (pid {process.pid}) ended by itself: {how}"
+            now_s = self._clock.monotonic_s()
+            if now_s - looked_s >= LOOK_S:
+                looked_s = now_s
+                failed = self._watch.failed()
+                failed_since_s = (failed_since_s or now_s) if failed else None
+                if failed_since_s is not None and now_s - failed_since_s >= GRACE_S:
+                    return 1, "MirrorMaker 2 stands still: " + "; ".join(f"{f.name} failed: {f.cause}" for f in failed)
+            self._wait(POLL_S)
+        return 0, None
+
+    def _wait(self, seconds: float) -> None:
+        until_s = self._clock.monotonic_s() + seconds
+        while not self._stopping.is_set() and (left_s := until_s - self._clock.monotonic_s()) > 0:
+            self._clock.sleep(min(left_s, POLL_S))

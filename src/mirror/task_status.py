@@ -1,0 +1,67 @@
+"""What MirrorMaker 2 says of its own connectors and tasks.
+
+In dedicated mode its REST server answers other workers only (`InternalMirrorResource`). The states are in the compacted topic
+`mm2-status.<source>.internal` on the target (`KafkaStatusBackingStore`): key `status-task-MirrorSourceConnector-0`, value
+JSON with `state`, `trace`, `worker_id`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from hourmark.topic_follower import KeyValue
+
+_KEY: Final = re.compile(r"status-(connector|task)-(?P<name>.+)")
+CAUSE_LENGTH_MAX: Final = 500
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failure:
+    """A connector or task (`MirrorSourceConnector-0`) that has failed, with the innermost cause it gave."""
+
+    name: str
+    cause: str
+
+
+def status_topic(edge_alias: str) -> str:
+    """The topic on the target that holds the states."""
+    return f"mm2-status.{edge_alias}.internal"
+
+
+class TaskStates:
+    """The last known state of every connector and task."""
+
+    def __init__(self) -> None:
+        self._failed: dict[str, Failure] = {}
+
+    def update(self, records: Iterable[KeyValue]) -> None:
+        """Take in records of the status topic, in their order. What is no status is not looked at."""
+        for key, value in records:
+            match = _KEY.fullmatch((key or b"").decode("utf-8", "replace"))
+            if match is None:
+                continue
+            state = json.loads(value) if value else {}
+            if state.get("state") == "FAILED":
+                self._failed[match["name"]] = Failure(match["name"], _cause(state.get("trace") or ""))
+            else:
+                self._failed.pop(match["name"], None)
+
+    def forget(self) -> None:
+        """Before a start: what an earlier run said is over."""
+        self._failed.clear()
+
+    @property
+    def failed(self) -> list[Failure]:
+        """Those that have failed and were not started again."""
+        return sorted(self._failed.values(), key=lambda failure: failure.name)
+
+
+def _cause(trace: str) -> str:
+    lines = [line.strip() for line in trace.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    cause = causes[-1].removeprefix("Caused by:").strip() if causes else next(iter(lines), "no trace given")
+    return cause[:CAUSE_LENGTH_MAX]
