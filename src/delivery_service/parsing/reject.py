@@ -1,0 +1,15 @@
+"""How a line is refused: an exception that becomes its dead letter."""
+
+from __future__ import annotations
+
+from hourmark.dead_letters import Reason
+
+
+class Rejected(Exception):
+    """This line can be no event. Carries what its dead letter says; never leaves the parsing package."""
+
+    def __init__(self, reason: Reason, detail: str, claimed_type: str | None = None) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+        self.claimed_type = claimed_type

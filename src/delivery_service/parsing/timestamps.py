@@ -1,0 +1,50 @@
+"""Timestamps with a date, a time and an offset: RFC 3339, and its narrower form in RFC 5424.
+
+`T` and `Z` are capital letters; a leap second (`:60`) is refused, as RFC 5424 has it, because it has no Unix time.
+Results are Unix microseconds; whoever wants milliseconds rounds down.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import re
+from typing import Final
+
+EPOCH_ORDINAL: Final = dt.date(1970, 1, 1).toordinal()
+SYSLOG_FRACTION_DIGITS: Final = 6  # RFC 5424, TIME-SECFRAC
+FRACTION_DIGITS_MAX: Final = 9  # RFC 3339 sets no limit; nanoseconds are the finest in use
+
+_RFC3339 = re.compile(
+    rb"(\d{4}-\d\d-\d\d)T([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:\.(\d{1,9}))?(?:Z|([+-])([01]\d|2[0-3]):([0-5]\d))"
+)
+
+
+def rfc3339_us(text: bytes, fraction_digits_max: int = FRACTION_DIGITS_MAX) -> int | None:
+    """Unix microseconds of `text`, or None if it is no such timestamp. Digits below a microsecond are cut off."""
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        return None
+    date, hours, minutes, seconds, fraction, sign, offset_hours, offset_minutes = match.groups()
+    day = _day_of(date)
+    if day is None or (fraction is not None and len(fraction) > fraction_digits_max):
+        return None
+    total = day * 86_400 + int(hours) * 3_600 + int(minutes) * 60 + int(seconds)
+    if sign is not None:
+        offset = int(offset_hours) * 3_600 + int(offset_minutes) * 60
+        total += offset if sign == b"-" else -offset
+    return total * 1_000_000 + (fraction_us(fraction) if fraction is not None else 0)
+
+
+def fraction_us(digits: bytes) -> int:
+    """The digits after the decimal mark as microseconds; finer ones are cut off."""
+    return int(digits[:6].ljust(6, b"0"))
+
+
+@functools.lru_cache(maxsize=4096)
+def _day_of(date: bytes) -> int | None:
+    """Days since 1970-01-01 of `YYYY-MM-DD`, or None where the calendar has no such day."""
+    try:
+        return dt.date(int(date[:4]), int(date[5:7]), int(date[8:])).toordinal() - EPOCH_ORDINAL
+    except ValueError:
+        return None
