@@ -1,0 +1,13 @@
+"""Closing: hour by hour, `open → frozen → sealed → published → closed` on each type's frontier row.
+
+    readiness.py  which hours every live source is past (pure)
+    cut.py        the cut: what must be on the central cluster, and staged, before an hour may freeze (a small state machine)
+    edge.py       asks the edge and the mirror for the cut
+    proof.py      promises against listed rows, as one Spark job for all types at once
+    frames.py     the Spark frames of listed rows and of promises
+    writing.py    deduplicated rows → Avro containers, as one Spark job for all types at once
+    publishing.py the attempt folder, read back; the one rename that publishes
+    closer.py     drives them, and picks up whatever a crash left
+
+The rule and its reasons: docs/architecture.md, "Closing".
+"""

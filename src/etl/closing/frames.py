@@ -1,0 +1,61 @@
+"""Spark frames of what the ledger lists: exactly those groups of staged files, no row more.
+
+A staged file holds many types and hours; its name is unique, so (file name, type, hour) names a group. The table of wanted
+groups is small and travels to the executors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from etl.ledger.rows import AuditGroup, StagedGroup
+from etl.storage import Storage
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WantedGroup:
+    """A group of events to read, and a number to tell what it is wanted for (`mark`, given back in the frame)."""
+
+    group: StagedGroup
+    mark: int
+
+
+_GROUP_COLUMNS = "file string, type string, hour long, mark int"
+
+
+def event_rows(spark: SparkSession, storage: Storage, wanted: Collection[WantedGroup], columns: Collection[str]) -> DataFrame:
+    """These columns of the groups' rows, with `type`, `hour` and `mark`. There must be a group."""
+    table = spark.createDataFrame(
+        [(_name(w.group.path), w.group.event_type, w.group.hour_s, w.mark) for w in wanted], _GROUP_COLUMNS
+    )
+    return (
+        _read(spark, storage, {w.group.path for w in wanted}, columns)
+        .join(F.broadcast(table), ["file", "type", "hour"])
+        .drop("file")
+    )
+
+
+def audit_rows(spark: SparkSession, storage: Storage, wanted: Collection[AuditGroup]) -> DataFrame:
+    """Promises of these groups: type, hour, range_id, count, sum, offset, origin. There must be a group."""
+    table = spark.createDataFrame(
+        sorted({(_name(g.path), g.event_type, g.hour_s, 0) for g in wanted}), _GROUP_COLUMNS
+    ).drop("mark")  # fmt: skip
+    columns = ("range_id", "count", "sum", "offset", "origin")
+    return (
+        _read(spark, storage, {g.path for g in wanted}, columns).join(F.broadcast(table), ["file", "type", "hour"]).drop("file")
+    )
+
+
+def _read(spark: SparkSession, storage: Storage, paths: Collection[str], columns: Collection[str]) -> DataFrame:
+    rows = spark.read.parquet(*(storage.url(path) for path in sorted(paths)))
+    return rows.select(
+        F.element_at(F.split(F.col("_metadata.file_path"), "/"), -1).alias("file"), "type", "hour", *columns
+    )  # fmt: skip
+
+
+def _name(path: str) -> str:
+    return path.rsplit("/", 1)[-1]

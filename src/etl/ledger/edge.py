@@ -1,0 +1,39 @@
+"""Where the mirror stood at the last check of the edge, kept so that a hole between two checks cannot hide."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from sqlalchemy import delete, insert, select
+
+from etl.ledger import tables
+from etl.ledger.database import Database, Lease
+from hourmark.kafka import Partition
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EdgeCheck:
+    """A partition of the edge at the last check that passed. `mirror_next`: the next edge offset the mirror was to copy."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    mirror_next: int
+    checked_at_ms: int
+
+
+def last_checks(database: Database) -> dict[Partition, EdgeCheck]:
+    """The last check that passed, by partition of the edge."""
+    with database.reading() as connection:
+        rows = [EdgeCheck(**row) for row in connection.execute(select(tables.edge_checks)).mappings()]
+    return {Partition(row.topic, row.partition): row for row in rows}
+
+
+def record_checks(database: Database, lease: Lease, passed: Iterable[EdgeCheck]) -> None:
+    """Replace the rows of these partitions; one that failed keeps its old row, so it fails again."""
+    with database.transaction(lease) as connection:
+        for check in passed:
+            table = tables.edge_checks
+            connection.execute(delete(table).where(table.c.topic == check.topic, table.c.partition == check.partition))
+            connection.execute(insert(table).values(**dataclasses.asdict(check)))

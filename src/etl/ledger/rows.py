@@ -1,0 +1,141 @@
+"""What the ledger holds, as domain types."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from typing import Any
+
+from hourmark.hours import Hour
+
+_MODULUS = 1 << 64
+
+
+def to_signed(value: int) -> int:
+    """A sum modulo 2^64 as SQL and Arrow keep it: a signed 64-bit integer."""
+    value %= _MODULUS
+    return value - _MODULUS if value >= _MODULUS >> 1 else value
+
+
+def to_unsigned(value: int) -> int:
+    """The inverse of `to_signed`."""
+    return value % _MODULUS
+
+
+class State(enum.Enum):
+    """Of a type's frontier hour."""
+
+    OPEN = "open"
+    FROZEN = "frozen"  # groups are listed, not yet proved
+    SEALED = "sealed"  # proved: what the bucket holds is fixed, for ever
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Position:
+    """The next offset to stage of a partition of the central cluster."""
+
+    cluster_id: str
+    topic_id: str
+    topic: str
+    partition: int
+    next_offset: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StagedGroup:
+    """Rows of one type and hour in one staged file. `tail_sum` is unsigned."""
+
+    path: str
+    event_type: str
+    hour_s: int
+    rows: int
+    bytes: int
+    tail_sum: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AuditGroup:
+    """Promises of one type and hour in one staged file of audit records, from this span of central offsets (inclusive)."""
+
+    path: str
+    event_type: str
+    hour_s: int
+    rows: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reporter:
+    """The latest report of one source of one host."""
+
+    host_id: str
+    source: str
+    host_name: str
+    kind: str
+    incarnation: str
+    sequence: int
+    received_at_ms: int
+    caught_up_at_ms: int | None
+    pending_bytes: int
+    lost_bytes: int
+    goodbye: bool
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.kind} {self.host_name} source {self.source}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StagedBatch:
+    """What one micro-batch commits, whole or not at all."""
+
+    starts: tuple[Position, ...]
+    ends: tuple[Position, ...]
+    files: tuple[tuple[str, int], ...]  # path, rows
+    groups: tuple[StagedGroup, ...]
+    audit_groups: tuple[AuditGroup, ...]
+    reporters: tuple[Reporter, ...]  # in the order of the topic; the last of a source wins
+
+
+@dataclasses.dataclass(frozen=True)
+class Seal:
+    """The proof of a bucket: fixed before it is written, and copied into its manifest."""
+
+    grade: str
+    method: str
+    cut_at_ms: int
+    audit_next: int
+    audit_records: int
+    promised: int
+    surplus: int
+    excused: tuple[str, ...]
+    offsets: tuple[Position, ...]
+
+    def to_json(self) -> str:
+        """For the ledger."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Seal:
+        """The inverse."""
+        fields: dict[str, Any] = json.loads(text)
+        fields["offsets"] = tuple(Position(**p) for p in fields["offsets"])
+        fields["excused"] = tuple(fields["excused"])
+        return cls(**fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class Frontier:
+    """The one hour of a type that is next to close; those before it are closed, for ever."""
+
+    event_type: str
+    first_hour: Hour
+    hour: Hour
+    state: State
+    sources: frozenset[str]
+    settled_next: int
+    seal: Seal | None
+    alarm: tuple[str, ...]

@@ -1,0 +1,109 @@
+"""What the consumer commits: positions by compare-and-set, and the groups that were staged up to them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from etl.errors import StaleDriver, TopicReplaced
+from etl.ledger import tables
+from etl.ledger.database import Database, Lease
+from etl.ledger.rows import Position, Reporter, StagedBatch, to_signed
+
+
+def positions(database: Database, cluster_id: str) -> list[Position]:
+    """Where each partition of the cluster is to be read from."""
+    query = select(tables.positions).where(tables.positions.c.cluster_id == cluster_id)
+    with database.reading() as connection:
+        return [Position(**row) for row in connection.execute(query).mappings()]
+
+
+def begin_positions(database: Database, lease: Lease, wanted: Iterable[Position]) -> None:
+    """Add positions for partitions that are new to the ledger.
+
+    TopicReplaced if the ledger knows the topic by another id: its offsets mean other records now.
+    """
+    with database.transaction(lease) as connection:
+        for p in wanted:
+            known = connection.execute(
+                select(tables.positions).where(
+                    tables.positions.c.cluster_id == p.cluster_id, tables.positions.c.topic == p.topic
+                )
+            ).mappings().all()  # fmt: skip
+            if any(row["topic_id"] != p.topic_id for row in known):
+                raise TopicReplaced(
+                    f"topic {p.topic} has id {p.topic_id}, the ledger remembers {known[0]['topic_id']}: it was deleted and made "
+                    "anew, and what it held may be missing. Restore the old topic, or have an operator decide"
+                )
+            if not any(row["partition"] == p.partition for row in known):
+                connection.execute(insert(tables.positions).values(**dataclasses.asdict(p)))
+
+
+def commit_batch(database: Database, lease: Lease, batch: StagedBatch) -> None:
+    """The only way offsets move. StaleDriver, with nothing changed, if one is not where the batch began."""
+    with database.transaction(lease) as connection:
+        for start, end in zip(batch.starts, batch.ends, strict=True):
+            _compare_and_set(connection, start, end)
+        file_ids = {path: _insert_file(connection, path, rows) for path, rows in batch.files}
+        if batch.groups:
+            connection.execute(
+                insert(tables.groups),
+                [
+                    {"file_id": file_ids[g.path], "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "bytes": g.bytes,
+                     "tail_sum": to_signed(g.tail_sum)}
+                    for g in batch.groups
+                ],
+            )  # fmt: skip
+        if batch.audit_groups:
+            connection.execute(
+                insert(tables.audit_groups),
+                [
+                    {"file_id": file_ids[g.path], "type": g.event_type, "hour": g.hour_s, "rows": g.rows,
+                     "first_offset": g.first_offset, "last_offset": g.last_offset}
+                    for g in batch.audit_groups
+                ],
+            )  # fmt: skip
+        _put_reporters(connection, batch.reporters)
+
+
+def reporters(database: Database) -> list[Reporter]:
+    """The latest report of every source of every host."""
+    with database.reading() as connection:
+        return [Reporter(**row) for row in connection.execute(select(tables.reporters)).mappings()]
+
+
+def _compare_and_set(connection: Connection, start: Position, end: Position) -> None:
+    assert (start.cluster_id, start.topic_id, start.partition) == (end.cluster_id, end.topic_id, end.partition)
+    assert end.next_offset >= start.next_offset, f"{end.topic}-{end.partition}: a batch cannot end before it begins"
+    moved = connection.execute(
+        update(tables.positions)
+        .where(
+            tables.positions.c.cluster_id == start.cluster_id,
+            tables.positions.c.topic_id == start.topic_id,
+            tables.positions.c.partition == start.partition,
+            tables.positions.c.next_offset == start.next_offset,
+        )
+        .values(next_offset=end.next_offset)
+    )
+    if moved.rowcount != 1:
+        raise StaleDriver(
+            f"topic {start.topic} partition {start.partition}: the ledger is not at offset {start.next_offset}, where this batch "
+            "began; the batch is discarded. Start the driver again: it goes on from the ledger"
+        )
+
+
+def _insert_file(connection: Connection, path: str, rows: int) -> int:
+    inserted = connection.execute(insert(tables.staged_files).values(path=path, rows=rows)).inserted_primary_key
+    assert inserted is not None
+    return int(inserted[0])
+
+
+def _put_reporters(connection: Connection, reported: Sequence[Reporter]) -> None:
+    """A host's last report replaces all that it said before, so a source that it no longer has is no longer awaited."""
+    last = {r.host_id: (r.incarnation, r.sequence) for r in reported}
+    for host_id, report in last.items():
+        connection.execute(delete(tables.reporters).where(tables.reporters.c.host_id == host_id))
+        rows = [dataclasses.asdict(r) for r in reported if r.host_id == host_id and (r.incarnation, r.sequence) == report]
+        connection.execute(insert(tables.reporters), rows)

@@ -1,0 +1,66 @@
+"""The central cluster's topics as the ETL sees them: which to read, under which ids, from where."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+
+from etl.errors import DataLoss, EtlStop
+from etl.ledger.rows import Position
+from hourmark.config import Kafka
+from hourmark.kafka import Cluster, Partition
+from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
+
+
+@dataclasses.dataclass(frozen=True)
+class CentralTopics:
+    """Names on the central cluster. `types` maps event topics to their types."""
+
+    alias: str | None
+    types: Mapping[str, str]
+
+    @classmethod
+    def of(cls, kafka: Kafka, types: Collection[str]) -> CentralTopics:
+        """The topics of these types."""
+        alias = kafka.edge_alias if kafka.mirrored else None
+        return cls(alias, {central_topic(events_topic(t), alias): t for t in sorted(types)})
+
+    @property
+    def audit(self) -> str:
+        """Where audit records arrive."""
+        return central_topic(AUDIT, self.alias)
+
+    @property
+    def hosts(self) -> str:
+        """Where host reports arrive."""
+        return central_topic(HOSTS, self.alias)
+
+    @property
+    def all(self) -> list[str]:
+        """Everything that is staged."""
+        return [*self.types, self.audit, self.hosts]
+
+
+def new_positions(central: Cluster, topics: CentralTopics, known: Collection[Position]) -> list[Position]:
+    """Positions of all partitions: the ledger's, and offset 0 for those new to it.
+
+    EtlStop if a topic is missing; DataLoss, naming topic, partition and offsets, if retention has passed a position.
+    """
+    infos = central.topics(topics.all)
+    if missing := sorted(set(topics.all) - set(infos)):
+        raise EtlStop(f"the {central.name} cluster lacks the topics {missing}; run `hourmark types apply`, which makes them")
+    by_id = {(p.topic_id, p.partition): p for p in known}
+    cluster_id = central.cluster_id()
+    found = [
+        by_id.get((info.topic_id, partition), Position(cluster_id, info.topic_id, info.name, partition, 0))
+        for info in infos.values()
+        for partition in info.partitions
+    ]
+    starts = central.starts([Partition(p.topic, p.partition) for p in found])
+    for p in found:
+        if (start := starts[Partition(p.topic, p.partition)]) > p.next_offset:
+            raise DataLoss(
+                f"topic {p.topic} partition {p.partition}: the log starts at offset {start}, but offsets from {p.next_offset} on "
+                "were not staged: they are lost to retention. An operator must decide; nothing is skipped by itself"
+            )
+    return found
