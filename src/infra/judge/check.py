@@ -95,7 +95,9 @@ class _BucketCheck:
 
     def _decoded(self, content: IO[bytes], name: str) -> Iterator[Event]:
         try:
-            yield from fastavro.reader(content)
+            for event in fastavro.reader(content):
+                assert isinstance(event, dict), "an event is a record"
+                yield event
         except (ValueError, EOFError, KeyError, IndexError, TypeError, OverflowError) as error:  # what fastavro raises on garbage
             self._object(f"{name} cannot be read to its end as Avro: {error!r}")
 

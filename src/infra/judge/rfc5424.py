@@ -39,7 +39,8 @@ def _unix_ms(text: str) -> int | None:
         return None
     *numbers, fraction, _, sign, hours, minutes = match.groups()
     try:
-        moment = dt.datetime(*(int(number) for number in numbers), tzinfo=dt.UTC)  # type: ignore[misc]  # six numbers
+        year, month, day, hour, minute, second = (int(number) for number in numbers)
+        moment = dt.datetime(year, month, day, hour, minute, second, tzinfo=dt.UTC)
     except ValueError:
         return None
     ahead = dt.timedelta(hours=int(hours or 0), minutes=int(minutes or 0))

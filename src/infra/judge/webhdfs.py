@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import tempfile
+from contextlib import ExitStack
 from typing import IO
 from urllib.parse import quote, urlsplit
 
@@ -57,13 +58,15 @@ class WebHdfs:
 
     def open(self, file: str) -> Opened:
         """A file's whole content."""
-        content = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115  # the caller closes it
         digest = hashlib.blake2b(digest_size=16)
-        with self._client.stream("GET", self._url(file), params=self._params("OPEN")) as answer:
-            answer.raise_for_status()
-            for block in answer.iter_bytes():
-                digest.update(block)
-                content.write(block)
+        with ExitStack() as on_error:
+            content = on_error.enter_context(tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES))
+            with self._client.stream("GET", self._url(file), params=self._params("OPEN")) as answer:
+                answer.raise_for_status()
+                for block in answer.iter_bytes():
+                    digest.update(block)
+                    content.write(block)
+            on_error.pop_all()  # from here on the caller closes it
         size = content.tell()
         content.seek(0)
         return Opened(content, size, digest.hexdigest())

@@ -1,0 +1,352 @@
+"""The judge is content with a clean tree, and objects by name to every fault planted in one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from infra.judge.cli import judge
+from tests.unit.judge.webhdfs_server import serve
+from tests.unit.judge.world import MINUTE, START_MS, World, rfc5424, small_world
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return small_world(tmp_path)
+
+
+@pytest.fixture
+def webhdfs(world: World) -> Iterator[str]:
+    with serve(world.hdfs) as address:
+        yield address
+
+
+def run(world: World, webhdfs: str, *options: str, **changes: Any) -> dict[str, Any]:
+    """The verdict as JSON; the exit code must agree with it."""
+    told = world.sources.parent / "expectations.json"
+    told.write_text(json.dumps(world.expectations(webhdfs, **changes)))
+    result = CliRunner().invoke(judge, ["check", str(told), "--json", *options], catch_exceptions=False)
+    verdict: dict[str, Any] = json.loads(result.stdout)
+    assert result.exit_code == (0 if verdict["content"] else 1)
+    return verdict
+
+
+def findings(verdict: dict[str, Any], *kinds: str) -> list[tuple[str, str, int | None]]:
+    """Kind, file name, position; no kinds other than these may be there."""
+    found = [(f["kind"], Path(f["path"]).name, f["position"]) for f in verdict["findings"]]
+    assert {kind for kind, _, _ in found} == set(kinds), verdict["findings"]
+    return found
+
+
+def position(world: World, number: int) -> int:
+    """Where the app's line of that number starts."""
+    lines = (world.sources / "app.log").read_bytes().split(b"\n")
+    return sum(len(line) + 1 for line in lines[:number])
+
+
+def test_a_clean_tree_passes_and_is_counted(world: World, webhdfs: str) -> None:
+    world.write()
+    verdict = run(world, webhdfs)
+    assert verdict["findings"] == []
+    assert verdict["digests_checked"]
+    counts = {
+        name: (c["expected"], c["in_buckets"], c["late"], c["dead_letters"], c["lost"]) for name, c in verdict["types"].items()
+    }
+    assert counts == {
+        "lines": (3, 3, 0, 0, 0),
+        "track-played": (4, 3, 0, 1, 0),
+        "server-log": (2, 2, 1, 0, 0),
+        "dead-letters": (0, 2, 0, 0, 0),
+        "(none)": (1, 0, 0, 1, 0),
+    }
+    assert [(f["lines"], f["in_buckets"], f["dead_letters"]) for f in verdict["files"]] == [(8, 6, 2), (2, 2, 0)]
+    assert verdict["types"]["server-log"]["grades"] == {"proved": 3}
+    assert verdict["types"]["server-log"]["buckets_with_events"] == 2
+
+
+def test_a_dropped_event_is_lost(world: World, webhdfs: str) -> None:
+    world.plan("lines", 0).rows.pop()
+    world.write()
+    verdict = run(world, webhdfs)
+    assert findings(verdict, "lost") == [("lost", "app.log", position(world, 1))]
+    assert verdict["types"]["lines"]["lost"] == 1
+
+
+def test_a_bucket_without_its_marker_is_not_there(world: World, webhdfs: str) -> None:
+    world.write()
+    (world.folder(world.plan("lines", 1)) / "_SUCCESS").unlink()
+    assert [f[2] for f in findings(run(world, webhdfs), "lost")] == [position(world, 3), position(world, 5)]
+
+
+def test_a_file_that_the_marker_does_not_list_does_not_count(world: World, webhdfs: str) -> None:
+    world.write()
+    folder = world.folder(world.plan("lines", 0))
+    (folder / "part-00009.avro").write_bytes((folder / "part-00000.avro").read_bytes())
+    assert run(world, webhdfs)["content"]
+
+
+def test_an_event_twice_in_a_bucket_is_doubled(world: World, webhdfs: str) -> None:
+    rows = world.plan("track-played", 0).rows
+    rows.append(rows[0])
+    world.write()
+    assert findings(run(world, webhdfs), "doubled") == [("doubled", "app.log", 0)]
+
+
+def test_an_event_in_two_buckets_is_doubled(world: World, webhdfs: str) -> None:
+    world.plan("track-played", 1).late.append(world.plan("track-played", 0).rows[0])
+    world.write()
+    assert findings(run(world, webhdfs), "doubled") == [("doubled", "app.log", 0)]
+
+
+def test_a_line_in_a_bucket_and_in_dead_letters_is_doubled(world: World, webhdfs: str) -> None:
+    app = world.sources / "app.log"
+    line = app.read_bytes().split(b"\n")[0]
+    world.plan("dead-letters", 1).rows.append(world.dead_letter(app, 0, line, START_MS + MINUTE))
+    world.write()
+    verdict = run(world, webhdfs)
+    assert findings(verdict, "doubled") == [("doubled", "app.log", 0)]
+    assert "dead-letters/date=2025-11-21/hour=00/minute=01" in verdict["findings"][0]["detail"]
+
+
+def test_an_id_of_two_events_is_doubled_although_each_line_is_there_once(world: World, webhdfs: str) -> None:
+    rows = world.plan("server-log", 1).rows + world.plan("server-log", 3).late
+    rows[1]["event_id"] = rows[0]["event_id"]
+    rows[1]["event_time"] = rows[0]["event_time"]
+    world.write()
+    findings(run(world, webhdfs, host_id=None), "doubled")
+
+
+def test_one_byte_of_a_text_payload_is_altered(world: World, webhdfs: str) -> None:
+    row = world.plan("lines", 0).rows[0]
+    row["line"] = row["line"].replace(b"\xff", b"\xfe")
+    world.write()
+    verdict = run(world, webhdfs)
+    assert findings(verdict, "altered") == [("altered", "app.log", position(world, 1))]
+    assert "at byte 5" in verdict["findings"][0]["detail"]
+
+
+def test_one_field_of_a_json_payload_is_altered(world: World, webhdfs: str) -> None:
+    world.plan("track-played", 0).rows[1]["ms"] += 1
+    world.write()
+    assert findings(run(world, webhdfs), "altered") == [("altered", "app.log", position(world, 2))]
+
+
+def test_the_raw_bytes_of_a_dead_letter_are_altered(world: World, webhdfs: str) -> None:
+    world.plan("dead-letters", 1).rows[0]["raw"] += b"\n"
+    world.write()
+    assert findings(run(world, webhdfs), "altered") == [("altered", "app.log", position(world, 6))]
+
+
+def test_an_altered_position_is_no_line(world: World, webhdfs: str) -> None:
+    world.plan("track-played", 0).rows[0]["position"] = 1
+    world.write()
+    found = findings(run(world, webhdfs), "lost", "unexpected")
+    assert found == [("lost", "app.log", 0), ("unexpected", "app.log", 1)]
+
+
+def test_an_altered_host_is_named(world: World, webhdfs: str) -> None:
+    world.plan("track-played", 0).rows[0]["host"] = "hosT"
+    world.write()
+    assert findings(run(world, webhdfs), "altered") == [("altered", "app.log", 0)]
+
+
+def test_an_altered_event_time_is_named_twice_by_id_and_line(world: World, webhdfs: str) -> None:
+    world.plan("track-played", 0).rows[0]["event_time"] += 1
+    world.write()
+    assert findings(run(world, webhdfs), "altered") == [("altered", "app.log", 0)]
+
+
+@pytest.mark.parametrize("at", [0, 6, 8, 15])
+def test_an_altered_byte_of_an_event_id_is_named(world: World, webhdfs: str, at: int) -> None:
+    row = world.plan("track-played", 0).rows[0]
+    changed = bytearray(row["event_id"])
+    changed[at] ^= 0x81
+    row["event_id"] = bytes(changed)
+    world.write()
+    assert findings(run(world, webhdfs), "altered") == [("altered", "app.log", 0)]
+
+
+def test_an_event_of_another_type_than_its_line_says(world: World, webhdfs: str) -> None:
+    row = world.plan("lines", 0).rows.pop()
+    world.plan("server-log", 0).rows.append(row)
+    world.write()
+    assert findings(run(world, webhdfs), "altered") == [("altered", "app.log", position(world, 1))]
+
+
+def test_an_event_in_the_wrong_hour_is_misplaced(world: World, webhdfs: str) -> None:
+    row = world.plan("track-played", 0).rows.pop(0)
+    world.plan("track-played", 1).rows.append(row)
+    world.write()
+    assert findings(run(world, webhdfs), "misplaced") == [("misplaced", "app.log", 0)]
+
+
+def test_a_late_event_that_is_on_time_is_misplaced(world: World, webhdfs: str) -> None:
+    plan = world.plan("track-played", 0)
+    plan.late.append(plan.rows.pop(0))
+    world.write()
+    assert findings(run(world, webhdfs), "misplaced") == [("misplaced", "app.log", 0)]
+
+
+def test_an_unterminated_line_must_not_be_there(world: World, webhdfs: str) -> None:
+    line = rfc5424("lines", START_MS, b"half")
+    app = world.sources / "app.log"
+    world.plan("lines", 0).rows.append(world.row(app, position(world, 8), line, START_MS, line=b"half"))
+    world.write()
+    assert findings(run(world, webhdfs), "unexpected") == [("unexpected", "app.log", position(world, 8))]
+
+
+def test_lines_after_a_recorded_size_are_ignored_both_ways(world: World, webhdfs: str) -> None:
+    server = world.sources / "kafka.log"
+    server.write_bytes(server.read_bytes() + b" line\nand one that was not delivered\n")
+    world.plan("server-log", 1).rows.append(world.row(server, 20, b"later line", START_MS + MINUTE, line=b"later line"))
+    world.write()
+    verdict = run(world, webhdfs)
+    assert verdict["content"]
+    assert verdict["beyond"] == 1
+
+
+def test_events_of_files_that_are_not_listed_are_unexpected_unless_told_otherwise(world: World, webhdfs: str) -> None:
+    world.files.pop()
+    world.write()
+    findings(run(world, webhdfs), "unexpected")
+    assert run(world, webhdfs, other_files="ignore")["others"] == 2
+
+
+def test_a_rotated_file_is_found_by_its_inode(world: World, webhdfs: str) -> None:
+    app = world.sources / "app.log"
+    world.write()
+    app.rename(world.sources / "app.log.1")
+    world.files[0]["path"] += "*"
+    world.files.append({"path": str(world.sources / "app.log.1")})  # named twice, judged once
+    assert run(world, webhdfs)["content"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"events": 1}, "sum of its files"),
+        ({"late": {"2025-11-21T00:00": 7}}, "late events"),
+        ({"id_sum": "00"}, "sum of ids"),
+        ({"type": "other"}, "type 'other'"),
+        ({"hour": "2025-11-21T01"}, "hour '2025-11-21T01'"),
+    ],
+)
+def test_a_marker_that_lies_is_named(world: World, webhdfs: str, changes: dict[str, Any], what: str) -> None:
+    world.write()
+    marker = world.folder(world.plan("lines", 1)) / "_SUCCESS"
+    marker.write_text(json.dumps(json.loads(marker.read_bytes()) | changes))
+    verdict = run(world, webhdfs)
+    findings(verdict, "manifest")
+    assert what in verdict["findings"][0]["detail"]
+
+
+@pytest.mark.parametrize(("key", "value"), [("records", 9), ("bytes", 9), ("blake2b", "00"), ("name", "part-7.avro")])
+def test_a_marker_that_lies_about_a_file_is_named(world: World, webhdfs: str, key: str, value: object) -> None:
+    world.write()
+    marker = world.folder(world.plan("lines", 1)) / "_SUCCESS"
+    content = json.loads(marker.read_bytes())
+    content["files"][0][key] = value
+    marker.write_text(json.dumps(content))
+    assert "manifest" in {f["kind"] for f in run(world, webhdfs)["findings"]}
+
+
+def test_a_damaged_file_is_named_and_its_lines_are_lost(world: World, webhdfs: str) -> None:
+    world.write()
+    file = world.folder(world.plan("lines", 1)) / "part-00000.avro"
+    file.write_bytes(file.read_bytes()[:-20])
+    findings(run(world, webhdfs), "manifest", "lost")
+
+
+def take_snapshot(world: World, webhdfs: str) -> Path:
+    told, taken = world.sources.parent / "e.json", world.sources.parent / "snapshot.json"
+    told.write_text(json.dumps(world.expectations(webhdfs)))
+    assert CliRunner().invoke(judge, ["snapshot", str(told), str(taken)], catch_exceptions=False).exit_code == 0
+    return taken
+
+
+def test_a_bucket_closed_after_the_snapshot_is_no_change(world: World, webhdfs: str) -> None:
+    newest = world.plans.pop()
+    world.write()
+    taken = take_snapshot(world, webhdfs)
+    world.write_bucket(newest)
+    assert run(world, webhdfs, "--snapshot", str(taken))["content"]
+
+
+@pytest.mark.parametrize("change", ["rewritten", "vanished", "added", "marker"])
+def test_a_bucket_changed_after_closing_is_named(world: World, webhdfs: str, change: str) -> None:
+    world.write()
+    taken = take_snapshot(world, webhdfs)
+    folder = world.folder(world.plan("server-log", 2))
+    other = world.folder(world.plan("server-log", 1)) / "part-00000.avro"
+    if change == "rewritten":  # with the same events, and a marker that fits them
+        plan = world.plan("server-log", 1)
+        for file in other.parent.iterdir():
+            file.unlink()
+        other.parent.rmdir()
+        world.write_bucket(plan)
+    elif change == "vanished":
+        (folder / "_SUCCESS").unlink()
+    elif change == "added":
+        (folder / "part-00000.avro").write_bytes(other.read_bytes())
+    else:
+        (folder / "_SUCCESS").write_bytes((folder / "_SUCCESS").read_bytes() + b"\n")
+    minute = "minute=01" if change == "rewritten" else "minute=02"
+    found = findings(run(world, webhdfs, "--snapshot", str(taken)), "changed")
+    assert {(kind, name) for kind, name, _ in found} == {("changed", minute)}
+
+
+def test_pieces_of_an_over_long_line_must_make_it_up(world: World, webhdfs: str) -> None:
+    line = b"x" * 10 + b"y" * 10 + b"z" * 5
+    long = world.source("long.log", line + b"\n", form="free")
+    dead = world.plan("dead-letters", 1)
+    for at in (0, 10, 20):
+        dead.rows.append(world.dead_letter(long, at, line[at : at + 10], START_MS + MINUTE + at, "line_too_long"))
+    world.write()
+    assert run(world, webhdfs)["content"]
+
+
+@pytest.mark.parametrize(("spans", "kind"), [([(0, 10), (20, 25)], "lost"), ([(0, 10), (9, 25)], "doubled")])
+def test_pieces_of_an_over_long_line_with_a_gap_or_an_overlap(
+    world: World, webhdfs: str, spans: list[tuple[int, int]], kind: str
+) -> None:
+    line = b"x" * 10 + b"y" * 10 + b"z" * 5
+    long = world.source("long.log", line + b"\n", form="free")
+    for start, end in spans:
+        row = world.dead_letter(long, start, line[start:end], START_MS + MINUTE, "line_too_long")
+        world.plan("dead-letters", 1).rows.append(row)
+    world.write()
+    assert findings(run(world, webhdfs), kind)[0][:2] == (kind, "long.log")
+
+
+def test_many_findings_are_counted_and_the_first_twenty_named(world: World, webhdfs: str) -> None:
+    world.source("many.log", b"line\n" * 1000, form="free", type="server-log")
+    world.write()
+    verdict = run(world, webhdfs)
+    assert verdict["lost"] == 1000
+    assert len(findings(verdict, "lost")) == 20
+
+
+def test_what_is_found_is_printed_for_people(world: World, webhdfs: str) -> None:
+    world.plan("lines", 0).rows.pop()
+    world.write()
+    told = world.sources.parent / "expectations.json"
+    told.write_text(json.dumps(world.expectations(webhdfs)))
+    result = CliRunner().invoke(judge, ["check", str(told)])
+    assert result.exit_code == 1
+    assert f"lost: {world.sources}/app.log at byte {position(world, 1)}" in result.stdout
+    assert "NOT content: 1 lost, 0 doubled" in result.stdout
+
+
+def test_a_wrong_expectation_is_wrong_use_and_an_unreachable_server_no_verdict(
+    world: World, webhdfs: str, tmp_path: Path
+) -> None:
+    told = tmp_path / "told.json"
+    told.write_text(json.dumps(world.expectations("http://127.0.0.1:9")))
+    assert CliRunner().invoke(judge, ["check", str(told)]).exit_code == 1
+    told.write_text(json.dumps(world.expectations(webhdfs, types={"lines": {"content": "json", "field": "x"}})))
+    assert CliRunner().invoke(judge, ["check", str(told)]).exit_code == 2
