@@ -1,0 +1,293 @@
+"""One contract over every storage: local disk, and HDFS through WebHDFS on the real stack."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pickle
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from etl.storage import AlreadyExists, Entry, NotFound, Storage, StorageError, open_storage
+from hourmark.config import Storage as StorageSettings
+
+# Every character that a URL, a shell or WebHDFS treats in its own way and that HDFS allows in a name.
+AWKWARD = [
+    "with space",
+    "ünïcödé-日本",
+    "100%",
+    "a+b",
+    "a%20b",
+    "q?x=1&y=2",
+    "hash#tag",
+    "semi;colon",
+    "date=2026-11-21",
+    "_SUCCESS",
+]
+
+
+@pytest.fixture(params=["local", pytest.param("hdfs", marks=pytest.mark.stack)])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
+    if request.param == "local":
+        yield open_storage(StorageSettings(root=f"file://{tmp_path}/root"))
+        return
+    settings: StorageSettings = request.getfixturevalue("config").storage
+    name = f"hourmark-test-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    yield open_storage(settings.model_copy(update={"root": f"{settings.root}/{name}"}))
+    open_storage(settings).delete(name)
+
+
+def test_a_file_is_read_as_it_was_written(storage: Storage) -> None:
+    storage.write_new("a/b/file", b"content")
+    assert storage.read("a/b/file") == b"content"
+    assert storage.size("a/b/file") == 7
+    assert storage.exists("a/b/file") and storage.exists("a/b") and storage.exists("")
+    assert storage.list("a") == [Entry("b", 0, True)]
+    assert storage.list("a/b") == [Entry("file", 7, False)]
+
+
+def test_an_empty_file_is_a_file(storage: Storage) -> None:
+    storage.write_new("empty", b"")
+    assert storage.read("empty") == b""
+    assert storage.size("empty") == 0
+
+
+def test_a_file_is_never_overwritten(storage: Storage) -> None:
+    storage.write_new("file", b"first")
+    with pytest.raises(AlreadyExists) as caught:
+        storage.write_new("file", b"second")
+    assert "file" in str(caught.value) and storage.url("file") in str(caught.value)
+    storage.make_folder("folder")
+    with pytest.raises(AlreadyExists):
+        storage.write_new("folder", b"second")
+    assert storage.read("file") == b"first"
+    assert storage.list("folder") == []
+
+
+def test_two_writers_of_one_name_leave_one_whole_content(storage: Storage) -> None:
+    with pytest.raises(AlreadyExists), storage.create("file") as first:
+        first.write(b"slow")
+        storage.write_new("file", b"fast")
+    assert storage.read("file") == b"fast"
+
+
+def test_a_file_is_not_visible_before_it_is_finished(storage: Storage) -> None:
+    with storage.create("folder/file") as file:
+        file.write(b"x" * 3_000_000)
+        assert not storage.exists("folder/file")
+        assert not storage.exists("folder") or storage.list("folder") == []
+    assert storage.size("folder/file") == 3_000_000
+
+
+def test_an_exception_inside_create_leaves_nothing(storage: Storage) -> None:
+    storage.make_folder("folder")
+    with pytest.raises(RuntimeError, match="planted"), storage.create("folder/file") as file:
+        file.write(b"x" * 3_000_000)
+        raise RuntimeError("planted")
+    assert not storage.exists("folder/file")
+    assert storage.list("folder") == []
+    assert storage.list(".unfinished") == []
+
+
+def test_what_a_crash_left_disturbs_nobody(storage: Storage) -> None:
+    crashed = storage.create("folder/file")
+    file = crashed.__enter__()
+    file.write(b"half")
+    storage.write_new("folder/file", b"whole")  # the next attempt
+    assert storage.list("folder") == [Entry("file", 5, False)]
+    assert storage.read("folder/file") == b"whole"
+    with pytest.raises(AlreadyExists):
+        crashed.__exit__(None, None, None)
+    assert storage.read("folder/file") == b"whole"
+
+
+def test_twenty_megabytes_stream_through(storage: Storage) -> None:
+    piece = os.urandom(1 << 16)
+    expected = hashlib.blake2b()
+    with storage.create("large") as file:
+        for number in range(320):
+            data = number.to_bytes(8, "big") + piece
+            expected.update(data)
+            file.write(data)
+    found = hashlib.blake2b()
+    with storage.open("large") as reader:
+        while data := reader.read(1_000_003):
+            found.update(data)
+    assert found.digest() == expected.digest()
+    assert storage.size("large") == 320 * (8 + (1 << 16))
+
+
+def test_a_reader_seeks(storage: Storage) -> None:
+    content = os.urandom(9_000_000)  # more than one window
+    storage.write_new("file", content)
+    with storage.open("file") as reader:
+        assert reader.seekable()
+        assert reader.seek(-8, io.SEEK_END) == len(content) - 8
+        assert reader.read() == content[-8:]
+        reader.seek(5_000_000)
+        assert reader.read(10) == content[5_000_000:5_000_010]
+        reader.seek(-5, io.SEEK_CUR)
+        assert reader.tell() == 5_000_005
+        reader.seek(0)
+        assert reader.read() == content
+        reader.seek(len(content) + 10)
+        assert reader.read() == b""
+
+
+def test_parquet_reads_through_it(storage: Storage) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"id": pa.array(range(1000)), "datum": pa.array([os.urandom(20) for _ in range(1000)])})
+    with storage.create("staged.parquet") as file:
+        pq.write_table(table, file)
+    with storage.open("staged.parquet") as reader:
+        assert pq.read_table(reader).equals(table)
+
+
+def test_what_is_missing_is_not_found(storage: Storage) -> None:
+    storage.make_folder("folder")
+    for attempt in (storage.read, storage.open, storage.size, storage.list):
+        with pytest.raises(NotFound):
+            attempt("missing/name")
+    assert not storage.exists("missing/name")
+    for attempt in (storage.read, storage.open, storage.size):
+        with pytest.raises(NotFound):
+            attempt("folder")
+    storage.write_new("file", b"")
+    with pytest.raises(NotFound):
+        storage.list("file")
+
+
+def test_a_file_in_the_place_of_a_folder_is_refused(storage: Storage) -> None:
+    storage.write_new("file", b"")
+    storage.make_folder("source")
+    for attempt in (
+        lambda: storage.make_folder("file"),
+        lambda: storage.make_folder("file/below"),
+        lambda: storage.write_new("file/below", b""),
+        lambda: storage.rename_new("source", "file/below"),
+    ):
+        with pytest.raises(StorageError):
+            attempt()
+    assert storage.exists("source")
+    assert not storage.exists("file/below")
+
+
+def test_folders_are_made_and_deleted_again_and_again(storage: Storage) -> None:
+    storage.make_folder("a/b/c")
+    storage.make_folder("a/b/c")
+    storage.write_new("a/b/c/file", b"")
+    storage.delete("a")
+    storage.delete("a")
+    assert not storage.exists("a")
+    storage.write_new("file", b"")
+    storage.delete("file")
+    assert not storage.exists("file")
+
+
+def test_a_folder_is_published_at_once(storage: Storage) -> None:
+    storage.write_new("attempt/part-00000.avro", b"part")
+    storage.write_new("attempt/_SUCCESS", b"{}")
+    storage.rename_new("attempt", "type/date=2026-11-21/hour=05")
+    assert not storage.exists("attempt")
+    assert [entry.name for entry in storage.list("type/date=2026-11-21/hour=05")] == ["_SUCCESS", "part-00000.avro"]
+    assert storage.read("type/date=2026-11-21/hour=05/part-00000.avro") == b"part"
+
+
+@pytest.mark.parametrize("standing", ["empty folder", "folder", "file"])
+@pytest.mark.parametrize("moved", ["folder", "file"])
+def test_nothing_is_published_over_what_stands(storage: Storage, standing: str, moved: str) -> None:
+    storage.write_new("source/file" if moved == "folder" else "source", b"new")
+    if standing == "empty folder":
+        storage.make_folder("deep/target")
+    else:
+        storage.write_new("deep/target/file" if standing == "folder" else "deep/target", b"old")
+    with pytest.raises(AlreadyExists):
+        storage.rename_new("source", "deep/target")
+    assert storage.read("source/file" if moved == "folder" else "source") == b"new"
+    if standing == "file":
+        assert storage.read("deep/target") == b"old"
+    else:
+        assert [entry.name for entry in storage.list("deep/target")] == ([] if standing == "empty folder" else ["file"])
+
+
+def test_a_missing_source_is_not_found_even_where_the_target_stands(storage: Storage) -> None:
+    with pytest.raises(NotFound):
+        storage.rename_new("missing", "target")
+    assert not storage.exists("target")
+    storage.make_folder("target")
+    with pytest.raises(NotFound):
+        storage.rename_new("missing", "target")
+
+
+@pytest.mark.parametrize("round_", range(3))
+def test_of_eight_concurrent_renames_exactly_one_wins(storage: Storage, round_: int) -> None:
+    for number in range(8):
+        storage.write_new(f"attempts/{number}/file", b"%d" % number)
+    barrier = threading.Barrier(8)
+
+    def publish(number: int) -> bool:
+        barrier.wait()
+        try:
+            storage.rename_new(f"attempts/{number}", "type/target")
+        except AlreadyExists:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(publish, range(8)))
+    assert won.count(True) == 1
+    assert storage.list("type/target") == [Entry("file", 1, False)]
+    assert storage.read("type/target/file") == b"%d" % won.index(True)
+    assert [entry.name for entry in storage.list("attempts")] == [str(n) for n in range(8) if n != won.index(True)]
+
+
+def test_awkward_names_stay_what_they_are(storage: Storage) -> None:
+    for name in AWKWARD:
+        storage.write_new(f"{name}/{name}", name.encode())
+        storage.rename_new(f"{name}/{name}", f"moved/{name}")
+    assert [entry.name for entry in storage.list("moved")] == sorted(AWKWARD)
+    for name in AWKWARD:
+        assert storage.read(f"moved/{name}") == name.encode()
+        assert storage.list(name) == []
+        storage.delete(f"moved/{name}")
+    assert storage.list("moved") == []
+
+
+@pytest.mark.parametrize("path", ["", "/absolute", "a//b", "a/", ".", "a/../b", "a:b", "a\nb", "a\0b"])
+def test_paths_that_some_backend_refuses_are_refused_by_all(storage: Storage, path: str) -> None:
+    with pytest.raises(ValueError, match="no storage path"):
+        storage.write_new(path, b"")
+    with pytest.raises(ValueError, match="no storage path"):
+        storage.delete(path)
+
+
+def test_it_travels_to_a_worker(storage: Storage) -> None:
+    storage.write_new("file", b"content")
+    travelled: Storage = pickle.loads(pickle.dumps(storage))
+    assert travelled == storage
+    assert travelled.read("file") == b"content"
+    with pytest.raises(NotFound) as caught:
+        travelled.read("missing")
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_it_works_in_a_forked_worker(storage: Storage) -> None:
+    storage.write_new("before", b"parent")  # the parent's connections are open
+    child = os.fork()
+    if child == 0:
+        try:
+            storage.write_new("child", storage.read("before"))
+            os._exit(0)
+        except BaseException:  # noqa: BLE001  # the child must not go on with the parent's tests
+            os._exit(1)
+    assert storage.read("before") == b"parent"
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert storage.read("child") == b"parent"
