@@ -1,0 +1,124 @@
+"""Avro object container files, written from datums that are encoded already: nothing is decoded on the way.
+
+The format (Avro specification 1.12, "Object Container Files"): header (magic, metadata map, 16-byte sync marker), then blocks of
+(count, size, compressed datums, sync marker). A block's content is the concatenation of its datums, so staged datums of
+one writer schema are copied as they are. Codec `zstandard`. Memory: one block, or one datum where that is larger.
+The digest is made of the bytes handed to the file, so a check of it covers everything below.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from typing import BinaryIO, Final
+
+import zstandard
+
+MAGIC: Final = b"Obj\x01"
+SYNC_SIZE: Final = 16
+BLOCK_BYTES: Final = 1 << 20  # before compression: large enough to compress well, small enough to split and to hold
+_LEVEL: Final = 3  # zstandard's default: above it, time grows faster than files shrink
+_DIGEST_SIZE: Final = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ContainerStats:
+    """What was written; `blake2b` is the hex digest (16 bytes) of the whole file."""
+
+    records: int
+    bytes: int
+    blake2b: str
+
+
+class ContainerWriter:
+    """Writes one container file; the caller opens and closes `file`. After an exception the file is worth nothing.
+
+    `schema_json` is embedded as it is. `metadata` goes into the header; names that begin with `avro.` are the specification's. Values are
+    text, because common readers (fastavro) refuse a header whose values are not UTF-8.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        schema_json: str,
+        *,
+        block_bytes: int = BLOCK_BYTES,
+        metadata: Mapping[str, str] | None = None,
+        sync_marker: bytes | None = None,
+    ) -> None:
+        metadata = metadata or {}
+        if reserved := [name for name in metadata if name.startswith("avro.")]:
+            raise ValueError(f"metadata {reserved} is reserved by the Avro specification; take names without 'avro.'")
+        assert block_bytes > 0, block_bytes
+        self._file = file
+        self._block_bytes = block_bytes
+        self._sync = sync_marker if sync_marker is not None else os.urandom(SYNC_SIZE)
+        assert len(self._sync) == SYNC_SIZE, len(self._sync)
+        self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
+        self._digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
+        self._bytes = 0
+        self._records = 0
+        self._block = bytearray()
+        self._block_records = 0
+        self._closed = False
+        self._write(_header({"avro.schema": schema_json, "avro.codec": "zstandard", **metadata}, self._sync))
+
+    def append(self, datum: bytes | memoryview) -> None:
+        """Add one encoded datum. It is copied; ValueError once closed."""
+        self.append_many((datum,))
+
+    def append_many(self, datums: Iterable[bytes | memoryview]) -> None:
+        """Add encoded datums, in their order."""
+        if self._closed:
+            raise ValueError("the container is closed")
+        block, limit = self._block, self._block_bytes
+        for datum in datums:
+            if self._block_records and len(block) + len(datum) > limit:
+                self._flush_block()
+            block += datum
+            self._block_records += 1
+
+    def close(self) -> ContainerStats:
+        """Write the last block; the file itself stays open. ValueError the second time."""
+        if self._closed:
+            raise ValueError("the container is closed")
+        self._flush_block()
+        self._closed = True
+        return ContainerStats(self._records, self._bytes, self._digest.hexdigest())
+
+    def _flush_block(self) -> None:
+        if not self._block_records:
+            return
+        data = self._compressor.compress(self._block)
+        self._write(b"".join((encode_long(self._block_records), encode_long(len(data)), data, self._sync)))
+        self._records += self._block_records
+        self._block.clear()
+        self._block_records = 0
+
+    def _write(self, data: bytes) -> None:
+        self._digest.update(data)
+        written = self._file.write(data)
+        assert written == len(data), "an unbuffered file takes parts only: open it buffered"
+        self._bytes += len(data)
+
+
+def encode_long(value: int) -> bytes:
+    """Avro's long: zigzag, then 7 bits a byte, least significant first."""
+    rest = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+def _header(metadata: Mapping[str, str], sync: bytes) -> bytes:
+    entries = [_sized(name.encode()) + _sized(value.encode()) for name, value in metadata.items()]
+    return b"".join((MAGIC, encode_long(len(entries)), *entries, encode_long(0), sync))
+
+
+def _sized(value: bytes) -> bytes:
+    return encode_long(len(value)) + value

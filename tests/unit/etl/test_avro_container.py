@@ -1,0 +1,137 @@
+"""Containers of concatenated datums are ordinary Avro: fastavro reads back what was encoded."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etl.avro_container import ContainerWriter, encode_long
+from hourmark.avro import event_schema
+
+ENVELOPE_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "event_id": st.binary(min_size=16, max_size=16),
+    "event_time": st.integers(0, 2**47),
+    "host": st.text(max_size=20),
+    "source": st.text(max_size=20),
+    "file": st.none() | st.fixed_dictionaries({"id": st.text(max_size=8), "generation": st.integers(0, 2**63 - 1)}),
+    "position": st.integers(-(2**63), 2**63 - 1),
+}
+# Logical types are left out of the datums compared: what is proved is bytes in, bytes out.
+EVENT = event_schema("end-song", [{"name": "line", "type": "bytes"}, {"name": "ms", "type": ["null", "double"]}])
+CASES: list[tuple[dict[str, Any], st.SearchStrategy[Any]]] = [
+    (
+        EVENT,
+        st.fixed_dictionaries({**ENVELOPE_VALUES, "line": st.binary(max_size=300), "ms": st.none() | st.floats(allow_nan=False)}),
+    ),
+    ({"type": "string"}, st.text(max_size=100)),
+    ({"type": "array", "items": "long"}, st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20)),
+    ({"type": "record", "name": "Empty", "fields": []}, st.just({})),
+    (
+        {"type": "map", "values": ["null", "boolean", "bytes"]},
+        st.dictionaries(st.text(), st.none() | st.booleans() | st.binary()),
+    ),
+]
+
+
+def encode(schema: dict[str, Any], value: object) -> bytes:
+    file = io.BytesIO()
+    fastavro.schemaless_writer(file, fastavro.parse_schema(schema), value)
+    return file.getvalue()
+
+
+@st.composite
+def contents(draw: st.DrawFn) -> tuple[dict[str, Any], list[bytes]]:
+    schema, values = draw(st.sampled_from(CASES))
+    return schema, [encode(schema, value) for value in draw(st.lists(values, max_size=30))]
+
+
+@given(contents(), st.sampled_from([1, 64, 1000, 1 << 20]), st.booleans())
+def test_any_reader_finds_the_datums_that_were_appended(
+    content: tuple[dict[str, Any], list[bytes]], block_bytes: int, one_by_one: bool
+) -> None:
+    schema, datums = content
+    file = io.BytesIO()
+    writer = ContainerWriter(file, json.dumps(schema), block_bytes=block_bytes)
+    if one_by_one:
+        for datum in datums:
+            writer.append(memoryview(datum))
+    else:
+        writer.append_many(datums)
+    stats = writer.close()
+    assert (stats.records, stats.bytes) == (len(datums), len(file.getvalue()))
+    assert stats.blake2b == hashlib.blake2b(file.getvalue(), digest_size=16).hexdigest()
+    file.seek(0)
+    parsed = fastavro.parse_schema(schema)
+    expected = [fastavro.schemaless_reader(io.BytesIO(datum), parsed, None) for datum in datums]
+    assert list(fastavro.reader(file)) == expected
+
+
+def test_the_writer_schema_is_embedded_exactly() -> None:
+    schema_json = json.dumps(EVENT, indent=3) + "\n"
+    file = io.BytesIO()
+    ContainerWriter(file, schema_json, metadata={"hourmark.attempt": "attempt ü"}).close()
+    file.seek(0)
+    reader = fastavro.reader(file)
+    assert reader.codec == "zstandard"
+    assert reader.metadata["avro.schema"] == schema_json
+    assert reader.metadata["hourmark.attempt"] == "attempt ü"
+    assert list(reader) == []
+
+
+def test_blocks_are_bounded_and_a_larger_datum_gets_its_own() -> None:
+    schema = {"type": "bytes"}
+    values = [b"a" * 10, b"b" * 10, b"c" * 500, b"d" * 10, b"e" * 80, b"f" * 20]
+    file = io.BytesIO()
+    writer = ContainerWriter(file, json.dumps(schema), block_bytes=100)
+    writer.append_many(encode(schema, value) for value in values)
+    writer.close()
+    file.seek(0)
+    blocks = [list(block) for block in fastavro.block_reader(file)]
+    assert blocks == [values[:2], values[2:3], values[3:5], values[5:]]
+
+
+def test_a_datum_may_be_reused_by_its_owner_after_append() -> None:
+    buffer = bytearray(encode({"type": "string"}, "first"))
+    file = io.BytesIO()
+    writer = ContainerWriter(file, '"string"')
+    writer.append(memoryview(buffer))
+    buffer[:] = encode({"type": "string"}, "other")
+    writer.close()
+    file.seek(0)
+    assert list(fastavro.reader(file)) == ["first"]
+
+
+def test_a_closed_writer_takes_nothing_more() -> None:
+    writer = ContainerWriter(io.BytesIO(), '"string"')
+    writer.close()
+    with pytest.raises(ValueError, match="closed"):
+        writer.append(b"\x02a")
+    with pytest.raises(ValueError, match="closed"):
+        writer.close()
+
+
+def test_reserved_metadata_is_refused() -> None:
+    with pytest.raises(ValueError, match="reserved"):
+        ContainerWriter(io.BytesIO(), '"string"', metadata={"avro.codec": "null"})
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_longs_are_encoded_as_avro_has_them(value: int) -> None:
+    assert encode_long(value) == encode({"type": "long"}, value)
+
+
+def test_an_altered_byte_changes_the_digest_or_is_unreadable() -> None:
+    file = io.BytesIO()
+    writer = ContainerWriter(file, '"string"')
+    writer.append(encode({"type": "string"}, "content"))
+    stats = writer.close()
+    altered = bytearray(file.getvalue())
+    altered[-20] ^= 1
+    assert hashlib.blake2b(altered, digest_size=16).hexdigest() != stats.blake2b
