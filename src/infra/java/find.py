@@ -50,3 +50,10 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
         yield Path(named) / "bin" / "java"
     if found := shutil.which("java", path=environment.get("PATH")):
         yield Path(found)
+
+
+def export_java_home() -> Path:
+    """Make the processes started from here use the Java found here; Spark, for one, looks at nothing but `$JAVA_HOME`."""
+    java = java_executable()
+    os.environ["JAVA_HOME"] = str(java.parent.parent)
+    return java

@@ -168,7 +168,8 @@ class Stack:
         ran = self.process(name) is not None
         began = self._clock.monotonic_s()
         self.start(name)
-        health = self.wait_ready(name)
+        # Of a cluster, all brokers are being started, so each must come to see all of them.
+        health = lifecycle.wait_ready(self.server(name), lambda: self.process(name), self._clock, whole=True)
         seconds = self._clock.monotonic_s() - began
         self._say(f"{name}: {'runs' if ran else f'ready after {seconds:.1f} s'} ({health.detail})")
 

@@ -29,8 +29,8 @@ class Health:
     detail: str
 
 
-def of_broker(address: str, node: int) -> Health:
-    """Well when its own metadata names it among the brokers, and a controller."""
+def of_broker(address: str, node: int, brokers: int = 1) -> Health:
+    """Well when its own metadata names it among at least so many `brokers`, and a controller."""
     if not _listens(address):
         return Health(False, "does not listen")
     try:
@@ -42,7 +42,8 @@ def of_broker(address: str, node: int) -> Health:
         return Health(False, "has not joined its cluster")
     if metadata.controller_id < 0:
         return Health(False, "its cluster has no controller")
-    return Health(True, f"{len(metadata.brokers)} brokers, {len(metadata.topics)} topics")
+    count = len(metadata.brokers)
+    return Health(count >= brokers, f"sees {count} broker{'' if count == 1 else 's'}, {len(metadata.topics)} topics")
 
 
 def of_namenode(address: str) -> Health:

@@ -52,11 +52,14 @@ def launch(server: Server, environment: dict[str, str], mark: str) -> Process:
     return spawn(server.command, environment, mark, server.log)
 
 
-def wait_ready(server: Server, process: Callable[[], Process | None], clock: Clock, seconds: float = READY_SECONDS) -> Health:
-    """Wait until the server says that it is well. Raises Unavailable where it ends, or is not well in time."""
+def wait_ready(
+    server: Server, process: Callable[[], Process | None], clock: Clock, seconds: float = READY_SECONDS, *, whole: bool = False
+) -> Health:
+    """Wait until the server says that it is well, with `whole` its cluster too. Unavailable where it ends, or is not in time."""
     until = clock.monotonic_s() + seconds
+    ask = server.ask_whole if whole and server.ask_whole else server.ask
     while True:
-        health = server.ask()
+        health = ask()
         if health.ok:
             return health
         if not is_alive(process()):

@@ -33,7 +33,9 @@ def registry_options(layout: Layout) -> tuple[str, ...]:
     values = {
         "quarkus.http.host": "127.0.0.1",
         "quarkus.http.port": str(layout.ports["registry"]),
-        "quarkus.console.color": "false",
+        "quarkus.banner.enabled": "false",
+        # Quarkus' own pattern; the one that Apicurio sets writes dates no reader understands.
+        "quarkus.log.console.format": "%d{yyyy-MM-dd HH:mm:ss,SSS} %-5p [%c] (%t) %s%e%n",
         "apicurio.storage.kind": "sql",
         "apicurio.storage.sql.kind": "h2",
         "apicurio.datasource.url": f"jdbc:h2:file:{layout.data / 'registry' / 'db'}",

@@ -21,7 +21,7 @@ DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One server. `format_command` prepares `data` before the first start."""
+    """One server. `format_command` prepares `data` before the first start; `ask_whole` asks whether it sees its whole cluster."""
 
     name: str
     command: tuple[str, ...]
@@ -29,6 +29,7 @@ class Server:
     data: Path
     log: Path
     ask: Callable[[], Health]
+    ask_whole: Callable[[], Health] | None = None
     format_command: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
 
@@ -80,6 +81,7 @@ def _broker(layout: Layout, programs: Programs, cluster: str, node: int, cluster
         data=layout.data / name,
         log=layout.logs / f"{name}.log",
         ask=lambda: health.of_broker(layout.address(name), node),
+        ask_whole=lambda: health.of_broker(layout.address(name), node, len(EDGE_BROKERS) if cluster == "edge" else 1),
         format_command=(*_java(programs, 128, *run), *format_arguments(properties, cluster_id)),
     )
 

@@ -1,0 +1,1 @@
+"""Every check of the project behind one command, `hourmark test`."""
