@@ -8,7 +8,7 @@ import os
 import pickle
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -168,12 +168,13 @@ def test_what_is_missing_is_not_found(storage: Storage) -> None:
 def test_a_file_in_the_place_of_a_folder_is_refused(storage: Storage) -> None:
     storage.write_new("file", b"")
     storage.make_folder("source")
-    for attempt in (
+    attempts: list[Callable[[], None]] = [
         lambda: storage.make_folder("file"),
         lambda: storage.make_folder("file/below"),
         lambda: storage.write_new("file/below", b""),
         lambda: storage.rename_new("source", "file/below"),
-    ):
+    ]
+    for attempt in attempts:
         with pytest.raises(StorageError):
             attempt()
     assert storage.exists("source")
