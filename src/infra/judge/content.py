@@ -22,13 +22,15 @@ def content_fault(rule: TypeExpectation, event: Mapping[str, Any], line: bytes) 
     return _json_fault(event, parts.message)
 
 
-def time_fault(event_type: str, time_ms: int, line: bytes) -> str | None:
-    """What an event's type and time say otherwise than its RFC 5424 line, or None. Times are cut to milliseconds."""
+def header_fault(event_type: str, host: str, time_ms: int, line: bytes) -> str | None:
+    """What an event's type, host and time say otherwise than its RFC 5424 line, or None. Times are cut to milliseconds."""
     parts = rfc5424.split(line)
     if parts is None:
         return "its line is no RFC 5424 line"
     if parts.msgid != event_type:
         return f"its line is of type {parts.msgid}"
+    if parts.host not in ("-", host):
+        return f"its line is of the host {parts.host}, the event of {host}"
     if parts.time_ms is not None and parts.time_ms != time_ms:
         return f"its line has the time {parts.time_ms} ms, the event {time_ms} ms"
     return None

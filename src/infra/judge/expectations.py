@@ -54,7 +54,7 @@ class Expectations(_Told):
     user: str
     files: list[FileExpectation]
     types: dict[str, TypeExpectation]
-    host: str | None = Field(None, description="the envelope's host; absent: not checked")
+    host: str | None = Field(None, description="of events whose line names none; absent: not checked")
     host_id: str | None = Field(None, description="32 hex digits; absent: the digests in event ids cannot be checked")
     line_bytes_max: int = Field(4 << 20, description="a longer line must be there in pieces, as dead letters")
     other_files: Literal["unexpected", "ignore"] = Field("unexpected", description="events of files that are not listed")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.judge.buckets import DEAD_LETTERS
-from infra.judge.content import content_fault, time_fault
+from infra.judge.content import content_fault, header_fault
 from infra.judge.expectations import Expectations
 from infra.judge.identity import digest_bits, id_fault
 from infra.judge.ids import IdSet
@@ -73,18 +73,21 @@ class Matcher:
             self._report.add(Kind.UNEXPECTED, str(source.path), position, f"in {path}, but no terminated line is there")
 
     def _fault(self, source: SourceFile, line: Line, event_type: str, event: Event, time_ms: int) -> str | None:
-        if self._told.host is not None and event["host"] != self._told.host:
-            return f"the event's host is {event['host']!r}"
         if event_type == DEAD_LETTERS:
-            return None if event["raw"] == line.content else "raw is not the line"
+            return self._host_fault(event) or (None if event["raw"] == line.content else "raw is not the line")
         rule = self._told.types.get(event_type)
         if rule is None:
             return f"nothing is known of the type {event_type}, so its content cannot be compared"
         if source.told.form == "rfc5424":
-            fault = time_fault(event_type, time_ms, line.content)
+            fault = header_fault(event_type, event["host"], time_ms, line.content)
+        elif source.told.type not in (None, event_type):
+            fault = f"the event is of type {event_type}"
         else:
-            fault = None if source.told.type in (None, event_type) else f"the event is of type {event_type}"
+            fault = self._host_fault(event)
         return fault or content_fault(rule, event, line.content)
+
+    def _host_fault(self, event: Event) -> str | None:
+        return None if self._told.host in (None, event["host"]) else f"the event's host is {event['host']!r}"
 
     def _identity_fault(self, source: SourceFile, event: Event, content: bytes, time_ms: int) -> str | None:
         bits = None

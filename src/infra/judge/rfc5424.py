@@ -1,4 +1,4 @@
-"""A very small splitter of RFC 5424 lines: timestamp, MSGID and MSG, in bytes, and nothing else."""
+"""A very small splitter of RFC 5424 lines: timestamp, host, MSGID and MSG, in bytes, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 # The header in one go; structured data is "-", or elements in brackets within which `\]` is no end.
 _HEADER: Final = re.compile(
-    rb"<\d{1,3}>[1-9]\d{0,2} (?P<time>[!-~]+) [!-~]+ [!-~]+ [!-~]+ (?P<msgid>[!-~]+) "
+    rb"<\d{1,3}>[1-9]\d{0,2} (?P<time>[!-~]+) (?P<host>[!-~]+) [!-~]+ [!-~]+ (?P<msgid>[!-~]+) "
     rb"(?:-|(?:\[(?:[^\]\\]|\\.)*\])+)(?: (?P<msg>.*))?",
     re.DOTALL,
 )
@@ -21,6 +21,7 @@ class Split(NamedTuple):
     """`time_ms` None: the line's timestamp is "-" or none that can be read. `message` is what follows the header's last SP."""
 
     time_ms: int | None
+    host: str
     msgid: str
     message: bytes
 
@@ -30,7 +31,12 @@ def split(line: bytes) -> Split | None:
     match = _HEADER.fullmatch(line)
     if match is None:
         return None
-    return Split(_unix_ms(match["time"].decode("ascii")), match["msgid"].decode("ascii"), match["msg"] or b"")
+    return Split(
+        _unix_ms(match["time"].decode("ascii")),
+        match["host"].decode("ascii"),
+        match["msgid"].decode("ascii"),
+        match["msg"] or b"",
+    )
 
 
 def _unix_ms(text: str) -> int | None:

@@ -39,18 +39,18 @@ def test_a_file_keeps_its_id_when_it_is_renamed_and_grows(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (b"<134>1 2026-11-21T01:00:25.123Z h a - lines - x", (1795222825123, "lines", b"x")),
-        (b"<134>1 2026-11-21T02:00:25.123999+01:00 h a - lines - x", (1795222825123, "lines", b"x")),
-        (b"<134>1 2026-11-21T01:00:25Z h a - lines - ", (1795222825000, "lines", b"")),
-        (b"<134>1 2026-11-21T01:00:25Z h a - lines -", (1795222825000, "lines", b"")),
-        (b'<134>1 - h a - lines [x a="b\\]c"][y] \xef\xbb\xbfm \x00\r\r', (None, "lines", b"\xef\xbb\xbfm \x00\r\r")),
-        (b"<134>1 2026-02-31T01:00:25Z h a - lines - x", (None, "lines", b"x")),
+        (b"<134>1 2026-11-21T01:00:25.123Z h a - lines - x", (1795222825123, "h", "lines", b"x")),
+        (b"<134>1 2026-11-21T02:00:25.123999+01:00 h a - lines - x", (1795222825123, "h", "lines", b"x")),
+        (b"<134>1 2026-11-21T01:00:25Z h a - lines - ", (1795222825000, "h", "lines", b"")),
+        (b"<134>1 2026-11-21T01:00:25Z h a - lines -", (1795222825000, "h", "lines", b"")),
+        (b'<134>1 - h a - lines [x a="b\\]c"][y] \xef\xbb\xbfm \x00\r\r', (None, "h", "lines", b"\xef\xbb\xbfm \x00\r\r")),
+        (b"<134>1 2026-02-31T01:00:25Z h a - lines - x", (None, "h", "lines", b"x")),
         (b"<134>1 2026-11-21T01:00:25Z h a - lines", None),
         (b"", None),
         (b"Jan  1 00:00:00 host app: old", None),
     ],
 )
-def test_rfc_5424_lines_are_split(line: bytes, expected: tuple[int | None, str, bytes] | None) -> None:
+def test_rfc_5424_lines_are_split(line: bytes, expected: tuple[int | None, str, str, bytes] | None) -> None:
     assert rfc5424.split(line) == expected
 
 
