@@ -30,6 +30,11 @@ exec {java} "$@"
 """
 
 
+def render_wrapper(java: Path) -> str:
+    """The text of `bin/java` around the real one."""
+    return _WRAPPER.format(java=shlex.quote(str(java)))
+
+
 def java_home() -> Path:
     """Where `install_java` puts it."""
     digest = hashlib.sha256(LOCK_FILE.read_bytes()).hexdigest()[:12]
@@ -66,7 +71,7 @@ def _install(folder: Path) -> None:
     wrapper = folder / "home" / "bin" / "java"
     temporary = wrapper.with_name(".java.tmp")
     wrapper.parent.mkdir(parents=True)
-    temporary.write_text(_WRAPPER.format(java=shlex.quote(str(real))))
+    temporary.write_text(render_wrapper(real))
     temporary.chmod(0o755)
     os.sync()
     temporary.replace(wrapper)

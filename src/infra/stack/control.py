@@ -93,7 +93,8 @@ class Stack:
 
     def process(self, name: str) -> Process | None:
         """The server's process if it runs."""
-        known = self._state.processes.get(name)
+        # From the disk, as an `up` of somebody else may have started it.
+        known = (load_state(self.home) or self._state).processes.get(name)
         return known if is_alive(known) else None
 
     def up(self) -> dict[str, str]:

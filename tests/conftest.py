@@ -1,0 +1,58 @@
+"""The real local stack as a fixture: started once a session, taken down at its end whatever happened.
+
+`HOURMARK_TEST_HOME=<home>` names a home whose stack is used instead, and left running: quicker while working on a test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hourmark.config import Config, load_config
+from infra.stack import Stack
+from infra.stack.process import Process, is_alive, marked, send, started_of
+from infra.stack.servers import mirror_is_there
+
+_OWNER = "test-owner.json"
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The running stack. A test that stops or kills a server starts it again before it ends."""
+    if named := os.environ.get("HOURMARK_TEST_HOME"):
+        existing = Stack.load(Path(named))
+        existing.up()
+        yield existing
+        return
+    _end_stacks_of_dead_sessions()
+    home = tmp_path_factory.mktemp("hourmark-home")
+    owner = {"pid": os.getpid(), "started": started_of(os.getpid())}
+    (home / _OWNER).write_text(json.dumps(owner))
+    made = Stack.load_or_make(home, mirror=mirror_is_there())
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down()
+        shutil.rmtree(made.layout.data, ignore_errors=True)  # the logs stay, for whoever asks what happened
+
+
+@pytest.fixture(scope="session")
+def config(stack: Stack) -> Config:
+    """The configuration that `hourmark up` wrote for the stack."""
+    return load_config(stack.layout.config_file)
+
+
+def _end_stacks_of_dead_sessions() -> None:
+    """A session ended by SIGKILL leaves its servers; their home names the process that wanted them."""
+    for mark, processes in marked("/").items():
+        owner = Path(mark.partition("::")[0]).parent / _OWNER
+        if owner.is_file() and not is_alive(Process(**json.loads(owner.read_text()))):
+            for process in processes:
+                send(process, signal.SIGKILL)

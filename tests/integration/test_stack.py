@@ -1,0 +1,150 @@
+"""`hourmark up`, `status`, `down` on the real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config
+from hourmark.errors import UsageError
+from infra.stack import Stack
+from infra.stack.process import Process, is_alive, marked
+from infra.stack.state import load_state, save_state
+
+pytestmark = pytest.mark.stack
+
+
+def _hourmark(stack: Stack, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(_command(*arguments), env=_environment(stack), capture_output=True, text=True, check=False)
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "hourmark", *arguments]
+
+
+def _environment(stack: Stack) -> dict[str, str]:
+    return {**os.environ, "HOURMARK_HOME": str(stack.home)}
+
+
+def _up_arguments(stack: Stack) -> list[str]:
+    return ["up", "--mirror" if "mirror" in stack.names else "--no-mirror"]
+
+
+def _pids(stack: Stack) -> dict[str, int]:
+    return {name: process.pid for name in stack.names if (process := stack.process(name))}
+
+
+def _json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_status_shows_every_server_well_within_its_memory(stack: Stack) -> None:
+    done = _hourmark(stack, "status", "--json")
+    found = _json(done)
+    assert done.returncode == 0
+    assert found["ok"]
+    assert {server["name"] for server in found["servers"]} == set(stack.names)
+    assert all(server["pid"] and server["healthy"] and server["memory_mb"] for server in found["servers"])
+    assert found["memory_mb"] < 5 * 1024
+
+
+def test_up_twice_changes_nothing(stack: Stack) -> None:
+    before = _pids(stack)
+    found = _json(_hourmark(stack, *_up_arguments(stack), "--json"))
+    assert {server["state"] for server in found["servers"]} == {"running"}
+    assert _pids(stack) == before
+
+
+def test_a_killed_server_shows_and_up_starts_it_alone(stack: Stack) -> None:
+    before = _pids(stack)
+    stack.kill("edge-2")
+    shown = _hourmark(stack, "status", "--json")
+    assert shown.returncode == 1
+    assert [server["name"] for server in _json(shown)["servers"] if not server["pid"]] == ["edge-2"]
+    found = _json(_hourmark(stack, *_up_arguments(stack), "--json"))
+    assert [server["name"] for server in found["servers"] if server["state"] == "started"] == ["edge-2"]
+    after = _pids(stack)
+    assert after.pop("edge-2") != before.pop("edge-2")
+    assert after == before
+
+
+def test_kill_start_and_wait_ready_bring_one_server_back(stack: Stack) -> None:
+    stack.kill("datanode")
+    assert stack.process("datanode") is None
+    stack.start("datanode")
+    assert stack.wait_ready("datanode").ok
+
+
+def test_an_unknown_server_is_refused_with_the_names_there_are(stack: Stack) -> None:
+    with pytest.raises(UsageError, match="edge-1"):
+        stack.kill("edge-9")
+
+
+def test_a_killed_up_leaves_nothing_that_the_next_cannot_take_over(stack: Stack) -> None:
+    clock = SystemClock()
+    stack.kill("edge-3")
+    stack.kill("registry")
+    with subprocess.Popen(_command(*_up_arguments(stack)), env=_environment(stack), stderr=subprocess.DEVNULL) as up:
+        while not marked(f"{stack.layout.root}::edge-3"):
+            clock.sleep(0.01)
+        up.send_signal(signal.SIGKILL)
+    state = load_state(stack.home)
+    assert state is not None
+    save_state(stack.home, state.with_process("edge-3", None))  # as if it had been killed before it could write the pid
+    stack.up()
+    assert all(server.healthy for server in stack.status())
+    assert len(marked(f"{stack.layout.root}::edge-3")[f"{stack.layout.root}::edge-3"]) == 1
+
+
+def test_down_ends_only_its_own_and_data_outlive_it(stack: Stack, config: Config) -> None:
+    admin = AdminClient({"bootstrap.servers": config.kafka.edge.bootstrap})
+    for made in admin.create_topics([NewTopic("stack-outlives-down", 1, 3)]).values():
+        made.result()
+    ports = stack.layout.ports
+    with subprocess.Popen(["sleep", "300"]) as stranger, subprocess.Popen(_another_java(stack)) as java:
+        try:
+            state = load_state(stack.home)
+            assert state is not None
+            recycled = Process(stranger.pid, "boot-before:1")
+            stack.kill("registry")
+            save_state(stack.home, state.with_process("registry", recycled))
+            found = _json(_hourmark(stack, "down", "--json"))["servers"]
+            assert found.pop("registry") == "not running"
+            assert set(found.values()) == {"stopped"}
+            assert not marked(f"{stack.layout.root}::")
+            assert stranger.poll() is None
+            assert java.poll() is None
+        finally:
+            stranger.kill()
+            java.kill()
+    assert not any(is_alive(stack.process(name)) for name in stack.names)
+    assert _hourmark(stack, *_up_arguments(stack)).returncode == 0
+    assert stack.layout.ports == ports
+    again = AdminClient({"bootstrap.servers": config.kafka.edge.bootstrap})
+    assert "stack-outlives-down" in again.list_topics(timeout=20).topics
+    for deleted in again.delete_topics(["stack-outlives-down"]).values():
+        deleted.result()
+
+
+def _another_java(stack: Stack) -> list[str]:
+    """A java that looks like a broker, on the same jars, and is none of the stack's: it reads its commands from nowhere."""
+    tool = ["-Xmx64m", "-cp", stack.programs.kafka_classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer"]
+    return [str(stack.programs.java), *tool, "--bootstrap-server", "127.0.0.1:1", "--topic", "none"]
+
+
+def test_purge_asks_before_it_deletes(stack: Stack) -> None:
+    done = subprocess.run(
+        _command("purge"), env=_environment(stack), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+    assert stack.process("edge-1") is not None

@@ -1,0 +1,112 @@
+"""The cache of jars: only files of the locked digest get in, and an interrupted try costs nothing but itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hourmark.errors import Finding, Unavailable
+from infra.jars.cache import ensure_jars
+from infra.jars.lockfile import Jar
+
+CONTENT = {"one": b"first", "two": b"second"}
+JARS = tuple(
+    Jar("kafka", "org.example", name, "1.0", "", "jar", hashlib.sha256(content).hexdigest(), len(content))
+    for name, content in CONTENT.items()
+)
+
+
+@dataclass
+class FakeFetch:
+    """Writes `content`; remembers what was asked for."""
+
+    content: dict[str, bytes] = field(default_factory=lambda: dict(CONTENT))
+    asked: list[str] = field(default_factory=list)
+
+    def __call__(self, jars: Sequence[Jar], folder: Path, progress: Callable[[], None]) -> None:
+        for jar in jars:
+            self.asked.append(jar.module)
+            if jar.module in self.content:
+                path = folder / "files" / jar.ivy_path
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(self.content[jar.module])
+            progress()
+
+
+class DiesAfterTheFirst(FakeFetch):
+    """As a kill -9 after one file."""
+
+    def __call__(self, jars: Sequence[Jar], folder: Path, progress: Callable[[], None]) -> None:
+        super().__call__(jars[:1], folder, progress)
+        raise KeyboardInterrupt
+
+
+def _ensure(root: Path, fetch: FakeFetch, said: list[str] | None = None) -> Path:
+    return ensure_jars("kafka", JARS, root, fetch, (said if said is not None else []).append)
+
+
+def test_all_files_arrive_under_their_maven_names(tmp_path: Path) -> None:
+    folder = _ensure(tmp_path, FakeFetch())
+    assert (folder / "one-1.0.jar").read_bytes() == b"first"
+    assert (folder / "two-1.0.jar").read_bytes() == b"second"
+    assert not list(tmp_path.glob(".*partial"))
+
+
+def test_a_complete_set_asks_the_network_nothing(tmp_path: Path) -> None:
+    _ensure(tmp_path, FakeFetch())
+    again = FakeFetch()
+    _ensure(tmp_path, again)
+    assert again.asked == []
+
+
+def test_a_planted_file_is_refused_with_coordinate_expected_and_found(tmp_path: Path) -> None:
+    with pytest.raises(Finding) as refused:
+        _ensure(tmp_path, FakeFetch({**CONTENT, "two": b"planted"}))
+    message = str(refused.value)
+    assert "org.example:two:jar:1.0" in message
+    assert JARS[1].sha256 in message
+    assert hashlib.sha256(b"planted").hexdigest() in message
+    assert not list(tmp_path.rglob("two-1.0.jar"))
+    assert not list(tmp_path.rglob(".complete"))
+
+
+def test_after_a_refusal_the_next_try_just_works(tmp_path: Path) -> None:
+    with pytest.raises(Finding):
+        _ensure(tmp_path, FakeFetch({**CONTENT, "two": b"planted"}))
+    again = FakeFetch()
+    _ensure(tmp_path, again)
+    assert again.asked == ["two"]
+
+
+def test_what_an_interrupted_try_brought_is_not_fetched_again(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        _ensure(tmp_path, DiesAfterTheFirst())
+    again = FakeFetch()
+    _ensure(tmp_path, again)
+    assert again.asked == ["two"]
+
+
+def test_a_torn_file_in_the_set_is_fetched_again(tmp_path: Path) -> None:
+    folder = _ensure(tmp_path, FakeFetch())
+    (folder / ".complete").unlink()
+    (folder / "one-1.0.jar").write_bytes(b"fir")
+    again = FakeFetch()
+    _ensure(tmp_path, again)
+    assert again.asked == ["one"]
+    assert (folder / "one-1.0.jar").read_bytes() == b"first"
+
+
+def test_a_file_that_does_not_come_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match=r"org\.example:two:jar:1\.0 could not be fetched"):
+        _ensure(tmp_path, FakeFetch({"one": b"first"}))
+
+
+def test_progress_tells_files_and_sizes(tmp_path: Path) -> None:
+    said: list[str] = []
+    _ensure(tmp_path, FakeFetch(), said)
+    assert said[0] == "kafka: fetching 2 of 2 files, 0.0 MB"
+    assert "kafka: 1 of 2 files" in said[1]

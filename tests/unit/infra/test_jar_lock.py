@@ -1,0 +1,48 @@
+"""The lock of jars as committed, and what Ivy is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from infra.jars.ivy import locked_dependencies
+from infra.jars.lockfile import LOCK_FILE, digest_of, read_lock, render_lock
+from infra.jars.sets import SETS, JarSet
+
+
+@pytest.mark.parametrize("jar_set", SETS, ids=lambda jar_set: jar_set.name)
+def test_every_root_is_locked_in_the_version_that_is_wanted(jar_set: JarSet) -> None:
+    locked = {(jar.organisation, jar.module, jar.revision, jar.classifier, jar.ext) for jar in read_lock(jar_set.name)}
+    assert {(root.organisation, root.module, root.revision, root.classifier, root.ext) for root in jar_set.roots} <= locked
+
+
+@pytest.mark.parametrize("jar_set", SETS, ids=lambda jar_set: jar_set.name)
+def test_no_module_is_locked_twice(jar_set: JarSet) -> None:
+    names = [(jar.organisation, jar.module, jar.classifier) for jar in read_lock(jar_set.name)]
+    assert len(names) == len(set(names))
+
+
+def test_the_lock_is_sorted_and_whole() -> None:
+    jars = [jar for jar_set in SETS for jar in read_lock(jar_set.name)]
+    assert render_lock(jars) == LOCK_FILE.read_text()
+    assert all(len(jar.sha256) == 64 and jar.size > 0 for jar in jars)
+
+
+def test_a_change_of_one_digest_names_another_folder() -> None:
+    jars = read_lock("spark")
+    assert digest_of(jars) != digest_of([replace(jars[0], sha256="0" * 64), *jars[1:]])
+
+
+def test_ivy_is_asked_for_each_locked_file_and_nothing_beyond() -> None:
+    jars = [*read_lock("hadoop"), *read_lock("registry")]
+    root = ElementTree.fromstring(f'<d xmlns:m="http://ant.apache.org/ivy/maven">{locked_dependencies(jars)}</d>')
+    asked = {
+        (dependency.get("org"), dependency.get("name"), dependency.get("rev"), artifact.get("ext"))
+        for dependency in root
+        for artifact in dependency
+    }
+    assert asked == {(jar.organisation, jar.module, jar.revision, jar.ext) for jar in jars}
+    assert sum(1 for dependency in root for _ in dependency) == len(jars)
+    assert {dependency.get("transitive") for dependency in root} == {"false"}

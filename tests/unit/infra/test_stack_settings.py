@@ -1,0 +1,77 @@
+"""The servers' settings, and `hourmark.toml`, which must load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from hourmark.config import load_config
+from infra.stack import hadoop, kafka
+from infra.stack.config_file import render_config
+from infra.stack.layout import PORT_NAMES, Layout
+from infra.stack.servers import Programs, server_table
+from infra.stack.settings import write_settings
+
+PORTS = {name: 20_000 + index for index, name in enumerate(PORT_NAMES)}
+PROGRAMS = Programs(Path("/usr/bin/java"), Path("/c/kafka"), Path("/c/hadoop"), Path("/c/registry"))
+
+
+@pytest.mark.parametrize("name", ["plain", "with space", 'quote"and\\slash', "grüße-𝄞"])
+def test_the_written_configuration_loads_and_names_this_stack(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOURMARK_CONFIG", raising=False)
+    layout = Layout(tmp_path / name, PORTS)
+    write_settings(layout, render_config(layout, PROGRAMS, ["/c/spark/a.jar", "/c/spark/b.jar"], "me"))
+    config = load_config(layout.config_file)
+    assert config.kafka.mirrored
+    assert config.kafka.edge.bootstrap == "127.0.0.1:20000,127.0.0.1:20001,127.0.0.1:20002"
+    assert (config.kafka.edge.replication_factor, config.kafka.edge.min_insync_replicas) == (3, 2)
+    assert config.kafka.central_cluster.bootstrap == f"127.0.0.1:{PORTS['central-1']}"
+    assert (config.kafka.central_cluster.replication_factor, config.kafka.central_cluster.min_insync_replicas) == (1, 1)
+    assert config.registry.url.endswith(f":{PORTS['registry']}/apis/ccompat/v7")
+    assert config.etl.ledger == f"sqlite:///{layout.state}/ledger.sqlite"
+    assert config.etl.spark_jars == ["/c/spark/a.jar", "/c/spark/b.jar"]
+    assert config.tailer.service_urls == [f"http://127.0.0.1:{config.service.port}"]
+    for folder in (config.service.state_dir, config.tailer.state_dir, config.mirror.work_dir, config.etl.scratch_dir):
+        assert folder.is_relative_to(layout.home)
+
+
+def test_the_broker_takes_the_longest_message_that_the_configuration_allows(tmp_path: Path) -> None:
+    layout = Layout(tmp_path, PORTS)
+    write_settings(layout, render_config(layout, PROGRAMS, [], "me"))
+    assert load_config(layout.config_file).kafka.max_message_bytes == kafka.MESSAGE_BYTES_MAX
+
+
+@pytest.mark.parametrize(("cluster", "node", "copies", "in_sync"), [("edge", 3, "3", "2"), ("central", 1, "1", "1")])
+def test_internal_topics_are_as_safe_as_the_cluster_allows(cluster: str, node: int, copies: str, in_sync: str) -> None:
+    values = kafka.broker_properties(Layout(Path("/h"), PORTS), cluster, node)
+    assert values["offsets.topic.replication.factor"] == values["transaction.state.log.replication.factor"] == copies
+    assert values["transaction.state.log.min.isr"] == values["min.insync.replicas"] == in_sync
+    assert values["unclean.leader.election.enable"] == values["auto.create.topics.enable"] == "false"
+    assert values["message.max.bytes"] == values["replica.fetch.max.bytes"] == "8388608"
+    assert all(part.split("://")[1].startswith("127.0.0.1:") for part in values["listeners"].split(","))
+
+
+def test_properties_keep_backslashes() -> None:
+    assert kafka.render_properties({"b": "x\\y", "a": "1"}) == "a=1\nb=x\\\\y\n"
+
+
+def test_hadoop_sites_are_xml_with_every_address_on_loopback() -> None:
+    layout = Layout(Path("/h & <co>"), PORTS)
+    root = ElementTree.fromstring(hadoop.render_site({**hadoop.core_site(layout), **hadoop.hdfs_site(layout)}))
+    values = {str(row.findtext("name")): str(row.findtext("value")) for row in root}
+    assert values["hadoop.tmp.dir"] == "/h & <co>/stack/data/hadoop-tmp"
+    assert all(value.startswith("127.0.0.1:") for name, value in values.items() if name.endswith("address"))
+
+
+def test_the_mirror_is_in_the_table_only_where_it_is_wanted(tmp_path: Path) -> None:
+    registry = tmp_path / "registry"
+    registry.mkdir()
+    (registry / "apicurio-registry-app-3.0.9-runner.jar").touch()
+    programs = Programs(PROGRAMS.java, PROGRAMS.kafka, PROGRAMS.hadoop, registry)
+    ids = {"edge": "e", "central": "c"}
+    with_mirror = server_table(Layout(tmp_path, PORTS), programs, ids, mirror=True)
+    without = server_table(Layout(tmp_path, PORTS), programs, ids, mirror=False)
+    assert set(with_mirror) - set(without) == {"mirror"}
+    assert set(with_mirror["mirror"].needs) == {"edge-1", "edge-2", "edge-3", "central-1"}

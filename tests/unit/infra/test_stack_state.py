@@ -1,0 +1,103 @@
+"""Whose process is it: a pid alone says nothing, and nobody else's process is ever signalled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hourmark.clock import SystemClock
+from hourmark.errors import HourmarkError, UsageError
+from infra.stack import Stack
+from infra.stack.lifecycle import end
+from infra.stack.process import Process, is_alive, marked, send, spawn, started_of, wait_gone
+from infra.stack.state import load_state, new_state, save_state, state_file
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is none of ours."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def _spawn(tmp_path: Path, code: str) -> Process:
+    return spawn([sys.executable, "-c", code], dict(os.environ), f"{tmp_path}::fake", tmp_path / "logs" / "fake.log")
+
+
+def test_state_survives_a_round_trip(tmp_path: Path) -> None:
+    state = new_state().with_process("edge-1", Process(42, "boot:1"))
+    save_state(tmp_path, state)
+    assert load_state(tmp_path) == state
+
+
+def test_no_state_is_no_stack(tmp_path: Path) -> None:
+    assert load_state(tmp_path) is None
+    with pytest.raises(UsageError, match="hourmark up"):
+        Stack.load(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"version": 99}', '{"version": 1, "processes": {}}'])
+def test_an_unreadable_state_is_an_error_with_a_next_step(tmp_path: Path, content: str) -> None:
+    state_file(tmp_path).parent.mkdir()
+    state_file(tmp_path).write_text(content)
+    with pytest.raises(HourmarkError, match="by hand"):
+        load_state(tmp_path)
+
+
+def test_ports_are_distinct_and_no_outgoing_connection_is_given_them() -> None:
+    ports = list(new_state().ports.values())
+    assert len(set(ports)) == len(ports)
+    assert all(20_000 <= port < 32_000 for port in ports)
+
+
+def test_a_recycled_pid_is_not_ours_and_not_killed(stranger: subprocess.Popen[bytes]) -> None:
+    recycled = Process(stranger.pid, "boot-before:12345")
+    assert not is_alive(recycled)
+    assert not send(recycled, signal.SIGKILL)
+    assert end([recycled], SystemClock(), seconds=1)
+    assert stranger.poll() is None
+
+
+def test_a_daemon_is_found_by_its_mark_without_its_pid(tmp_path: Path, stranger: subprocess.Popen[bytes]) -> None:
+    process = _spawn(tmp_path, "import time; time.sleep(60)")
+    assert marked(f"{tmp_path}::") == {f"{tmp_path}::fake": [process]}
+    assert end([process], SystemClock())
+    assert marked(f"{tmp_path}::") == {}
+    assert stranger.poll() is None
+
+
+def test_children_of_a_killed_parent_are_found_by_the_same_mark(tmp_path: Path) -> None:
+    code = "import subprocess, time; subprocess.Popen(['sleep', '60']); print('on', flush=True); time.sleep(60)"
+    parent = _spawn(tmp_path, code)
+    log, clock = tmp_path / "logs" / "fake.log", SystemClock()
+    while "on" not in log.read_text():
+        clock.sleep(0.02)
+    send(parent, signal.SIGKILL)
+    assert wait_gone(parent, 5, clock)
+    (children,) = marked(f"{tmp_path}::").values()
+    assert parent not in children
+    end(children, clock)
+    assert marked(f"{tmp_path}::") == {}
+
+
+def test_one_that_ignores_sigterm_is_killed_after_a_bounded_wait(tmp_path: Path) -> None:
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('on', flush=True); time.sleep(60)"
+    process = _spawn(tmp_path, code)
+    clock = SystemClock()
+    while "on" not in (tmp_path / "logs" / "fake.log").read_text():
+        clock.sleep(0.02)
+    assert not end([process], clock, seconds=0.2)
+    assert not is_alive(process)
+
+
+def test_a_process_that_ended_is_not_alive_even_before_it_is_reaped(tmp_path: Path) -> None:
+    process = _spawn(tmp_path, "pass")
+    assert wait_gone(process, 10, SystemClock())
+    assert started_of(process.pid) is None
