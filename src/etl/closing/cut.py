@@ -18,13 +18,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from etl.closing.readiness import awaited, newcomers, ready
 from etl.ledger.rows import Frontier, Reporter
 from hourmark.clock import Clock
 from hourmark.kafka import Partition
 from hourmark.topics import CONTROL, events_topic
+
+LAGGARD_SECONDS: Final = 10.0  # how long a topic that the mirror lags on may hold up the types beside it
 
 
 class Sites(Protocol):
@@ -34,8 +36,12 @@ class Sites(Protocol):
         """End offsets at the edge, topic by topic in this order."""
         ...
 
-    def not_mirrored(self, cut: Mapping[Partition, int]) -> list[str]:
-        """What the mirror has yet to copy below the cut, for people; empty: it has reached it."""
+    def not_mirrored(self, cut: Mapping[Partition, int]) -> dict[str, str]:
+        """Topics of which the mirror has yet to copy something below the cut, and what, for people; empty: it has reached it."""
+        ...
+
+    def holes(self) -> dict[str, str]:
+        """Topics of which records may never arrive (retention, a topic made anew), and why: nothing of them may freeze."""
         ...
 
     def central_ends(self, topics: Collection[str]) -> dict[Partition, int]:
@@ -92,6 +98,7 @@ class CutTaker:
         self._audit_central = audit_central
         self._phase = Phase.REPORTS
         self._taken_at_ms = 0
+        self._events_since_s = 0.0
         self._begin_anew()
 
     def poll(self, frontiers: Collection[Frontier]) -> Cut | Waiting:
@@ -116,15 +123,19 @@ class CutTaker:
     def _reports(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
         self._taken_at_ms = self._clock.now_ms()
         self._seen = self._progress.reporters()
-        self._horizons = ready(frontiers, self._seen, self._taken_at_ms)
+        holes = self._sites.holes()
+        if any(topic in holes for topic in CONTROL):
+            return Waiting(Phase.REPORTS, tuple(holes.values()))
+        horizons = ready(frontiers, self._seen, self._taken_at_ms)
+        self._horizons = {t: horizon for t, horizon in horizons.items() if events_topic(t) not in holes}
         if not self._horizons:
-            return Waiting(Phase.REPORTS)
+            return Waiting(Phase.REPORTS, tuple(holes.values()))
         self._edge = self._sites.edge_ends(CONTROL)
         return Phase.CONTROL
 
     def _control(self, _: Collection[Frontier]) -> Phase | Waiting:
         if behind := self._sites.not_mirrored(self._edge):
-            return Waiting(Phase.CONTROL, tuple(behind))
+            return Waiting(Phase.CONTROL, tuple(behind.values()))
         self._central = self._sites.central_ends(CONTROL)
         self._audit_next = next(end for p, end in self._central.items() if p.topic == self._audit_central)
         return Phase.PROMISES
@@ -141,13 +152,24 @@ class CutTaker:
             self._begin_anew()
             return Waiting(Phase.REPORTS, tuple(f"{r.name} has just appeared" for r in new))
         self._edge = self._sites.edge_ends([events_topic(t) for t in sorted(self._horizons)])
+        self._events_since_s = self._clock.monotonic_s()
         return Phase.EVENTS
 
     def _events(self, _: Collection[Frontier]) -> Phase | Waiting:
         if behind := self._sites.not_mirrored(self._edge):
-            return Waiting(Phase.EVENTS, tuple(behind))
+            if self._clock.monotonic_s() - self._events_since_s < LAGGARD_SECONDS:
+                return Waiting(Phase.EVENTS, tuple(behind.values()))
+            self._drop_topics(behind)
+            if not self._horizons:
+                self._begin_anew()
+                return Waiting(Phase.REPORTS, tuple(behind.values()))
         self._central = self._sites.central_ends(sorted({p.topic for p in self._edge}))
         return Phase.ARRIVAL
+
+    def _drop_topics(self, behind: Collection[str]) -> None:
+        """Leave laggards to the next cut, so that they hold up nobody else."""
+        self._horizons = {t: horizon for t, horizon in self._horizons.items() if events_topic(t) not in behind}
+        self._edge = {p: end for p, end in self._edge.items() if p.topic not in behind}
 
     def _arrival(self, _: Collection[Frontier]) -> Cut | Waiting:
         assert self._central is not None

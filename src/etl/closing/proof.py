@@ -11,8 +11,8 @@ the rows listed now is looked up among those listed before.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -41,6 +41,26 @@ class Proof:
 
 
 _EMPTY: Final = Proof("empty", 0, 0, 0)
+
+
+class _Unkept(NamedTuple):
+    """A promise without exactly its rows; the columns of `_unkept`."""
+
+    type: str
+    hour: int
+    range_id: bytes
+    promised: int
+    promised_sum: int
+    origin: str
+    held: int | None
+
+    def describe(self, length_s: int) -> str:
+        """For people."""
+        return (
+            f"range {bytes(self.range_id).hex()} ({self.origin}): "
+            f"{self.promised} events of {Hour(self.hour, length_s)} promised, "
+            f"{self.held or 0} found" + (", but others" if self.held == self.promised else "")
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,21 +104,22 @@ def _prove(
         totals = {
             row["type"]: (row["records"], row["promised"])
             for row in counting.groupBy("type")
-            .agg(F.countDistinct("range_id").alias("records"), F.sum("count").alias("promised"))
+            .agg(F.countDistinct("range_id").alias("records"), F.sum("promised").alias("promised"))
             .collect()
         }
         surplus = {
             row["type"]: row["surplus"]
             for row in held.join(known, _KEY, "left_anti").groupBy("type").agg(F.sum("held").alias("surplus")).collect()
         }
-        unkept = _unkept(counting, held).collect()
-        unkept = _look_before(spark, storage, database, asked, unkept) if unkept else []
+        unkept = _collect(_unkept(counting, held))
+        if unkept:
+            unkept = _look_before(spark, storage, database, asked, unkept)
     finally:
         known.unpersist()
         held.unpersist()
     findings: dict[str, list[str]] = {}
-    for row in unkept:
-        findings.setdefault(row["type"], []).append(_describe(row, asked[0].frontier.hour.length_s))
+    for promise in unkept:
+        findings.setdefault(promise.type, []).append(promise.describe(asked[0].frontier.hour.length_s))
     return {
         q.frontier.event_type: Proof(
             "join",
@@ -119,14 +140,14 @@ def _promises(spark: SparkSession, storage: Storage, asked: Sequence[_Question],
     wanted = [g for q in asked for g in (*q.promises, *q.explaining)]
     if not wanted:
         return spark.createDataFrame(
-            [], "type string, hour long, range_id binary, count long, sum long, origin string, counts boolean"
+            [], "type string, hour long, range_id binary, promised long, promised_sum long, origin string, counts boolean"
         )
     return (
         audit_rows(spark, storage, wanted)
         .where(F.col("offset") < audit_next)
         .join(F.broadcast(limits), "type")
         .withColumn("counts", (F.col("hour") == F.col("frontier")) | (F.col("offset") >= F.col("settled")))
-        .groupBy(*_KEY, "count", "sum")
+        .groupBy(*_KEY, F.col("count").alias("promised"), F.col("sum").alias("promised_sum"))
         .agg(F.max("counts").alias("counts"), F.first("origin").alias("origin"))
     )
 
@@ -143,39 +164,31 @@ def _held(spark: SparkSession, storage: Storage, groups: Collection[StagedGroup]
 def _unkept(promises: DataFrame, held: DataFrame) -> DataFrame:
     """Promises whose rows are not exactly there. Sums wrap at 64 bits, as the promised ones do."""
     joined = promises.join(held, _KEY, "left")
-    kept = (F.col("count") == F.col("held")) & (F.col("sum") == F.col("held_sum"))
-    return joined.where(~F.coalesce(kept, F.lit(False))).select(*_KEY, "count", "sum", "origin", "held")
+    kept = (F.col("promised") == F.col("held")) & (F.col("promised_sum") == F.col("held_sum"))
+    return joined.where(~F.coalesce(kept, F.lit(False))).select(*_KEY, "promised", "promised_sum", "origin", "held")
+
+
+def _collect(unkept: DataFrame) -> list[_Unkept]:
+    return [_Unkept(*row) for row in unkept.collect()]
 
 
 def _look_before(
-    spark: SparkSession, storage: Storage, database: Database, asked: Sequence[_Question], unkept: Sequence[Mapping[str, object]]
-) -> list[Mapping[str, object]]:
+    spark: SparkSession, storage: Storage, database: Database, asked: Sequence[_Question], unkept: Sequence[_Unkept]
+) -> list[_Unkept]:
     """What is still not kept when rows that earlier buckets list are counted too."""
-    hours: dict[str, set[int]] = {}
-    for row in unkept:
-        hours.setdefault(str(row["type"]), set()).add(int(str(row["hour"])))
     groups: list[StagedGroup] = []
     for q in asked:
-        late = {h for h in hours.get(q.frontier.event_type, ()) if h < q.frontier.hour.start_s}
+        late = {u.hour for u in unkept if u.type == q.frontier.event_type and u.hour < q.frontier.hour.start_s}
         if late:
             groups += ledger.listed_before(database, q.frontier.event_type, q.frontier.hour, late)
             groups += [g for g in q.rows if g.hour_s in late]
     if not groups:
         return list(unkept)
-    schema = "type string, hour long, range_id binary, count long, sum long, origin string, held long"
-    again = spark.createDataFrame([tuple(row.values()) if isinstance(row, dict) else tuple(row) for row in unkept], schema).drop(
-        "held"
+    again = spark.createDataFrame(
+        list(unkept), "type string, hour long, range_id binary, promised long, promised_sum long, origin string, held long"
     )
-    late_kept = _unkept(again, _held(spark, storage, groups)).collect()
-    late_missing = {(row["type"], row["hour"], bytes(row["range_id"])) for row in late_kept}
-    return [row for row in unkept if (row["type"], row["hour"], bytes(row["range_id"])) in late_missing]  # type: ignore[arg-type]
-
-
-def _describe(row: Mapping[str, object], length_s: int) -> str:
-    there = row["held"] if row["held"] is not None else 0
-    hour = Hour(int(str(row["hour"])), length_s)
-    range_id = bytes(row["range_id"]).hex()  # type: ignore[call-overload]
-    return f"range {range_id} ({row['origin']}): {row['count']} events of {hour} promised, {there} found or their ids differ"
+    still = {(u.type, u.hour, bytes(u.range_id)) for u in _collect(_unkept(again.drop("held"), _held(spark, storage, groups)))}
+    return [u for u in unkept if (u.type, u.hour, bytes(u.range_id)) in still]
 
 
 def _shortened(findings: Sequence[str]) -> tuple[str, ...]:

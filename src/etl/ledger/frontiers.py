@@ -17,7 +17,7 @@ from sqlalchemy import Connection, insert, select, update
 from etl.errors import StaleDriver
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
-from etl.ledger.rows import AuditGroup, Frontier, Seal, StagedGroup, State, to_unsigned
+from etl.ledger.rows import AuditGroup, Frontier, Position, Seal, StagedGroup, State, to_unsigned
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 
@@ -41,8 +41,15 @@ def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
     ]
 
 
-def freeze(database: Database, lease: Lease, chosen: Collection[Frontier]) -> None:
-    """List every unlisted group of hour ≤ the frontier's for it; later ones of those hours are carried by later buckets."""
+def freeze(
+    database: Database, lease: Lease, chosen: Collection[Frontier], topics: Mapping[str, str]
+) -> dict[str, tuple[Position, ...]]:
+    """List every unlisted group of hour ≤ the frontier's for it; later ones of those hours are carried by later buckets.
+
+    Returns, by type, how far its central topic (`topics`: type → name) was staged in that very transaction: whatever of the
+    listed hours lies below is in this bucket or an earlier one.
+    """
+    offsets: dict[str, tuple[Position, ...]] = {}
     with database.transaction(lease) as connection:
         for f in chosen:
             _move(connection, f, State.OPEN, State.FROZEN)
@@ -55,6 +62,9 @@ def freeze(database: Database, lease: Lease, chosen: Collection[Frontier]) -> No
                 )
                 .values(listed_hour=f.hour.start_s)
             )
+            query = select(tables.positions).where(tables.positions.c.topic == topics[f.event_type])
+            offsets[f.event_type] = tuple(Position(**row) for row in connection.execute(query).mappings())
+    return offsets
 
 
 def unfreeze(database: Database, lease: Lease, frontier: Frontier, alarm: Sequence[str]) -> None:
@@ -140,13 +150,23 @@ def _audit_groups(database: Database, event_type: str, condition: object, below:
 def _groups(database: Database, event_type: str, *conditions: object) -> list[StagedGroup]:
     table = tables.groups
     query = (
-        select(tables.staged_files.c.path, table.c.type, table.c.hour, table.c.rows, table.c.bytes, table.c.tail_sum)
+        select(
+            tables.staged_files.c.path,
+            table.c.type,
+            table.c.hour,
+            table.c.rows,
+            table.c.bytes,
+            table.c.tail_sum,
+            table.c.schema_ids,
+        )
         .join(tables.staged_files, tables.staged_files.c.id == table.c.file_id)
         .where(table.c.type == event_type, *conditions)  # type: ignore[arg-type]  # column expressions
         .order_by(table.c.id)
     )
     with database.reading() as connection:
-        return [StagedGroup(*row[:5], to_unsigned(row[5])) for row in connection.execute(query).tuples()]
+        return [
+            StagedGroup(*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6]))) for row in connection.execute(query).tuples()
+        ]
 
 
 def _move(connection: Connection, frontier: Frontier, before: State, after: State, **values: object) -> None:

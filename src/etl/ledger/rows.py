@@ -52,6 +52,7 @@ class StagedGroup:
     rows: int
     bytes: int
     tail_sum: int
+    schema_ids: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

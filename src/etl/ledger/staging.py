@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -52,7 +53,7 @@ def commit_batch(database: Database, lease: Lease, batch: StagedBatch) -> None:
                 insert(tables.groups),
                 [
                     {"file_id": file_ids[g.path], "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "bytes": g.bytes,
-                     "tail_sum": to_signed(g.tail_sum)}
+                     "tail_sum": to_signed(g.tail_sum), "schema_ids": json.dumps(g.schema_ids)}
                     for g in batch.groups
                 ],
             )  # fmt: skip

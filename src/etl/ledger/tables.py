@@ -46,6 +46,7 @@ groups = Table(
     Column("rows", BigInteger, nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("tail_sum", BigInteger, nullable=False),
+    Column("schema_ids", Text, nullable=False),  # JSON list
     Column("listed_hour", BigInteger),
     Index("staged_groups_by_listing", "type", "listed_hour", "hour"),
 )

@@ -129,7 +129,7 @@ class Consumer:
             starts=starts,
             ends=tuple(dataclasses.replace(s, next_offset=ends[Partition(s.topic, s.partition)]) for s in starts),
             files=tuple((path, count) for s in staged for path, count in s["files"]),
-            groups=tuple(StagedGroup(*g) for s in staged for g in s["groups"]),
+            groups=tuple(_group(g) for s in staged for g in s["groups"]),
             audit_groups=tuple(AuditGroup(*g) for s in staged for g in s["audit_groups"]),
             reporters=tuple(r for _, _, datum in reports for r in _reporters(HostReport.decode(bytes.fromhex(datum)))),
         )
@@ -143,3 +143,8 @@ def _reporters(report: HostReport) -> list[Reporter]:
         )
         for s in report.sources
     ]  # fmt: skip
+
+
+def _group(fields: list[Any]) -> StagedGroup:
+    path, event_type, hour_s, rows, size, tail_sum, schema_ids = fields
+    return StagedGroup(path, event_type, hour_s, rows, size, tail_sum, tuple(schema_ids))

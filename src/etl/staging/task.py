@@ -110,6 +110,7 @@ def _stage_events(table: pa.Table, plan: StagePlan, storage: Storage, staged: di
     staged["files"].append([path, events.num_rows])
     names = events.column("type").combine_chunks().dictionary.to_pylist()
     tails = events.column("tail").to_numpy()
+    ids = events.column("schema_id").to_numpy()
     starts = _run_starts(type_codes[order], hours[order])
     counts = np.diff(np.append(starts, len(order)))
     for at, start in enumerate(starts):
@@ -122,6 +123,7 @@ def _stage_events(table: pa.Table, plan: StagePlan, storage: Storage, staged: di
                 int(counts[at]),
                 int(sizes[order[start:end]].sum()),
                 int(tails[start:end].view(np.uint64).sum(dtype=np.uint64)),
+                np.unique(ids[start:end]).tolist(),
             ]
         )
 

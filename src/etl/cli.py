@@ -1,0 +1,36 @@
+"""`hourmark etl`: run the job; show the jars that spark-submit needs."""
+
+from __future__ import annotations
+
+import click
+
+from hourmark.config import Config, config_option
+from hourmark.log import set_up_logging
+
+
+@click.group()
+def etl() -> None:
+    """The PySpark job: from the central cluster's topics to closed hourly buckets."""
+
+
+@etl.command()
+@config_option
+def run(config: Config) -> None:
+    """Stage what arrives and close hours, until SIGTERM. Killed at any moment, it goes on from the ledger.
+
+    Example:  hourmark etl run --config hourmark.toml
+    """
+    from etl.job import run as run_job  # loads Spark
+
+    set_up_logging(config.log_level)
+    run_job(config, submitted=False)
+
+
+@etl.command()
+@config_option
+def jars(config: Config) -> None:
+    """Print the jars of Spark's Kafka connector, as spark-submit --jars takes them.
+
+    Example:  spark-submit --jars "$(hourmark etl jars)" src/etl/job.py
+    """
+    click.echo(",".join(config.etl.spark_jars))

@@ -1,0 +1,105 @@
+"""Asks the edge, the mirror and the central cluster for the cut: the real `Sites`.
+
+A hole is looked for at each check: the edge's log start must not have passed what the mirror was to copy next at the last
+check that passed, and topic ids must be the same. A check that fails is not recorded, so it fails again until an operator
+decides. With one cluster there is no mirror, and nothing to wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from etl.ledger.database import Database, Lease
+from etl.ledger.edge import EdgeCheck, last_checks, record_checks
+from hourmark.clock import Clock
+from hourmark.config import Kafka
+from hourmark.errors import Unavailable
+from hourmark.kafka import Cluster, Partition, TopicInfo
+from hourmark.mirror_positions import MirrorPositions, ahead, holes, made_anew, reached
+from hourmark.topics import CONTROL, central_topic, events_topic
+
+
+class TwoSites:
+    """Edge and central cluster; one and the same where there is no mirror."""
+
+    def __init__(self, kafka: Kafka, database: Database, lease: Lease, clock: Clock) -> None:
+        self._database, self._lease, self._clock = database, lease, clock
+        self._alias = kafka.edge_alias if kafka.mirrored else None
+        self._edge = Cluster(kafka.edge, "edge")
+        self._central = Cluster(kafka.central_cluster, "central")
+        self._mirror = MirrorPositions(kafka.central_cluster, kafka.edge_alias) if kafka.mirrored else None
+        self._positions: dict[Partition, int] = {}
+        self._starts: dict[Partition, int] = {}
+        self._holes: dict[str, str] = {}
+
+    def close(self) -> None:
+        """Leave the clusters."""
+        if self._mirror is not None:
+            self._mirror.close()
+
+    def check(self, types: Collection[str]) -> None:
+        """Look for holes in the topics of these types, and of promises and reports; remember where the mirror stands."""
+        if self._mirror is None:
+            return
+        infos = self._existing(self._edge, [*CONTROL, *(events_topic(t) for t in sorted(types))])
+        partitions = _partitions(infos.values())
+        before = last_checks(self._database)
+        self._positions = self._mirror.refresh()
+        self._starts = self._edge.starts(partitions)
+        self._holes = self._find_holes(infos, before)
+        now = self._clock.now_ms()
+        passed = [
+            EdgeCheck(p.topic, p.partition, infos[p.topic].topic_id, self._positions.get(p, 0), now)
+            for p in partitions
+            if p.topic not in self._holes
+        ]
+        record_checks(self._database, self._lease, passed)
+
+    def holes(self) -> dict[str, str]:
+        """By edge topic: why records of it may never arrive."""
+        return dict(self._holes)
+
+    def edge_ends(self, topics: Sequence[str]) -> dict[Partition, int]:
+        """End offsets at the edge, topic by topic in this order."""
+        infos = self._existing(self._edge, topics)
+        ends: dict[Partition, int] = {}
+        for topic in topics:
+            ends |= self._edge.ends(_partitions([infos[topic]]))
+        return ends
+
+    def not_mirrored(self, cut: Mapping[Partition, int]) -> dict[str, str]:
+        """By edge topic: what the mirror has yet to copy below the cut."""
+        if self._mirror is None:
+            return {}
+        self._positions = self._mirror.refresh()
+        behind = {b.partition.topic: f"mirror: {b}" for b in reached(cut, self._starts, self._positions)}
+        return behind | {p.topic: self._holes[p.topic] for p in cut if p.topic in self._holes}
+
+    def central_ends(self, topics: Collection[str]) -> dict[Partition, int]:
+        """Ends, on the central cluster, of the topics mirrored from these."""
+        infos = self._existing(self._central, [central_topic(t, self._alias) for t in topics])
+        return self._central.ends(_partitions(infos.values()))
+
+    def _find_holes(self, infos: Mapping[str, TopicInfo], before: Mapping[Partition, EdgeCheck]) -> dict[str, str]:
+        previous_ids = {p.topic: check.topic_id for p, check in before.items() if p.topic in infos}
+        found = {
+            topic: f"{topic} was deleted and made anew at the edge since the last check; what it held may not have been mirrored"
+            for topic in made_anew(previous_ids, {name: info.topic_id for name, info in infos.items()})
+        }
+        previous = {p: before[p].mirror_next if p in before else 0 for p in self._starts}
+        for hole in holes(previous, self._starts):
+            found[hole.partition.topic] = str(hole)
+        ends = self._edge.ends(list(self._starts))
+        for partition in ahead(ends, self._positions):
+            found[partition.topic] = f"{partition}: the mirror's position {self._positions[partition]} is past the edge's end"
+        return found
+
+    def _existing(self, cluster: Cluster, topics: Sequence[str]) -> dict[str, TopicInfo]:
+        infos = cluster.topics(topics)
+        if missing := [t for t in topics if t not in infos]:
+            raise Unavailable(f"the {cluster.name} cluster lacks the topics {missing}; run `hourmark types apply`")
+        return infos
+
+
+def _partitions(infos: Collection[TopicInfo]) -> list[Partition]:
+    return [Partition(info.name, number) for info in infos for number in info.partitions]

@@ -1,0 +1,144 @@
+"""Publishes a written hour: the attempt folder gets exactly the manifest's files and a finished `_SUCCESS`, is read back, and
+one rename that refuses an existing target makes it the bucket. Where the target stands already, its marker is the truth.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Final
+
+import fastavro
+
+from etl.closing.writing import WrittenFile
+from etl.ledger.rows import Frontier
+from etl.storage import AlreadyExists, NotFound, Storage
+from hourmark.errors import Finding
+from hourmark.hours import Hour
+from hourmark.manifest import MARKER, BucketFile, Evidence, Grade, Manifest, Offsets
+
+ATTEMPTS_FOLDER: Final = "_attempts"
+_BLOCK: Final = 1 << 20
+
+
+def manifest_of(
+    frontier: Frontier,
+    written: Sequence[WrittenFile],
+    *,
+    listed_rows: int,
+    fingerprints: Mapping[int, str],
+    ledger: tuple[str, int],
+    attempt: str,
+    now_ms: int,
+) -> Manifest:
+    """What `_SUCCESS` will say; pure."""
+    seal, hour = frontier.seal, frontier.hour
+    assert seal is not None, "only a sealed hour is written"
+    ordered = sorted(written, key=lambda w: (w.late, w.schema_id, w.path))
+    names = _names(ordered)
+    late: dict[str, int] = {}
+    for w in ordered:
+        for start_s, count in w.origin_hours.items():
+            label = str(Hour(start_s, hour.length_s))
+            late[label] = late.get(label, 0) + count
+    events = sum(w.records for w in ordered)
+    return Manifest(
+        type=frontier.event_type,
+        hour=str(hour),
+        bucket_seconds=hour.length_s,
+        grade=Grade(seal.grade),
+        evidence=Evidence(
+            method=seal.method,
+            cut_at_ms=seal.cut_at_ms,
+            audit_records=seal.audit_records,
+            promised=seal.promised,
+            audit_next={"0": seal.audit_next},
+            excused=list(seal.excused),
+        ),
+        files=[
+            BucketFile(
+                name=names[w.path], records=w.records, bytes=w.bytes, blake2b=w.blake2b, schema_id=w.schema_id,
+                schema_fingerprint=fingerprints[w.schema_id],
+            )
+            for w in ordered
+        ],
+        events=events,
+        late=dict(sorted(late.items())),
+        duplicates_removed=listed_rows - events,
+        surplus=seal.surplus,
+        id_sum=f"{sum(w.id_sum for w in ordered) % (1 << 64):016x}",
+        offsets=[Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset) for p in seal.offsets],
+        ledger=ledger[0],
+        ledger_commit=ledger[1],
+        attempt=attempt,
+        closed_at_ms=now_ms,
+        software=f"hourmark {version('hourmark')}",
+    )  # fmt: skip
+
+
+def publish(storage: Storage, frontier: Frontier, written: Sequence[WrittenFile], manifest: Manifest) -> Manifest:
+    """Make it the bucket, and return the manifest that stands there: this one, or that of whoever was first.
+
+    Finding, and nothing published, if what was written does not read back as the manifest says.
+    """
+    attempt = f"{ATTEMPTS_FOLDER}/{manifest.attempt}/{frontier.event_type}"
+    target = frontier.hour.bucket_path(frontier.event_type)
+    names = _names(sorted(written, key=lambda w: (w.late, w.schema_id, w.path)))
+    storage.make_folder(attempt)
+    for path, name in names.items():
+        storage.rename_new(path, f"{attempt}/{name}")
+    storage.write_new(f"{attempt}/{MARKER}", manifest.encode())
+    _read_back(storage, attempt, manifest)
+    try:
+        storage.rename_new(attempt, target)
+    except AlreadyExists:
+        standing = standing_marker(storage, frontier)
+        if standing is None:
+            raise Finding(
+                f"{storage.url(target)} stands, but without a {MARKER}: not made by Hourmark. Move it away, and closing goes on"
+            ) from None
+        return standing
+    return manifest
+
+
+def standing_marker(storage: Storage, frontier: Frontier) -> Manifest | None:
+    """The manifest of the bucket, if it was published (by an earlier run, or by another closer); None if not."""
+    path = f"{frontier.hour.bucket_path(frontier.event_type)}/{MARKER}"
+    try:
+        content = storage.read(path)
+    except NotFound:
+        return None
+    try:
+        return Manifest.decode(content)
+    except ValueError as error:
+        raise Finding(f"{storage.url(path)} cannot be read: {error}. Buckets never change: find who wrote it") from error
+
+
+def _names(ordered: Sequence[WrittenFile]) -> dict[str, str]:
+    """Paths of written files → their names in the bucket."""
+    names: dict[str, str] = {}
+    counts = {"part": 0, "late": 0}
+    for w in ordered:
+        kind = "late" if w.late else "part"
+        names[w.path] = f"{kind}-{counts[kind]:05d}.avro"
+        counts[kind] += 1
+    return names
+
+
+def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
+    found = {entry.name: entry.size for entry in storage.list(attempt)}
+    wanted = {f.name: f.bytes for f in manifest.files} | {MARKER: len(manifest.encode())}
+    if found != wanted:
+        raise Finding(f"{storage.url(attempt)} holds {found}, the manifest says {wanted}; the attempt is not published")
+    for file in manifest.files:
+        digest = hashlib.blake2b(digest_size=16)
+        with storage.open(f"{attempt}/{file.name}") as stream:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+        with storage.open(f"{attempt}/{file.name}") as stream:
+            decoded = next(fastavro.reader(stream), None)
+        if digest.hexdigest() != file.blake2b or not isinstance(decoded, dict):
+            raise Finding(f"{storage.url(attempt)}/{file.name} does not read back as written; the attempt is not published")
+    if Manifest.decode(storage.read(f"{attempt}/{MARKER}")) != manifest:
+        raise Finding(f"{storage.url(attempt)}/{MARKER} does not read back as written; the attempt is not published")

@@ -1,0 +1,97 @@
+"""The driver's main program: stages what arrives and closes hours, until it is told to stop.
+
+    hourmark etl run --config hourmark.toml
+    spark-submit --jars "$(hourmark etl jars)" src/etl/job.py --config hourmark.toml
+
+Both are the same; it may be killed at any moment and started again: it goes on from the ledger.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from types import FrameType
+from typing import Final
+
+import click
+
+from etl.closing.closer import Closer
+from etl.closing.cut import Waiting
+from etl.ledger.database import Database
+from etl.ledger.frontiers import frontiers
+from etl.spark import spark_session
+from etl.staging.consumer import Consumer
+from hourmark.clock import Clock, SystemClock
+from hourmark.config import Config, config_option
+from hourmark.errors import UsageError
+from hourmark.kafka import Cluster
+from hourmark.log import set_up_logging
+from hourmark.registry import SchemaRegistry
+
+PROGRESS_SECONDS: Final = 30.0
+_LOG = logging.getLogger("hourmark.etl")
+
+
+def run(config: Config, *, submitted: bool) -> None:
+    """Run until SIGTERM or SIGINT. Raises what stops it."""
+    stopping = threading.Event()
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        _LOG.info("stopping on %s", signal.Signals(number).name)
+        stopping.set()
+
+    database = Database(config.etl.ledger)
+    types = _types(database, config)
+    if not types:
+        raise UsageError("the ledger knows no event types; run `hourmark types apply --dir types` first")
+    clock = SystemClock()
+    spark = spark_session(config, submitted=submitted)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    central = Cluster(config.kafka.central_cluster, "central")
+    consumer = Consumer(spark, config, database, clock)
+    closer = Closer(spark, config, database, central.cluster_id(), SchemaRegistry(config.registry).schema, clock)
+    try:
+        consumer.start(types, central)
+        _loop(consumer, closer, database, central, config, clock, stopping, types)
+    finally:
+        consumer.stop()
+        closer.close()
+        database.close()
+        spark.stop()
+
+
+def _loop(
+    consumer: Consumer, closer: Closer, database: Database, central: Cluster, config: Config, clock: Clock,
+    stopping: threading.Event, types: frozenset[str],
+) -> None:  # fmt: skip
+    told_at_s = clock.monotonic_s()
+    while not stopping.is_set():
+        consumer.check()
+        now_types = _types(database, config)
+        if now_types != types:
+            types = now_types
+            consumer.start(types, central)
+        outcome = closer.step()
+        if isinstance(outcome, Waiting):
+            if outcome.what and clock.monotonic_s() - told_at_s > PROGRESS_SECONDS:
+                told_at_s = clock.monotonic_s()
+                _LOG.info("waiting (%s): %s", outcome.phase.value, "; ".join(outcome.what[:5]))
+            stopping.wait(config.etl.close_poll_seconds)
+
+
+def _types(database: Database, config: Config) -> frozenset[str]:
+    return frozenset(f.event_type for f in frontiers(database, config.parsing.bucket_seconds))
+
+
+@click.command()
+@config_option
+def main(config: Config) -> None:
+    """Stage and close, as spark-submit starts it."""
+    set_up_logging(config.log_level)
+    run(config, submitted=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""The Spark session of the ETL, and why its settings are as they are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from hourmark.config import Config
+
+_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "false",  # sums of id tails are modulo 2^64: a 64-bit sum must wrap, not fail
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.adaptive.enabled": "false",  # jobs here are small and their plans known; it only adds stages
+    "spark.scheduler.mode": "FAIR",  # closing must not wait behind staging, nor staging behind closing
+    "spark.ui.enabled": "false",
+    "spark.kafka.consumer.cache.capacity": "2048",  # at or above the number of topic-partitions
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+}
+_LOCAL: Final = {"spark.driver.memory": "1g", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def spark_session(config: Config, *, submitted: bool) -> SparkSession:
+    """The session; under spark-submit its master, jars and memory stand as submitted."""
+    builder = SparkSession.builder.appName("hourmark-etl")
+    settings = dict(_SETTINGS)
+    if not submitted:
+        builder = builder.master(config.etl.master)
+        settings |= _LOCAL if config.etl.master.startswith("local") else {}
+        settings["spark.jars"] = ",".join(config.etl.spark_jars)
+    settings["spark.sql.shuffle.partitions"] = str(config.etl.tasks)
+    for name, value in (settings | config.etl.spark_conf).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    return session
