@@ -1,0 +1,33 @@
+"""The HTTP application: `hourmark.wire` in Starlette's terms. See docs/http-api.md."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from delivery_service.answers import EveryAnswer, http_error, service_error
+from delivery_service.errors import ServiceError
+from delivery_service.events_endpoint import EventsEndpoint
+from delivery_service.probes import Probes
+from delivery_service.ranges_endpoint import RangesEndpoint
+from delivery_service.reports_endpoint import ReportsEndpoint
+from delivery_service.service import Service
+from hourmark.wire import EVENTS_PATH, HELLO_PATH, RANGES_PATH, REPORTS_PATH
+
+
+def create_app(service: Service) -> ASGIApp:
+    """The application over `service`."""
+    probes = Probes(service)
+    routes = [
+        Route(RANGES_PATH, RangesEndpoint(service).post, methods=["POST"]),
+        Route(EVENTS_PATH, EventsEndpoint(service).post, methods=["POST"]),
+        Route(REPORTS_PATH, ReportsEndpoint(service).post, methods=["POST"]),
+        Route(HELLO_PATH, probes.hello),
+        Route("/healthz", probes.alive),
+        Route("/readyz", probes.ready),
+        Route("/metrics", probes.metrics),
+    ]
+    app = Starlette(routes=list(routes), exception_handlers={ServiceError: service_error, HTTPException: http_error})
+    return EveryAnswer(app, service, routes)

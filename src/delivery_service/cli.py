@@ -1,0 +1,31 @@
+"""`hourmark serve`."""
+
+from __future__ import annotations
+
+import logging
+
+import click
+
+from hourmark.config import Config, Port, config_option
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), help="Listen here instead of service.port; 0 takes a free one.")
+@config_option
+def serve(config: Config, port: Port | None) -> None:
+    """Run the Event Delivery Service: tailers and clients post to it, it acknowledges what Kafka holds.
+
+    Listens on loopback only and prints its address; ends with SIGTERM, after everything under way is answered.
+
+    \b
+    Examples:
+      hourmark serve
+      hourmark serve --config hourmark.toml --port 0
+    """
+    from delivery_service.server import run  # Kafka's client is loaded only now
+
+    logging.basicConfig(level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLogger().level))
+    if port is not None:
+        config = config.model_copy(update={"service": config.service.model_copy(update={"port": port})})
+    run(config, lambda url: click.echo(url))

@@ -1,0 +1,54 @@
+"""The queue in memory: for tests. It keeps the port's promises, and breaks them when told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from delivery_service.errors import QueueError
+from delivery_service.queue import QueueRecord
+
+
+class Appended(NamedTuple):
+    """A record that was appended."""
+
+    topic: str
+    key: bytes
+    value: bytes
+    timestamp_ms: int
+
+
+class MemoryQueue:
+    """Holds records in the order in which they were appended.
+
+    `fail_with`: raised by `append`, after `fail_after` more records were taken. `hold`: appends wait until it is set.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[Appended] = []
+        self.fail_with: QueueError | None = None
+        self.fail_after = 0
+        self.hold: asyncio.Event | None = None
+        self.missing: list[str] = []
+        self.closed = False
+
+    async def append(self, records: Sequence[QueueRecord], timestamp_ms: int) -> None:
+        if self.hold is not None:
+            await self.hold.wait()
+        for record in records:
+            if self.fail_with is not None:
+                if self.fail_after == 0:
+                    raise self.fail_with
+                self.fail_after -= 1
+            self.records.append(Appended(*record, timestamp_ms))
+
+    async def problems(self, topics: Sequence[str]) -> list[str]:  # noqa: ARG002  # the port's signature
+        return list(self.missing)
+
+    async def close(self, timeout_s: float) -> None:  # noqa: ARG002
+        self.closed = True
+
+    def of(self, topic: str) -> list[Appended]:
+        """The records of one topic."""
+        return [record for record in self.records if record.topic == topic]

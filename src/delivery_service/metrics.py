@@ -1,0 +1,37 @@
+"""All metrics of the service, in one place: names, kinds, meanings."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Metrics:
+    """One set of metrics with a registry of its own, so that tests can have many."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        r = self.registry
+        self.requests = Counter("hourmark_service_requests", "Requests answered.", ["path", "status"], registry=r)
+        self.request_seconds = Histogram(
+            "hourmark_service_request_seconds",
+            "From a request's first byte to its answer.",
+            ["path"],
+            buckets=_SECONDS,
+            registry=r,
+        )
+        self.events = Counter("hourmark_service_events", "Events acknowledged.", ["type"], registry=r)
+        self.dead_letters = Counter("hourmark_service_dead_letters", "Dead letters acknowledged.", ["reason"], registry=r)
+        self.received_bytes = Counter("hourmark_service_received_bytes", "Bytes acknowledged, inflated.", registry=r)
+        self.inflight_bytes = Gauge("hourmark_service_inflight_bytes", "Bytes of requests under way.", registry=r)
+        self.produce_errors = Counter(
+            "hourmark_service_produce_errors", "Records that Kafka did not take.", ["error"], registry=r
+        )
+        self.producer_renewals = Counter("hourmark_service_producer_renewals", "Kafka producers made anew.", registry=r)
+        self.rules_sequence = Gauge("hourmark_service_rules_sequence", "Sequence of the latest rules revision.", registry=r)
+        self.reports = Counter("hourmark_service_reports", "Host reports acknowledged.", ["kind"], registry=r)
+
+    def exposition(self) -> bytes:
+        """Prometheus' text format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,71 @@
+"""`POST /v1/ranges`: a byte range of a file, from a tailer."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from delivery_service.answers import json_answer
+from delivery_service.body import COMPRESSED_SLACK, encoding_of, inflate, read_body
+from delivery_service.errors import BadRequest, TooLarge
+from delivery_service.parsing import RangeParser
+from delivery_service.service import Service
+from hourmark.ranges import ByteRange, Part
+from hourmark.wire import RangeAnswer, parse_range_headers
+
+_CLIENT_GONE: Final = 499  # nobody reads it; as nginx counts it
+
+
+class RangesEndpoint:
+    """Refuses (4xx) only what no tailer makes: whatever a file holds becomes events and dead letters."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._inflated_max = service.settings.line_bytes_max + 1  # a single record of the longest line, with its LF
+
+    async def post(self, http: Request) -> Response:
+        """200 once everything is on all in-sync replicas; a retry of the same range gets the same answer."""
+        service = self._service
+        with service.inflight.request() as request:
+            byte_range = _range_of(http)
+            encoding = encoding_of(http)
+            size = byte_range.end - byte_range.start
+            if size > self._inflated_max:
+                raise TooLarge(
+                    "too_large", f"the range has {size} bytes, allowed are {self._inflated_max}", "send smaller ranges"
+                )
+            service.check_accepting()
+            service.check_clock(byte_range.observed_at_ms)
+            rules = service.rules_of(byte_range.rules)
+            service.inflight.reserve(request, 2 * size)  # the body, and what the producer holds of it
+            try:
+                body = inflate(encoding, await read_body(http, self._inflated_max + COMPRESSED_SLACK), self._inflated_max)
+            except ClientDisconnect:
+                return Response(status_code=_CLIENT_GONE)
+            self._check_size(byte_range, body)
+            try:
+                parser = RangeParser(byte_range, body, rules)
+            except ValueError as error:
+                raise BadRequest("range", str(error), "cut the range as docs/http-api.md says") from error
+            delivered = await service.deliver(parser, len(body), request.start_ms)
+            answer = RangeAnswer(byte_range.end, delivered.events, delivered.dead_letters)
+            return json_answer(dataclasses.asdict(answer))
+
+    def _check_size(self, byte_range: ByteRange, body: bytes) -> None:
+        size = byte_range.end - byte_range.start
+        if len(body) != size:
+            raise BadRequest("length", f"the headers say {size} bytes, the body has {len(body)}", "send all bytes of the range")
+        limit = self._service.settings.range_bytes_max
+        single = byte_range.part is not Part.LINES or body.find(b"\n") == len(body) - 1
+        if len(body) > limit and not single:
+            raise TooLarge("too_large", f"a range of several lines may have {limit} bytes", "send smaller ranges")
+
+
+def _range_of(http: Request) -> ByteRange:
+    try:
+        return parse_range_headers(http.headers)
+    except ValueError as error:
+        raise BadRequest("headers", str(error), "send the headers that docs/http-api.md lists") from error

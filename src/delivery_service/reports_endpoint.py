@@ -1,0 +1,47 @@
+"""`POST /v1/reports`: a tailer's host report."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from delivery_service.answers import json_answer
+from delivery_service.body import read_body
+from delivery_service.errors import BadRequest, NotNow, QueueError
+from delivery_service.service import Service
+from hourmark.host_reports import HostReport
+from hourmark.wire import report_from_json
+
+REPORT_BYTES_MAX: Final = 1 << 20
+
+
+class ReportsEndpoint:
+    """Stamps reports with this service's clock, and keeps them."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def post(self, http: Request) -> Response:
+        """200 once the report is on all in-sync replicas."""
+        try:
+            report = _report_of(await read_body(http, REPORT_BYTES_MAX)).received(self._service.clock.now_ms())
+        except ClientDisconnect:
+            return Response(status_code=499)
+        try:
+            await self._service.append_report(report)
+        except QueueError as error:
+            raise NotNow("queue", f"the report was not kept: {error}") from error
+        return json_answer({"received_at_ms": report.received_at_ms})
+
+
+def _report_of(body: bytes) -> HostReport:
+    try:
+        report = report_from_json(body)
+        report.encode()  # numbers and texts that Avro cannot hold show here
+        if len(report.host_id) != 32:
+            raise ValueError("host_id must be 32 hex digits")
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise BadRequest("report", f"{error}"[:500], "send a report as docs/http-api.md shows") from error
+    return report
