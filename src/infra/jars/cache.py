@@ -109,7 +109,7 @@ def _complete(name: str, jars: Sequence[Jar], target: Path, partial: Path, fetch
         total = sum(jar.size for jar in jars)
         say(f"{name}: fetching {len(missing)} of {len(jars)} files, {_mb(sum(jar.size for jar in missing))} MB")
         try:
-            fetch(missing, partial, lambda: say(_progress(name, jars, missing, partial)))
+            fetch(missing, partial, _told_once(say, lambda: _progress(name, jars, missing, partial)))
             for jar in missing:
                 _move(jar, partial, target)
         except OSError as error:
@@ -161,6 +161,19 @@ def _progress(name: str, jars: Sequence[Jar], missing: Sequence[Jar], partial: P
     size = sum(jar.size for jar in jars if jar.file_name not in waiting)
     size += sum(path.stat().st_size for path in (partial / "files").rglob("*.part") if path.is_file())
     return f"{name}: {files} of {len(jars)} files, {_mb(size)} of {_mb(sum(jar.size for jar in jars))} MB"
+
+
+def _told_once(say: Say, line: Callable[[], str]) -> Callable[[], None]:
+    """Says the line only where it differs from the last: Ivy looks all files up before it fetches the first."""
+    said = ""
+
+    def tell() -> None:
+        nonlocal said
+        if (now := line()) != said:
+            say(now)
+            said = now
+
+    return tell
 
 
 def _mb(size: int) -> str:

@@ -20,12 +20,19 @@ def unpacked(folder: Path) -> Path:
         temporary = folder / f".app.{os.getpid()}"
         shutil.rmtree(temporary, ignore_errors=True)
         with tarfile.open(folder / read_lock("registry")[0].file_name) as archive:
-            archive.extractall(temporary, filter="data")
+            _extract(archive, temporary)
         try:
             temporary.rename(target)
         except OSError:  # another `up` was first; its result is the same
             shutil.rmtree(temporary, ignore_errors=True)
     return target
+
+
+def _extract(archive: tarfile.TarFile, folder: Path) -> None:
+    if hasattr(tarfile, "data_filter"):
+        archive.extractall(folder, filter="data")
+    else:  # before Python 3.11.4; the archive's digest was checked anyway
+        archive.extractall(folder)  # noqa: S202
 
 
 def registry_options(layout: Layout) -> tuple[str, ...]:
