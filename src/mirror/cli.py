@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
+import random
 import signal
 import sys
 import threading
@@ -15,10 +18,13 @@ from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster
+from mirror.lag import measure
 from mirror.process import MirrorMakerProcess, prepare
 from mirror.properties import target_of
 from mirror.remote_topics import ensure_remote_topics
 from mirror.supervisor import Supervisor, TaskWatch
+from mirror.verdict_text import as_lines, as_object
+from mirror.verification import Verification
 
 log = logging.getLogger("hourmark.mirror")
 
@@ -54,7 +60,7 @@ def run(config: Config, no_restart: bool) -> None:
 
     for step in (edge.cluster_id, central.cluster_id, topics):
         _until_available(step, stopping)
-    watch = TaskWatch(central_settings, config.kafka.edge_alias)
+    watch = TaskWatch(central_settings, config.kafka.edge_alias, clock)
     supervisor = Supervisor(lambda: MirrorMakerProcess(config), watch, clock, stopping, restart=not no_restart)
     sys.exit(supervisor.run())
 
@@ -76,3 +82,64 @@ def _log_to_stderr(config: Config) -> None:
     logging.basicConfig(
         stream=sys.stderr, level=config.log_level.upper(), format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
     )
+
+
+@mirror.command(epilog="Example:  hourmark mirror lag --json | jq .records")
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def lag(config: Config, as_json: bool) -> None:
+    """Show, for each topic-partition, how many records of the edge the mirror has not copied yet.
+
+    Offsets are the next to read. The central end counts one marker for each transaction besides the records.
+    """
+    lags = measure(config)
+    total = sum(entry.records for entry in lags)
+    if as_json:
+        rows = [{**dataclasses.asdict(entry), "records": entry.records} for entry in lags]
+        click.echo(json.dumps({"records": total, "partitions": rows}))
+        return
+    click.echo(f"{'topic-partition':<50} {'edge end':>12} {'mirror':>12} {'lag':>12} {'central end':>12}")
+    for entry in lags:
+        name = f"{entry.topic}-{entry.partition}"
+        position, central_end = _or_dash(entry.position), _or_dash(entry.central_end)
+        click.echo(f"{name:<50} {entry.edge_end:>12} {position:>12} {entry.records:>12} {central_end:>12}")
+    click.echo(f"{len(lags)} topic-partitions, {total} records not yet copied")
+
+
+def _or_dash(offset: int | None) -> str:
+    return "-" if offset is None else str(offset)
+
+
+@mirror.command(
+    epilog="Examples:  hourmark mirror verify    hourmark mirror verify --topic click --timeout 300 --json",
+)
+@config_option
+@click.option("--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Seconds to wait.")
+@click.option("--sample", type=click.IntRange(min=0), help="Compare contents of so many topic-partitions only, chosen at random.")
+@click.option("--seed", type=int, help="Of --sample's choice; default: a new one, printed.")
+@click.option("--accept", is_flag=True, help="Accept topics made anew and possible holes as they are: the alarms end.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def verify(
+    config: Config,
+    topics: tuple[str, ...],
+    timeout_s: float,
+    sample: int | None,
+    seed: int | None,
+    accept: bool,
+    as_json: bool,
+) -> None:
+    """Check that the central cluster holds what the edge holds now: all of it, once, unaltered.
+
+    Waits until the mirror has reached the edge's present ends, and compares record by record (key and value, in order). Alarms
+    where a hole cannot be excluded: a topic deleted or made anew, or retention that passed the mirror's last known position.
+    Exit code 1 on any finding, each with topic, partition and offsets.
+    """
+    _log_to_stderr(config)
+    if sample is not None and seed is None:
+        seed = random.SystemRandom().randrange(1 << 32)
+        click.echo(f"--seed {seed}", err=True)
+    verification = Verification(config, SystemClock(), topics=topics, accept=accept)
+    verdict = verification.run(timeout_s, sample=sample, seed=seed or 0)
+    click.echo(json.dumps(as_object(verdict)) if as_json else "\n".join(as_lines(verdict)))
+    sys.exit(0 if verdict.ok else 1)

@@ -27,6 +27,8 @@ TOPICS: Final = (r"events\..*", AUDIT.replace(".", r"\."), HOSTS.replace(".", r"
 # One number each, with its reason:
 REFRESH_TOPICS_S: Final = 5  # a new type is copied this soon after its topic was made
 POLL_RECORDS_MAX: Final = 5_000  # records of one transaction: 500, the default, spends most time on commits while catching up
+FETCH_WAIT_MS: Final = 200  # a transaction gathers this long; one for each record would be 50 times the work and the markers
+FETCH_BYTES_MIN: Final = 64 * 1024  # or this much, whichever is first
 SESSION_TIMEOUT_MS: Final = 6_000  # the least that brokers allow: how long a killed worker's group membership blocks the next
 TRANSACTION_TIMEOUT_MS: Final = 60_000  # readers wait this long for a transaction whose worker never comes back
 REQUEST_FACTOR: Final = 2  # the producer measures records before compression, the broker after it
@@ -92,6 +94,9 @@ def _worker(target: str, central: KafkaCluster) -> dict[str, str]:
         f"{target}.heartbeat.interval.ms": str(SESSION_TIMEOUT_MS // 3),
         f"{target}.offset.storage.partitions": "1",  # small and compacted; one partition is read to its end at once
         f"{target}.status.storage.partitions": "1",
+        f"{target}.offset.storage.segment.bytes": str(
+            8 * 1024 * 1024
+        ),  # only closed segments are compacted, so starts stay quick
         f"{target}.offset.storage.replication.factor": replication,
         f"{target}.status.storage.replication.factor": replication,
         f"{target}.config.storage.replication.factor": replication,
@@ -104,6 +109,8 @@ def _consumer(prefix: str, max_message_bytes: int) -> dict[str, str]:
         f"{prefix}.auto.offset.reset": "earliest",  # a new partition from its start; the hole this can hide is `mirror verify`'s
         f"{prefix}.max.partition.fetch.bytes": str(max_message_bytes),
         f"{prefix}.fetch.max.bytes": str(2 * max_message_bytes),
+        f"{prefix}.fetch.min.bytes": str(FETCH_BYTES_MIN),
+        f"{prefix}.fetch.max.wait.ms": str(FETCH_WAIT_MS),
         f"{prefix}.max.poll.records": str(POLL_RECORDS_MAX),
     }
 

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from hourmark.clock import Clock
 from hourmark.config import KafkaCluster
 from hourmark.errors import Unavailable
+from hourmark.mirror_positions import CONNECTOR
 from hourmark.topic_follower import TopicFollower
 from mirror.task_status import Failure, TaskStates, status_topic
 
@@ -24,6 +25,7 @@ LOOK_S: Final = 2.0  # between looks at the tasks' states; the process's end is 
 POLL_S: Final = 0.25
 GRACE_S: Final = 4.0  # a task may fail and be started again by Connect itself while tasks are handed out anew
 BACKOFF_S: Final = (1.0, 30.0)  # first and longest pause; it doubles
+START_S: Final = 90.0  # from the start of Java to the connector's first RUNNING; 15 s are usual
 HEALTHY_S: Final = 60.0  # a run this long starts the pauses from the first again
 
 
@@ -53,25 +55,36 @@ class Watch(Protocol):
 
 
 class TaskWatch:
-    """Reads the states from the target cluster; where it does not answer, nothing is known to have failed."""
+    """Reads the states from the target cluster; where it does not answer, nothing is known to have failed.
 
-    def __init__(self, central: KafkaCluster, edge_alias: str) -> None:
+    A connector that was refused has no state at all, and no task that could fail: so it must be seen running.
+    """
+
+    def __init__(self, central: KafkaCluster, edge_alias: str, clock: Clock) -> None:
+        self._clock = clock
+        self._began_s = clock.monotonic_s()
         self._follower = TopicFollower(central, status_topic(edge_alias))
         self._states = TaskStates()
 
     def begin(self) -> None:
         self._look()
         self._states.forget()
+        self._began_s = self._clock.monotonic_s()
 
     def failed(self) -> list[Failure]:
-        self._look()
+        if not self._look():
+            return []
+        if not self._states.running(CONNECTOR) and self._clock.monotonic_s() - self._began_s > START_S:
+            return [*self._states.failed, Failure(CONNECTOR, f"not running {START_S:g} s after the start; its log says why")]
         return self._states.failed
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
         try:
             self._states.update(self._follower.poll()[1])
         except Unavailable as error:
             log.warning("the tasks' states are unknown for now: %s", error)
+            return False
+        return True
 
 
 class Supervisor:

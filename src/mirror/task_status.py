@@ -37,6 +37,7 @@ class TaskStates:
 
     def __init__(self) -> None:
         self._failed: dict[str, Failure] = {}
+        self._running: set[str] = set()
 
     def update(self, records: Iterable[KeyValue]) -> None:
         """Take in records of the status topic, in their order. What is no status is not looked at."""
@@ -45,6 +46,9 @@ class TaskStates:
             if match is None:
                 continue
             state = json.loads(value) if value else {}
+            self._running.discard(match["name"])
+            if state.get("state") == "RUNNING":
+                self._running.add(match["name"])
             if state.get("state") == "FAILED":
                 self._failed[match["name"]] = Failure(match["name"], _cause(state.get("trace") or ""))
             else:
@@ -53,6 +57,11 @@ class TaskStates:
     def forget(self) -> None:
         """Before a start: what an earlier run said is over."""
         self._failed.clear()
+        self._running.clear()
+
+    def running(self, name: str) -> bool:
+        """Whether this connector or task said that it runs."""
+        return name in self._running
 
     @property
     def failed(self) -> list[Failure]:

@@ -1,0 +1,70 @@
+"""What is remembered from one check to the next: topic ids and the mirror's positions (`work_dir/state/checks.json`).
+
+Only with them can a hole be seen: retention that overtook the mirror, or a topic deleted and made anew. An alarm stays until
+an operator accepts it: a topic with an alarm keeps its old entry, so that the next check raises it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hourmark.durable import write_durably
+from hourmark.errors import UsageError
+from hourmark.kafka import Partition
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Check:
+    """Of one topic: its id, and the mirror's positions by partition."""
+
+    topic_id: str
+    positions: Mapping[int, int]
+
+
+class Checks:
+    """The remembered checks of one edge cluster; another cluster's are not taken for this one's."""
+
+    def __init__(self, work_dir: Path, edge_cluster_id: str) -> None:
+        self._path = work_dir / "state" / "checks.json"
+        self._cluster_id = edge_cluster_id
+        self.topics: dict[str, Check] = {}
+        content = self._load()
+        if content.get("edge_cluster_id") == edge_cluster_id:
+            for name, entry in content["topics"].items():
+                positions = {int(p): int(offset) for p, offset in entry["positions"].items()}
+                self.topics[name] = Check(entry["topic_id"], positions)
+
+    def _load(self) -> dict[str, Any]:
+        try:
+            content: dict[str, Any] = json.loads(self._path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise UsageError(
+                f"{self._path} is damaged ({error}); what it remembered is lost: remove it, and the next check alarms "
+                "for every topic whose beginning was deleted by retention"
+            ) from error
+        return content
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """Topic name → topic id at the previous check."""
+        return {name: check.topic_id for name, check in self.topics.items()}
+
+    @property
+    def positions(self) -> dict[Partition, int]:
+        """The mirror's positions at the previous check."""
+        return {Partition(name, p): offset for name, check in self.topics.items() for p, offset in check.positions.items()}
+
+    def save(self) -> None:
+        """Write durably."""
+        topics = {
+            name: {"topic_id": check.topic_id, "positions": {str(p): offset for p, offset in sorted(check.positions.items())}}
+            for name, check in sorted(self.topics.items())
+        }
+        content = {"edge_cluster_id": self._cluster_id, "topics": topics}
+        write_durably(self._path, json.dumps(content, indent=1).encode())

@@ -1,0 +1,186 @@
+"""`hourmark mirror verify`: has the mirror reached this cut, can a hole be excluded, are both sides equal.
+
+The order is what makes it true: the cut (edge ends) first; then the positions, until they have reached it; then the target's
+ends; then the edge's ends again, as everything on the target by then was at the edge before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import random
+from collections.abc import Iterable, Sequence
+
+from confluent_kafka.admin import ConfigResource, ResourceType
+
+from hourmark.clock import Clock
+from hourmark.config import Config
+from hourmark.errors import UsageError
+from hourmark.kafka import TIMEOUT_S, Cluster, Partition, TopicInfo
+from hourmark.mirror_positions import MirrorPositions, ahead, holes, made_anew, reached
+from hourmark.topics import edge_topic, events_topic
+from mirror.checks import Check, Checks
+from mirror.comparison import Comparison, compare
+from mirror.lag import existing, remote
+from mirror.properties import target_of
+from mirror.reading import SpanReader
+from mirror.remote_topics import mirrored_topics
+
+log = logging.getLogger("hourmark.mirror")
+
+POLL_S = 0.2
+PROGRESS_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Compared:
+    """One topic-partition whose content was compared."""
+
+    partition: Partition
+    cut: int
+    position: int | None
+    comparison: Comparison
+
+
+@dataclasses.dataclass(slots=True)
+class Verdict:
+    """What a check found; `alarms` are what is wrong besides contents, in words."""
+
+    alarms: list[str]
+    behind: list[str]
+    compared: list[Compared]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not (self.alarms or self.behind or any(c.comparison.faults for c in self.compared))
+
+
+class Verification:
+    """One check; `run` blocks until the cut is reached, at most `timeout_s`, and then for the comparison."""
+
+    def __init__(self, config: Config, clock: Clock, *, topics: Sequence[str] = (), accept: bool = False) -> None:
+        self._central_settings = target_of(config)
+        self._config = config
+        self._clock = clock
+        self._alias = config.kafka.edge_alias
+        self._edge = Cluster(config.kafka.edge, "edge")
+        self._central = Cluster(self._central_settings, "central")
+        self._checks = Checks(config.mirror.work_dir, self._edge.cluster_id())
+        self._accept = accept
+        self._only = set(topics)
+        self._topics = {t.name: t for t in mirrored_topics(self._edge) if self._selected(t.name)}
+        if topics and not self._topics and not any(self._selected(name) for name in self._checks.topics):
+            raise UsageError(f"no mirrored topic at the edge is named {', '.join(topics)}; `hourmark mirror lag` lists them")
+
+    def _selected(self, topic: str) -> bool:
+        return not self._only or any(topic in (name, events_topic(name)) for name in self._only)
+
+    def run(self, timeout_s: float, *, sample: int | None = None, seed: int = 0) -> Verdict:
+        """Check the cut of now. `sample`: compare the contents of so many topic-partitions only, chosen by `seed`."""
+        partitions = [Partition(t.name, p) for t in self._topics.values() for p in t.partitions]
+        cut = self._edge.ends(partitions)
+        starts = self._edge.starts(partitions)
+        anew = [] if self._accept else self._made_anew()
+        suspect = [] if self._accept else [h for h in holes(self._checks.positions, starts) if h.partition.topic not in anew]
+        alarms = [self._anew_alarm(topic) for topic in anew] + [str(hole) for hole in suspect]
+        trusted = [p for p in partitions if p.topic not in anew]
+        behind, positions = self._wait({p: cut[p] for p in trusted}, starts, timeout_s)
+        ends = self._edge.ends(trusted)
+        alarms += [
+            f"{p}: the mirror stands at {positions[p]}, past the edge's end {ends[p]}: stale, so nothing is copied"
+            for p in ahead(ends, positions)
+        ]
+        chosen = trusted if sample is None else random.Random(seed).sample(trusted, min(sample, len(trusted)))  # noqa: S311
+        compared, missing_topics = self._compare(sorted(chosen), cut, starts, positions)
+        alarms += missing_topics
+        self._remember(positions, {*anew, *(hole.partition.topic for hole in suspect)})
+        return Verdict(alarms, behind, compared)
+
+    def _made_anew(self) -> list[str]:
+        known = {name: topic_id for name, topic_id in self._checks.ids.items() if self._selected(name)}
+        return made_anew(known, {t.name: t.topic_id for t in self._topics.values()})
+
+    def _anew_alarm(self, topic: str) -> str:
+        before = self._checks.topics[topic]
+        what = "was deleted and made anew" if topic in self._topics else "was deleted"
+        known = ", ".join(f"{topic}-{p} up to {offset}" for p, offset in sorted(before.positions.items())) or "nothing"
+        return (
+            f"topic {topic} {what} at the edge since the last check; the mirror had copied: {known}; what came after may be lost"
+        )
+
+    def _wait(
+        self, cut: dict[Partition, int], starts: dict[Partition, int], timeout_s: float
+    ) -> tuple[list[str], dict[Partition, int]]:
+        reader = MirrorPositions(self._central_settings, self._alias)
+        give_up_s = self._clock.monotonic_s() + timeout_s
+        told_s = self._clock.monotonic_s()
+        try:
+            while True:
+                positions = reader.refresh()
+                behind = reached(cut, starts, positions)
+                now_s = self._clock.monotonic_s()
+                if not behind or now_s >= give_up_s:
+                    return [str(b) for b in behind], positions
+                if now_s - told_s >= PROGRESS_S:
+                    told_s = now_s
+                    log.info("waiting for %d topic-partitions, such as %s", len(behind), behind[0])
+                self._clock.sleep(POLL_S)
+        finally:
+            reader.close()
+
+    def _compare(
+        self,
+        partitions: Sequence[Partition],
+        cut: dict[Partition, int],
+        starts: dict[Partition, int],
+        positions: dict[Partition, int],
+    ) -> tuple[list[Compared], list[str]]:
+        there = existing(self._central, [remote(p, self._alias) for p in partitions])
+        absent = [f"{remote(p, self._alias)} does not exist on the central cluster"
+                  for p in partitions if remote(p, self._alias) not in there]  # fmt: skip
+        remote_ends, remote_starts = self._central.ends(there), self._central.starts(there)
+        ends = self._edge.ends(partitions)
+        retention_ms = self._retention_ms({p.topic for p in there})
+        max_bytes = self._config.kafka.max_message_bytes
+        source = SpanReader(self._config.kafka.edge, "edge", max_bytes)
+        target = SpanReader(self._central_settings, "central", max_bytes)
+        compared = []
+        try:
+            for there_partition in there:
+                p = Partition(edge_topic(there_partition.topic, self._alias), there_partition.partition)
+                log.info("comparing %s", p)
+                kept_ms = retention_ms.get(there_partition.topic, -1)
+                result = compare(
+                    source.read(p, starts[p], ends[p]),
+                    target.read(there_partition, remote_starts[there_partition], remote_ends[there_partition]),
+                    cut[p],
+                    edge_was_trimmed=starts[p] > 0,
+                    expired_before_ms=self._clock.now_ms() - kept_ms if kept_ms >= 0 else 0,
+                )
+                compared.append(Compared(p, cut[p], positions.get(p), result))
+        finally:
+            source.close()
+            target.close()
+        return compared, absent
+
+    def _retention_ms(self, topics: Iterable[str]) -> dict[str, int]:
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        if not resources:
+            return {}
+        futures = self._central.admin.describe_configs(resources, request_timeout=TIMEOUT_S)
+        return {r.name: int(future.result(TIMEOUT_S + 1)["retention.ms"].value) for r, future in futures.items()}
+
+    def _remember(self, positions: dict[Partition, int], alarmed: set[str]) -> None:
+        for info in self._topics.values():
+            if info.name not in alarmed:
+                self._checks.topics[info.name] = self._check_of(info, positions)
+        if self._accept:
+            for name in [n for n in self._checks.topics if self._selected(n) and n not in self._topics]:
+                del self._checks.topics[name]
+        self._checks.save()
+
+    @staticmethod
+    def _check_of(info: TopicInfo, positions: dict[Partition, int]) -> Check:
+        found = {p: positions[Partition(info.name, p)] for p in info.partitions if Partition(info.name, p) in positions}
+        return Check(info.topic_id, found)
