@@ -1,0 +1,96 @@
+"""The comparison of two sides: it never calls different sides equal, and names each planted fault."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror.comparison import Comparison, compare
+from mirror.reading import Record, digest_of
+
+
+def records(contents: list[str], *, step: int = 1, first: int = 0) -> list[Record]:
+    """One record for each content `key=value`; the target's offsets leave gaps for markers (`step`)."""
+    found = []
+    for i, content in enumerate(contents):
+        key, value = (part.encode() for part in content.split("="))
+        found.append(Record(first + i * step, 1000 + i, key, digest_of(key, value)))
+    return found
+
+
+def names(comparison: Comparison) -> list[tuple[str, int | None, int | None, int]]:
+    return [(s.kind, s.edge_first, s.central_first, s.count) for s in comparison.spans]
+
+
+def check(edge: list[str], central: list[str], *, cut: int | None = None, window: int = 1000) -> Comparison:
+    side = records(edge)
+    return compare(iter(side), iter(records(central, step=2)), len(edge) if cut is None else cut, window=window)
+
+
+EDGE = ["a=1", "b=2", "c=3", "d=4"]
+
+
+def test_equal_sides_have_no_finding() -> None:
+    assert names(check(EDGE, EDGE)) == []
+    assert check(EDGE, EDGE).matched == 4
+    assert names(check([], [])) == []
+
+
+def test_a_missing_record_is_named_by_its_edge_offset() -> None:
+    assert names(check(EDGE, ["a=1", "d=4"])) == [("missing", 1, None, 2)]
+    assert names(check(EDGE, ["b=2", "c=3", "d=4"])) == [("missing", 0, None, 1)]
+    assert names(check(EDGE, ["a=1", "b=2", "c=3"])) == [("missing", 3, None, 1)]
+
+
+def test_a_doubled_record_is_named_with_both_offsets() -> None:
+    assert names(check(EDGE, ["a=1", "b=2", "b=2", "c=3", "d=4"])) == [("doubled", 1, 4, 1)]
+    assert names(check(EDGE, [*EDGE, "a=1"])) == [("doubled", 0, 8, 1)]
+
+
+def test_an_altered_record_is_named() -> None:
+    assert names(check(EDGE, ["a=1", "b=X", "c=3", "d=4"])) == [("altered", 1, 2, 1)]
+
+
+def test_a_foreign_record_is_named() -> None:
+    assert names(check(EDGE, ["a=1", "z=9", "b=2", "c=3", "d=4"])) == [("foreign", 1, 2, 1)]
+    assert names(check(EDGE, [*EDGE, "z=9"])) == [("foreign", None, 8, 1)]
+
+
+def test_records_past_the_cut_may_have_arrived_or_not() -> None:
+    assert names(check(EDGE, EDGE[:2], cut=2)) == []
+    assert names(check(EDGE, EDGE[:3], cut=2)) == []
+    assert names(check(EDGE, EDGE[:1], cut=2)) == [("missing", 1, None, 1)]
+
+
+def test_duplicates_of_the_edge_are_no_finding_and_one_of_them_lost_is() -> None:
+    assert names(check(["a=1", "a=1", "b=2"], ["a=1", "a=1", "b=2"])) == []
+    assert names(check(["a=1", "a=1", "b=2"], ["a=1", "b=2"])) == [("missing", 1, None, 1)]
+
+
+def test_what_retention_deleted_on_either_side_is_no_finding() -> None:
+    trimmed = records(EDGE)[2:]
+    result = compare(iter(trimmed), iter(records(EDGE)), 4, edge_was_trimmed=True)
+    assert (names(result), result.older, result.matched) == ([], 2, 2)
+    result = compare(iter(records(EDGE)), iter(records(EDGE)[2:]), 4, expired_before_ms=1002)
+    assert (names(result), result.expired) == ([], 2)
+    result = compare(iter(records(EDGE)), iter(records(EDGE)[2:]), 4, expired_before_ms=1001)
+    assert names(result) == [("missing", 1, None, 1)]
+
+
+CONTENT = st.lists(st.builds("{}={}".format, st.sampled_from("abc"), st.integers(0, 3)), max_size=12)
+
+
+@given(CONTENT, CONTENT, st.integers(1, 5))
+def test_sides_are_called_equal_only_if_they_are(edge: list[str], central: list[str], window: int) -> None:
+    result = check(edge, central, window=window)
+    assert (not result.faults) == (edge == central)
+    faults = result.faults
+    assert result.matched + faults["missing"] + faults["altered"] == len(edge)
+    assert result.matched + faults["doubled"] + faults["foreign"] + faults["altered"] == len(central)
+
+
+@given(st.integers(0, 30), st.integers(0, 30), st.integers(1, 30))
+def test_a_lost_run_of_any_length_is_named_exactly(before: int, lost: int, after: int) -> None:
+    edge = [f"k{i}=v" for i in range(before + lost + after)]
+    result = check(edge, edge[:before] + edge[before + lost :], window=5)
+    assert names(result) == ([("missing", before, None, lost)] if lost else [])

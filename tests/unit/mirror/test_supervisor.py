@@ -1,0 +1,126 @@
+"""The supervisor, with a fake clock: what fails is named and started again; the pause grows."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from hourmark.clock import FakeClock
+from mirror.supervisor import Supervisor
+from mirror.task_status import Failure, TaskStates
+
+KEY = b"status-task-MirrorSourceConnector-0"
+TRACE = (
+    "org.apache.kafka.connect.errors.ConnectException: send failed\\n\\tat X\\nCaused by: RecordTooLargeException: 9437184 bytes"
+)
+
+
+class FakeProcess:
+    """Ends by itself after `lives_s`, or never."""
+
+    def __init__(self, clock: FakeClock, lives_s: float | None, code: int = 3) -> None:
+        self.pid = 4711
+        self.started_s = -1.0
+        self.stopped = False
+        self._clock, self._lives_s, self._code = clock, lives_s, code
+
+    def start(self) -> None:
+        self.started_s = self._clock.monotonic_s()
+
+    def poll(self) -> int | None:
+        ended = self._lives_s is not None and self._clock.monotonic_s() - self.started_s >= self._lives_s
+        return self._code if ended else None
+
+    def stop(self) -> int:
+        self.stopped = True
+        return 0
+
+
+class FakeWatch:
+    """Reports what `failing` says."""
+
+    def __init__(self, failing: Callable[[], list[Failure]] = list) -> None:
+        self._failing = failing
+        self.begun = 0
+
+    def begin(self) -> None:
+        self.begun += 1
+
+    def failed(self) -> list[Failure]:
+        return self._failing()
+
+
+def supervise(clock: FakeClock, processes: list[FakeProcess], watch: FakeWatch, *, restart: bool = True) -> int:
+    """Runs until all processes were used."""
+    stopping = threading.Event()
+    left = iter(processes)
+
+    def make() -> FakeProcess:
+        process = next(left)
+        if process is processes[-1] and restart:
+            stopping.set()
+        return process
+
+    return Supervisor(make, watch, clock, stopping, restart=restart).run()
+
+
+def test_a_process_that_ends_is_started_again_after_a_growing_pause(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    processes = [FakeProcess(clock, 5.0) for _ in range(8)]
+    assert supervise(clock, processes, FakeWatch()) == 0
+    pauses = [round(b.started_s - a.started_s - 5) for a, b in itertools.pairwise(processes)]
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+    assert "ended by itself: exit code 3" in caplog.text
+    assert all(p.stopped for p in processes)
+
+
+def test_a_long_good_run_makes_the_next_pause_short_again() -> None:
+    clock = FakeClock()
+    processes = [FakeProcess(clock, s) for s in (5.0, 5.0, 100.0, 5.0)]
+    supervise(clock, processes, FakeWatch())
+    assert round(processes[3].started_s - processes[2].started_s - 100) == 1
+
+
+def test_a_failed_task_is_named_and_answered_by_a_new_start(caplog: pytest.LogCaptureFixture) -> None:
+    """strimzi#11037: a task fails on one oversize message, and the rest of its partitions stand still."""
+    clock = FakeClock()
+    states = TaskStates()
+    states.update([(KEY, f'{{"state":"FAILED","trace":"{TRACE}"}}'.encode())])
+    processes = [FakeProcess(clock, None), FakeProcess(clock, None)]
+    supervise(clock, processes, FakeWatch(lambda: states.failed))
+    assert "MirrorSourceConnector-0 failed: RecordTooLargeException: 9437184 bytes" in caplog.text
+    assert processes[0].stopped
+
+
+def test_a_task_that_connect_starts_again_by_itself_is_left_alone() -> None:
+    clock = FakeClock()
+    born_s = clock.monotonic_s()
+    watch = FakeWatch(lambda: [Failure("t", "fenced")] if 2 < clock.monotonic_s() - born_s < 5 else [])
+    process = FakeProcess(clock, 30.0)
+    assert supervise(clock, [process], watch, restart=False) == 3
+
+
+def test_without_restart_the_exit_code_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    clock = FakeClock()
+    assert supervise(clock, [FakeProcess(clock, 1.0, code=7)], FakeWatch(), restart=False) == 7
+    assert supervise(clock, [FakeProcess(clock, 1.0, code=-9)], FakeWatch(), restart=False) == 137
+
+
+def test_states_follow_the_topic() -> None:
+    states = TaskStates()
+    failed = (KEY, b'{"state":"FAILED","trace":null}')
+    states.update([failed])
+    assert states.failed == [Failure("MirrorSourceConnector-0", "no trace given")]
+    states.update([(KEY, b'{"state":"RUNNING"}'), (b"other", b"{"), (None, None)])
+    assert states.failed == []
+    assert states.running("MirrorSourceConnector-0")
+    states.update([failed, (KEY, None)])
+    assert states.failed == []
+    states.update([failed])
+    states.forget()
+    assert states.failed == []
