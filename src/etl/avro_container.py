@@ -35,8 +35,8 @@ class ContainerStats:
 class ContainerWriter:
     """Writes one container file; the caller opens and closes `file`. After an exception the file is worth nothing.
 
-    `schema_json` is embedded as it is. `metadata` goes into the header; names that begin with `avro.` are the specification's, and
-    values are text, because common readers (fastavro) refuse a header whose values are not UTF-8.
+    `schema_json` is embedded as it is. `metadata` goes into the header: names that begin with `avro.` are the specification's,
+    and values are text, because common readers (fastavro) refuse a header whose values are not UTF-8.
     """
 
     def __init__(
