@@ -1,0 +1,55 @@
+"""Which buckets are closed, as HDFS shows it to anybody: by the judge's reader, not by the ETL's."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from infra.judge.buckets import Bucket, closed_buckets
+from infra.judge.webhdfs import WebHdfs, hdfs_path
+
+_PROVED: Final = "proved"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TypeClosing:
+    """How far a type's chain is closed. `end_ms`: the end of its last closed bucket, 0 for none."""
+
+    proved_with_events: int = 0
+    end_ms: int = 0
+
+
+class Closing:
+    """Looks at HDFS."""
+
+    def __init__(self, hdfs: WebHdfs, root: str) -> None:
+        self._hdfs = hdfs
+        self._root = hdfs_path(root)
+
+    def look(self) -> dict[str, TypeClosing]:
+        """Each type that has a closed bucket."""
+        return summarize(closed_buckets(self._hdfs, self._root))
+
+
+def summarize(buckets: Iterable[Bucket]) -> dict[str, TypeClosing]:
+    """By type."""
+    found: dict[str, TypeClosing] = {}
+    for bucket in buckets:
+        before = found.get(bucket.type, TypeClosing())
+        counts = bucket.marker["grade"] == _PROVED and bucket.marker["events"] > 0
+        found[bucket.type] = TypeClosing(before.proved_with_events + counts, max(before.end_ms, bucket.end_ms))
+    return found
+
+
+def closed_enough(found: Mapping[str, TypeClosing], wanted: Mapping[str, int], end_ms: int) -> bool:
+    """Whether each type of `wanted` has so many non-empty proved buckets, and is closed up to `end_ms`."""
+    return all(
+        (closing := found.get(name, TypeClosing())).proved_with_events >= count and closing.end_ms >= end_ms
+        for name, count in wanted.items()
+    )
+
+
+def short(found: Mapping[str, TypeClosing]) -> str:
+    """For a line of progress."""
+    return ", ".join(f"{name} {closing.proved_with_events}" for name, closing in sorted(found.items())) or "none"

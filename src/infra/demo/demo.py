@@ -1,0 +1,263 @@
+"""The story: a stack, three kinds of files, a killed leader, closed buckets, and a judge.
+
+    the stack comes up → types are applied, the components start → files grow; a leader dies and returns →
+    the last minute closes → the judge compares every line with every bucket → all is taken down
+
+Whatever ends it, a fault, Ctrl-C, SIGTERM, takes all down; what a SIGKILL leaves is taken down by the next demo of this home.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import os
+import shutil
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from hourmark.clock import Clock
+from hourmark.config import Config, load_config
+from hourmark.errors import Unavailable, UsageError
+from hourmark.topics import events_topic
+from infra.demo import outcome
+from infra.demo.closing import Closing, closed_enough, short
+from infra.demo.components import Components, wait_for
+from infra.demo.declarations import EVENTS_SOURCE, LINES_SOURCE, SERVER_LOG, TYPES, write_declarations
+from infra.demo.events import AD_SHOWN, TRACK_PLAYED, events
+from infra.demo.leader_kill import kill_leader
+from infra.demo.live_log import LiveLog
+from infra.demo.named_lines import TYPE as LINES
+from infra.demo.named_lines import named_lines, own_lines
+from infra.demo.promised import acknowledged
+from infra.demo.rendering import app_name
+from infra.demo.settings import BUCKET_SECONDS, SERVER_LOGS, ZONE, demo_settings, render_toml
+from infra.demo.traffic import Traffic
+from infra.demo.verdict import Told, settled_verdict, write_expectations
+from infra.jars.cache import Say
+from infra.judge.report import Report
+from infra.judge.snapshot import take_snapshot
+from infra.judge.webhdfs import WebHdfs
+from infra.stack import Stack
+from infra.stack.purge import purge_stack
+
+KILL_AT: Final = 0.35  # of the span
+BROKER_AWAY_SECONDS: Final = 20.0
+CLOSING_SECONDS: Final = 150.0  # after the last line, for all to be closed; it takes about half a minute
+LOOK_SECONDS: Final = 4.0  # between looks at HDFS, each of which writes lines into the NameNode's log
+_FIRST_MINUTE_MIN_S: Final = 15  # traffic in a shorter rest of a minute does not count as a bucket
+_SPARE_S: Final = 10  # of the last minute, so that most is delivered when it ends
+_MS: Final = 1000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user asked for."""
+
+    lines: tuple[Path, ...] = ()
+    rate: int = 200  # structured events a second
+    seed: int = 1
+    buckets: int = 3  # non-empty and proved, of each type
+    keep: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """`faults` empty: the promise was kept."""
+
+    outcome: dict[str, Any]
+    report: Report
+    faults: list[str]
+    config_file: Path
+    expectations_file: Path
+
+
+class Demo:
+    """One run. `home` holds its stack and its work; nothing of an earlier run is used."""
+
+    def __init__(self, home: Path, wish: Wish, clock: Clock, say: Say) -> None:
+        self.home = home
+        self.work = home / "work"
+        self._wish = wish
+        self._clock = clock
+        self._say = say
+        self._began_s = clock.monotonic_s()
+        self.components = Components(home, self.work / "hourmark.toml", home / "stack" / "logs", clock)
+
+    def run(self) -> Result:
+        """The whole story. HourmarkError where it cannot be told to its end."""
+        with alone(self.home):
+            self.begin_anew()
+            traffic: Traffic | None = None
+            try:
+                stack = self.start_stack()
+                config = self.start_components(stack)
+                traffic = self.start_traffic()
+                self._watch_traffic(traffic, stack, config)
+                result = self._conclude(traffic, stack, config)
+            finally:
+                if traffic is not None:
+                    traffic.stop()
+                self.take_down()
+        return result
+
+    def begin_anew(self) -> None:
+        """End what an earlier demo may have left running, and delete its data."""
+        self.components.stop_all()
+        purge_stack(self.home, self.tell)
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(parents=True)
+
+    def start_stack(self) -> Stack:
+        """Start the servers, with clocks in their logs that need no guess."""
+        self.tell("starting the stack: three edge brokers, a central one, MirrorMaker 2, HDFS, schema registry")
+        os.environ["TZ"] = ZONE
+        stack = Stack.load_or_make(self.home, mirror=True, say=self.tell)
+        stack.up()
+        return stack
+
+    def start_components(self, stack: Stack) -> Config:
+        """Apply the types, and start service, tailer and ETL with settings of the demo's own."""
+        write_declarations(self.work / "types")
+        of_stack = tomllib.loads(stack.layout.config_file.read_text())
+        settings = demo_settings(of_stack, stack.layout.logs, self.work / "sources", self.work / "types")
+        file = self.work / "hourmark.toml"
+        file.write_text(render_toml(settings))
+        config = load_config(file)
+        self.components.run("types", "apply", seconds=180.0)
+        self.tell("types are applied; starting service, tailer and ETL")
+        self.components.start("etl")  # first, as Spark takes longest
+        self.components.start("service")
+        self.components.wait_ready(config.tailer.service_urls[0], 60.0)
+        self.components.start("tailer")
+        return config
+
+    def start_traffic(self) -> Traffic:
+        """Files begin to grow, for as many minutes as there shall be buckets, the first and the last of them not whole."""
+        span_s = span_seconds(self._clock.now_ms(), self._wish.buckets)
+        sources, wish = self.work / "sources", self._wish
+        named = wish.lines or (own_lines(self.work / "own.log"),)
+        logs = [
+            LiveLog(sources / LINES_SOURCE / f"{number}-{app_name(path.name)}.log", LINES, named_lines(path), self._clock)
+            for number, path in enumerate(named, 1)
+        ]
+        structured = events(int(wish.rate * span_s), wish.seed, broken_at_least_each=wish.rate * 10)
+        logs.append(LiveLog(sources / EVENTS_SOURCE / "player.log", None, structured, self._clock))
+        traffic = Traffic(logs, span_s, self._clock)
+        traffic.start()
+        self.tell(f"writing for {span_s:.0f} s: {wish.rate} events/s (seed {wish.seed}), {len(named)} named file(s), server logs")
+        return traffic
+
+    def take_down(self) -> None:
+        """End everything that was started here; with --keep, the servers stay."""
+        self.components.stop_all()
+        with suppress(UsageError):  # there may be no stack yet
+            if not self._wish.keep:
+                Stack.load(self.home, self.tell).down()
+
+    def tell(self, line: str) -> None:
+        """A line of progress."""
+        self._say(f"[{self._seconds():5.0f} s] {line}")
+
+    def _watch_traffic(self, traffic: Traffic, stack: Stack, config: Config) -> None:
+        self._wait(lambda: traffic.moment >= KILL_AT, "the middle of the traffic", traffic.span_s)
+        broker = kill_leader(stack, config, events_topic(TRACK_PLAYED))
+        self.tell(f"{traffic.written:,} lines written; killed {broker}, which led events.{TRACK_PLAYED}, with SIGKILL")
+        back_s = self._clock.monotonic_s() + BROKER_AWAY_SECONDS
+        self._wait(lambda: self._clock.monotonic_s() >= back_s, "the pause of the broker", 2 * BROKER_AWAY_SECONDS)
+        stack.start(broker)
+        stack.wait_ready(broker)
+        self.tell(f"{broker} is back; {traffic.written:,} lines written")
+        self._wait(lambda: traffic.done, "the last line to be written", 3600.0)
+
+    def _conclude(self, traffic: Traffic, stack: Stack, config: Config) -> Result:
+        stopped_ms, until_s = self._clock.now_ms(), self._clock.monotonic_s() + CLOSING_SECONDS
+        sizes = {path: path.stat().st_size for pattern in SERVER_LOGS for path in sorted(stack.layout.logs.glob(pattern))}
+        self.tell(f"all {traffic.written:,} lines are written; waiting for their buckets to be closed as proved")
+        hdfs = WebHdfs(config.storage.webhdfs, config.storage.user)
+        try:
+            snapshot = take_snapshot(hdfs, config.storage.root)
+            closing = Closing(hdfs, config.storage.root)
+            self._wait_closed(closing, self._wanted(traffic), next_minute_ms(stopped_ms), until_s)
+            told = write_expectations(self.work / "expectations.json", config, self._told(config, sizes))
+            self.tell("the judge compares every line with every bucket")
+
+            def wait_for_more(report: Report) -> bool:
+                return self._one_more_minute(closing, report, until_s)
+
+            report = settled_verdict(told, hdfs, snapshot, wait_for_more)
+        finally:
+            hdfs.close()
+        shown = outcome.as_json(report, acknowledged(config), config, self._seconds())
+        return Result(shown, report, outcome.faults(report), self.work / "hourmark.toml", self.work / "expectations.json")
+
+    def _told(self, config: Config, sizes: dict[Path, int]) -> Told:
+        host_id = (config.tailer.state_dir / "host-id").read_text().strip()
+        return Told(self.work / "sources", sizes, host_id)
+
+    def _wanted(self, traffic: Traffic) -> dict[str, int]:
+        """Non-empty buckets by type: of named lines no more than there are minutes in which some were written."""
+        minutes = {minute for log in traffic.logs if log.event_type == LINES for minute in log.minutes}
+        wanted = dict.fromkeys((TRACK_PLAYED, AD_SHOWN, SERVER_LOG, outcome.DEAD_LETTERS), self._wish.buckets)
+        return {**wanted, LINES: min(self._wish.buckets, len(minutes))}
+
+    def _wait_closed(self, closing: Closing, wanted: dict[str, int], end_ms: int, until_s: float) -> None:
+        def enough() -> bool:
+            found = closing.look()
+            self.tell(f"non-empty buckets proved: {short(found)}")
+            return closed_enough(found, wanted, end_ms)
+
+        rest_s = (end_ms - self._clock.now_ms()) / _MS
+        if rest_s > 0:
+            end_s = self._clock.monotonic_s() + rest_s
+            self._wait(lambda: self._clock.monotonic_s() >= end_s, "the end of the minute", rest_s + 5)
+        seconds = max(1.0, until_s - self._clock.monotonic_s())
+        self._wait(enough, f"{self._wish.buckets} non-empty buckets of every type, closed as proved", seconds, LOOK_SECONDS)
+
+    def _one_more_minute(self, closing: Closing, report: Report, until_s: float) -> bool:
+        """What was delivered after the last minute's end lies in the next one."""
+        end_ms = min(found.end_ms for found in closing.look().values()) + BUCKET_SECONDS * _MS
+        self.tell(
+            f"{sum(c.lost for c in report.types.values()):,} lines are in no closed bucket yet; waiting for the next minute"
+        )
+        seconds = until_s - self._clock.monotonic_s()
+        if seconds <= 0:
+            return False
+        wanted = dict.fromkeys((*TYPES, outcome.DEAD_LETTERS), 0)
+        with suppress(Unavailable):
+            self._wait(lambda: closed_enough(closing.look(), wanted, end_ms), "the next minute to close", seconds, LOOK_SECONDS)
+            return True
+        return False
+
+    def _wait(self, condition: Callable[[], bool], what: str, seconds: float, pause_s: float = 0.25) -> None:
+        wait_for(condition, what, seconds, self._clock, self.components.check, pause_s=pause_s)
+
+    def _seconds(self) -> float:
+        return self._clock.monotonic_s() - self._began_s
+
+
+def next_minute_ms(now_ms: int) -> int:
+    """The end of the minute that holds this time."""
+    length_ms = BUCKET_SECONDS * _MS
+    return (now_ms // length_ms + 1) * length_ms
+
+
+def span_seconds(now_ms: int, buckets: int) -> float:
+    """How long to write from now, so that lines fall into so many minutes, and a rest of the last one is left to deliver them."""
+    rest_s = (next_minute_ms(now_ms) - now_ms) / _MS
+    more = buckets - 1 if rest_s >= _FIRST_MINUTE_MIN_S else buckets
+    return rest_s + more * BUCKET_SECONDS - _SPARE_S
+
+
+@contextmanager
+def alone(home: Path) -> Iterator[None]:
+    """Hold the home's lock, which the system frees when its holder dies; UsageError if another demo holds it."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "demo.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"another demo runs in {home}; wait for it, or set HOURMARK_HOME to another folder") from None
+        yield

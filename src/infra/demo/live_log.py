@@ -1,0 +1,73 @@
+"""A log file as applications write it: it grows line by line, and is rotated by rename once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from hourmark.clock import Clock
+
+_WRITE_BYTES: Final = 1 << 18  # lines that are due together are written together, up to this
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Due:
+    """A line that is due `moment` (0 to 1) of the span after its start; `render` makes it, without LF, for a Unix time in ms."""
+
+    moment: float
+    render: Callable[[int], bytes]
+
+
+class LiveLog:
+    """Writes lines when they are due; rotates `path` to `path.1` in the middle of the span."""
+
+    def __init__(self, path: Path, event_type: str | None, lines: Iterator[Due], clock: Clock) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.event_type = event_type
+        self.written = 0
+        self.minutes: set[int] = set()  # Unix minutes in which lines were written
+        self._lines = lines
+        self._next = next(lines, None)
+        self._clock = clock
+        self._file = path.open("ab", buffering=0)
+        self._rotated = False
+
+    @property
+    def done(self) -> bool:
+        """Whether no line is left."""
+        return self._next is None
+
+    def write_due(self, moment: float) -> None:
+        """Write what is due, in as few writes as fit; an empty log is made, and rotated, all the same."""
+        pending = bytearray()
+        while self._next is not None and self._next.moment <= moment:
+            if not self._rotated and self._next.moment >= 0.5:
+                self._flush(pending)
+                self._rotate()
+            now_ms = self._clock.now_ms()
+            pending += self._next.render(now_ms) + b"\n"
+            self.written += 1
+            self.minutes.add(now_ms // 60_000)
+            self._next = next(self._lines, None)
+            if len(pending) >= _WRITE_BYTES:
+                self._flush(pending)
+        self._flush(pending)
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+    def _flush(self, pending: bytearray) -> None:
+        view = memoryview(bytes(pending))
+        while view:  # a raw file may take less than it is given
+            view = view[self._file.write(view) :]
+        pending.clear()
+
+    def _rotate(self) -> None:
+        self._file.close()
+        self.path.rename(self.path.with_name(self.path.name + ".1"))
+        self._file = self.path.open("ab", buffering=0)
+        self._rotated = True

@@ -1,0 +1,81 @@
+"""What the demo shows at its end: the one JSON object, and the same for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from hourmark.config import Config
+from infra.demo.declarations import LINES_SOURCE, TYPES
+from infra.demo.named_lines import TYPE as LINES
+from infra.judge.report import Kind, Report, TypeCount
+from infra.judge.sources import NO_TYPE
+
+DEAD_LETTERS: Final = "dead-letters"
+GRADES: Final = ("proved", "timed_out", "forced")
+LINES_IN_BUCKETS_MIN: Final = 0.99
+
+
+def as_json(report: Report, acknowledged: Mapping[str, int], config: Config, seconds: float) -> dict[str, Any]:
+    """See the demo's help. Whatever else the judge objects to counts as altered: no finding is left out."""
+    altered = sum(count for kind, count in report.counts.items() if kind not in (Kind.LOST, Kind.DOUBLED))
+    return {
+        "types": {name: _of_type(name, report, acknowledged.get(name, 0)) for name in sorted({*TYPES, DEAD_LETTERS})},
+        "lost": report.counts[Kind.LOST],
+        "doubled": report.counts[Kind.DOUBLED],
+        "altered": altered,
+        "buckets_root": config.storage.root,
+        "webhdfs": config.storage.webhdfs,
+        "bootstrap": config.kafka.edge.bootstrap,
+        "registry": config.registry.url,
+        "seconds": round(seconds, 1),
+    }
+
+
+def lines_share(report: Report) -> float:
+    """The part of the named files' lines that is in buckets; 1 where they have none."""
+    files = [file for file in report.files if Path(file.path).parent.name == LINES_SOURCE]
+    lines = sum(file.lines for file in files)
+    return sum(file.in_buckets for file in files) / lines if lines else 1.0
+
+
+def faults(report: Report) -> list[str]:
+    """Why the demo must fail; empty if it must not."""
+    found = [f"{count} {kind.value}" for kind, count in report.counts.items() if count]
+    if (share := lines_share(report)) < LINES_IN_BUCKETS_MIN:
+        found.append(f"only {share:.2%} of the lines of type {LINES} are in buckets")
+    return found
+
+
+def as_text(outcome: Mapping[str, Any]) -> str:
+    """A table."""
+    header = ("type", "acknowledged", "in buckets", "late", "duplicates", "dead letters", "lost", "grades")
+    lines = [_row(header)]
+    for name, of in outcome["types"].items():
+        grades = " ".join(f"{count} {grade}" for grade, count in of["grades"].items() if count)
+        numbers = (of[key] for key in ("acknowledged", "in_buckets", "late", "duplicates_removed", "dead_letters", "lost"))
+        lines.append(_row((name, *(f"{number:,}" for number in numbers), grades)))
+    lines.append(f"\nlost {outcome['lost']}, doubled {outcome['doubled']}, altered {outcome['altered']}; {outcome['seconds']} s")
+    lines.append(f"buckets: {outcome['buckets_root']}  (WebHDFS {outcome['webhdfs']})")
+    return "\n".join(lines)
+
+
+def _of_type(name: str, report: Report, acknowledged: int) -> dict[str, Any]:
+    count = report.types.get(name, TypeCount())
+    # Dead letters are counted with the type that they claimed; those that claimed none, with the dead letters themselves.
+    claimed = report.types.get(NO_TYPE, TypeCount()) if name == DEAD_LETTERS else count
+    return {
+        "acknowledged": acknowledged,
+        "in_buckets": count.in_buckets,
+        "late": count.late,
+        "duplicates_removed": count.duplicates_removed,
+        "dead_letters": claimed.dead_letters,
+        "lost": claimed.lost,
+        "grades": {grade: count.grades.get(grade, 0) for grade in GRADES},
+    }
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    first, *middle, last = cells
+    return f"{first:<14}" + "".join(f"{cell:>14}" for cell in middle) + f"  {last}"

@@ -1,0 +1,26 @@
+"""What was acknowledged: distinct events of audited ranges, from the audit topic at the edge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from hourmark.audit import AuditRecord
+from hourmark.config import Config
+from hourmark.kafka import read_to_end
+from hourmark.topics import AUDIT
+
+
+def acknowledged(config: Config) -> Counter[str]:
+    """Events by type. A range that was sent twice counts once; ranges do not overlap while no checkpoint is lost."""
+    values = (value for _, value in read_to_end(config.kafka.edge, AUDIT))
+    return count_promises(AuditRecord.decode(value) for value in values if value is not None)
+
+
+def count_promises(records: Iterable[AuditRecord]) -> Counter[str]:
+    """Promised events by type, over distinct range ids."""
+    counts: Counter[str] = Counter()
+    for record in {record.range_id: record for record in records}.values():
+        for promise in record.promised:
+            counts[promise.event_type] += promise.count
+    return counts

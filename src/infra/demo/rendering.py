@@ -1,0 +1,22 @@
+"""RFC 5424 lines around any bytes. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Final
+
+HOST: Final = "demo-host"
+_APP_NAME_MAX: Final = 48
+
+
+def rfc5424(time_ms: int, app: str, event_type: str, message: bytes) -> bytes:
+    """A line (without its LF) whose MSG is `message`, byte for byte; `message` holds no LF."""
+    assert b"\n" not in message, "a line feed would end the line"
+    moment = dt.datetime.fromtimestamp(time_ms // 1000, dt.UTC)
+    return f"<134>1 {moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z {HOST} {app} - {event_type} - ".encode() + message
+
+
+def app_name(file_name: str) -> str:
+    """An APP-NAME that RFC 5424 allows, from any file name."""
+    return re.sub(r"[^!-~]+", "_", file_name)[:_APP_NAME_MAX] or "-"

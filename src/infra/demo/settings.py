@@ -1,0 +1,49 @@
+"""The demo's hourmark.toml: the stack's, with buckets of a minute, quick reports, and sources of the demo. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from infra.demo.declarations import EVENTS_SOURCE, LINES_SOURCE, SERVER_SOURCE
+from infra.demo.rendering import HOST
+
+BUCKET_SECONDS: Final = 60
+SERVER_LOGS: Final = ("edge-*.log", "central-*.log", "namenode.log", "datanode.log", "mirror.log", "registry.log")
+ZONE: Final = "UTC"  # the demo starts its servers with TZ=UTC, so their logs need no guess
+
+
+def demo_settings(stack: Mapping[str, Any], server_logs: Path, sources: Path, types: Path) -> dict[str, Any]:
+    """The settings of all components; `stack` is the parsed hourmark.toml of the stack."""
+    tailed = [
+        {"name": SERVER_SOURCE, "paths": [str(server_logs / pattern) for pattern in SERVER_LOGS], "zone": ZONE},
+        {"name": LINES_SOURCE, "paths": [str(sources / LINES_SOURCE / "*")]},
+        {"name": EVENTS_SOURCE, "paths": [str(sources / EVENTS_SOURCE / "*")]},
+    ]
+    return {
+        **stack,
+        "parsing": {"bucket_seconds": BUCKET_SECONDS},
+        "types": {"dir": str(types)},
+        "service": {**stack["service"], "report_seconds": 1.0},
+        "tailer": {**stack["tailer"], "host_name": HOST, "report_seconds": 1.0, "sources": tailed},
+    }
+
+
+def render_toml(settings: Mapping[str, Any], prefix: str = "") -> str:
+    """A TOML document of tables, arrays of tables, strings, numbers and lists of strings."""
+    scalars = {name: value for name, value in settings.items() if not _is_table(value)}
+    text = f"\n[{prefix[:-1]}]\n" if prefix and scalars else ""
+    # A JSON string, number or list is TOML too, once DEL, which JSON leaves as it is, is escaped.
+    text += "".join(f"{name} = {json.dumps(value)}\n".replace("\x7f", "\\u007F") for name, value in scalars.items())
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            text += render_toml(value, f"{prefix}{name}.")
+        elif _is_table(value):
+            text += "".join(f"\n[[{prefix}{name}]]\n{render_toml(row)}" for row in value)
+    return text
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping) or (isinstance(value, list) and bool(value) and isinstance(value[0], Mapping))
