@@ -1,0 +1,97 @@
+"""Where a file is cut into ranges. Pure: it sees bytes through `read` and keeps nothing.
+
+What holds for the ranges of one generation of a file, taken in order:
+
+- together they are the file's bytes, without gap or overlap, up to the last LF or the last full chunk;
+- a range of lines ends with LF, and has at most `range_bytes` unless it is one longer line;
+- a line over `line_bytes_max` (without its LF) goes in pieces of at most that, the last of which ends with its LF;
+- an unterminated last line is never sent, unless it is already over the limit: then a full piece of it is.
+
+So memory is bounded by `line_bytes_max`, whatever is in the file. Nothing is done per line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol
+
+from hourmark.ranges import Part
+
+_LF = b"\n"
+
+
+class Read(Protocol):
+    """Bytes of the file from the current position on."""
+
+    def __call__(self, skip: int, count: int) -> bytes:
+        """`count` bytes after skipping `skip`; fewer only where the file ends."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes in bytes. A range never holds more than one line's limit, so that no line in it can be over that."""
+
+    range_bytes: int
+    line_bytes_max: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.range_bytes <= self.line_bytes_max:
+            raise ValueError(f"range_bytes must be from 1 to line_bytes_max ({self.line_bytes_max}), not {self.range_bytes}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cut:
+    """The next bytes to ship. `part` CHUNK means: what follows is still the same line."""
+
+    body: bytes
+    part: Part
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pending:
+    """Nothing to ship yet: the next `searched` bytes are all there is, and hold no line end."""
+
+    searched: int
+
+
+def cut(read: Read, limits: Limits, *, in_line: bool, searched: int = 0) -> Cut | Pending:
+    """The next cut. `in_line`: the last one was a CHUNK. `searched`: so many bytes are known to hold no LF."""
+    if searched and (pending := _still_pending(read, limits, searched)):
+        return pending
+    if in_line:
+        return _rest_of_line(read, limits)
+    window = read(0, limits.range_bytes)
+    last = window.rfind(_LF)
+    if last >= 0:
+        return Cut(window[: last + 1], Part.LINES)
+    if len(window) < limits.range_bytes:
+        return Pending(len(window))
+    return _long_line(read, limits)
+
+
+def _still_pending(read: Read, limits: Limits, searched: int) -> Pending | None:
+    """A slowly growing line is not read from its start each time."""
+    fresh = read(searched, max(0, limits.line_bytes_max - searched))
+    seen = searched + len(fresh)
+    return Pending(seen) if _LF not in fresh and seen < limits.line_bytes_max else None
+
+
+def _long_line(read: Read, limits: Limits) -> Cut | Pending:
+    window = read(0, limits.line_bytes_max + 1)
+    first = window.find(_LF)
+    if first >= 0:
+        return Cut(window[: first + 1], Part.LINES)
+    if len(window) > limits.line_bytes_max:
+        return Cut(window[: limits.line_bytes_max], Part.CHUNK)
+    return Pending(len(window))
+
+
+def _rest_of_line(read: Read, limits: Limits) -> Cut | Pending:
+    window = read(0, limits.line_bytes_max)
+    first = window.find(_LF)
+    if first >= 0:
+        return Cut(window[: first + 1], Part.LAST_CHUNK)
+    if len(window) == limits.line_bytes_max:
+        return Cut(window, Part.CHUNK)
+    return Pending(len(window))

@@ -1,0 +1,80 @@
+"""The end of a file: deleted, replaced under its inode, or nowhere to be found. What was not read of it is counted as lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import Final
+
+from hourmark.clock import Clock
+from producer import checkpoint as changes
+from producer.checkpoint import Change, Checkpoint
+from producer.files import NEVER, Files, Position, Progress, TrackedFile
+from producer.schedule import Schedule
+from producer.tally import Tally
+
+DELETED_LINGER_S: Final = 5.0  # a writer may still hold a deleted file open; so long without growth, and it is let go
+_log = logging.getLogger(__name__)
+
+
+class Retirement:
+    """Takes files out of following. Used by the scanning thread."""
+
+    def __init__(self, files: Files, checkpoint: Checkpoint, schedule: Schedule, tally: Tally, clock: Clock) -> None:
+        self._files = files
+        self._checkpoint = checkpoint
+        self._schedule = schedule
+        self._tally = tally
+        self._clock = clock
+
+    def deleted(self, file: TrackedFile) -> None:
+        """No name is left, but it is open: it is let go once it was read to its end and acknowledged."""
+        progress = file.progress
+        if progress.in_flight is not None or progress.examined_scan < file.due or not self._schedule.is_idle(file):
+            return
+        if progress.quiet_to < file.observed.size or self._clock.monotonic_s() - file.changed_at_s < DELETED_LINGER_S:
+            return
+        if file.identity.birth_ns:
+            self._end(file, "was deleted", [changes.forget_file(file.file_id)])
+        else:
+            self._deleted_unborn(file)
+
+    def replaced(self, file: TrackedFile, path: str) -> None:
+        """Its inode is another file's by now."""
+        self._end(file, f"is gone, its inode is that of {path} now", [changes.forget_file(file.file_id)])
+
+    def missing(self, file: TrackedFile) -> None:
+        """Neither a pattern nor a former sibling leads to it. Should it come back, it is read on."""
+        place = dataclasses.replace(file.place, missing=True)
+        self._count(file, "is nowhere to be found", [changes.save_place(file, place)])
+        file.place = place
+
+    def _deleted_unborn(self, file: TrackedFile) -> None:
+        """Without a birth time the next file on its inode has the same file id: it begins with the next generation."""
+        position = Position(generation=file.progress.position.generation + 1)
+        place = dataclasses.replace(file.place, missing=True)
+        self._count(file, "was deleted", [changes.save_place(file, place), changes.save_position(file.file_id, position)])
+        file.close()
+        file.place, file.progress, file.observed, file.deleted = place, Progress(position), NEVER, False
+
+    def release(self, file: TrackedFile) -> None:
+        """Forget a retired file once its last range is acknowledged."""
+        if file.retired and file.progress.in_flight is None and self._schedule.is_idle(file):
+            self._files.remove(file)
+
+    def _end(self, file: TrackedFile, what: str, end: list[Change]) -> None:
+        self._count(file, what, end)
+        self._files.retire(file)
+        self.release(file)
+
+    def _count(self, file: TrackedFile, what: str, end: list[Change]) -> None:
+        position = file.progress.position
+        lost = 0 if file.place.missing else max(0, max(position.size_seen, file.observed.size) - position.offset)
+        loss = [changes.lose(file.place.source, lost)] if lost else []
+        self._checkpoint.commit([*end, *loss])
+        self._tally.lost(file.place.source, lost)
+        _log.log(
+            logging.WARNING if lost else logging.INFO,
+            "%s (file %s) %s; it was read up to byte %d of generation %d, %d bytes are known to be lost",
+            file.place.seen_at, file.file_id, what, position.offset, position.generation, lost,
+        )  # fmt: skip

@@ -1,0 +1,284 @@
+"""One look at everything: which files there are, what is new, renamed, grown, shrunk, deleted or missing.
+
+Files are followed by their open descriptors, so a rename or a deletion does not interrupt anything. A file whose name no
+longer matches is looked for by its identity among its former siblings (the case after a restart: nothing is open then).
+A file belongs to the first source that found it. A look that something was renamed under is repeated: an entry may have been
+missed, and a source that was not fully seen is not called caught up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import stat
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark.config import TailedSource
+from hourmark.ranges import file_id
+from producer import checkpoint as changes
+from producer.checkpoint import Checkpoint, CheckpointFailed
+from producer.discovery import Findings, Pattern, look
+from producer.files import Files, Place, TrackedFile
+from producer.identity import Identity
+from producer.retirement import Retirement
+from producer.schedule import Schedule
+from producer.throttle import Throttle
+
+LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan has to do
+_OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(slots=True)
+class Seen:
+    """What a scan came to. `complete`: the names of the sources that were fully seen. `problems`: path → why not, per source."""
+
+    complete: set[str] = dataclasses.field(default_factory=set)
+    problems: dict[str, dict[str, OSError]] = dataclasses.field(default_factory=dict)
+
+    def all_problems(self) -> dict[str, OSError]:
+        """Of all sources, by path."""
+        return {path: problem for problems in self.problems.values() for path, problem in problems.items()}
+
+
+class Scanner:
+    """Keeps `files` in step with the file system. Used by one thread."""
+
+    def __init__(
+        self,
+        sources: Sequence[TailedSource],
+        files: Files,
+        checkpoint: Checkpoint,
+        schedule: Schedule,
+        retirement: Retirement,
+        throttle: Throttle,
+        clock: Clock,
+        *,
+        identify: Callable[[int], Identity],
+        open_files_max: int,
+    ) -> None:
+        self._patterns = {source.name: [Pattern(path) for path in source.paths] for source in sources}
+        self._files = files
+        self._checkpoint = checkpoint
+        self._schedule = schedule
+        self._retirement = retirement
+        self._throttle = throttle
+        self._clock = clock
+        self._identify = identify
+        self._open_files_max = open_files_max
+        self._found: set[TrackedFile] = set()  # by this scan
+        self._added: list[TrackedFile] = []  # by this look, not yet in the checkpoint
+        self._moved: set[TrackedFile] = set()  # their place is not yet in the checkpoint
+        self._open_files = 0
+        self._packed: set[str] = set()
+
+    def scan(self, number: int) -> Seen:
+        """Look once at every source, then at the files that none of them found. CheckpointFailed: nothing new is followed."""
+        seen = Seen()
+        self._found = set()
+        self._open_files = sum(file.descriptor is not None for file in self._files)
+        for source in self._patterns:
+            problems, settled = self._look_until_settled(source, number)
+            seen.problems[source] = problems
+            if settled and not problems:
+                seen.complete.add(source)
+        self._follow_unfound(number)
+        return seen
+
+    def _look_until_settled(self, source: str, number: int) -> tuple[dict[str, OSError], bool]:
+        for _ in range(LOOKS_MAX):
+            at_s = self._clock.monotonic_s()
+            findings = look(self._patterns[source])
+            self._name_packed(findings)
+            for path, status in findings.files.items():
+                try:
+                    self._meet(source, path, status, at_s, number, findings)
+                except FileNotFoundError:
+                    findings.unsettled = True
+                except OSError as error:
+                    findings.problems[path] = error
+            findings.unsettled |= self._commit()
+            if not findings.unsettled:
+                break
+        return findings.problems, not findings.unsettled
+
+    def _meet(self, source: str, path: str, status: os.stat_result, at_s: float, number: int, findings: Findings) -> None:
+        file = self._files.at_inode(status.st_dev, status.st_ino)
+        if file is None or (file.descriptor is None and _differs(file, status)):
+            file = self._open(source, path)
+            if file is None or file.descriptor is None:
+                return
+            status = os.fstat(file.descriptor)
+        self._warn_twice(file, source, path)
+        if file in self._found:
+            return
+        self._found.add(file)
+        if file.place.seen_at != path and not _is_still_at(file, findings):
+            findings.unsettled = True
+            self._move(file, source, path)
+        elif file.place.missing or file.place.source not in self._patterns:
+            self._move(file, source, file.place.seen_at)
+        self._observe(file, status, at_s, number)
+
+    def _warn_twice(self, file: TrackedFile, source: str, path: str) -> None:
+        if file.place.source != source and file.place.source in self._patterns:
+            self._throttle.warn(
+                f"twice {path}",
+                f"{path} matches source {source} too, but is followed as {file.place.source}; narrow one of the patterns",
+            )
+
+    def _open(self, source: str, path: str) -> TrackedFile | None:
+        """The file at this path, opened: known or new. None: no regular file any more."""
+        self._make_room()
+        descriptor = os.open(path, _OPEN_FLAGS)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                return None
+            return self._adopt(source, path, descriptor, self._identify(descriptor))
+        except (OSError, CheckpointFailed):
+            os.close(descriptor)
+            raise
+
+    def _adopt(self, source: str, path: str, descriptor: int, identity: Identity) -> TrackedFile:
+        file = self._files.match(identity)
+        if file is None:
+            predecessor = self._files.at_inode(identity.device, identity.inode)
+            if predecessor is not None:
+                self._retirement.replaced(predecessor, path)
+            file = TrackedFile(
+                file_id=file_id(identity.device, identity.inode, identity.birth_ns),
+                identity=identity,
+                place=Place(source, path, path),
+                descriptor=descriptor,
+            )
+            self._files.add(file)
+            self._added.append(file)
+            _log.info("%s is followed as source %s, file %s", path, source, file.file_id)
+            return file
+        if file.descriptor is None:
+            file.descriptor = descriptor
+        else:
+            os.close(descriptor)
+        if file.identity.device != identity.device:
+            self._files.moved(file, identity)
+            self._move(file, file.place.source, path)
+        return file
+
+    def _move(self, file: TrackedFile, source: str, path: str) -> None:
+        """The file has another name now, or is back."""
+        if file.place.seen_at != path:
+            _log.info("%s is now %s, and still followed", file.place.seen_at, path)
+        owner = file.place.source if file.place.source in self._patterns else source
+        file.place = dataclasses.replace(file.place, source=owner, seen_at=path, missing=False)
+        self._moved.add(file)
+
+    def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float, number: int) -> None:
+        before = file.observed
+        file.observed = before.next(status, at_s, file.progress)
+        if not file.observed.unchanged(before):
+            file.changed_at_s = at_s
+            file.due = number
+            if file not in self._added:
+                self._schedule.add(file)
+
+    def _commit(self) -> bool:
+        """Write down what this look found; whether there was something new."""
+        added, self._added = self._added, []
+        if not added and not self._moved:
+            return False
+        pending = [changes.insert_file(file) for file in added]
+        pending += [changes.save_place(file, file.place) for file in self._moved]
+        try:
+            self._checkpoint.commit(pending)
+        except CheckpointFailed:
+            for file in added:
+                file.close()
+                self._files.remove(file)
+            raise
+        self._moved = set()
+        for file in added:
+            self._schedule.add(file)
+        return bool(added)
+
+    def _follow_unfound(self, number: int) -> None:
+        """Files without a matching name: renamed, deleted, or not yet found again after a restart."""
+        listings: dict[str, dict[int, str]] = {}
+        for file in self._files:
+            if file in self._found or file.retired:
+                self._retirement.release(file)
+                continue
+            if file.descriptor is None and not file.place.missing:
+                self._look_for(file, listings)
+            if file.descriptor is not None:
+                at_s = self._clock.monotonic_s()
+                status = os.fstat(file.descriptor)
+                file.deleted = status.st_nlink == 0
+                self._observe(file, status, at_s, number)
+                if file.deleted:
+                    self._retirement.deleted(file)
+        self._commit()
+
+    def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> None:
+        folder = os.path.dirname(file.place.seen_at)  # noqa: PTH120  # may hold bytes that are no UTF-8
+        try:
+            if folder not in listings:
+                with os.scandir(folder) as entries:
+                    listings[folder] = {entry.inode(): entry.path for entry in entries}
+            path = listings[folder].get(file.identity.inode)
+            if path is not None and self._open_if(file, path):
+                self._move(file, file.place.source, path)
+                return
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            self._throttle.warn(
+                f"look {folder}", f"cannot look for {file.place.seen_at} in {folder}: {error.strerror}; grant access"
+            )
+            return
+        self._retirement.missing(file)
+
+    def _open_if(self, file: TrackedFile, path: str) -> bool:
+        """Open `path` if it is that file."""
+        self._make_room()
+        descriptor = os.open(path, _OPEN_FLAGS)
+        try:
+            identity = self._identify(descriptor)
+            if stat.S_ISREG(os.fstat(descriptor).st_mode) and self._files.match(identity) is file:
+                file.descriptor, descriptor = descriptor, -1
+                return True
+            return False
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _make_room(self) -> None:
+        """Close files that have long been idle where too many are open; they are opened again when they change."""
+        self._open_files += 1
+        if self._open_files <= self._open_files_max:
+            return
+        held = sorted((file for file in self._files if file.descriptor is not None), key=lambda file: file.changed_at_s)
+        for file in held[: max(1, self._open_files_max // 10)]:
+            progress = file.progress
+            read = progress.in_flight is None and progress.position.offset == file.observed.size
+            if read and not file.deleted and progress.examined_scan >= file.due and self._schedule.is_idle(file):
+                file.close()
+        self._open_files = 1 + sum(file.descriptor is not None for file in self._files)
+
+    def _name_packed(self, findings: Findings) -> None:
+        if new := findings.compressed - self._packed:
+            _log.info("passed over, being compressed: %s", ", ".join(sorted(new)[:5]))
+        self._packed = findings.compressed
+
+
+def _differs(file: TrackedFile, status: os.stat_result) -> bool:
+    return (file.observed.size, file.observed.mtime_ns) != (status.st_size, status.st_mtime_ns)
+
+
+def _is_still_at(file: TrackedFile, findings: Findings) -> bool:
+    """Whether its last name still leads to it: then another one is a link."""
+    status = findings.files.get(file.place.seen_at)
+    return status is not None and (status.st_dev, status.st_ino) == (file.identity.device, file.identity.inode)
