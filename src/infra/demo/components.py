@@ -24,6 +24,7 @@ from infra.stack.process import Process, is_alive, marked, send, spawn, wait_gon
 
 _STOP_SECONDS: Final = 10.0
 _KILLED_SECONDS: Final = 10.0
+_RETRY_SECONDS: Final = 2.0
 
 COMMANDS: Final = {"service": ("serve",), "tailer": ("tail",), "etl": ("etl", "run")}
 
@@ -76,6 +77,17 @@ class Components:
             raise Unavailable(f"hourmark {' '.join(arguments)} was not done after {seconds:.0f} s") from error
         except subprocess.CalledProcessError as error:
             raise Unavailable(f"hourmark {' '.join(arguments)} failed:\n{error.stdout[-4000:]}") from error
+
+    def run_repeatable(self, *arguments: str, seconds: float, tries: int = 4) -> None:
+        """As `run`, again after a pause where it fails: for what can be repeated, while servers that just came up settle."""
+        for left in reversed(range(tries)):
+            try:
+                return self.run(*arguments, seconds=seconds)
+            except Unavailable:
+                if not left:
+                    raise
+                self._clock.sleep(_RETRY_SECONDS)
+        return None
 
     def wait_ready(self, address: str, seconds: float) -> None:
         """Wait until the service's /readyz says yes."""

@@ -51,7 +51,8 @@ doc = "A line of a server's log."
 fields = [
   { name = "line", type = "bytes", doc = "the whole line" },
   { name = "level", type = ["null", "string"] },
-  { name = "logger", type = ["null", "string"] },
+  { name = "logger", type = ["null", "string"], doc = "as Kafka names it, after the message" },
+  { name = "category", type = ["null", "string"], doc = "the same as Hadoop names it, before the message" },
   { name = "message", type = ["null", "bytes"] },
 ]
 
@@ -61,7 +62,7 @@ field = "line"
 time = "observed"
 time_format = "%Y-%m-%d %H:%M:%S,%f"
 pattern = '''\\[?(?P<time>\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d,\\d{3})\\]? +(?P<level>[A-Z]{4,5}) +\
-(?:(?P<logger>[A-Za-z0-9_$]+(?:\\.[A-Za-z0-9_$]+)+): )?(?P<message>.*)'''
+(?:(?P<category>[A-Za-z0-9_$]+(?:\\.[A-Za-z0-9_$]+)+): )?(?P<message>.*?)(?: \\((?P<logger>[A-Za-z0-9_$.]+)\\))?'''
 """,
     "sources.toml": f"""\
 [[source]]

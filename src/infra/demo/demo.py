@@ -126,7 +126,7 @@ class Demo:
         file = self.work / "hourmark.toml"
         file.write_text(render_toml(settings))
         config = load_config(file)
-        self.components.run("types", "apply", seconds=180.0)
+        self.components.run_repeatable("types", "apply", seconds=180.0)
         self.tell("types are applied; starting service, tailer and ETL")
         self.components.start("etl")  # first, as Spark takes longest
         self.components.start("service")

@@ -1,0 +1,260 @@
+"""The demo's declarations, settings, waiting and outcome."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from hourmark.audit import AuditRecord, Promise
+from hourmark.clock import FakeClock
+from hourmark.config import Config, load_config
+from hourmark.errors import Unavailable, UsageError
+from hourmark.event_types import read_folder
+from hourmark.ranges import RangeId
+from infra.demo import outcome
+from infra.demo.cli import demo
+from infra.demo.closing import TypeClosing, closed_enough, summarize
+from infra.demo.components import Components, environment, wait_for
+from infra.demo.declarations import CONTENT, SERVER_LOG, TYPES, write_declarations
+from infra.demo.demo import alone, next_minute_ms, span_seconds
+from infra.demo.promised import count_promises
+from infra.demo.settings import demo_settings, render_toml
+from infra.demo.verdict import Told, settled_verdict, write_expectations
+from infra.judge.buckets import Bucket
+from infra.judge.report import FileCount, Kind, Report
+from infra.judge.webhdfs import WebHdfs
+from tests.unit.judge.webhdfs_server import serve
+
+_STACK = {
+    "kafka": {"edge": {"bootstrap": "127.0.0.1:1,127.0.0.1:2", "replication_factor": 3}},
+    "registry": {"url": "http://127.0.0.1:3"},
+    "storage": {"root": "hdfs://127.0.0.1:4/hourmark", "webhdfs": "http://127.0.0.1:5", "user": 'a "b" \x7f'},
+    "etl": {"spark_jars": ["/a b.jar", "/c.jar"]},
+    "service": {"port": 6},
+    "tailer": {"state_dir": "/state", "service_urls": ["http://127.0.0.1:6"], "sources": []},
+}
+
+
+def test_the_declarations_are_valid_and_the_judge_knows_all_of_them(tmp_path: Path) -> None:
+    write_declarations(tmp_path)
+    types, sources = read_folder(tmp_path)
+    assert {t.name for t in types} == {*TYPES, "dead-letters"}
+    assert set(CONTENT) == set(TYPES)
+    assert {name for source in sources for name in source.types} == set(TYPES)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "[2026-11-21 01:00:25,123] INFO [Broker id=1] is (re)started (kafka.server.BrokerServer)",
+            ("INFO", None, "[Broker id=1] is (re)started", "kafka.server.BrokerServer"),
+        ),
+        ("2026-11-21 01:00:25,123 WARN org.apache.hadoop.Foo$Bar: slow (1 s)",
+         ("WARN", "org.apache.hadoop.Foo$Bar", "slow (1 s)", None)),
+        ("2026-11-21 01:00:25,123 INFO  [io.quarkus] (main) up", ("INFO", None, "[io.quarkus] (main) up", None)),
+        ("\tat java.lang.Thread.run(Thread.java:840)", None),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_server_lines_are_taken_apart(tmp_path: Path, line: str, expected: tuple[str | None, ...] | None) -> None:
+    write_declarations(tmp_path)
+    types, _ = read_folder(tmp_path)
+    pattern = next(t for t in types if t.name == SERVER_LOG).line.pattern
+    assert pattern is not None
+    match = re.fullmatch(pattern, line)
+    assert (match and match.group("level", "category", "message", "logger")) == expected
+
+
+def demo_config(folder: Path) -> Config:
+    file = folder / "hourmark.toml"
+    file.write_text(render_toml(demo_settings(_STACK, folder / "logs", folder / "sources", folder / "types")))
+    return load_config(file)
+
+
+def test_the_settings_are_the_stack_s_with_minutes_and_sources(tmp_path: Path) -> None:
+    config = demo_config(tmp_path)
+    assert config.parsing.bucket_seconds == 60
+    assert config.storage.user == 'a "b" \x7f'
+    assert config.etl.spark_jars == ["/a b.jar", "/c.jar"]
+    assert {source.name for source in config.tailer.sources} == {"server-logs", "named-lines", "app-events"}
+    assert str(tmp_path / "logs" / "edge-*.log") in config.tailer.sources[0].paths
+
+
+def test_no_component_s_own_log_is_tailed(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    components = Components(tmp_path, tmp_path / "x", logs, FakeClock())
+    for name in ("service", "tailer", "etl"):
+        components.log(name).touch()
+    tailed = [p for source in demo_config(tmp_path).tailer.sources for p in source.paths if Path(p).parent == logs]
+    assert not [p for pattern in tailed for p in logs.glob(Path(pattern).name)]
+
+
+def test_settings_of_the_shell_do_not_reach_the_components(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOURMARK_SERVICE__PORT", "1")
+    assert "HOURMARK_SERVICE__PORT" not in environment()
+    assert environment()["PATH"] == os.environ["PATH"]
+
+
+@pytest.mark.parametrize(
+    ("second", "buckets", "span"), [(0, 3, 170), (30, 3, 140), (45, 3, 125), (46, 3, 184), (59, 1, 51), (5, 1, 45)]
+)
+def test_the_span_covers_so_many_minutes(second: int, buckets: int, span: float) -> None:
+    now_ms = 1_800_000_000_000 + second * 1000
+    assert span_seconds(now_ms, buckets) == span
+    end_ms = now_ms + span * 1000
+    assert (end_ms // 60_000) - (now_ms // 60_000) >= buckets - 1
+    assert next_minute_ms(int(end_ms)) - end_ms == 10_000
+
+
+def bucket(minute: int, events: int, grade: str = "proved") -> Bucket:
+    return Bucket("t", f"t/{minute}", minute * 60_000, (minute + 1) * 60_000, {"grade": grade, "events": events})
+
+
+def test_empty_buckets_and_other_grades_do_not_count_but_move_the_end() -> None:
+    found = summarize([bucket(0, 5), bucket(1, 0), bucket(2, 7), bucket(3, 7, "forced")])
+    assert found == {"t": TypeClosing(2, 240_000)}
+    assert closed_enough(found, {"t": 2}, 240_000)
+    assert not closed_enough(found, {"t": 3}, 240_000)
+    assert not closed_enough(found, {"t": 2}, 240_001)
+    assert not closed_enough(found, {"t": 2, "other": 0}, 240_000)
+
+
+def test_waiting_ends_with_the_condition_with_a_fault_or_with_what_was_awaited() -> None:
+    clock, looks = FakeClock(), iter([False, False, True])
+    wait_for(lambda: next(looks), "it", 10, clock, lambda: None)
+    with pytest.raises(Unavailable, match="5 s in vain for it"):
+        wait_for(lambda: False, "it", 5, clock, lambda: None)
+
+    def died() -> None:
+        raise Unavailable("the etl has ended")
+
+    with pytest.raises(Unavailable, match="etl has ended"):
+        wait_for(lambda: False, "it", 5, clock, died)
+
+
+def test_a_component_that_dies_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
+    from hourmark.clock import SystemClock
+
+    components = Components(tmp_path, tmp_path / "missing.toml", tmp_path / "logs", SystemClock())
+    components.start("service")
+
+    def dead() -> bool:
+        try:
+            components.check()
+        except Unavailable as error:
+            assert "the service has ended" in str(error) and "missing.toml" in str(error)
+            return True
+        return False
+
+    try:
+        wait_for(dead, "its end", 30, SystemClock(), lambda: None)
+    finally:
+        components.stop_all()
+
+
+def test_two_demos_of_one_home_do_not_mix(tmp_path: Path) -> None:
+    with alone(tmp_path), pytest.raises(UsageError, match="another demo"), alone(tmp_path):
+        pass
+    with alone(tmp_path):
+        pass
+
+
+def record(range_id: int, count: int) -> AuditRecord:
+    promised = (Promise("lines", 0, count, 1), Promise("lines", 60, 1, 1), Promise("dead-letters", 0, 1, 1))
+    return AuditRecord(
+        RangeId(range_id.to_bytes(8, "big")), "range", "h", "h", "f", 0, 0, 1, 0, "r", "s", "p", count + 2, promised
+    )  # fmt: skip
+
+
+def test_a_range_sent_twice_was_acknowledged_once() -> None:
+    assert count_promises([record(1, 5), record(2, 7), record(1, 5)]) == {"lines": 14, "dead-letters": 2}
+
+
+def report(**counts: int) -> Report:
+    made = Report()
+    for name, count in counts.items():
+        made.counts[Kind(name)] = count
+    of = made.of_type("lines")
+    of.expected, of.in_buckets, of.late, of.dead_letters, of.grades = 100, 99, 2, 1, {"proved": 3}
+    of = made.of_type("(none)")
+    of.dead_letters = 4
+    made.of_type("dead-letters").in_buckets = 5
+    made.files.append(FileCount("/s/named-lines/1-a.log", 100, 99, 1))
+    made.files.append(FileCount("/s/app-events/player.log", 1000, 5, 995))
+    return made
+
+
+def test_the_outcome_has_the_documented_form(tmp_path: Path) -> None:
+    shown = outcome.as_json(report(), {"lines": 99, "dead-letters": 5}, demo_config(tmp_path), 271.234)
+    assert list(shown) == [
+        "types", "lost", "doubled", "altered", "buckets_root", "webhdfs", "bootstrap", "registry", "seconds",
+    ]  # fmt: skip
+    assert set(shown["types"]) == {"lines", "server-log", "track-played", "ad-shown", "dead-letters"}
+    assert shown["types"]["lines"] == {
+        "acknowledged": 99, "in_buckets": 99, "late": 2, "duplicates_removed": 0, "dead_letters": 1, "lost": 0,
+        "grades": {"proved": 3, "timed_out": 0, "forced": 0},
+    }  # fmt: skip
+    assert shown["types"]["dead-letters"]["dead_letters"] == 4
+    assert shown["bootstrap"] == "127.0.0.1:1,127.0.0.1:2"
+    assert "lines" in outcome.as_text(shown)
+
+
+@pytest.mark.parametrize("kind", [kind.value for kind in Kind])
+def test_any_finding_fails_the_demo_and_shows_in_the_outcome(tmp_path: Path, kind: str) -> None:
+    found = report(**{kind: 2})
+    assert outcome.faults(found) == [f"2 {kind}"]
+    shown = outcome.as_json(found, {}, demo_config(tmp_path), 1)
+    assert shown["lost"] + shown["doubled"] + shown["altered"] == 2
+
+
+def test_too_many_dead_letters_among_the_named_lines_fail_the_demo() -> None:
+    found = report()
+    assert outcome.faults(found) == []
+    found.files[0].in_buckets = 98
+    assert "98.00%" in outcome.faults(found)[0]
+
+
+def test_the_judge_is_asked_again_only_while_something_is_missing(tmp_path: Path) -> None:
+    config_values: dict[str, Any] = {}
+    sources = tmp_path / "sources"
+    for name in ("named-lines", "app-events"):
+        (sources / name).mkdir(parents=True)
+    (sources / "named-lines" / "1-a.log").write_bytes(b"a line\n")
+    with serve(tmp_path) as address:
+        config_values["webhdfs"] = address
+        config = demo_config(tmp_path)
+        config = config.model_copy(update={"storage": config.storage.model_copy(update={"webhdfs": address, "user": "me"})})
+        told = write_expectations(tmp_path / "e.json", config, Told(sources, {}, "0" * 32))
+        hdfs = WebHdfs(address, "me")
+        asked: list[int] = []
+
+        def more(found: Report) -> bool:
+            asked.append(found.counts[Kind.LOST])
+            return len(asked) < 3
+
+        verdict = settled_verdict(told, hdfs, {}, more)
+        hdfs.close()
+    assert asked == [1, 1, 1]
+    assert verdict.counts[Kind.LOST] == 1
+    assert json.loads((tmp_path / "e.json").read_text())["host_id"] == "0" * 32
+
+
+def test_files_without_lines_before_them_are_wrong_use(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    result = CliRunner().invoke(demo, [str(tmp_path / "a")])
+    assert isinstance(result.exception, UsageError)
+    assert CliRunner().invoke(demo, ["--lines", str(tmp_path / "missing")]).exit_code == 2
+
+
+def test_rendered_settings_are_toml() -> None:
+    document = {"a": {"b": 1, "c": {"d": ["x", "y"]}, "rows": [{"n": "1"}, {"n": "2"}]}, "empty": {"list": []}}
+    assert tomllib.loads(render_toml(document)) == document
