@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -15,6 +17,7 @@ _SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",  # jobs here are small and their plans known; it only adds stages
     "spark.scheduler.mode": "FAIR",  # closing must not wait behind staging, nor staging behind closing
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",  # its line would run through the log lines
     "spark.kafka.consumer.cache.capacity": "2048",  # at or above the number of topic-partitions
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
@@ -26,6 +29,7 @@ def spark_session(config: Config, *, submitted: bool) -> SparkSession:
     """The session; under spark-submit its master, jars and memory stand as submitted."""
     builder = SparkSession.builder.appName("hourmark-etl")
     settings = dict(_SETTINGS)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers import what the driver does
     if not submitted:
         builder = builder.master(config.etl.master)
         settings |= _LOCAL if config.etl.master.startswith("local") else {}

@@ -98,7 +98,7 @@ class StagedBatch:
     files: tuple[tuple[str, int], ...]  # path, rows
     groups: tuple[StagedGroup, ...]
     audit_groups: tuple[AuditGroup, ...]
-    reporters: tuple[Reporter, ...]  # in the order of the topic; the last of a source wins
+    reports: tuple[tuple[Reporter, ...], ...]  # each of one host, in the order of the topic
 
 
 @dataclasses.dataclass(frozen=True)

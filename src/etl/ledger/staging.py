@@ -66,7 +66,7 @@ def commit_batch(database: Database, lease: Lease, batch: StagedBatch) -> None:
                     for g in batch.audit_groups
                 ],
             )  # fmt: skip
-        _put_reporters(connection, batch.reporters)
+        _put_reports(connection, batch.reports)
 
 
 def reporters(database: Database) -> list[Reporter]:
@@ -101,10 +101,8 @@ def _insert_file(connection: Connection, path: str, rows: int) -> int:
     return int(inserted[0])
 
 
-def _put_reporters(connection: Connection, reported: Sequence[Reporter]) -> None:
+def _put_reports(connection: Connection, reports: Sequence[tuple[Reporter, ...]]) -> None:
     """A host's last report replaces all that it said before, so a source that it no longer has is no longer awaited."""
-    last = {r.host_id: (r.incarnation, r.sequence) for r in reported}
-    for host_id, report in last.items():
-        connection.execute(delete(tables.reporters).where(tables.reporters.c.host_id == host_id))
-        rows = [dataclasses.asdict(r) for r in reported if r.host_id == host_id and (r.incarnation, r.sequence) == report]
-        connection.execute(insert(tables.reporters), rows)
+    for report in {sources[0].host_id: sources for sources in reports if sources}.values():
+        connection.execute(delete(tables.reporters).where(tables.reporters.c.host_id == report[0].host_id))
+        connection.execute(insert(tables.reporters), [dataclasses.asdict(source) for source in report])

@@ -131,18 +131,18 @@ class Consumer:
             files=tuple((path, count) for s in staged for path, count in s["files"]),
             groups=tuple(_group(g) for s in staged for g in s["groups"]),
             audit_groups=tuple(AuditGroup(*g) for s in staged for g in s["audit_groups"]),
-            reporters=tuple(r for _, _, datum in reports for r in _reporters(HostReport.decode(bytes.fromhex(datum)))),
+            reports=tuple(_reporters(HostReport.decode(bytes.fromhex(datum))) for _, _, datum in reports),
         )
 
 
-def _reporters(report: HostReport) -> list[Reporter]:
-    return [
+def _reporters(report: HostReport) -> tuple[Reporter, ...]:
+    return tuple(
         Reporter(
             report.host_id, s.source, report.host_name, report.kind, report.incarnation, report.sequence, report.received_at_ms,
             s.caught_up_at_ms, s.pending_bytes, s.lost_bytes, report.goodbye,
         )
         for s in report.sources
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 def _group(fields: list[Any]) -> StagedGroup:

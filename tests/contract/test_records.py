@@ -1,0 +1,189 @@
+"""Audit records, host reports, headers, rules revisions, manifests: what is written comes back, and wrong input is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hourmark.audit import AuditRecord, Promise, promises, sum_tails
+from hourmark.avro import fingerprint, frame, unframe
+from hourmark.config import Parsing
+from hourmark.event_id import EventId
+from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
+from hourmark.host_reports import HostReport, SourceReport
+from hourmark.manifest import Manifest
+from hourmark.ranges import ByteRange, Part, RangeId
+from hourmark.rules import Rules, RulesBook, TypeVersion
+from hourmark.wire import parse_range_headers, range_headers, report_from_json, report_to_json
+
+TEXT = st.text(max_size=30)
+NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,10}", fullmatch=True)
+MILLIS = st.integers(0, 4_000_000_000_000)
+COUNTS = st.integers(0, (1 << 63) - 1)
+IDS = st.binary(min_size=16, max_size=16).map(EventId)
+HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
+
+
+@given(st.lists(st.tuples(NAMES, st.integers(0, 3).map(lambda h: h * 3600), IDS), max_size=30))
+def test_promises_count_distinct_ids_by_type_and_hour(events: list[tuple[str, int, EventId]]) -> None:
+    made = promises(events + events[: len(events) // 2])
+    expected: dict[tuple[str, int], set[EventId]] = {}
+    for event_type, hour, event_id in events:
+        expected.setdefault((event_type, hour), set()).add(event_id)
+    assert {(p.event_type, p.hour_start_s): (p.count, p.sum) for p in made} == {
+        key: (len(ids), sum(i.tail for i in ids) % 2**64) for key, ids in expected.items()
+    }
+    assert list(made) == sorted(made)
+
+
+@given(
+    st.binary(min_size=8, max_size=8), TEXT, TEXT, COUNTS, MILLIS,
+    st.lists(st.builds(Promise, NAMES, st.integers(0, 1 << 40), st.integers(1, 1 << 40), st.integers(0, 2**64 - 1)), max_size=5),
+)  # fmt: skip
+def test_audit_records_come_back(range_id: bytes, name: str, path: str, at: int, ms: int, promised: list[Promise]) -> None:
+    record = AuditRecord(
+        RangeId(range_id), "range", "h" * 32, name, "f" * 32, 3, at, at, ms, "1-a", "app", path, len(promised), tuple(promised)
+    )
+    assert AuditRecord.decode(record.encode()) == record
+
+
+@given(st.lists(IDS, max_size=10))
+def test_sums_of_tails_are_modulo_two_to_the_64(ids: list[EventId]) -> None:
+    assert 0 <= sum_tails(ids) < 2**64
+    assert sum_tails([EventId(b"\xff" * 16), EventId(bytes(15) + b"\x02")]) == 1
+
+
+reports = st.builds(
+    HostReport, HEX, TEXT, st.sampled_from(["tailer", "service"]), TEXT, COUNTS, MILLIS, st.booleans(),
+    st.lists(st.builds(SourceReport, NAMES, st.none() | MILLIS, COUNTS, COUNTS), max_size=4).map(tuple),
+)  # fmt: skip
+
+
+@given(reports)
+def test_host_reports_come_back_in_avro_and_json(report: HostReport) -> None:
+    assert HostReport.decode(report.encode()) == report
+    assert report_from_json(report_to_json(report)) == report
+
+
+@given(reports, MILLIS)
+def test_a_service_never_stores_a_caught_up_time_past_its_own_clock(report: HostReport, clock_ms: int) -> None:
+    stored = report.received(clock_ms)
+    assert stored.received_at_ms == clock_ms
+    assert all(s.caught_up_at_ms is None or s.caught_up_at_ms <= clock_ms for s in stored.sources)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"[]", b"{}", b"\xff", b'{"sources": 3}', b"null",
+        json.dumps({"host_id": "a", "host_name": "h", "kind": "tailer", "incarnation": "i", "sequence": 0, "received_at_ms": 0,
+                    "goodbye": False,
+                    "sources": [{"source": "s", "caught_up_at_ms": -1, "pending_bytes": 0, "lost_bytes": 0}]}).encode(),
+        json.dumps({"host_id": 7, "host_name": "h", "kind": "tailer", "incarnation": "i", "sequence": 0, "received_at_ms": 0,
+                    "goodbye": False, "sources": []}).encode(),
+    ],
+)  # fmt: skip
+def test_a_report_of_another_form_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError):  # any message; the service answers 400 with it
+        report_from_json(body)
+
+
+@given(HEX, HEX, st.integers(0, 1 << 40), st.integers(1, 1 << 20), st.text(min_size=1, max_size=40), st.sampled_from(Part))
+def test_range_headers_come_back(host: str, file: str, start: int, size: int, path: str, part: Part) -> None:
+    made = ByteRange(host, file, 1, start, start + size, 5, "1-a", "UTC", "app", path, "wëb 1", part)
+    headers = range_headers(made)
+    assert all(value.isascii() and value.isprintable() for value in headers.values())
+    assert parse_range_headers(headers) == made
+
+
+def test_a_path_that_is_no_utf8_survives_the_headers() -> None:
+    made = ByteRange("a" * 32, "b" * 32, 0, 0, 1, 5, "1-a", "UTC", "app", b"/log/\xff".decode(errors="surrogateescape"), "h")
+    assert parse_range_headers(range_headers(made)) == made
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [("Hourmark-Offset", "-1"), ("Hourmark-Offset", "1e3"), ("Hourmark-Offset", "9" * 30), ("Hourmark-Offset", "٣"),
+     ("Hourmark-Host", "x"), ("Hourmark-Part", "some"), ("Hourmark-Observed-At", "")],
+)  # fmt: skip
+def test_a_wrong_header_is_named(header: str, value: str) -> None:
+    headers = range_headers(ByteRange("a" * 32, "b" * 32, 0, 0, 1, 5, "1-a", "UTC", "app", "/p", "h"))
+    with pytest.raises(ValueError, match=r"Hourmark|host_id"):
+        parse_range_headers({**headers, header: value})
+    del headers["Hourmark-Offset"]
+    with pytest.raises(ValueError, match="Hourmark-Offset is missing"):
+        parse_range_headers(headers)
+
+
+def _type(name: str = "click", **changes: Any) -> EventType:
+    return EventType(**{"name": name, "fields": [{"name": "n", "type": "long"}], **changes})
+
+
+def _rules(sequence: int = 1, **types: EventType) -> Rules:
+    versions = {t.name: TypeVersion(t, at + 1) for at, t in enumerate([DEAD_LETTERS, *types.values()])}
+    return Rules(sequence, versions, {"app": Source(name="app", types=["click"])}, Parsing())
+
+
+def test_a_rules_book_has_every_revision_whole_and_the_latest() -> None:
+    one, two = _rules(1, click=_type()), _rules(2, click=_type(doc="changed"))
+    book = RulesBook([*one.records(), *two.records()])
+    assert (book.get(one.id), book.get(two.id), book.latest) == (one, two, two)
+    assert book.get("9-none") is None
+    assert not one.same_content(two)
+    assert one.same_content(dataclasses.replace(one, sequence=7))
+
+
+def test_publishing_twice_changes_nothing() -> None:
+    one = _rules(1, click=_type())
+    assert RulesBook(one.records() * 2).latest == one
+    assert len(dict(one.records())) == len(one.records()), "keys are distinct, so compaction keeps all of them"
+
+
+def test_a_revision_without_its_types_or_altered_is_refused() -> None:
+    records = _rules(1, click=_type()).records()
+    with pytest.raises(ValueError, match="not usable"):
+        RulesBook(records[-1:])
+    key, value = records[-1]
+    with pytest.raises(ValueError, match="not usable"):
+        RulesBook([*records[:-1], (key, value.replace(b'"sequence":1', b'"sequence":2'))])
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"name": "Click"}, "name"), ({"fields": [{"name": "event_id", "type": "long"}]}, "envelope"),
+        ({"fields": [{"name": "n", "type": "nonsense"}]}, "Avro"), ({"fields": [{"name": "n", "type": "long"}] * 2}, "twice"),
+        ({"line": LineRule(payload="text", field="m")}, "none of the fields"),
+        ({"fields": [{"name": "0", "type": "long"}]}, "field name"),
+    ],
+)  # fmt: skip
+def test_a_wrong_type_is_refused_by_name(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        _type(**changes)
+
+
+@given(st.integers(0, 2**31 - 1), st.binary(max_size=20))
+def test_framing_comes_back(schema_id: int, datum: bytes) -> None:
+    assert unframe(frame(schema_id) + datum) == (schema_id, datum)
+
+
+@pytest.mark.parametrize("value", [b"", b"\x00\x00", b"\x01\x00\x00\x00\x01"])
+def test_values_without_framing_are_refused(value: bytes) -> None:
+    with pytest.raises(ValueError, match="framing"):
+        unframe(value)
+
+
+def test_a_schemas_fingerprint_changes_with_it() -> None:
+    assert fingerprint(_type().schema()) == fingerprint(_type().schema())
+    assert fingerprint(_type().schema()) != fingerprint(_type(doc="other").schema())
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"format": 1}'])
+def test_what_is_no_manifest_is_refused(content: bytes) -> None:
+    with pytest.raises(ValueError, match="not a manifest"):
+        Manifest.decode(content)

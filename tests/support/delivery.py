@@ -1,0 +1,115 @@
+"""Stands where the delivery service stands, with the faults a test plants: events without promises, promises without events.
+
+It writes real events, audit records and reports to a real cluster, by the contracts of `hourmark`, and nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import fastavro
+from confluent_kafka import Producer
+
+from hourmark.audit import AuditRecord, promises
+from hourmark.avro import frame
+from hourmark.config import Config
+from hourmark.event_id import EventId, LineIds
+from hourmark.host_reports import API_SOURCE, HostReport, SourceReport
+from hourmark.hours import hour_start_s
+from hourmark.kafka import client_settings
+from hourmark.ranges import RangeId
+from hourmark.record_key import RecordKey
+from hourmark.topics import AUDIT, HOSTS, events_topic
+from hourmark.types_apply import applied_rules
+
+HOST_ID = "a" * 32
+FILE_ID = "f" * 32
+SERVICE_ID = "5" * 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Events of one range, as delivered."""
+
+    range_id: RangeId
+    start: int
+    events: tuple[tuple[str, EventId, bytes], ...]  # type, id, framed value
+
+
+class DirectDelivery:
+    """Makes ranges of events of types that have one field, `number` (long), and delivers them."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        rules = applied_rules(config)
+        assert rules is not None
+        self._schema_ids = {name: t.schema_id for name, t in rules.types.items()}
+        self._schemas = {name: fastavro.parse_schema(t.declaration.schema()) for name, t in rules.types.items()}
+        self._ids = LineIds(HOST_ID, FILE_ID, 0)
+        self._offset = 0
+        self._producer = Producer(client_settings(config.kafka.edge, acks="all", enable_idempotence=True))
+
+    def make(self, event_type: str, times_ms: Sequence[int]) -> Range:
+        """A range of one event per time, at the next positions of the file."""
+        start, events = self._offset, []
+        for time_ms in times_ms:
+            line = f"{event_type} {time_ms} {self._offset}".encode()
+            event_id = self._ids.make(time_ms, self._offset, line)
+            events.append((event_type, event_id, self._encode(event_type, event_id, time_ms)))
+            self._offset += len(line) + 1
+        return Range(RangeId(uuid.uuid4().bytes[:8]), start, tuple(events))
+
+    def recut(self, delivered: Range) -> Range:
+        """The same events in a range with another id, as after a lost checkpoint."""
+        return dataclasses.replace(delivered, range_id=RangeId(uuid.uuid4().bytes[:8]))
+
+    def send_events(self, sent: Range, *, leave_out: int = 0) -> None:
+        """Append the events, but for the last `leave_out`."""
+        kept = sent.events[: len(sent.events) - leave_out]
+        for event_type, event_id, value in kept:
+            self._producer.produce(events_topic(event_type), key=RecordKey(event_id, sent.range_id).encode(), value=value)
+        assert self._producer.flush(30) == 0
+
+    def send_audit(self, sent: Range) -> None:
+        """Append the promise of the whole range."""
+        seconds = self._config.parsing.bucket_seconds
+        record = AuditRecord(
+            sent.range_id, "range", HOST_ID, "host", FILE_ID, 0, sent.start, self._offset, 0, "1-0", "app", "/log",
+            len(sent.events),
+            promises((t, hour_start_s(i.time_ms, seconds), i) for t, i, _ in sent.events),
+        )  # fmt: skip
+        self._produce(AUDIT, bytes(sent.range_id), record.encode())
+
+    def deliver(self, sent: Range) -> None:
+        """Events, then the promise: as an acknowledged range."""
+        self.send_events(sent)
+        self.send_audit(sent)
+
+    def report(self, caught_up_at_ms: int, *, host_id: str = SERVICE_ID, source: str = API_SOURCE, goodbye: bool = False) -> None:
+        """A service's report (or, with another source, a tailer's)."""
+        kind = "service" if source == API_SOURCE else "tailer"
+        sources = (SourceReport(source, caught_up_at_ms, 0, 0),)
+        report = HostReport(host_id, "host", kind, "one", 0, caught_up_at_ms, goodbye, sources)
+        self._produce(HOSTS, host_id.encode(), report.encode())
+
+    def _produce(self, topic: str, key: bytes, datum: bytes) -> None:
+        self._producer.produce(topic, key=key, value=frame(1) + datum)
+        assert self._producer.flush(30) == 0
+
+    def _encode(self, event_type: str, event_id: EventId, time_ms: int) -> bytes:
+        row: dict[str, Any] = {
+            "event_id": bytes(event_id),
+            "event_time": time_ms,
+            "host": "host",
+            "source": "/log",
+            "file": {"id": FILE_ID, "generation": 0},
+            "position": self._offset,
+            "number": self._offset,
+        }
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, self._schemas[event_type], row)
+        return frame(self._schema_ids[event_type]) + buffer.getvalue()
