@@ -1,0 +1,300 @@
+"""MirrorMaker 2 as Hourmark runs it, on the real stack: what is copied, what a kill does, and that the verifier sees faults."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config, KafkaCluster
+from hourmark.kafka import Cluster, Partition, client_settings, topic_settings
+from hourmark.topic_setup import WantedTopic, ensure_topics
+from hourmark.topics import central_topic, events_topic
+from infra.stack import Stack
+from mirror.verdict_text import as_lines
+from mirror.verification import Verdict, Verification
+
+pytestmark = pytest.mark.stack
+
+RUN = uuid.uuid4().hex[:8]  # topics of this run: the stack may be an older one's
+TYPES = ("copied", "large", "killed", "lost", "altered", "foreign", "anew", "empty", "refused")
+Verify = Callable[..., Verdict]
+
+
+def topic(name: str) -> str:
+    return events_topic(f"mirror-{name}-{RUN}")
+
+
+@pytest.fixture(scope="module")
+def central(config: Config) -> KafkaCluster:
+    """The central cluster; all topics of this module exist at both sites."""
+    if config.kafka.central is None:
+        pytest.skip("one cluster is both: there is no mirror")
+    for settings, name, prefix in ((config.kafka.central, "central", config.kafka.edge_alias), (config.kafka.edge, "edge", None)):
+        wanted = topic_settings(config.kafka.retention_hours, config.kafka.max_message_bytes, settings.min_insync_replicas)
+        ensure_topics(Cluster(settings, name), [WantedTopic(central_topic(topic(t), prefix), 2, wanted) for t in TYPES])
+    return config.kafka.central
+
+
+@pytest.fixture
+def verify(config: Config, central: KafkaCluster, tmp_path: Path) -> Verify:
+    """Checks one topic, remembering earlier checks of the same test only."""
+    mine = config.model_copy(update={"mirror": config.mirror.model_copy(update={"work_dir": tmp_path})})
+
+    def run(name: str, *, timeout_s: float = 40.0, accept: bool = False) -> Verdict:
+        return Verification(mine, SystemClock(), topics=[topic(name)], accept=accept).run(timeout_s)
+
+    return run
+
+
+def produce(config: Config, name: str, records: list[tuple[bytes, bytes]], *, partition: int = -1) -> None:
+    """Durably at the edge, as the delivery service does it."""
+    producer = edge_producer(config)
+    for key, value in records:
+        producer.produce(topic(name), value, key, partition=partition)  # -1: by the key
+        producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+def edge_producer(config: Config) -> Producer:
+    return Producer(
+        client_settings(
+            config.kafka.edge, enable_idempotence=True, message_max_bytes=config.kafka.max_message_bytes, compression_type="none"
+        )
+    )
+
+
+def read_all(cluster: KafkaCluster, name: str) -> list[Message]:
+    """Committed records of both partitions, up to the ends of now."""
+    partitions = [Partition(name, 0), Partition(name, 1)]
+    ends = Cluster(cluster, "named").ends(partitions)
+    consumer = Consumer(
+        client_settings(
+            cluster, group_id="test", isolation_level="read_committed", enable_partition_eof=True, fetch_wait_max_ms=20
+        )
+    )
+    consumer.assign([TopicPartition(name, p.partition, OFFSET_BEGINNING) for p in partitions])
+    found, at_end, give_up = [], set[int | None](), time.monotonic() + 30
+    while len(at_end) < len(ends):
+        assert time.monotonic() < give_up, f"{name} could not be read to its end"
+        message = consumer.poll(0.5)
+        if message is not None and message.error():
+            at_end.add(message.partition())
+        elif message is not None:
+            found.append(message)
+    consumer.close()
+    return found
+
+
+def faults(verdict: Verdict) -> list[tuple[str, Partition, int | None, int | None, int]]:
+    return [(s.kind, c.partition, s.edge_first, s.edge_last, s.count) for c in verdict.compared for s in c.comparison.spans]
+
+
+def numbered(count: int) -> list[tuple[bytes, bytes]]:
+    return [(b"k%06d" % i, b"value %06d" % i) for i in range(count)]
+
+
+def test_records_reach_the_centre_as_they_are(config: Config, central: KafkaCluster, verify: Verify) -> None:
+    records = [*numbered(500), (b"", b"\x00\xff"), ("schlüssel".encode(), b"")]
+    produce(config, "copied", records)
+    verdict = verify("copied")
+    assert verdict.ok, as_lines(verdict)
+
+    def content(message: Message) -> tuple[Any, ...]:
+        return message.partition(), message.key(), message.value(), message.timestamp()
+
+    edge = sorted(content(m) for m in read_all(config.kafka.edge, topic("copied")))
+    assert edge == sorted(content(m) for m in read_all(central, central_topic(topic("copied"), config.kafka.edge_alias)))
+    assert len(edge) == len(records)
+
+
+def test_a_record_of_seven_mebibytes_passes(config: Config, verify: Verify) -> None:
+    produce(config, "large", [(b"large", os.urandom(7 << 20)), (b"after", b"it")], partition=0)
+    verdict = verify("large")
+    assert verdict.ok, as_lines(verdict)
+    assert sum(c.comparison.matched for c in verdict.compared) == 2
+
+
+def test_an_empty_topic_has_reached_its_cut(verify: Verify) -> None:
+    verdict = verify("empty", timeout_s=0)
+    assert verdict.ok, as_lines(verdict)
+    assert len(verdict.compared) == 2
+
+
+def test_a_record_deleted_from_the_target_is_named(config: Config, central: KafkaCluster, verify: Verify) -> None:
+    """peers 34: the source's position is committed although the target does not hold the record."""
+    produce(config, "lost", numbered(50), partition=1)
+    assert verify("lost").ok
+    target = TopicPartition(central_topic(topic("lost"), config.kafka.edge_alias), 1, 7)
+    delete_records(central, target)
+    kind, partition, first, last, count = faults(verify("lost"))[0]
+    assert (kind, partition, first) == ("missing", Partition(topic("lost"), 1), 0)
+    assert last is not None and count == last + 1
+    assert 1 <= count <= 7  # seven offsets of the target, of which markers are some
+
+
+def test_foreign_and_doubled_records_on_the_target_are_named(config: Config, central: KafkaCluster, verify: Verify) -> None:
+    produce(config, "foreign", numbered(20), partition=0)
+    assert verify("foreign").ok
+    target = Producer(client_settings(central))
+    for key, value in ((b"k000003", b"value 000003"), (b"k000003", b"other")):
+        target.produce(central_topic(topic("foreign"), config.kafka.edge_alias), value, key, partition=0)
+    target.flush(10)
+    verdict = verify("foreign")
+    assert [(f[0], f[1].partition, f[2]) for f in faults(verdict)] == [("doubled", 0, 3), ("foreign", 0, None)]
+    produce(config, "foreign", [(b"next", b"one")], partition=0)  # what comes after is still matched
+    assert [f[0] for f in faults(verify("foreign"))] == ["doubled", "foreign"]
+
+
+def test_the_command_names_an_altered_record_and_ends_with_1(
+    config: Config, stack: Stack, central: KafkaCluster, verify: Verify
+) -> None:
+    """The target is written by hand before the mirror gets the record's successor: it stands in the place of another."""
+    produce(config, "altered", [(b"a", b"1"), (b"b", b"2")], partition=0)
+    assert verify("altered").ok
+    remote = TopicPartition(central_topic(topic("altered"), config.kafka.edge_alias), 0, -1)
+    delete_records(central, remote)
+    target = Producer(client_settings(central))
+    for key, value in ((b"a", b"1"), (b"b", b"X")):
+        target.produce(remote.topic, value, key, partition=0)
+    target.flush(10)
+    command = [sys.executable, "-m", "hourmark", "mirror", "verify", "--config", str(stack.layout.config_file), "--json"]
+    done = subprocess.run([*command, "--topic", topic("altered")], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    partition = next(p for p in json.loads(done.stdout)["partitions"] if p["partition"] == 0)
+    assert (partition["matched"], partition["altered"]) == (1, 1)
+    assert partition["faults"][0]["edge_first"] == 1
+
+
+def test_a_topic_made_anew_at_the_edge_is_an_alarm_until_it_is_accepted(config: Config, verify: Verify) -> None:
+    """peers 30: `auto.offset.reset=earliest` hides the hole."""
+    produce(config, "anew", numbered(30), partition=0)
+    assert verify("anew").ok
+    edge = Cluster(config.kafka.edge, "edge")
+    for future in edge.admin.delete_topics([topic("anew")]).values():
+        future.result(15)
+    wait_for(lambda: not edge.topics([topic("anew")]))
+    settings = topic_settings(config.kafka.retention_hours, config.kafka.max_message_bytes, config.kafka.edge.min_insync_replicas)
+    ensure_topics(edge, [WantedTopic(topic("anew"), 2, settings)])
+    produce(config, "anew", numbered(3), partition=0)
+    for _ in range(2):  # it stays
+        alarms = verify("anew").alarms
+        assert len(alarms) == 1
+        assert f"topic {topic('anew')} was deleted and made anew" in alarms[0]
+        assert f"{topic('anew')}-0 up to 30" in alarms[0]
+    assert not any("made anew" in alarm for alarm in verify("anew", timeout_s=0, accept=True).alarms)
+
+
+def test_after_a_kill_of_java_and_of_its_parent_nothing_is_missing_or_doubled(
+    config: Config, stack: Stack, verify: Verify
+) -> None:
+    with producing(config, "killed"):
+        java = java_of(stack)
+        java.send_signal(signal.SIGKILL)
+        wait_for(lambda: java_of(stack).pid != java.pid)  # started again by its supervisor
+        time.sleep(8)  # into the new process's start, or its first transactions
+        java, parent = java_of(stack), mirror_process(stack)
+        parent.send_signal(signal.SIGKILL)
+        wait_for(lambda: not java.is_running() or java.status() == psutil.STATUS_ZOMBIE)  # dies with its parent
+        start_mirror(stack)
+    verdict = verify("killed", timeout_s=60)
+    assert verdict.ok, as_lines(verdict)
+    assert sum(c.comparison.matched for c in verdict.compared) > 500
+
+
+def test_a_task_that_failed_is_named_and_goes_on_once_its_cause_is_gone(
+    config: Config, stack: Stack, central: KafkaCluster, verify: Verify
+) -> None:
+    """peers 31 (strimzi#11037): a task fails on one oversize record, and the rest of its partitions stand still."""
+    log = stack.layout.logs / "mirror.log"
+    told = log.stat().st_size
+    set_limit(central, central_topic(topic("refused"), config.kafka.edge_alias), 64 * 1024)
+    produce(config, "refused", [(b"before", b"it"), (b"large", os.urandom(256 * 1024)), (b"after", b"it")], partition=0)
+    wait_for(lambda: b"stands still: MirrorSourceConnector-" in log.read_bytes()[told:], 40)
+    assert b"RecordTooLargeException" in log.read_bytes()[told:]
+    assert verify("refused", timeout_s=0).behind
+    set_limit(central, central_topic(topic("refused"), config.kafka.edge_alias), config.kafka.max_message_bytes)
+    verdict = verify("refused", timeout_s=60)
+    assert verdict.ok, as_lines(verdict)
+
+
+@contextlib.contextmanager
+def producing(config: Config, name: str) -> Iterator[None]:
+    """Produces at the edge until the end of the block."""
+    stop = threading.Event()
+
+    def run() -> None:
+        producer, i = edge_producer(config), 0
+        while not stop.wait(0.01):
+            producer.produce(topic(name), b"value %d" % i, b"%d" % i)
+            producer.poll(0)
+            i += 1
+        producer.flush(30)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def mirror_process(stack: Stack) -> psutil.Process:
+    process = stack.process("mirror")
+    assert process is not None, "the stack's mirror does not run"
+    return psutil.Process(process.pid)
+
+
+def java_of(stack: Stack) -> psutil.Process:
+    """The child, once it is Java."""
+    found: list[psutil.Process] = []
+
+    def look() -> bool:
+        with contextlib.suppress(psutil.NoSuchProcess):  # a zombie, or gone meanwhile
+            found[:] = [c for c in mirror_process(stack).children() if "MirrorMaker" in " ".join(c.cmdline())]
+        return bool(found)
+
+    wait_for(look)
+    return found[0]
+
+
+def start_mirror(stack: Stack) -> None:
+    stack.start("mirror")
+    stack.wait_ready("mirror")
+
+
+def set_limit(cluster: KafkaCluster, name: str, max_bytes: int) -> None:
+    entry = ConfigEntry("max.message.bytes", str(max_bytes), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
+    asked = Cluster(cluster, "central")  # kept: its handle must outlive the futures
+    for future in asked.admin.incremental_alter_configs([resource]).values():
+        future.result(15)
+
+
+def delete_records(cluster: KafkaCluster, before: TopicPartition) -> None:
+    asked = Cluster(cluster, "central")
+    for future in asked.admin.delete_records([before]).values():
+        future.result(15)
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    give_up = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < give_up, "waited in vain"
+        time.sleep(0.1)
