@@ -152,25 +152,27 @@ class Stack:
         return lifecycle.wait_ready(self.server(name), lambda: self.process(name), self._clock, seconds)
 
     def _bring_up(self) -> None:
+        """Start all, each after what it needs; the first failure ends the waiting for the others, which stay up."""
+        failed = threading.Event()
         done: dict[str, Future[None]] = {}
         with ThreadPoolExecutor(len(self._servers)) as pool:
             for name in self._servers:
-                done[name] = pool.submit(self._start_and_wait, name, done)
-            wait(done.values(), return_when=FIRST_EXCEPTION)
-            failures = [future for future in done.values() if future.done() and future.exception()]
-            if failures:
-                self._say("a server failed; waiting for the others, which stay up")
-        for future in failures:
-            future.result()
+                done[name] = pool.submit(self._start_and_wait, name, done, failed.is_set)
+            finished, _ = wait(done.values(), return_when=FIRST_EXCEPTION)
+            first = next((error for future in finished if (error := future.exception())), None)
+            if first is not None:
+                failed.set()
+        if first is not None:
+            raise first
 
-    def _start_and_wait(self, name: str, done: dict[str, Future[None]]) -> None:
+    def _start_and_wait(self, name: str, done: dict[str, Future[None]], abandoned: Callable[[], bool]) -> None:
         for needed in self._servers[name].needs:
             done[needed].result()
         ran = self.process(name) is not None
         began = self._clock.monotonic_s()
         self.start(name)
         # Of a cluster, all brokers are being started, so each must come to see all of them.
-        health = lifecycle.wait_ready(self.server(name), lambda: self.process(name), self._clock, whole=True)
+        health = lifecycle.wait_ready(self.server(name), lambda: self.process(name), self._clock, abandoned=abandoned, whole=True)
         seconds = self._clock.monotonic_s() - began
         self._say(f"{name}: {'runs' if ran else f'ready after {seconds:.1f} s'} ({health.detail})")
 

@@ -13,6 +13,9 @@ log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.target=System.err
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c: %m%n
+# As in Hadoop's own file: no line for each request.
+log4j.logger.http.requests=WARN
+log4j.logger.org.apache.hadoop.hdfs.server.namenode.FSNamesystem.audit=WARN
 """
 
 # The jars leave these out, and the servers do not start without them.
@@ -32,7 +35,8 @@ def hdfs_site(layout: Layout) -> dict[str, str]:
     return {
         "dfs.replication": "1",
         "dfs.webhdfs.enabled": "true",
-        "dfs.namenode.name.dir": (layout.data / "namenode" / "name").as_uri(),
+        # Plain paths, not URIs: the DataNode takes a URI's %20 for a part of the name, and then for a format.
+        "dfs.namenode.name.dir": str(layout.data / "namenode" / "name"),
         "dfs.namenode.rpc-address": layout.address("namenode"),
         "dfs.namenode.http-address": layout.address("namenode-http"),
         # Out of safe mode only with a datanode, and then at once.
@@ -43,7 +47,7 @@ def hdfs_site(layout: Layout) -> dict[str, str]:
         # A dead datanode is noticed in about 20 s instead of 10 minutes.
         "dfs.heartbeat.interval": "1",
         "dfs.namenode.heartbeat.recheck-interval": "5000",
-        "dfs.datanode.data.dir": (layout.data / "datanode" / "data").as_uri(),
+        "dfs.datanode.data.dir": str(layout.data / "datanode" / "data"),
         "dfs.datanode.address": layout.address("datanode"),
         "dfs.datanode.http.address": layout.address("datanode-http"),
         "dfs.datanode.ipc.address": layout.address("datanode-ipc"),

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from infra.stack.registry import CONFLUENT_PATH
 
 ANSWER_SECONDS = 5.0
+HEARTBEAT_SECONDS_MAX = 5  # one is sent each second (infra.stack.hadoop)
 
 _SILENT = logging.getLogger("hourmark.stack.silent")
 _SILENT.addHandler(logging.NullHandler())
@@ -59,15 +60,22 @@ def of_namenode(address: str) -> Health:
     return Health(bool(live), f"{len(live)} live datanode{'' if len(live) == 1 else 's'}")
 
 
-def of_datanode(address: str) -> Health:
-    """Well when it is registered with its NameNode and sends heartbeats."""
+def of_datanode(address: str, namenode: str) -> Health:
+    """Well when its NameNode heard from it a moment ago, and since it started.
+
+    The NameNode is asked, because a DataNode that is asked too early writes pages of stack traces into its log.
+    """
     try:
-        bean = _bean(address, "Hadoop:service=DataNode,name=DataNodeInfo")
-        actors = json.loads(bean.get("BPServiceActorInfo", "[]"))
-    except (_NoAnswer, ValueError) as error:
+        uptime_seconds = _bean(address, "java.lang:type=Runtime")["Uptime"] / 1000
+        bean = _bean(namenode, "Hadoop:service=NameNode,name=NameNodeInfo")
+    except _NoAnswer as error:
         return Health(False, str(error))
-    states = [str(actor.get("ActorState", "")) for actor in actors]
-    return Health(bool(states) and set(states) == {"RUNNING"}, f"NameNode: {', '.join(states).lower() or 'not yet found'}")
+    nodes = json.loads(bean.get("LiveNodes", "{}")).values()
+    silent_seconds = min((int(node["lastContact"]) for node in nodes if node.get("infoAddr") == address), default=None)
+    # Whole seconds, rounded down: only with one to spare it was surely this process, and not the one before.
+    if silent_seconds is None or silent_seconds + 1 >= uptime_seconds:
+        return Health(False, "its NameNode does not know it yet")
+    return Health(silent_seconds <= HEARTBEAT_SECONDS_MAX, f"its NameNode heard from it {silent_seconds} s ago")
 
 
 def of_registry(address: str) -> Health:

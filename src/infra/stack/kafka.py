@@ -63,6 +63,8 @@ _SMALL = {
     "share.coordinator.state.topic.num.partitions": "1",
     # A local consumer need not wait for others to join.
     "group.initial.rebalance.delay.ms": "0",
+    # `down` ends all brokers at once: each would wait for a controller, which the last of them no longer has.
+    "controlled.shutdown.enable": "false",
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "2",

@@ -53,9 +53,18 @@ def launch(server: Server, environment: dict[str, str], mark: str) -> Process:
 
 
 def wait_ready(
-    server: Server, process: Callable[[], Process | None], clock: Clock, seconds: float = READY_SECONDS, *, whole: bool = False
+    server: Server,
+    process: Callable[[], Process | None],
+    clock: Clock,
+    seconds: float = READY_SECONDS,
+    abandoned: Callable[[], bool] = lambda: False,
+    *,
+    whole: bool = False,
 ) -> Health:
-    """Wait until the server says that it is well, with `whole` its cluster too. Unavailable where it ends, or is not in time."""
+    """Wait until the server says that it is well, with `whole` its cluster too.
+
+    Raises Unavailable where the server ends, is not well in time, or the wait is `abandoned`.
+    """
     until = clock.monotonic_s() + seconds
     ask = server.ask_whole if whole and server.ask_whole else server.ask
     while True:
@@ -64,6 +73,8 @@ def wait_ready(
             return health
         if not is_alive(process()):
             raise failure(server, "ended")
+        if abandoned():
+            raise Unavailable(f"{server.name} was not waited for, as another server failed; repeat `hourmark up`")
         if clock.monotonic_s() >= until:
             raise failure(server, f"was not ready after {seconds:.0f} s ({health.detail})")
         clock.sleep(0.25)

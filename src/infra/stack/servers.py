@@ -110,7 +110,7 @@ def _datanode(layout: Layout, programs: Programs) -> Server:
         address=layout.address("datanode-http"),
         data=layout.data / "datanode",
         log=layout.logs / "datanode.log",
-        ask=lambda: health.of_datanode(layout.address("datanode-http")),
+        ask=lambda: health.of_datanode(layout.address("datanode-http"), layout.address("namenode-http")),
     )
 
 
