@@ -2,7 +2,8 @@
 
 - `properties`: MirrorMaker 2's properties, a pure function of the configuration
 - `remote_topics`: the remote topics, made by Hourmark with the settings of the edge's
-- `process`, `task_status`, `supervisor`: MirrorMaker 2 as a child that never outlives its parent, started again when it fails
+- `process`, `task_status`, `progress`, `supervisor`: MirrorMaker 2 as a child that never outlives its parent, and is started
+  again when it ends, when a task fails, or when it stands still
 - `lag`, `reading`, `comparison`, `verification`: how far it is, and whether the target holds what the source holds
 - `checks`: what is remembered between two checks, so that a hole between them is seen
 

@@ -20,9 +20,10 @@ from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster
 from mirror.lag import measure
 from mirror.process import MirrorMakerProcess, prepare
+from mirror.progress import ProgressWatch
 from mirror.properties import target_of
 from mirror.remote_topics import ensure_remote_topics
-from mirror.supervisor import Supervisor, TaskWatch
+from mirror.supervisor import AllOf, Supervisor, TaskWatch
 from mirror.verdict_text import as_lines, as_object
 from mirror.verification import Verification
 
@@ -60,7 +61,7 @@ def run(config: Config, no_restart: bool) -> None:
 
     for step in (edge.cluster_id, central.cluster_id, topics):
         _until_available(step, stopping)
-    watch = TaskWatch(central_settings, config.kafka.edge_alias, clock)
+    watch = AllOf(TaskWatch(central_settings, config.kafka.edge_alias, clock), ProgressWatch(config, clock))
     supervisor = Supervisor(lambda: MirrorMakerProcess(config), watch, clock, stopping, restart=not no_restart)
     sys.exit(supervisor.run())
 

@@ -1,8 +1,8 @@
 """Keeps MirrorMaker 2 running: a failure is seen, named, and answered by a new start, after a pause that grows.
 
-Seen are the end of the process and a failed connector or task. One failed task is enough for a new start of the whole
-process: its partitions stand still while the others go on, so nothing else would show it. Exactly-once makes a new start
-harmless: the open transaction is aborted, and copying goes on from the committed positions.
+Seen are the end of the process, a failed connector or task, and a partition that stands still (`progress`). One failed task
+is enough for a new start of the whole process: its partitions stand still while the others go on. Exactly-once makes a new
+start harmless: the open transaction is aborted, and copying goes on from the committed positions.
 """
 
 from __future__ import annotations
@@ -85,6 +85,20 @@ class TaskWatch:
             log.warning("the tasks' states are unknown for now: %s", error)
             return False
         return True
+
+
+class AllOf:
+    """Several watches as one."""
+
+    def __init__(self, *watches: Watch) -> None:
+        self._watches = watches
+
+    def begin(self) -> None:
+        for watch in self._watches:
+            watch.begin()
+
+    def failed(self) -> list[Failure]:
+        return [failure for watch in self._watches for failure in watch.failed()]
 
 
 class Supervisor:

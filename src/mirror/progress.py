@@ -1,0 +1,81 @@
+"""Sees a mirror that runs and copies nothing: no process ends, no task fails, nothing complains (strimzi#3375)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark.config import Config
+from hourmark.errors import Unavailable
+from hourmark.kafka import Cluster, Partition
+from hourmark.mirror_positions import CONNECTOR, Behind, MirrorPositions, ahead, reached
+from mirror.properties import target_of
+from mirror.remote_topics import mirrored_topics
+from mirror.task_status import Failure
+
+log = logging.getLogger("hourmark.mirror")
+
+LOOK_S: Final = 10.0
+STALL_S: Final = 120.0  # longer than a start, a rebalance and an aborted transaction together
+
+
+class Progress:
+    """How long each partition that is behind has stood still. Pure: fed with what was read."""
+
+    def __init__(self) -> None:
+        self._still: dict[Partition, tuple[int | None, float]] = {}
+
+    def stalled(
+        self, now_s: float, ends: Mapping[Partition, int], starts: Mapping[Partition, int], positions: Mapping[Partition, int]
+    ) -> list[Behind]:
+        """Partitions behind their end whose position has not moved for STALL_S."""
+        behind = reached(ends, starts, positions)
+        before, self._still = self._still, {}
+        for entry in behind:
+            position, since_s = before.get(entry.partition, (entry.position, now_s))
+            self._still[entry.partition] = (entry.position, since_s if position == entry.position else now_s)
+        return [entry for entry in behind if now_s - self._still[entry.partition][1] >= STALL_S]
+
+
+class ProgressWatch:
+    """A `supervisor.Watch`: a partition that stands still is a failure. Where a cluster does not answer, nothing is known."""
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self._clock = clock
+        self._edge = Cluster(config.kafka.edge, "edge")
+        self._positions = MirrorPositions(target_of(config), config.kafka.edge_alias)
+        self._progress = Progress()
+        self._looked_s = clock.monotonic_s()
+        self._found: list[Behind] = []
+        self._ahead: list[Partition] = []
+
+    def begin(self) -> None:
+        """The patience starts anew with each run."""
+        self._progress, self._found, self._looked_s = Progress(), [], self._clock.monotonic_s()
+
+    def failed(self) -> list[Failure]:
+        """Asks the clusters every LOOK_S."""
+        if self._clock.monotonic_s() - self._looked_s >= LOOK_S:
+            self._looked_s = self._clock.monotonic_s()
+            try:
+                self._look()
+            except Unavailable as error:
+                log.warning("how far the mirror is cannot be told for now: %s", error)
+                self._found = []
+        return [Failure(CONNECTOR, f"{entry}, and has not moved for {STALL_S:g} s") for entry in self._found]
+
+    def _look(self) -> None:
+        positions = self._positions.refresh()
+        partitions = [Partition(t.name, p) for t in mirrored_topics(self._edge) for p in t.partitions]
+        ends, starts = self._edge.ends(partitions), self._edge.starts(partitions)
+        self._found = self._progress.stalled(self._clock.monotonic_s(), ends, starts, positions)
+        stale = ahead(ends, positions)
+        for partition in stale:
+            if partition not in self._ahead:  # once; a new start would not help
+                log.error(
+                    "%s: the mirror stands at %d, past the edge's end %d: stale, or made anew; see `hourmark mirror verify`",
+                    partition, positions[partition], ends[partition],
+                )  # fmt: skip
+        self._ahead = stale
