@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 import random
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,8 +31,9 @@ from etl.buckets import (
     read_manifest,
     verify_bucket,
 )
-from etl.storage import LocalDisk, Storage
+from etl.storage import LocalDisk, Storage, open_storage
 from hourmark.avro import event_schema, fingerprint
+from hourmark.config import Config
 from hourmark.errors import Finding, UsageError
 from hourmark.event_id import EventId, LineIds
 from hourmark.hours import Hour
@@ -178,6 +181,23 @@ def test_buckets_of_a_minute_have_a_level_more(storage: Storage) -> None:
 def test_nothing_is_listed_below_a_root_that_is_not_there(storage: Storage) -> None:
     assert list_types(storage) == []
     assert list_hours(storage, TYPE, 3600) == []
+
+
+@pytest.mark.stack
+def test_a_bucket_on_hdfs_reads_as_one_on_disk(config: Config, plan: Plan) -> None:
+    name = f"hourmark-test-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    plan.storage = open_storage(config.storage.model_copy(update={"root": f"{config.storage.root}/{name}"}))
+    try:
+        manifest = plan.close()
+        assert verify_bucket(plan.storage, TYPE, HOUR).findings == ()
+        assert list_hours(plan.storage, TYPE, 3600) == [HOUR]
+        assert read_manifest(plan.storage, TYPE, HOUR) == manifest
+        folder = HOUR.bucket_path(TYPE)
+        plan.storage.delete(f"{folder}/part-00001.avro")
+        plan.storage.write_new(f"{folder}/part-00002.avro", b"Obj")
+        assert set(found(plan.storage)) == {Kind.MISSING_FILE, Kind.EXTRA_FILE}
+    finally:
+        open_storage(config.storage).delete(name)
 
 
 # --- planted before closing: the manifest tells of a bucket that breaks a rule
