@@ -64,29 +64,34 @@ class Progress:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Observation:
-    """What scans saw of a file since it was last examined. `at_s`: monotonic, not later than the latest look."""
+    """What scans saw of a file since it was last examined. `at_s`: monotonic, not later than the latest look.
+
+    `high` and `low` are relative to the examination that ended at `base_s`: once there was another, they say nothing.
+    """
 
     size: int
     mtime_ns: int
     at_s: float
     high: int  # the largest size
     low: int | None  # the smallest size after it shrank; None: it did not
+    base_s: float
 
     def next(self, status: os.stat_result, at_s: float, progress: Progress) -> Observation:
-        """After another look. What was examined since the last one needs not be remembered."""
-        size, before, high, low = status.st_size, progress.position.size_seen, status.st_size, None
-        if self.at_s > progress.examined_at_s:
-            before, high, low = max(self.size, before), max(high, self.high), self.low
-        if size < before:
-            high, low = max(high, before), size if low is None else min(low, size)
-        return Observation(size, status.st_mtime_ns, at_s, high, low)
+        """After another look."""
+        size, base_s = status.st_size, progress.examined_at_s
+        high, low = (self.high, self.low) if self.base_s == base_s else (progress.position.size_seen, None)
+        if at_s > base_s:  # else the examination may have been the later look
+            if size < high:
+                low = size if low is None else min(low, size)
+            high = max(high, size)
+        return Observation(size, status.st_mtime_ns, at_s, high, low, base_s)
 
     def unchanged(self, other: Observation) -> bool:
         """Whether both saw the same."""
         return (self.size, self.mtime_ns) == (other.size, other.mtime_ns)
 
 
-NEVER = Observation(-1, -1, -1.0, -1, None)
+NEVER = Observation(-1, -1, -1.0, -1, None, -2.0)
 
 
 @dataclasses.dataclass(slots=True, eq=False)

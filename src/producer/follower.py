@@ -163,8 +163,8 @@ class Follower:
     def _examine(self, file: TrackedFile, descriptor: int) -> Cut | None:
         """Compare the file with what is known of it, write down what is lost, and look for the next cut."""
         due, observed, before = file.due, file.observed, file.progress
-        now_s = self._clock.monotonic_s()
         size = os.fstat(descriptor).st_size
+        now_s = self._clock.monotonic_s()  # a scan that begins later has looked later
         known = before.position
         judgement = _judge(descriptor, before, observed, size)
         position, quiet_to = known, before.quiet_to
@@ -216,7 +216,7 @@ class Follower:
 
 def _judge(descriptor: int, before: Progress, observed: Observation, size: int) -> Judgement:
     known, seen, lowest = before.position, before.position.size_seen, size
-    if observed.at_s > before.examined_at_s:  # what scans saw since the last examination
+    if observed.base_s == before.examined_at_s:  # what scans saw since the last examination
         seen = max(seen, observed.high)
         lowest = size if observed.low is None else min(size, observed.low)
     anchored = _is_anchored(descriptor, known, size)

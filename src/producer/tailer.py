@@ -71,7 +71,7 @@ class Tailer:
         self._config = config
         self._clock = clock
         self._host_id = host_id
-        self._files = Files(checkpoint.files())
+        self.files = Files(checkpoint.files())
         self._tally = Tally(checkpoint.losses())
         self._link = ServiceLink(config.service_urls, clock)
         self._schedule = Schedule(clock)
@@ -86,8 +86,8 @@ class Tailer:
             addresses=self._link.addresses, backoff_max_s=config.backoff_max_seconds, failed=self._fail,
         )  # fmt: skip
         self._scanner = Scanner(
-            config.sources, self._files, checkpoint, self._schedule,
-            Retirement(self._files, checkpoint, self._schedule, self._tally, clock), throttle, clock,
+            config.sources, self.files, checkpoint, self._schedule,
+            Retirement(self.files, checkpoint, self._schedule, self._tally, clock), throttle, clock,
             identify=identify, open_files_max=open_files_max,
         )  # fmt: skip
         self._caught_up = {source.name: CaughtUp() for source in config.sources}
@@ -105,7 +105,7 @@ class Tailer:
 
     def run(self, stop: threading.Event, *, drain: bool = False) -> Summary:
         """Work until `stop`, or, draining, until all is acknowledged. Finding where a drain cannot read something."""
-        for file in self._files:
+        for file in self.files:
             if file.progress.in_flight is not None:
                 self._schedule.add(file)
         self._scan()
@@ -157,7 +157,7 @@ class Tailer:
             self._throttle.warn(f"look {path}", f"cannot look at {path}: {problem.strerror}; its source is not caught up")
         if reading is not None:
             for source in seen.complete:
-                targets = [Target.of(file) for file in self._files if file.place.source == source]
+                targets = [Target.of(file) for file in self.files if file.place.source == source]
                 self._caught_up[source].begin(self._scans, reading.clock_ms, targets)
         return seen
 
@@ -165,7 +165,7 @@ class Tailer:
         return all(claim.since_scan(since_scan) for claim in self._caught_up.values()) and not self._in_flight()
 
     def _in_flight(self) -> bool:
-        return any(file.progress.in_flight is not None for file in self._files)
+        return any(file.progress.in_flight is not None for file in self.files)
 
     def _catch_up_quickly(self) -> bool:
         """After a stop: whether all there is now is acknowledged within the bound."""
@@ -198,7 +198,7 @@ class Tailer:
         return False
 
     def _deliver_rest(self) -> bool:
-        for file in self._files:
+        for file in self.files:
             try:
                 if file.progress.in_flight is not None:
                     self._follower.step(file)
@@ -214,7 +214,7 @@ class Tailer:
             self._report_thread.join(STOP_WITHIN_S)
         if ended and not self._report_thread.is_alive():
             self._link.close()
-            for file in self._files:
+            for file in self.files:
                 file.close()
 
     def _fail(self, error: Exception) -> None:
@@ -224,7 +224,7 @@ class Tailer:
         pending = dict.fromkeys(self._caught_up, 0)
         # the claims first: what is pending may only grow after them
         claims = {source: claim.at_ms() for source, claim in self._caught_up.items()}
-        for file in self._files:
+        for file in self.files:
             if file.place.source in pending:
                 pending[file.place.source] += file.pending_bytes
         return tuple(
@@ -240,14 +240,14 @@ class Tailer:
         rate = (self._tally.bytes - before_bytes) / (now_s - before_s) / 1e6
         _log.info(
             "%d files, %.2f MB/s acknowledged, %d bytes pending, %d bytes lost so far",
-            len(self._files), rate, sum(file.pending_bytes for file in self._files), self._tally.lost_bytes_in_all(),
+            len(self.files), rate, sum(file.pending_bytes for file in self.files), self._tally.lost_bytes_in_all(),
         )  # fmt: skip
 
     def _summary(self, *, goodbye: bool) -> Summary:
-        waiting = {file.place.seen_at: file.pending_bytes for file in self._files if file.pending_bytes}
+        waiting = {file.place.seen_at: file.pending_bytes for file in self.files if file.pending_bytes}
         return Summary(
             host_id=self._host_id,
-            files=len(self._files),
+            files=len(self.files),
             ranges=self._tally.ranges,
             bytes=self._tally.bytes,
             events=self._tally.events,

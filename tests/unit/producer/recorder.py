@@ -52,6 +52,7 @@ class Recorder:
         self.reports: list[HostReport] = []
         self.requests: list[str] = []  # paths, in order of arrival
         self.behaviour: Behaviour = lambda _: 200
+        self.acknowledged_end: Callable[[Received], int] = lambda one: one.range.end
         self.report_status = 200
         self.rules = "rules-1"
         self.retry_after = "0"
@@ -127,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             return
         assert isinstance(answer, int)
-        self._answer(answer, {"end": byte_range.end, "events": body.count(b"\n"), "dead_letters": 0})
+        self._answer(answer, {"end": recorder.acknowledged_end(received), "events": body.count(b"\n"), "dead_letters": 0})
 
     def _answer(self, status: int, fields: dict[str, object]) -> None:
         content = json.dumps(fields).encode()

@@ -1,0 +1,236 @@
+"""`caught_up_at` is the word that buckets are closed on: it is never claimed too early, and it is claimed again and again."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from hourmark.config import TailedSource
+from hourmark.ranges import ByteRange
+from producer import scanner
+from producer.caught_up import CaughtUp, Target
+from producer.files import NEVER, Observation, Outgoing, Place, Position, Progress, TrackedFile
+from producer.identity import Identity
+from tests.unit.producer.host import Host, lines
+from tests.unit.producer.recorder import Received, Recorder, wait_for
+
+RANGE = ByteRange("0" * 32, "1" * 32, 0, 100, 150, 0, "r", "UTC", "app", "/app.log", "host")
+
+
+def tracked(size: int, **progress: object) -> TrackedFile:
+    file = TrackedFile("1" * 32, Identity(1, 1, 1), Place("app", "/app.log", "/app.log"))
+    file.observed = Observation(size, 0, 0.0, size, None, 0.0)
+    file.due = 1
+    file.progress = dataclasses.replace(Progress(examined_scan=1), **progress)  # type: ignore[arg-type]
+    return file
+
+
+@pytest.mark.parametrize(
+    ("file", "met"),
+    [
+        (tracked(100, position=Position(offset=100), quiet_to=100), True),
+        (tracked(100, position=Position(offset=90), quiet_to=100), True),  # an unterminated last line
+        (tracked(100, position=Position(offset=90), quiet_to=99), False),
+        (tracked(100, position=Position(offset=100), quiet_to=100, examined_scan=0), False),  # not looked at since
+        (tracked(100, position=Position(offset=150), quiet_to=150, in_flight=Outgoing(1, RANGE)), True),  # behind the target
+        (tracked(101, position=Position(offset=150), quiet_to=150, in_flight=Outgoing(1, RANGE)), False),
+        (tracked(100, position=Position(offset=150), quiet_to=150, in_flight=Outgoing(1, RANGE, acknowledged=True)), True),
+        (tracked(120, position=Position(offset=150), quiet_to=150, in_flight=Outgoing(1, RANGE, acknowledged=True)), False),
+    ],
+)
+def test_when_a_file_is_read_up_to_its_target(file: TrackedFile, met: bool) -> None:
+    assert Target.of(file).is_met() is met
+
+
+def test_a_file_that_is_gone_still_waits_for_its_last_range() -> None:
+    file = tracked(0, in_flight=Outgoing(1, RANGE))
+    file.retired, file.observed = True, NEVER
+    assert not Target.of(file).is_met()
+    file.progress = dataclasses.replace(file.progress, in_flight=None)
+    assert Target.of(file).is_met()
+
+
+def test_an_attempt_is_kept_until_it_succeeds_and_given_up_when_it_cannot() -> None:
+    claim, file = CaughtUp(), tracked(100)
+    claim.begin(1, 1000, [Target.of(file)])
+    claim.begin(2, 2000, [])  # does not replace it
+    assert claim.at_ms() is None
+    file.progress = dataclasses.replace(file.progress, quiet_to=100)
+    assert claim.at_ms() == 1000
+    file.observed, file.due = Observation(200, 1, 1.0, 200, None, 0.0), 3
+    claim.begin(3, 3000, [Target.of(file)])
+    assert claim.at_ms() == 1000
+    file.progress = dataclasses.replace(file.progress, position=Position(generation=1))  # truncated
+    claim.begin(4, 4000, [])
+    assert (claim.at_ms(), claim.since_scan(4)) == (4000, True)
+
+
+def test_a_source_without_files_is_caught_up(host: Host, recorder: Recorder) -> None:
+    summary = host.drain()
+    assert summary.goodbye
+    assert recorder.reports[-1].sources[0].caught_up_at_ms is not None
+
+
+def test_the_first_report_precedes_the_first_range_and_a_hello_both(host: Host, recorder: Recorder) -> None:
+    recorder.report_status = 503
+    host.append(lines(10))
+    with host.running():
+        wait_for(lambda: recorder.requests.count("/v1/reports") >= 3, "reports are tried")
+        assert "/v1/ranges" not in recorder.requests
+        recorder.report_status = 200
+        wait_for(lambda: len(recorder.stored) == 1, "then the range")
+    assert recorder.requests[0] == "/v1/hello"
+
+
+def test_reports_of_one_incarnation_are_numbered_and_end_with_goodbye(host: Host, recorder: Recorder) -> None:
+    host.append(lines(10))
+    host.drain()
+    first = list(recorder.reports)
+    assert [one.sequence for one in first] == list(range(len(first)))
+    assert [one.goodbye for one in first] == [False] * (len(first) - 1) + [True]
+    assert first[-1].sources[0].pending_bytes == 0
+    host.drain()
+    assert len({one.incarnation for one in recorder.reports}) == 2
+    assert len({one.host_id for one in recorder.reports}) == 1
+
+
+def test_no_goodbye_with_work_left(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("producer.tailer.STOP_WITHIN_S", 0.3)
+    recorder.behaviour = lambda _: 503
+    host.append(lines(10))
+    with host.running():
+        wait_for(lambda: len(recorder.received) >= 1, "a range is on its way")
+    assert not any(one.goodbye for one in recorder.reports)
+
+
+def test_a_stop_with_all_acknowledged_says_goodbye(host: Host, recorder: Recorder) -> None:
+    host.append(lines(10))
+    with host.running():
+        wait_for(lambda: len(recorder.stored) == 1, "delivered")
+    assert recorder.reports[-1].goodbye
+
+
+def test_an_unacknowledged_range_holds_the_claim_back(host: Host, recorder: Recorder) -> None:
+    with host.running():
+        wait_for(lambda: bool(recorder.reports) and recorder.reports[-1].sources[0].caught_up_at_ms is not None, "caught up")
+        recorder.behaviour = lambda _: 503
+        host.append(lines(10))
+        written_ms = recorder.clock()
+        wait_for(lambda: len(recorder.received) >= 5, "refused a few times")
+        held_ms = recorder.reports[-1].sources[0].caught_up_at_ms
+        assert held_ms is not None and held_ms <= written_ms
+        recorder.behaviour = lambda _: 200
+        wait_for(lambda: (recorder.reports[-1].sources[0].caught_up_at_ms or 0) > written_ms, "caught up again")
+
+
+def test_a_file_that_cannot_be_opened_holds_its_source_back_and_is_named(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = os.open
+    denied = threading.Event()
+    denied.set()
+
+    def guarded(path: str, flags: int, *rest: int) -> int:
+        if denied.is_set() and str(path).endswith("app.log.secret"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, flags, *rest)
+
+    monkeypatch.setattr(scanner.os, "open", guarded)
+    host.append(lines(1))
+    host.append(lines(1, 1), host.logs / "app.log.secret")
+    (host.logs / "other").mkdir()
+    host.settings["sources"].append(TailedSource(name="other", paths=[f"{host.logs}/other/*"]))
+    with host.running():
+        wait_for(
+            lambda: bool(recorder.reports) and recorder.reports[-1].sources[1].caught_up_at_ms is not None,
+            "the other source is caught up",
+        )
+        wait_for(lambda: len(recorder.stored) == 1, "the readable file is read")
+        assert recorder.reports[-1].sources[0].caught_up_at_ms is None
+        assert "app.log.secret" in caplog.text
+        denied.clear()
+        wait_for(lambda: recorder.reports[-1].sources[0].caught_up_at_ms is not None, "caught up once it can be read")
+    assert len(recorder.contents()) == 2
+
+
+def test_a_drain_that_cannot_read_everything_says_what(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.scandir
+
+    def guarded(path: str) -> object:
+        if str(path) == str(host.logs):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr("producer.discovery.os.scandir", guarded)
+    with pytest.raises(Exception, match=f"{host.logs}: Permission denied"):
+        host.drain()
+    assert not any(one.goodbye for one in recorder.reports)
+
+
+def test_never_too_early_under_a_writer_that_races_the_scan(host: Host, recorder: Recorder) -> None:
+    """The service's clock is a counter of writes: each line holds its reading from before the write is visible.
+
+    Whenever a report claims T, every line written before the clock read T must have been acknowledged before that report.
+    """
+    ticks = itertools.count(1)
+    now = [0]
+    recorder.clock = lambda: now[0]
+    claims: list[tuple[int, int]] = []  # claimed T, number of ranges acknowledged when the report arrived
+    done = threading.Event()
+    host.settings |= {"scan_seconds": 0.003, "report_seconds": 0.004, "range_bytes": 1024}
+    received = recorder.received
+
+    def behaviour(one: Received) -> int | str:
+        return 503 if one.number % 7 == 3 else 200
+
+    recorder.behaviour = behaviour
+
+    def write() -> None:
+        path: Path = host.app
+        with path.open("ab", buffering=0) as first:
+            file, rotation = first, 0
+            while not done.is_set() and now[0] < 3000:
+                tick = next(ticks)
+                file.write(b"%d\n" % tick)
+                now[0] = tick  # the clock moves on only after the write
+                if tick % 200 == 0:
+                    rotation += 1
+                    path.rename(host.logs / f"app.log.{rotation}")
+                    if file is not first:
+                        file.close()
+                    file = path.open("ab", buffering=0)
+                if tick % 10 == 0:
+                    done.wait(0.002)
+            if file is not first:
+                file.close()
+
+    class Reports(list):  # type: ignore[type-arg]
+        def append(self, report: object) -> None:
+            super().append(report)
+            at_ms = report.sources[0].caught_up_at_ms  # type: ignore[attr-defined]
+            if at_ms is not None:
+                claims.append((at_ms, len(recorder.stored)))
+
+    recorder.reports = Reports()
+    with host.running():
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            wait_for(lambda: not writer.is_alive(), "the writer is done", 60)
+            wait_for(lambda: bool(claims) and claims[-1][0] >= now[0], "caught up at the end")
+        finally:
+            done.set()
+            writer.join()
+    assert received
+    assert len({at_ms for at_ms, _ in claims}) > 5, "a busy source must be caught up again and again"
+    acknowledged: list[set[int]] = [set()]
+    for one in recorder.stored:
+        acknowledged.append(acknowledged[-1] | {int(line) for line in one.body.split()})
+    for at_ms, count in claims:
+        missing = set(range(1, at_ms + 1)) - acknowledged[count]
+        assert not missing, f"claimed {at_ms} without {sorted(missing)[:5]}"

@@ -1,0 +1,170 @@
+"""The service misbehaves; nothing is lost, altered or held up for ever."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import threading
+
+import pytest
+
+from hourmark.clock import SystemClock
+from hourmark.errors import ConfigError
+from producer.checkpoint import Checkpoint, CheckpointFailed
+from producer.link import Busy, Refused, ServiceLink
+from producer.retries import pause_s
+from tests.unit.producer.host import Host, lines
+from tests.unit.producer.recorder import Recorder, recording, wait_for
+
+
+def test_a_lost_ack_makes_the_same_range_again(host: Host, recorder: Recorder) -> None:
+    recorder.behaviour = lambda one: "drop" if one.number in (0, 1, 3) else 200
+    host.append(lines(30_000))
+    host.drain()
+    assert recorder.text() == lines(30_000)
+    assert len(recorder.received) > len(recorder.contents())
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503])
+def test_busy_answers_are_retried_with_the_same_range(host: Host, recorder: Recorder, status: int) -> None:
+    recorder.behaviour = lambda one: status if one.number < 3 else 200
+    host.append(lines(10))
+    host.drain()
+    assert [one.compressed for one in recorder.received] == [recorder.received[0].compressed] * 4
+    assert recorder.text() == lines(10)
+
+
+def test_rules_that_change_before_a_retry_do_not_change_the_range(host: Host, recorder: Recorder) -> None:
+    def change(one: object) -> int:
+        recorder.rules = "rules-2"
+        return 503 if len(recorder.received) == 1 else 200
+
+    recorder.behaviour = change
+    host.append(lines(1))
+    host.drain()
+    assert [one.range.rules for one in recorder.received] == ["rules-1", "rules-1"]
+    host.append(lines(1, 1))
+    host.drain()
+    assert recorder.received[-1].range.rules == "rules-2"
+
+
+def test_a_permanent_refusal_of_one_file_does_not_hold_up_others_and_loses_nothing(
+    host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    allow = threading.Event()
+    recorder.behaviour = lambda one: 413 if b"bad" in one.body and not allow.is_set() else 200
+    for n in range(20):  # more than there are sender threads
+        host.append(b"bad %d\n" % n, host.logs / f"app.log.bad{n}")
+    with host.running():
+        wait_for(lambda: len(recorder.received) >= 20, "all refused once")
+        host.append(lines(10))
+        wait_for(lambda: len(recorder.stored) == 1, "the other file goes on")
+        assert recorder.reports[-1].sources[0].caught_up_at_ms is None
+        allow.set()
+        wait_for(lambda: len(recorder.stored) == 21, "the refused ones, once accepted")
+    assert "answered 413" in caplog.text and "app.log.bad" in caplog.text and recorder.url in caplog.text
+    assert len(recorder.contents()) == 21
+
+
+def test_an_ack_of_another_end_is_no_ack(host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture) -> None:
+    recorder.acknowledged_end = lambda one: one.range.end - (one.number == 0)
+    host.append(lines(1))
+    host.drain()
+    assert len(recorder.received) == 2
+    assert "acknowledged up to byte" in caplog.text
+
+
+def test_the_next_address_is_tried_in_turn(host: Host, recorder: Recorder) -> None:
+    with recording() as dead:
+        pass
+    host.settings["service_urls"] = [dead.url, recorder.url]
+    host.append(lines(10))
+    host.drain()
+    assert recorder.text() == lines(10)
+
+
+def test_no_service_for_a_while(host: Host) -> None:
+    with recording() as gone:
+        port = int(gone.url.rsplit(":", 1)[1])
+    host.settings["service_urls"] = [gone.url]
+    host.append(lines(10))
+    back = Recorder()
+    with host.running() as tailer:
+        wait_for(lambda: len(tailer.files) == 1, "the file was found")
+        with recording(back, port):
+            wait_for(lambda: len(back.stored) == 1, "delivered once there is a service")
+        host.append(lines(10, 10))
+        with recording(back, port):
+            wait_for(lambda: len(back.stored) == 2, "and again")
+    assert back.text() == lines(20)
+
+
+def test_no_rules_yet(host: Host, recorder: Recorder) -> None:
+    recorder.rules = ""
+    host.append(lines(10))
+    with host.running():
+        wait_for(lambda: len(recorder.reports) > 3, "reports go on")
+        assert not recorder.received
+        recorder.rules = "rules-1"
+        wait_for(lambda: len(recorder.stored) == 1, "delivered once there are rules")
+
+
+def test_a_checkpoint_that_cannot_be_written_stops_the_send(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = threading.Event()
+    write = Checkpoint._write
+    stored_when_full: list[int] = []
+
+    def failing(self: Checkpoint, batch: list) -> None:  # type: ignore[type-arg]
+        if not full.is_set():
+            write(self, batch)
+            return
+        for ticket in batch:
+            ticket.error, ticket.done = sqlite3.OperationalError("database or disk is full"), True
+
+    monkeypatch.setattr(Checkpoint, "_write", failing)
+    host.append(lines(10))
+    with host.running():
+        wait_for(lambda: len(recorder.stored) == 1, "the first lines")
+        full.set()
+        stored_when_full.append(len(recorder.received))
+        host.append(lines(10, 10))
+        wait_for(lambda: "disk is full" in caplog.text, "it says so")
+        host.append(lines(10), host.logs / "app.log.new")
+        wait_for(lambda: caplog.text.count("disk is full") >= 2, "it says so of the new file too")
+        assert len(recorder.received) == stored_when_full[0], "nothing is sent that is not durable"
+        full.clear()
+        wait_for(lambda: len(recorder.contents()) == 2 and len(recorder.text()) == len(lines(30)), "all, once there is room")
+    assert sorted(recorder.contents().values()) == sorted([lines(20), lines(10)])
+
+
+def test_a_full_database_changes_nothing_and_says_so(host: Host) -> None:
+    with host.tailer() as (_, checkpoint):
+        checkpoint._db.execute("PRAGMA max_page_count = 10")
+        with pytest.raises(CheckpointFailed, match="full"):
+            checkpoint.commit(
+                [
+                    lambda db: db.execute("INSERT INTO losses VALUES ('a', 1)") and None,
+                    lambda db: db.execute("INSERT INTO ranges VALUES (1, 'f', '', zeroblob(1000000))") and None,
+                ]
+            )
+        assert checkpoint.losses() == {}
+
+
+def test_pauses_grow_to_the_maximum_and_honour_retry_after() -> None:
+    rng = random.Random(7)
+
+    def pause(error: Exception, failures: int, addresses: int = 1) -> float:
+        return pause_s(error, failures=failures, addresses=addresses, max_s=10.0, rng=rng)
+
+    assert 0.05 <= pause(Busy(""), 1) <= 0.1
+    assert all(5.0 <= pause(Busy(""), n) <= 10.0 for n in range(8, 2000, 100))
+    assert pause(Busy("", retry_after_s=30.0), 1) == 30.0
+    assert pause(Busy("", retry_after_s=30.0), 1, addresses=2) < 0.1, "the other service is asked first"
+    assert pause(Refused(""), 1) == 10.0
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="service_urls"):
+        ServiceLink(["127.0.0.1:8780"], SystemClock())
