@@ -45,7 +45,7 @@ from infra.stack.purge import purge_stack
 
 KILL_AT: Final = 0.35  # of the span
 BROKER_AWAY_SECONDS: Final = 20.0
-CLOSING_SECONDS: Final = 150.0  # after the last line, for all to be closed; it takes about half a minute
+CLOSING_SECONDS: Final = 300.0  # after the last line, for all to be closed; half a minute where the machine is not overloaded
 LOOK_SECONDS: Final = 4.0  # between looks at HDFS, each of which writes lines into the NameNode's log
 _FIRST_MINUTE_MIN_S: Final = 15  # traffic in a shorter rest of a minute does not count as a bucket
 _SPARE_S: Final = 10  # of the last minute, so that most is delivered when it ends
