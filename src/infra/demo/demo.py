@@ -21,13 +21,12 @@ from typing import Any, Final
 from hourmark.clock import Clock
 from hourmark.config import Config, load_config
 from hourmark.errors import Unavailable, UsageError
-from hourmark.topics import events_topic
 from infra.demo import outcome
 from infra.demo.closing import Closing, closed_enough, short
 from infra.demo.components import Components, wait_for
 from infra.demo.declarations import EVENTS_SOURCE, LINES_SOURCE, SERVER_LOG, TYPES, write_declarations
 from infra.demo.events import AD_SHOWN, TRACK_PLAYED, events
-from infra.demo.leader_kill import kill_leader
+from infra.demo.leader_kill import Trouble, leader_dies
 from infra.demo.live_log import LiveLog
 from infra.demo.named_lines import TYPE as LINES
 from infra.demo.named_lines import named_lines, own_lines
@@ -43,8 +42,7 @@ from infra.judge.webhdfs import WebHdfs
 from infra.stack import Stack
 from infra.stack.purge import purge_stack
 
-KILL_AT: Final = 0.35  # of the span
-BROKER_AWAY_SECONDS: Final = 20.0
+WRITING_SECONDS: Final = 3600.0  # for files of any size; three minutes are usual
 CLOSING_SECONDS: Final = 300.0  # after the last line, for all to be closed; half a minute where the machine is not overloaded
 LOOK_SECONDS: Final = 4.0  # between looks at HDFS, each of which writes lines into the NameNode's log
 _FIRST_MINUTE_MIN_S: Final = 15  # traffic in a shorter rest of a minute does not count as a bucket
@@ -75,14 +73,15 @@ class Result:
 
 
 class Demo:
-    """One run. `home` holds its stack and its work; nothing of an earlier run is used."""
+    """One run. `home` holds its stack and its work; nothing of an earlier run is used. `trouble` happens while files grow."""
 
-    def __init__(self, home: Path, wish: Wish, clock: Clock, say: Say) -> None:
+    def __init__(self, home: Path, wish: Wish, clock: Clock, say: Say, trouble: Trouble = leader_dies) -> None:
         self.home = home
         self.work = home / "work"
         self._wish = wish
         self._clock = clock
         self._say = say
+        self._trouble = trouble
         self._began_s = clock.monotonic_s()
         self.components = Components(home, self.work / "hourmark.toml", home / "stack" / "logs", clock)
 
@@ -95,7 +94,8 @@ class Demo:
                 stack = self.start_stack()
                 config = self.start_components(stack)
                 traffic = self.start_traffic()
-                self._watch_traffic(traffic, stack, config)
+                self._trouble(self, traffic, stack, config)
+                self.wait(lambda: traffic.done, "the last line to be written", WRITING_SECONDS)
                 result = self._conclude(traffic, stack, config)
             finally:
                 if traffic is not None:
@@ -161,16 +161,14 @@ class Demo:
         """A line of progress."""
         self._say(f"[{self._seconds():5.0f} s] {line}")
 
-    def _watch_traffic(self, traffic: Traffic, stack: Stack, config: Config) -> None:
-        self._wait(lambda: traffic.moment >= KILL_AT, "the middle of the traffic", traffic.span_s)
-        broker = kill_leader(stack, config, events_topic(TRACK_PLAYED))
-        self.tell(f"{traffic.written:,} lines written; killed {broker}, which led events.{TRACK_PLAYED}, with SIGKILL")
-        back_s = self._clock.monotonic_s() + BROKER_AWAY_SECONDS
-        self._wait(lambda: self._clock.monotonic_s() >= back_s, "the pause of the broker", 2 * BROKER_AWAY_SECONDS)
-        stack.start(broker)
-        stack.wait_ready(broker)
-        self.tell(f"{broker} is back; {traffic.written:,} lines written")
-        self._wait(lambda: traffic.done, "the last line to be written", 3600.0)
+    def wait(self, condition: Callable[[], bool], what: str, seconds: float, pause_s: float = 0.25) -> None:
+        """Wait for something, and see that no component dies meanwhile. Unavailable where one does, or it takes longer."""
+        wait_for(condition, what, seconds, self._clock, self.components.check, pause_s=pause_s)
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass, and see that no component dies meanwhile."""
+        end_s = self._clock.monotonic_s() + seconds
+        self.wait(lambda: self._clock.monotonic_s() >= end_s, "time to pass", seconds + 5)
 
     def _conclude(self, traffic: Traffic, stack: Stack, config: Config) -> Result:
         stopped_ms, until_s = self._clock.now_ms(), self._clock.monotonic_s() + CLOSING_SECONDS
@@ -209,12 +207,9 @@ class Demo:
             self.tell(f"non-empty buckets proved: {short(found)}")
             return closed_enough(found, wanted, end_ms)
 
-        rest_s = (end_ms - self._clock.now_ms()) / _MS
-        if rest_s > 0:
-            end_s = self._clock.monotonic_s() + rest_s
-            self._wait(lambda: self._clock.monotonic_s() >= end_s, "the end of the minute", rest_s + 5)
+        self.pause((end_ms - self._clock.now_ms()) / _MS)
         seconds = max(1.0, until_s - self._clock.monotonic_s())
-        self._wait(enough, f"{self._wish.buckets} non-empty buckets of every type, closed as proved", seconds, LOOK_SECONDS)
+        self.wait(enough, f"{self._wish.buckets} non-empty buckets of every type, closed as proved", seconds, LOOK_SECONDS)
 
     def _one_more_minute(self, closing: Closing, report: Report, until_s: float) -> bool:
         """What was delivered after the last minute's end lies in the next one."""
@@ -227,12 +222,9 @@ class Demo:
             return False
         wanted = dict.fromkeys((*TYPES, outcome.DEAD_LETTERS), 0)
         with suppress(Unavailable):
-            self._wait(lambda: closed_enough(closing.look(), wanted, end_ms), "the next minute to close", seconds, LOOK_SECONDS)
+            self.wait(lambda: closed_enough(closing.look(), wanted, end_ms), "the next minute to close", seconds, LOOK_SECONDS)
             return True
         return False
-
-    def _wait(self, condition: Callable[[], bool], what: str, seconds: float, pause_s: float = 0.25) -> None:
-        wait_for(condition, what, seconds, self._clock, self.components.check, pause_s=pause_s)
 
     def _seconds(self) -> float:
         return self._clock.monotonic_s() - self._began_s

@@ -1,11 +1,36 @@
-"""SIGKILL for the broker that leads a partition, and its return."""
+"""The demo's trouble: SIGKILL for the broker that leads a partition, and its return."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hourmark.config import Config
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster
+from hourmark.topics import events_topic
+from infra.demo.events import TRACK_PLAYED
+from infra.demo.traffic import Traffic
 from infra.stack import Stack
+
+if TYPE_CHECKING:
+    from infra.demo.demo import Demo
+
+KILL_AT: Final = 0.35  # of the traffic's span
+AWAY_SECONDS: Final = 20.0
+
+Trouble: TypeAlias = Callable[["Demo", Traffic, Stack, Config], None]  # happens while files grow; returns when it is over
+
+
+def leader_dies(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
+    """In the middle of the traffic, for a while."""
+    demo.wait(lambda: traffic.moment >= KILL_AT, "the middle of the traffic", traffic.span_s)
+    broker = kill_leader(stack, config, events_topic(TRACK_PLAYED))
+    demo.tell(f"{traffic.written:,} lines written; killed {broker}, which led events.{TRACK_PLAYED}, with SIGKILL")
+    demo.pause(AWAY_SECONDS)
+    stack.start(broker)
+    stack.wait_ready(broker)
+    demo.tell(f"{broker} is back; {traffic.written:,} lines written")
 
 
 def kill_leader(stack: Stack, config: Config, topic: str) -> str:
