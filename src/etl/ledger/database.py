@@ -85,12 +85,12 @@ class Database:
     def identity(self) -> tuple[str, int]:
         """UUID of the ledger and number of its last commit: they stand in every manifest."""
         with self.reading() as connection:
-            rows: dict[str, str] = dict(connection.execute(select(tables.meta.c.key, tables.meta.c.value)).tuples().all())
+            rows: dict[str, str] = dict(connection.execute(select(tables.meta.c.key, tables.meta.c.value)).all())
         return rows["uuid"], int(rows["commit"])
 
     def _begin_ledger(self) -> None:
         with self.reading() as connection:
-            rows: dict[str, str] = dict(connection.execute(select(tables.meta.c.key, tables.meta.c.value)).tuples().all())
+            rows: dict[str, str] = dict(connection.execute(select(tables.meta.c.key, tables.meta.c.value)).all())
         if not rows:
             first = {"uuid": str(uuid.uuid4()), "commit": "0", "schema_version": str(tables.SCHEMA_VERSION)}
             try:

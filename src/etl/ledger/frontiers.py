@@ -144,7 +144,7 @@ def _audit_groups(database: Database, event_type: str, condition: object, below:
         .where(table.c.type == event_type, condition, table.c.first_offset < below, table.c.last_offset >= at_least)  # type: ignore[arg-type]
     )
     with database.reading() as connection:
-        return [AuditGroup(*row) for row in connection.execute(query).tuples()]
+        return [AuditGroup(*row) for row in connection.execute(query)]
 
 
 def _groups(database: Database, event_type: str, *conditions: object) -> list[StagedGroup]:
@@ -165,7 +165,7 @@ def _groups(database: Database, event_type: str, *conditions: object) -> list[St
     )
     with database.reading() as connection:
         return [
-            StagedGroup(*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6]))) for row in connection.execute(query).tuples()
+            StagedGroup(*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6]))) for row in connection.execute(query)
         ]
 
 

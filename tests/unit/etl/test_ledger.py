@@ -1,0 +1,242 @@
+"""The ledger: offsets move whole or not at all, a stale driver changes nothing, each step of closing is taken once."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etl.errors import SchemaChanged, StaleDriver, TopicReplaced
+from etl.ledger import frontiers, staging
+from etl.ledger.database import Database
+from etl.ledger.frontier_rows import ensure_frontier_rows
+from etl.ledger.rows import AuditGroup, Position, Reporter, Seal, StagedBatch, StagedGroup, State, to_signed, to_unsigned
+from etl.ledger.schemas import remembered_schema
+from hourmark.config import Config, Etl
+from hourmark.errors import ConfigError, UsageError
+from hourmark.event_types import EventType, Source
+from hourmark.hours import Hour
+from hourmark.manifest import Evidence, Grade, Manifest
+
+HOUR = Hour(1_800_000_000, 3600)
+START = Position("cluster", "id-1", "events.click", 0, 0)
+CLICK = EventType(name="click", fields=[{"name": "n", "type": "long"}])
+SOURCES = [Source(name="app", types=["click"])]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    return Config(etl=Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite"))
+
+
+@pytest.fixture
+def database(config: Config) -> Iterator[Database]:
+    ensure_frontier_rows(config, [CLICK], SOURCES, HOUR)
+    made = Database(config.etl.ledger)
+    yield made
+    made.close()
+
+
+def group(path: str, hour: Hour = HOUR, rows: int = 1) -> StagedGroup:
+    return StagedGroup(path, "click", hour.start_s, rows, 10 * rows, 2**64 - 1, (1,))
+
+
+def batch(end: int, *groups: StagedGroup, start: Position = START, audits: tuple[AuditGroup, ...] = ()) -> StagedBatch:
+    files = tuple({g.path: (g.path, g.rows) for g in (*groups, *audits)}.values())
+    return StagedBatch((start,), (dataclasses.replace(start, next_offset=end),), files, groups, audits, ())
+
+
+def seal(audit_next: int = 0) -> Seal:
+    return Seal("proved", "join", 1, audit_next, 1, 1, 0, (), (START,))
+
+
+def manifest(hour: Hour = HOUR) -> Manifest:
+    evidence = Evidence(method="join", cut_at_ms=1, audit_records=1, promised=1, audit_next={"0": 0})
+    return Manifest(
+        type="click", hour=str(hour), bucket_seconds=3600, grade=Grade.PROVED, evidence=evidence, files=[], events=0, late={},
+        duplicates_removed=0, surplus=0, id_sum="0" * 16, offsets=[], ledger="l", ledger_commit=1, attempt="a", closed_at_ms=5,
+        software="test",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])
+def test_sums_survive_signed_columns(value: int) -> None:
+    assert -(2**63) <= to_signed(value) < 2**63
+    assert to_unsigned(to_signed(value)) == value
+
+
+def test_a_batch_moves_offsets_and_lists_its_groups(database: Database) -> None:
+    lease = database.acquire("consumer:default")
+    staging.begin_positions(database, lease, [START])
+    staging.commit_batch(database, lease, batch(7, group("a", rows=3)))
+    assert [p.next_offset for p in staging.positions(database, "cluster")] == [7]
+    closer = database.acquire("closer")
+    frontiers.freeze(database, closer, frontiers.frontiers(database, 3600), {"click": "events.click"})
+    assert frontiers.listed_groups(database, "click", HOUR) == [group("a", rows=3)]
+
+
+def test_a_batch_that_does_not_begin_at_the_ledgers_offset_changes_nothing(database: Database) -> None:
+    lease = database.acquire("consumer:default")
+    staging.begin_positions(database, lease, [START])
+    staging.commit_batch(database, lease, batch(7, group("a")))
+    with pytest.raises(StaleDriver, match=r"events.click partition 0: the ledger is not at offset 0"):
+        staging.commit_batch(database, lease, batch(9, group("b")))
+    assert [p.next_offset for p in staging.positions(database, "cluster")] == [7]
+    closer = database.acquire("closer")
+    frontiers.freeze(database, closer, frontiers.frontiers(database, 3600), {"click": "events.click"})
+    assert [g.path for g in frontiers.listed_groups(database, "click", HOUR)] == ["a"]
+
+
+def test_a_second_driver_fences_the_first(database: Database) -> None:
+    first = database.acquire("consumer:default")
+    staging.begin_positions(database, first, [START])
+    second = database.acquire("consumer:default")
+    with pytest.raises(StaleDriver, match="taken over"):
+        staging.commit_batch(database, first, batch(7, group("a")))
+    staging.commit_batch(database, second, batch(7, group("a")))
+
+
+def test_a_topic_made_anew_is_noticed(database: Database) -> None:
+    lease = database.acquire("consumer:default")
+    staging.begin_positions(database, lease, [START])
+    with pytest.raises(TopicReplaced, match=r"events.click has id id-2, the ledger remembers id-1"):
+        staging.begin_positions(database, lease, [dataclasses.replace(START, topic_id="id-2")])
+
+
+def test_beginning_again_keeps_the_offsets(database: Database) -> None:
+    lease = database.acquire("consumer:default")
+    staging.begin_positions(database, lease, [START])
+    staging.commit_batch(database, lease, batch(7))
+    staging.begin_positions(database, lease, [START, dataclasses.replace(START, partition=1)])
+    assert sorted((p.partition, p.next_offset) for p in staging.positions(database, "cluster")) == [(0, 7), (1, 0)]
+
+
+def test_a_hosts_last_report_replaces_all_it_said_before(database: Database) -> None:
+    lease = database.acquire("consumer:default")
+    staging.begin_positions(database, lease, [START])
+    one = Reporter("h", "app", "host", "tailer", "i", 0, 5, 5, 0, 0, goodbye=False)
+    two = dataclasses.replace(one, source="other")
+    later = dataclasses.replace(one, sequence=1, caught_up_at_ms=9)
+    with_reports = dataclasses.replace(batch(1), reports=((one, two), (later,), (later,)))
+    staging.commit_batch(database, lease, with_reports)
+    assert staging.reporters(database) == [later]
+
+
+def test_an_hour_goes_its_way_once_and_the_next_one_opens(database: Database) -> None:
+    consumer, closer = database.acquire("consumer:default"), database.acquire("closer")
+    staging.begin_positions(database, consumer, [START])
+    staging.commit_batch(database, consumer, batch(7, group("a"), group("b", HOUR.next())))
+    (opened,) = frontiers.frontiers(database, 3600)
+    offsets = frontiers.freeze(database, closer, [opened], {"click": "events.click"})
+    assert [p.next_offset for p in offsets["click"]] == [7]
+    staging.commit_batch(
+        database, consumer, batch(8, group("late"), start=dataclasses.replace(START, next_offset=7))
+    )  # arrives after the freeze: belongs to a later bucket
+    (frozen,) = frontiers.frontiers(database, 3600)
+    assert frozen.state is State.FROZEN
+    frontiers.seal(database, closer, {"click": seal(11)}, [frozen])
+    (sealed,) = frontiers.frontiers(database, 3600)
+    frontiers.close(database, closer, sealed, manifest())
+    (reopened,) = frontiers.frontiers(database, 3600)
+    assert (reopened.hour, reopened.state, reopened.settled_next) == (HOUR.next(), State.OPEN, 11)
+    assert [g.path for g in frontiers.listed_groups(database, "click", HOUR)] == ["a"]
+    frontiers.freeze(database, closer, [reopened], {"click": "events.click"})
+    assert [g.path for g in frontiers.listed_groups(database, "click", HOUR.next())] == ["b", "late"]
+    assert [g.path for g in frontiers.listed_before(database, "click", HOUR.next(), {HOUR.start_s})] == ["a"]
+
+
+@pytest.mark.parametrize("step", ["freeze", "seal", "close", "unfreeze"])
+def test_a_step_that_was_taken_already_is_refused(database: Database, step: str) -> None:
+    closer = database.acquire("closer")
+    (opened,) = frontiers.frontiers(database, 3600)
+    topics = {"click": "events.click"}
+    frontiers.freeze(database, closer, [opened], topics)
+    (frozen,) = frontiers.frontiers(database, 3600)
+    frontiers.seal(database, closer, {"click": seal()}, [frozen])
+    (sealed,) = frontiers.frontiers(database, 3600)
+    frontiers.close(database, closer, sealed, manifest())
+    with pytest.raises(StaleDriver, match="another closer has moved it"):
+        match step:
+            case "freeze":
+                frontiers.freeze(database, closer, [opened], topics)
+            case "seal":
+                frontiers.seal(database, closer, {"click": seal()}, [frozen])
+            case "close":
+                frontiers.close(database, closer, sealed, manifest())
+            case "unfreeze":
+                frontiers.unfreeze(database, closer, frozen, ["why"])
+
+
+def test_unfreezing_takes_the_listing_back_and_keeps_the_alarm(database: Database) -> None:
+    consumer, closer = database.acquire("consumer:default"), database.acquire("closer")
+    staging.begin_positions(database, consumer, [START])
+    staging.commit_batch(database, consumer, batch(7, group("a")))
+    frontiers.freeze(database, closer, frontiers.frontiers(database, 3600), {"click": "events.click"})
+    frontiers.unfreeze(database, closer, frontiers.frontiers(database, 3600)[0], ["range 12 is missing"])
+    (again,) = frontiers.frontiers(database, 3600)
+    assert (again.state, again.alarm) == (State.OPEN, ("range 12 is missing",))
+    assert frontiers.listed_groups(database, "click", HOUR) == []
+
+
+def test_promises_are_found_by_hour_and_offset(database: Database) -> None:
+    consumer = database.acquire("consumer:default")
+    staging.begin_positions(database, consumer, [START])
+    before = Hour(HOUR.start_s - 3600)
+    audits = (AuditGroup("x", "click", HOUR.start_s, 1, 5, 9), AuditGroup("x", "click", before.start_s, 1, 7, 8))
+    staging.commit_batch(database, consumer, batch(7, audits=audits))
+    assert frontiers.audit_groups(database, "click", {HOUR.start_s}, below=6) == [audits[0]]
+    assert frontiers.audit_groups(database, "click", {HOUR.start_s}, below=5) == []
+    assert frontiers.new_audit_groups(database, "click", HOUR, at_least=8, below=20) == [audits[1]]
+    assert frontiers.new_audit_groups(database, "click", HOUR, at_least=9, below=20) == []
+
+
+def test_a_types_first_hour_is_fixed_once_and_its_sources_are_renewed(config: Config, database: Database) -> None:
+    more = [*SOURCES, Source(name="web", types=["click"])]
+    assert ensure_frontier_rows(config, [CLICK], more, Hour(HOUR.end_s)) == []
+    (row,) = frontiers.frontiers(database, 3600)
+    assert (row.first_hour, row.sources) == (HOUR, {"app", "web"})
+    with pytest.raises(UsageError, match="set it back"):
+        ensure_frontier_rows(config, [CLICK], SOURCES, Hour(HOUR.start_s, 60))
+
+
+def test_a_schema_id_that_changes_its_meaning_stops_the_etl(database: Database) -> None:
+    lease = database.acquire("closer")
+    first = remembered_schema(database, lease, 1, lambda _: {"type": "string"})
+    assert remembered_schema(database, lease, 1, lambda _: {"type": "string"}) == first
+    with pytest.raises(SchemaChanged, match="schema id 1 stands for another schema now"):
+        remembered_schema(database, lease, 1, lambda _: {"type": "bytes"})
+
+
+def test_every_change_counts_the_commit_number_up(database: Database) -> None:
+    uuid, before = database.identity()
+    database.acquire("closer")
+    assert database.identity() == (uuid, before + 1)
+
+
+def test_two_threads_commit_one_after_the_other(database: Database) -> None:
+    lease = database.acquire("consumer:default")
+    staging.begin_positions(database, lease, [START])
+    outcomes: list[str] = []
+
+    def commit(path: str) -> None:
+        try:
+            staging.commit_batch(database, lease, batch(7, group(path)))
+            outcomes.append("committed")
+        except StaleDriver:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=commit, args=(f"f{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["committed", "refused", "refused", "refused"]
+
+
+@pytest.mark.parametrize("url", ["nonsense", "sqlite:///relative.sqlite", "sqlite://", "mysql://host/db"])
+def test_a_wrong_ledger_url_is_refused_by_the_name_of_the_setting(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"etl\.ledger"):
+        Database(url)
