@@ -18,7 +18,7 @@ from mirror.task_status import Failure
 log = logging.getLogger("hourmark.mirror")
 
 LOOK_S: Final = 10.0
-STALL_S: Final = 120.0  # longer than a start, a rebalance and an aborted transaction together
+STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted transaction together
 
 
 class Progress:

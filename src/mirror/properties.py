@@ -29,7 +29,7 @@ REFRESH_TOPICS_S: Final = 5  # a new type is copied this soon after its topic wa
 POLL_RECORDS_MAX: Final = 5_000  # records of one transaction: 500, the default, spends most time on commits while catching up
 FETCH_WAIT_MS: Final = 200  # a transaction gathers this long; one for each record would be 50 times the work and the markers
 FETCH_BYTES_MIN: Final = 64 * 1024  # or this much, whichever is first
-SESSION_TIMEOUT_MS: Final = 6_000  # the least that brokers allow: how long a killed worker's group membership blocks the next
+SESSION_TIMEOUT_MS: Final = 10_000  # how long a killed worker's membership blocks the next; below it a busy machine loses it
 TRANSACTION_TIMEOUT_MS: Final = 60_000  # readers wait this long for a transaction whose worker never comes back
 REQUEST_FACTOR: Final = 2  # the producer measures records before compression, the broker after it
 
@@ -81,6 +81,7 @@ def _process(config: Config) -> dict[str, str]:
     return {
         "listeners": f"http://127.0.0.1:{config.mirror.rest_port}",
         "dedicated.mode.enable.internal.rest": "true",
+        "plugin.discovery": "service_load",  # scanning every jar is most of a start (twice: here and in the worker)
         "emit.heartbeats.enabled": "false",  # at this level too, or a worker for the opposite direction is started
     }
 
@@ -89,6 +90,7 @@ def _worker(target: str, central: KafkaCluster) -> dict[str, str]:
     replication = str(central.replication_factor)
     return {
         f"{target}.exactly.once.source.support": "enabled",
+        f"{target}.plugin.discovery": "service_load",
         f"{target}.scheduled.rebalance.max.delay.ms": "0",  # by default tasks of a killed worker rest for five minutes
         f"{target}.session.timeout.ms": str(SESSION_TIMEOUT_MS),
         f"{target}.heartbeat.interval.ms": str(SESSION_TIMEOUT_MS // 3),

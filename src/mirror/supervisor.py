@@ -25,7 +25,7 @@ LOOK_S: Final = 2.0  # between looks at the tasks' states; the process's end is 
 POLL_S: Final = 0.25
 GRACE_S: Final = 4.0  # a task may fail and be started again by Connect itself while tasks are handed out anew
 BACKOFF_S: Final = (1.0, 30.0)  # first and longest pause; it doubles
-START_S: Final = 90.0  # from the start of Java to the connector's first RUNNING; 15 s are usual
+START_S: Final = 300.0  # from the start of Java to the connector's RUNNING: 8 s usually, minutes on a machine far too busy
 HEALTHY_S: Final = 60.0  # a run this long starts the pauses from the first again
 
 
