@@ -108,6 +108,7 @@ class TrackedFile:
     changed_at_s: float = 0.0
     deleted: bool = False  # no name is left
     retired: bool = False  # nothing more will be read from it
+    unfound: int = 0  # scans in a row that did not find it
     failures: int = 0  # in a row, of its current step
 
     @property

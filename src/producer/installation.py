@@ -103,6 +103,9 @@ def _aside(path: Path) -> Path:
     while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
         number += 1
     path.rename(aside)
+    journal = path.with_name(f"{path.name}-wal")
+    if journal.exists():
+        journal.rename(aside.with_name(f"{aside.name}-wal"))
     sync_folder(path.parent)
     return aside
 

@@ -14,6 +14,7 @@ from producer.schedule import Schedule
 from producer.tally import Tally
 
 DELETED_LINGER_S: Final = 5.0  # a writer may still hold a deleted file open; so long without growth, and it is let go
+UNMATCHED_LINGER_S: Final = 600.0  # some writers keep to the old file until they are told of the rotation
 _log = logging.getLogger(__name__)
 
 
@@ -39,14 +40,24 @@ class Retirement:
         else:
             self._deleted_unborn(file)
 
+    def unmatched(self, file: TrackedFile) -> None:
+        """It has a name that no pattern matches: rotated. It is let go when its writer has long left it."""
+        progress = file.progress
+        if progress.in_flight is not None or progress.examined_scan < file.due or not self._schedule.is_idle(file):
+            return
+        if progress.position.offset < file.observed.size or self._clock.monotonic_s() - file.changed_at_s < UNMATCHED_LINGER_S:
+            return
+        self.missing(file)
+        file.close()
+
     def replaced(self, file: TrackedFile, path: str) -> None:
         """Its inode is another file's by now."""
         self._end(file, f"is gone, its inode is that of {path} now", [changes.forget_file(file.file_id)])
 
     def missing(self, file: TrackedFile) -> None:
-        """Neither a pattern nor a former sibling leads to it. Should it come back, it is read on."""
+        """No pattern leads to it, and it is not to be found, or has long been idle. Should it come back, it is read on."""
         place = dataclasses.replace(file.place, missing=True)
-        self._count(file, "is nowhere to be found", [changes.save_place(file, place)])
+        self._count(file, "is not followed any more", [changes.save_place(file, place)])
         file.place = place
 
     def _deleted_unborn(self, file: TrackedFile) -> None:

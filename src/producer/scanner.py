@@ -28,6 +28,7 @@ from producer.schedule import Schedule
 from producer.throttle import Throttle
 
 LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan has to do
+UNFOUND_SCANS: Final = 3  # so often a file must not be found before it is called missing
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class Scanner:
             seen.problems[source] = problems
             if settled and not problems:
                 seen.complete.add(source)
-        self._follow_unfound(number)
+        self._follow_unfound(number, seen)
         return seen
 
     def _look_until_settled(self, source: str, number: int) -> tuple[dict[str, OSError], bool]:
@@ -204,42 +205,54 @@ class Scanner:
             self._schedule.add(file)
         return bool(added)
 
-    def _follow_unfound(self, number: int) -> None:
+    def _follow_unfound(self, number: int, seen: Seen) -> None:
         """Files without a matching name: renamed, deleted, or not yet found again after a restart."""
         listings: dict[str, dict[int, str]] = {}
         for file in self._files:
-            if file in self._found or file.retired:
+            if file in self._found or file.is_gone:
+                file.unfound = 0
                 self._retirement.release(file)
                 continue
-            if file.descriptor is None and not file.place.missing:
-                self._look_for(file, listings)
-            if file.descriptor is not None:
-                at_s = self._clock.monotonic_s()
-                status = os.fstat(file.descriptor)
-                file.deleted = status.st_nlink == 0
-                self._observe(file, status, at_s, number)
-                if file.deleted:
-                    self._retirement.deleted(file)
+            try:
+                known = file.descriptor is not None or self._look_for(file, listings)
+                if file.descriptor is not None:
+                    self._look_at_open(file, file.descriptor, number)
+            except OSError as error:
+                known = False
+                seen.problems.setdefault(file.place.source, {})[file.place.seen_at] = error
+            if not known:
+                seen.complete.discard(file.place.source)
         self._commit()
 
-    def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> None:
+    def _look_at_open(self, file: TrackedFile, descriptor: int, number: int) -> None:
+        at_s = self._clock.monotonic_s()
+        status = os.fstat(descriptor)
+        file.deleted = status.st_nlink == 0
+        self._observe(file, status, at_s, number)
+        if file.deleted:
+            self._retirement.deleted(file)
+        else:
+            self._retirement.unmatched(file)
+
+    def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:
+        """Open it where it is found among its former siblings; whether it is clear what became of it."""
         folder = os.path.dirname(file.place.seen_at)  # noqa: PTH120  # may hold bytes that are no UTF-8
-        try:
-            if folder not in listings:
+        if folder not in listings:
+            try:
                 with os.scandir(folder) as entries:
                     listings[folder] = {entry.inode(): entry.path for entry in entries}
-            path = listings[folder].get(file.identity.inode)
-            if path is not None and self._open_if(file, path):
-                self._move(file, file.place.source, path)
-                return
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        except OSError as error:
-            self._throttle.warn(
-                f"look {folder}", f"cannot look for {file.place.seen_at} in {folder}: {error.strerror}; grant access"
-            )
-            return
+            except (FileNotFoundError, NotADirectoryError):
+                listings[folder] = {}
+        path = listings[folder].get(file.identity.inode)
+        if path is not None and self._open_if(file, path):
+            file.unfound = 0
+            self._move(file, file.place.source, path)
+            return True
+        file.unfound += 1
+        if file.unfound < UNFOUND_SCANS:  # a listing may miss what is renamed meanwhile
+            return False
         self._retirement.missing(file)
+        return True
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
         """Open `path` if it is that file."""

@@ -7,9 +7,10 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import cast
 
 import zstandard
 
@@ -53,6 +54,7 @@ class Recorder:
         self.requests: list[str] = []  # paths, in order of arrival
         self.behaviour: Behaviour = lambda _: 200
         self.acknowledged_end: Callable[[Received], int] = lambda one: one.range.end
+        self.on_report: Callable[[HostReport], object] = lambda _: None
         self.report_status = 200
         self.rules = "rules-1"
         self.retry_after = "0"
@@ -105,7 +107,9 @@ class _Handler(BaseHTTPRequestHandler):
         recorder.requests.append(self.path)
         if self.path == REPORTS_PATH:
             if recorder.report_status == 200:
-                recorder.reports.append(report_from_json(body).received(recorder.clock()))
+                report = report_from_json(body)
+                recorder.on_report(report)
+                recorder.reports.append(report.received(recorder.clock()))
             self._answer(recorder.report_status, {})
         elif self.path == RANGES_PATH:
             self._range(body)
@@ -114,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _range(self, compressed: bytes) -> None:
         assert self.headers["Content-Encoding"] == "zstd"
-        byte_range = parse_range_headers(self.headers)
+        byte_range = parse_range_headers(cast(Mapping[str, str], self.headers))  # case-insensitive
         body = zstandard.ZstdDecompressor().decompress(compressed)
         assert len(body) == byte_range.end - byte_range.start
         headers = tuple(sorted((name, value) for name, value in self.headers.items() if name.startswith("Hourmark-")))

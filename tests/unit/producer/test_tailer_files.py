@@ -254,6 +254,22 @@ def test_lines_are_not_skipped_when_a_file_is_rotated_while_acks_are_slow(host: 
     assert sorted(recorder.contents().values()) == sorted(lines(200, n * 200) for n in range(5))
 
 
+def test_a_rotated_file_is_let_go_once_it_is_idle_and_read_on_should_it_match_again(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retirement, "UNMATCHED_LINGER_S", 0.0)
+    narrow(host)
+    host.append(lines(10))
+    with host.running() as tailer:
+        wait_for(lambda: len(recorder.stored) == 1, "read")
+        old = rename(host.app, "old")
+        wait_for(lambda: all(file.descriptor is None for file in tailer.files), "let go")
+        host.append(lines(10, 10), old)
+        rename(old, "app.log")
+        wait_for(lambda: len(recorder.stored) == 2, "read on")
+    assert recorder.contents().popitem()[1] == lines(20)
+
+
 @pytest.mark.parametrize("pattern", ["**/*.log", "*/deep/x?.log", "[a]/**/x1.log", "a/deep/x1.log"])
 def test_globs(host: Host, recorder: Recorder, pattern: str) -> None:
     (host.logs / "a" / "deep").mkdir(parents=True)

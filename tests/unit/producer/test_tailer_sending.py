@@ -10,7 +10,7 @@ import pytest
 
 from hourmark.clock import SystemClock
 from hourmark.errors import ConfigError
-from producer.checkpoint import Checkpoint, CheckpointFailed
+from producer.checkpoint import Checkpoint, CheckpointFailed, lose
 from producer.link import Busy, Refused, ServiceLink
 from producer.retries import pause_s
 from tests.unit.producer.host import Host, lines
@@ -140,16 +140,16 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_send(
 
 
 def test_a_full_database_changes_nothing_and_says_so(host: Host) -> None:
+    def too_large(db: sqlite3.Connection) -> None:
+        db.execute("INSERT INTO ranges VALUES (1, 'f', '', zeroblob(1000000))")
+
     with host.tailer() as (_, checkpoint):
         checkpoint._db.execute("PRAGMA max_page_count = 10")
         with pytest.raises(CheckpointFailed, match="full"):
-            checkpoint.commit(
-                [
-                    lambda db: db.execute("INSERT INTO losses VALUES ('a', 1)") and None,
-                    lambda db: db.execute("INSERT INTO ranges VALUES (1, 'f', '', zeroblob(1000000))") and None,
-                ]
-            )
+            checkpoint.commit([lose("app", 1), too_large])
         assert checkpoint.losses() == {}
+        checkpoint.commit([lose("app", 1)])
+        assert checkpoint.losses() == {"app": 1}
 
 
 def test_pauses_grow_to_the_maximum_and_honour_retry_after() -> None:
