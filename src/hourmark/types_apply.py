@@ -54,9 +54,10 @@ def apply(
     registry.register(AUDIT, audit.SCHEMA)
     registry.register(HOSTS, host_reports.SCHEMA)
     say(f"registered {len(types)} schemas at {config.registry.url}")
-    created = ensure_topics(edge, edge_topics(config, types))
-    if config.kafka.central is not None:
+    created: list[str] = []
+    if config.kafka.central is not None:  # before the edge's: the mirror would make a missing remote topic, with other settings
         created += ensure_topics(Cluster(config.kafka.central, "central"), central_topics(config, types))
+    created += ensure_topics(edge, edge_topics(config, types))
     say(f"topics: {len(created)} created, the others checked")
     latest = read_rules(config.kafka.edge).latest
     rules = next_rules(latest, types, sources, schema_ids, config.parsing)
