@@ -45,8 +45,18 @@ async def http_error(_: Request, error: Exception) -> Response:
     return json_answer(content, error.status_code, dict(error.headers or {}))
 
 
+async def fault(_: Request, __: Exception) -> Response:
+    """What nobody expected. The framework raises it again after this answer, and `EveryAnswer` logs it."""
+    error = {
+        "code": "fault",
+        "message": "the service failed; nothing was acknowledged",
+        "next_step": "send it again; see its log",
+    }
+    return json_answer({"error": error}, 500)
+
+
 class EveryAnswer:
-    """Around the whole application: clock and rules on every answer, a 500 that is JSON too, and the request metrics."""
+    """Around the whole application: clock and rules on every answer, whatever its status, and the request metrics."""
 
     def __init__(self, app: ASGIApp, service: Service, routes: list[Route]) -> None:
         self._app = app
@@ -72,9 +82,8 @@ class EveryAnswer:
             await self._app(scope, receive, send_marked)
         except Exception:
             log.exception("%s %s failed", scope["method"], path)
-            if status:
+            if status != 500:  # otherwise `fault` has answered
                 raise
-            await self._fault(scope, receive, send_marked)
         finally:
             self._service.metrics.requests.labels(path, str(status)).inc()
             self._service.metrics.request_seconds.labels(path).observe(self._service.clock.monotonic_s() - began_s)
@@ -88,11 +97,3 @@ class EveryAnswer:
     def _path(self, scope: Scope) -> str:
         """The route's path, so that metrics have few labels."""
         return next((route.path for route in self._routes if route.matches(scope)[0] is not Match.NONE), "other")
-
-    async def _fault(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = {
-            "code": "fault",
-            "message": "the service failed; nothing was acknowledged",
-            "next_step": "send it again; see its log",
-        }
-        await json_answer({"error": error}, 500)(scope, receive, send)

@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from delivery_service.answers import EveryAnswer, http_error, service_error
+from delivery_service.answers import EveryAnswer, fault, http_error, service_error
 from delivery_service.errors import ServiceError
 from delivery_service.events_endpoint import EventsEndpoint
 from delivery_service.probes import Probes
@@ -29,5 +29,6 @@ def create_app(service: Service) -> ASGIApp:
         Route("/readyz", probes.ready),
         Route("/metrics", probes.metrics),
     ]
-    app = Starlette(routes=list(routes), exception_handlers={ServiceError: service_error, HTTPException: http_error})
+    handlers = {ServiceError: service_error, HTTPException: http_error, Exception: fault}
+    app = Starlette(routes=list(routes), exception_handlers=handlers)
     return EveryAnswer(app, service, routes)

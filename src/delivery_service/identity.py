@@ -33,17 +33,25 @@ def take_identity(state_dir: Path) -> Identity:
     try:
         state_dir.mkdir(parents=True, exist_ok=True)
         lock = (state_dir / "lock").open("ab")
-        file = state_dir / "host-id"
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            host_id = _host_id(state_dir, lock)
+        except BaseException:
             lock.close()
-            raise ConfigError(f"another service uses {state_dir}; give each its own service.state_dir") from None
-        if not file.exists():
-            write_durably(file, new_host_id().encode() + b"\n")
-        host_id = file.read_text().strip()
+            raise
     except OSError as error:
         raise ConfigError(f"service.state_dir = {state_dir} cannot be used: {error.strerror}; name a writable folder") from error
+    return Identity(host_id, socket.gethostname() or f"pid-{os.getpid()}", uuid.uuid4().hex, lock)
+
+
+def _host_id(state_dir: Path, lock: IO[bytes]) -> str:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigError(f"another service uses {state_dir}; give each its own service.state_dir") from None
+    file = state_dir / "host-id"
+    if not file.exists():
+        write_durably(file, new_host_id().encode() + b"\n")
+    host_id = file.read_text().strip()
     if not _HOST_ID.fullmatch(host_id):
         raise ConfigError(f"{file} must hold 32 hex digits; restore it, or remove it to become a new instance")
-    return Identity(host_id, socket.gethostname() or f"pid-{os.getpid()}", uuid.uuid4().hex, lock)
+    return host_id

@@ -218,7 +218,10 @@ class _RunningProducer:
 
     def _poll(self) -> None:
         while not self._stopping.is_set():
-            self._producer.poll(0.2)
+            try:
+                self._producer.poll(0.2)
+            except Exception:  # of a callback; without this thread nothing would ever be acknowledged again
+                log.exception("a delivery report could not be handled")
 
     def _on_error(self, error: KafkaError) -> None:
         self.fatal = self.fatal or is_fatal(error)

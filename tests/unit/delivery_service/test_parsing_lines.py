@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from typing import Any
 
 import pytest
 
@@ -252,7 +253,7 @@ def test_paths_and_hosts_that_are_no_utf8_are_shown_as_well_as_can_be() -> None:
     ("body", "more"),
     [(b"no line feed", {}), (b"x", {"part": Part.LAST_CHUNK}), (b"x\n", {"end": 5}), (b"x\n", {"observed_at_ms": 1 << 62})],
 )
-def test_a_range_that_contradicts_its_bytes_is_refused(body: bytes, more: dict[str, object]) -> None:
+def test_a_range_that_contradicts_its_bytes_is_refused(body: bytes, more: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
         parsed(body, **more)
 

@@ -1,0 +1,145 @@
+"""POST /v1/events/{type}: ids, retries, bad lines."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+
+from hourmark.audit import AuditRecord
+from hourmark.avro import unframe
+from hourmark.event_id import client_event_id
+from tests.unit.delivery_service.examples import NOW_MS, TYPES, compiled
+from tests.unit.delivery_service.harness import Harness
+from tests.unit.delivery_service.test_service_ranges import code, with_service
+
+LINE = b'{"user":"u","ms":1}'
+
+
+def row(value: bytes) -> dict[str, Any]:
+    schema_id, datum = unframe(value)
+    found: Any = fastavro.schemaless_reader(
+        io.BytesIO(datum), fastavro.parse_schema(TYPES[schema_id - 1].schema(), named_schemas={}), None
+    )
+    return dict(found)
+
+
+def named(**fields: object) -> bytes:
+    return json.dumps({"user": "u", "ms": 1, **fields}).encode() + b"\n"
+
+
+@with_service()
+async def test_a_batch_is_delivered_with_its_audit_record(h: Harness) -> None:
+    answer = await h.post_events(
+        LINE + b"\n" + named(event_time=NOW_MS - 1) + named(event_time="2026-11-21T00:00:00Z"), Hourmark_Client="shop"
+    )
+    assert answer.json() == {
+        "events": 3,
+        "dead_letters": 0,
+        "delivery": "at least once",
+        "repeat": {"Hourmark-Observed-At": str(NOW_MS), "Hourmark-Rules": compiled().id},
+    }
+    rows = [row(r.value) for r in h.queue.of("events.click")]
+    assert [(r["position"], r["file"], r["host"], r["source"]) for r in rows] == [(n, None, "shop", "shop") for n in range(3)]
+    assert [round(r["event_time"].timestamp() * 1000) - NOW_MS for r in rows] == [0, -1, -6_000_000]
+    audit = AuditRecord.decode(unframe(h.queue.records[-1].value)[1])
+    assert (audit.kind, audit.host_id, audit.lines, audit.source, audit.path, audit.end) == (
+        "batch",
+        "shop",
+        3,
+        "api",
+        "click",
+        3,
+    )
+    assert h.queue.records[-1].topic == "hourmark.audit"
+
+
+@with_service()
+async def test_the_clients_own_event_id_makes_the_id(h: Harness) -> None:
+    first = await h.post_events(named(event_id="order-1", event_time=NOW_MS - 5))
+    h.clock.advance(60)
+    await h.post_events(named(event_id="order-1", event_time=NOW_MS - 5))
+    assert first.json()["delivery"] == "exactly once"
+    ids = [r.key[:16] for r in h.queue.of("events.click")]
+    assert ids == [bytes(client_event_id(NOW_MS - 5, "click", "order-1"))] * 2
+
+
+@with_service()
+async def test_a_retry_that_repeats_what_the_answer_said_is_the_same_batch(h: Harness) -> None:
+    body = LINE + b"\nbroken\n"
+    first = await h.post_events(body, Idempotency_Key="k1")
+    once, h.queue.records = h.queue.records, []
+    h.clock.advance(90)
+    second = await h.post_events(body, Idempotency_Key="k1", **first.json()["repeat"])
+    assert first.json() == second.json()
+    assert first.json()["delivery"] == "exactly once"
+    assert [r[:3] for r in once] == [r[:3] for r in h.queue.records]
+
+
+@with_service()
+async def test_a_key_used_twice_for_different_bodies_hides_nothing(h: Harness) -> None:
+    for body, client in ((named(ms=1), "a"), (named(ms=2), "a"), (named(ms=2), "b")):
+        await h.post_events(body, Idempotency_Key="k1", Hourmark_Client=client)
+    assert len({r.key[:16] for r in h.queue.of("events.click")}) == 3
+
+
+@with_service()
+async def test_without_key_or_id_each_post_is_a_batch_of_its_own(h: Harness) -> None:
+    for _ in range(2):
+        assert (await h.post_events(LINE)).json()["delivery"] == "at least once"
+    assert len({r.key for r in h.queue.of("events.click")}) == 2
+
+
+@with_service()
+async def test_a_bad_line_is_a_dead_letter_and_the_answer_counts_it(h: Harness) -> None:
+    bad = {
+        b"{": "bad_json",
+        b"": "empty_line",
+        b"  \r": "empty_line",
+        b'{"user":"u"}': "missing_field",
+        b'{"user":"u","ms":1,"x":1}': "unknown_field",
+        b'{"user":1,"ms":1}': "wrong_field",
+        b'{"user":"\xff","ms":1}': "not_utf8",
+        named(event_id="").strip(): "wrong_field",
+        named(event_id="x" * 256).strip(): "wrong_field",
+        named(event_id=7).strip(): "wrong_field",
+        named(event_time="noon").strip(): "bad_timestamp",
+        named(event_time=1.5).strip(): "bad_timestamp",
+        named(event_time=NOW_MS + 900_001).strip(): "future",
+        named(event_time=1 << 80).strip(): "future",
+        named(event_time=-1).strip(): "too_late",
+        b"[" * 5000: "bad_json",
+    }
+    answer = await h.post_events(LINE + b"\n" + b"\n".join(bad) + b"\n" + LINE)
+    assert (answer.status_code, answer.json()["events"], answer.json()["dead_letters"]) == (200, 2, len(bad))
+    letters = [row(r.value) for r in h.queue.of("events.dead-letters")]
+    assert [(x["raw"], x["reason"]) for x in letters] == list(bad.items())
+    assert {x["claimed_type"] for x in letters} == {"click"}
+
+
+@with_service()
+async def test_unknown_types_are_refused_whole(h: Harness) -> None:
+    for name in ("nothing", "dead-letters", "Click"):
+        assert code(await h.post_events(LINE, name)) == (404, "unknown_type")
+    assert h.queue.records == []
+
+
+@with_service(range_bytes_max=2048, line_bytes_max=4096)
+async def test_batches_have_the_limits_of_ranges(h: Harness) -> None:
+    assert (await h.post_events(named(user="x" * 4000))).status_code == 200
+    assert code(await h.post_events(named() * 200)) == (413, "too_large")
+    assert code(await h.post_events(named(user="x" * 5000))) == (413, "too_large")
+    assert code(await h.post_events(b"")) == (400, "batch")
+
+
+@with_service()
+async def test_wrong_headers_are_refused(h: Harness) -> None:
+    assert code(await h.post_events(LINE, Hourmark_Observed_At="x")) == (400, "headers")
+    assert code(await h.post_events(LINE, Idempotency_Key="k" * 256)) == (400, "headers")
+    assert code(await h.post_events(LINE, Hourmark_Client="%0A")) == (400, "headers")
+    assert code(await h.post_events(LINE, Hourmark_Rules="9-x")) == (503, "rules_unknown")
+    answer = await h.post_events(LINE, Hourmark_Observed_At=str(NOW_MS + 16 * 60_000))
+    assert code(answer) == (503, "clock_behind")
+    assert answer.json()["repeat"]["Hourmark-Observed-At"] == str(NOW_MS + 16 * 60_000)

@@ -1,0 +1,204 @@
+"""The queue port in memory, and Kafka's side of it with a producer that misbehaves on command."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from delivery_service.errors import NotDelivered, QueueUnavailable
+from delivery_service.kafka_queue import KafkaQueue, producer_settings
+from delivery_service.memory_queue import MemoryQueue
+from delivery_service.metrics import Metrics
+from delivery_service.queue import QueueRecord
+from hourmark.config import Config
+from tests.unit.delivery_service.queue_contract import CHECKS, Check
+
+RECORDS = [QueueRecord("t", b"k%d" % n, b"v") for n in range(3)]
+
+
+class ReadableMemory:
+    topics: Sequence[str] = ("a", "b")
+
+    def __init__(self) -> None:
+        self.queue = MemoryQueue()
+
+    def read(self, topic: str) -> list[tuple[bytes, bytes, int]]:
+        return [(r.key, r.value, r.timestamp_ms) for r in self.queue.of(topic)]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+def test_contract(check: Check) -> None:
+    asyncio.run(check(ReadableMemory()))  # type: ignore[arg-type]
+
+
+class FakeProducer:
+    """librdkafka's interface. `answer` is what each delivery report says; "never": none comes."""
+
+    made: list[FakeProducer]
+    answer: KafkaError | str | None = None
+    full = False
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._pending: list[Any] = []
+        self.produced: list[tuple[Any, ...]] = []
+        self.purged = False
+        FakeProducer.made.append(self)
+
+    def produce(self, topic: str, value: bytes, key: bytes, *, on_delivery: Any, timestamp: int) -> None:
+        if self.full:
+            raise BufferError
+        self.produced.append((topic, value, key, timestamp))
+        with self._lock:
+            self._pending.append(on_delivery)
+
+    def poll(self, timeout: float) -> None:
+        threading.Event().wait(0.002)
+        if not isinstance(self.answer, str):
+            self._report(self.answer)
+
+    def _report(self, answer: Any) -> None:
+        with self._lock:
+            taken, self._pending = self._pending, []
+        for on_delivery in taken:
+            on_delivery(answer, None)
+
+    def purge(self) -> None:
+        self.purged = True
+        self._report(KafkaError(KafkaError._PURGE_QUEUE))
+
+    def flush(self, timeout: float) -> int:
+        return len(self._pending)
+
+    def list_topics(self, timeout: float) -> Any:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+
+def with_queue(test: Callable[[KafkaQueue, Metrics], Awaitable[None]], **service: Any) -> None:
+    """Run `test` over a queue whose producers are fake."""
+    FakeProducer.made, FakeProducer.answer, FakeProducer.full = [], None, False
+
+    async def main() -> None:
+        metrics = Metrics()
+        queue = KafkaQueue(Config(service=service), metrics, FakeProducer)
+        async with asyncio.timeout(20):
+            await test(queue, metrics)
+            await queue.close(1)
+
+    asyncio.run(main())
+
+
+def test_one_producer_takes_all_connections() -> None:
+    async def test(queue: KafkaQueue, _: Metrics) -> None:
+        await asyncio.gather(*(queue.append(RECORDS, 7) for _ in range(50)))
+        assert len(FakeProducer.made) == 1
+        assert len(FakeProducer.made[0].produced) == 150
+        assert FakeProducer.made[0].produced[0] == ("t", b"v", b"k0", 7)
+
+    with_queue(test)
+
+
+def test_memory_is_not_enough_for_an_ack() -> None:
+    async def test(queue: KafkaQueue, _: Metrics) -> None:
+        FakeProducer.answer = "never"
+        append = asyncio.create_task(queue.append(RECORDS, 7))
+        await asyncio.sleep(0.1)
+        assert not append.done()
+        FakeProducer.answer = None
+        await append
+
+    with_queue(test)
+
+
+def test_a_record_that_was_not_delivered_fails_its_append() -> None:
+    async def test(queue: KafkaQueue, metrics: Metrics) -> None:
+        FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
+        with pytest.raises(NotDelivered):
+            await queue.append(RECORDS, 7)
+        FakeProducer.answer = None
+        await queue.append(RECORDS, 7)
+        assert metrics.registry.get_sample_value("hourmark_service_produce_errors_total", {"error": "_MSG_TIMED_OUT"}) == 3
+        assert len(FakeProducer.made) == 1, "one failure is no reason to suspect the producer"
+
+    with_queue(test)
+
+
+def test_a_full_producer_means_waiting_and_then_503_never_a_drop() -> None:
+    async def test(queue: KafkaQueue, _: Metrics) -> None:
+        FakeProducer.full = True
+        waiting = asyncio.create_task(queue.append(RECORDS, 7))
+        await asyncio.sleep(0.1)
+        FakeProducer.full = False
+        await waiting
+        FakeProducer.full = True
+        with pytest.raises(QueueUnavailable):
+            await queue.append(RECORDS, 7)
+
+    with_queue(test, delivery_timeout_seconds=0.3)
+
+
+def test_a_producer_with_a_fatal_error_is_made_anew_without_a_restart() -> None:
+    async def test(queue: KafkaQueue, metrics: Metrics) -> None:
+        FakeProducer.answer = "never"
+        under_way = asyncio.create_task(queue.append(RECORDS, 7))
+        await asyncio.sleep(0.05)
+        FakeProducer.made[0].settings["error_cb"](KafkaError(KafkaError._FATAL))
+        FakeProducer.made[0].answer = KafkaError(KafkaError._FATAL)
+        with pytest.raises(NotDelivered):
+            await under_way
+        FakeProducer.answer = None
+        await queue.append(RECORDS, 7)
+        assert len(FakeProducer.made) == 2
+        assert metrics.registry.get_sample_value("hourmark_service_producer_renewals_total") == 1
+        while not FakeProducer.made[0].purged:
+            await asyncio.sleep(0.01)
+
+    with_queue(test)
+
+
+def test_a_producer_that_delivers_nothing_although_the_cluster_is_well_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The classic: "producers fell into a state that only a restart cured"."""
+
+    async def test(queue: KafkaQueue, _: Metrics) -> None:
+        well: list[str] = []
+
+        async def problems(topics: Sequence[str]) -> list[str]:
+            return well
+
+        monkeypatch.setattr(queue, "problems", problems)
+        well.append("a broker is down")
+        FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
+        deadline = asyncio.get_running_loop().time() + 0.5
+        while asyncio.get_running_loop().time() < deadline:
+            with pytest.raises(NotDelivered):
+                await queue.append(RECORDS, 7)
+        assert len(FakeProducer.made) == 1, "with the cluster in trouble a new producer would help nobody"
+        well.clear()
+        while len(FakeProducer.made) == 1:
+            with pytest.raises(NotDelivered):
+                await queue.append(RECORDS, 7)
+        FakeProducer.answer = None
+        await queue.append(RECORDS, 7)
+
+    with_queue(test, delivery_timeout_seconds=0.1)
+
+
+def test_a_queue_that_does_not_answer_has_a_problem_and_raises_nothing() -> None:
+    async def test(queue: KafkaQueue, _: Metrics) -> None:
+        (problem,) = await queue.problems(["t"])
+        assert "Kafka does not answer" in problem
+
+    with_queue(test)
+
+
+def test_an_ack_means_all_in_sync_replicas_and_no_reordering() -> None:
+    settings = producer_settings(Config())
+    assert (settings["acks"], settings["enable.idempotence"]) == ("all", True)
+    assert settings["message.max.bytes"] == 8 << 20
+    assert settings["delivery.timeout.ms"] == 30_000

@@ -1,0 +1,301 @@
+"""POST /v1/ranges: what is acknowledged, what is refused, what has to wait."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gzip
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+import zstandard
+
+from delivery_service.errors import NotDelivered, QueueUnavailable
+from hourmark.audit import AuditRecord
+from hourmark.avro import unframe
+from hourmark.ranges import Part
+from tests.unit.delivery_service.examples import NOW_MS, compiled, parsed, range_of, syslog
+from tests.unit.delivery_service.harness import Harness, run, running
+
+BODY = syslog() + syslog("note", b"words") + b"broken\n"
+
+
+def with_service(**settings: Any) -> Callable[[Callable[[Harness], Awaitable[None]]], Callable[[], None]]:
+    """The test gets a running harness."""
+
+    def decorate(test: Callable[[Harness], Awaitable[None]]) -> Callable[[], None]:
+        async def main() -> None:
+            async with running(**settings) as harness:
+                await test(harness)
+
+        @functools.wraps(test)
+        def run_it() -> None:
+            run(main)
+
+        del run_it.__wrapped__  # pytest must not look for a fixture `h`
+        return run_it
+
+    return decorate
+
+
+def code(answer: httpx.Response) -> tuple[int, str]:
+    error = answer.json()["error"]
+    assert error["message"], "an error says what is wrong"
+    assert error["next_step"], "an error says what to do"
+    assert answer.headers["Hourmark-Clock"].isdigit()
+    assert ("Retry-After" in answer.headers) == (answer.status_code == 503)
+    return answer.status_code, error["code"]
+
+
+@with_service()
+async def test_events_come_before_their_audit_record_and_both_before_the_answer(h: Harness) -> None:
+    answer = await h.post_range(BODY)
+    assert (answer.status_code, answer.json()) == (200, {"end": len(BODY), "events": 2, "dead_letters": 1})
+    assert [r.topic for r in h.queue.records] == ["events.click", "events.note", "events.dead-letters", "hourmark.audit"]
+    expected = parsed(BODY)
+    assert [(r.key, r.value) for r in h.queue.records[:3]] == [(r.key, r.value) for r in expected.records]
+    schema_id, datum = unframe(h.queue.records[-1].value)
+    assert (schema_id, AuditRecord.decode(datum)) == (101, expected.audit)
+    assert h.queue.records[-1].key == expected.audit.range_id
+    assert {r.timestamp_ms for r in h.queue.records} == {NOW_MS}, "stamped with the receipt, not with the event's time"
+
+
+@with_service()
+async def test_every_answer_tells_clock_and_rules(h: Harness) -> None:
+    h.clock.advance(5)
+    answers = [
+        await h.post_range(BODY),
+        await h.client.get("/v1/hello"),
+        await h.client.get("/nothing"),
+        await h.client.get("/v1/ranges"),
+        await h.client.post("/v1/ranges"),
+        await h.client.get("/metrics"),
+    ]
+    assert [a.status_code for a in answers] == [200, 200, 404, 405, 400, 200]
+    assert {a.headers["Hourmark-Clock"] for a in answers} == {str(NOW_MS + 5000)}
+    assert {a.headers["Hourmark-Rules"] for a in answers} == {compiled().id}
+
+
+@with_service()
+async def test_a_retry_gets_the_same_answer_and_makes_the_same_records(h: Harness) -> None:
+    first = await h.post_range(BODY)
+    once = list(h.queue.records)
+    h.queue.records.clear()
+    h.clock.advance(3600 * 24 * 400)
+    second = await h.post_range(BODY)
+    assert first.json() == second.json()
+    assert [r[:3] for r in once] == [r[:3] for r in h.queue.records]
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "gzip", "identity"])
+def test_bodies_come_compressed_or_plain(encoding: str) -> None:
+    content = {"zstd": zstandard.compress(BODY), "gzip": gzip.compress(BODY), "identity": BODY}[encoding]
+
+    @with_service()
+    async def test(h: Harness) -> None:
+        assert (await h.post_range(BODY, content=content, encoding=encoding)).status_code == 200
+
+    test()
+
+
+@with_service()
+async def test_a_body_of_several_frames_or_members_is_read_whole(h: Harness) -> None:
+    halves = BODY[:50], BODY[50:]
+    for encoding, content in (
+        ("zstd", b"".join(map(zstandard.compress, halves))),
+        ("gzip", b"".join(map(gzip.compress, halves))),
+    ):
+        assert (await h.post_range(BODY, content=content, encoding=encoding)).status_code == 200
+
+
+@with_service()
+async def test_bodies_that_are_not_what_the_headers_say_are_refused(h: Harness) -> None:
+    compressed = zstandard.compress(BODY)
+    assert code(await h.post_range(BODY, content=BODY[:-5])) == (400, "length")
+    assert code(await h.post_range(BODY, content=BODY + b"x\n")) == (400, "length")
+    assert code(await h.post_range(BODY, content=b"")) == (400, "length")
+    assert code(await h.post_range(BODY, content=compressed, encoding="gzip")) == (400, "broken_encoding")
+    assert code(await h.post_range(BODY, content=BODY, encoding="zstd")) == (400, "broken_encoding")
+    assert code(await h.post_range(BODY, content=compressed[:-3], encoding="zstd"))[0] == 400
+    assert code(await h.post_range(BODY, content=gzip.compress(BODY)[:-9], encoding="gzip"))[0] == 400
+    assert code(await h.post_range(BODY, encoding="br")) == (415, "encoding")
+    assert code(await h.post_range(b"no line feed")) == (400, "range")
+    assert h.queue.records == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Hourmark-Host": "short"},
+        {"Hourmark-File": "G" * 32},
+        {"Hourmark-Offset": "-1"},
+        {"Hourmark-Offset": "9" * 30},
+        {"Hourmark-End": "0"},
+        {"Hourmark-Generation": "x"},
+        {"Hourmark-Observed-At": ""},
+        {"Hourmark-Zone": ""},
+        {"Hourmark-Path": "%00" * 5000},
+        {"Hourmark-Part": "some"},
+        {"Content-Length": "ten"},
+    ],
+)
+def test_wrong_headers_are_named(headers: dict[str, str]) -> None:
+    @with_service()
+    async def test(h: Harness) -> None:
+        status, _ = code(await h.post_range(BODY, headers=headers))
+        assert status == 400
+        assert h.queue.records == []
+
+    test()
+
+
+@with_service()
+async def test_a_missing_header_is_named(h: Harness) -> None:
+    answer = await h.client.post("/v1/ranges", content=BODY, headers={"Hourmark-Host": "a" * 32})
+    assert code(answer) == (400, "headers")
+    assert "Hourmark-Host-Name" in answer.json()["error"]["message"]
+
+
+@with_service(range_bytes_max=2048, line_bytes_max=8192)
+async def test_only_a_single_record_may_be_longer_than_a_range(h: Harness) -> None:
+    long_line = b"x" * 8192 + b"\n"
+    assert (await h.post_range(long_line)).json() == {"end": 8193, "events": 0, "dead_letters": 1}
+    assert (await h.post_range(b"x" * 8192, part=Part.CHUNK)).status_code == 200
+    assert code(await h.post_range(b"a\n" * 1025)) == (413, "too_large")
+    assert code(await h.post_range(b"x" * 8193 + b"\n")) == (413, "too_large")
+
+
+def bombs() -> dict[str, bytes]:
+    zeros = b"\0" * (1 << 20)
+    packer = zstandard.ZstdCompressor().compressobj()
+    zstd = b"".join(packer.compress(zeros) for _ in range(64)) + packer.flush()
+    return {"zstd": zstd, "gzip": gzip.compress(zeros * 16)}
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "gzip"])
+def test_a_two_gibibyte_request_does_not_kill_the_process(encoding: str) -> None:
+    """A small body that inflates without end is refused; no more than the limit is ever made of it."""
+    bomb = bombs()[encoding]
+
+    @with_service(line_bytes_max=1 << 20)
+    async def test(h: Harness) -> None:
+        assert len(bomb) < 1 << 20
+        assert code(await h.post_range(BODY, content=bomb, encoding=encoding)) == (413, "too_large")
+
+    test()
+
+
+@with_service(line_bytes_max=1 << 20)
+async def test_an_endless_body_is_refused_while_it_comes(h: Harness) -> None:
+    sent = 0
+
+    async def endless() -> Any:
+        nonlocal sent
+        while sent < 100 << 20:
+            sent += 1 << 16
+            yield b"\0" * (1 << 16)
+
+    assert code(await h.post_range(BODY, content=endless())) == (413, "too_large")
+    assert h.service.inflight.bytes == 0
+
+
+@pytest.mark.parametrize("error", [QueueUnavailable("full"), NotDelivered("too few in-sync replicas")])
+@pytest.mark.parametrize("after", [0, 2, 3])
+def test_no_200_unless_every_record_and_the_audit_record_are_in_the_queue(error: Exception, after: int) -> None:
+    """`after` 3: all events are in, the audit record is not."""
+
+    @with_service()
+    async def test(h: Harness) -> None:
+        h.queue.fail_with, h.queue.fail_after = error, after  # type: ignore[assignment]
+        assert code(await h.post_range(BODY)) == (503, "queue")
+        assert not h.queue.of("hourmark.audit")
+        assert h.metrics.registry.get_sample_value("hourmark_service_events_total", {"type": "click"}) is None
+        h.queue.fail_with = None
+        assert (await h.post_range(BODY)).status_code == 200
+        assert h.service.inflight.bytes == 0
+
+    test()
+
+
+@with_service()
+async def test_what_cannot_be_judged_now_waits(h: Harness) -> None:
+    assert code(await h.post_range(BODY, rules="7-unknown")) == (503, "rules_unknown")
+    assert code(await h.post_range(BODY, observed_at_ms=NOW_MS + 15 * 60_000 + 1)) == (503, "clock_behind")
+    assert code(await h.post_range(BODY, observed_at_ms=(1 << 63) - 1)) == (503, "clock_behind")
+    assert (await h.post_range(BODY, observed_at_ms=NOW_MS + 15 * 60_000)).status_code == 200
+
+
+@with_service()
+async def test_nothing_is_taken_before_the_service_knows_enough(h: Harness) -> None:
+    framing, h.service.framing = h.service.framing, None
+    assert code(await h.post_range(BODY)) == (503, "not_ready")
+    assert code(await h.post_events(b"{}")) == (503, "not_ready")
+    h.service.framing, h.service.reported = framing, False
+    assert code(await h.post_range(BODY)) == (503, "not_ready")
+    h.service.reported, h.rules.caught_up = True, False
+    assert code(await h.post_range(BODY)) == (503, "not_ready")
+    assert code(await h.client.get("/v1/hello")) == (503, "not_ready")
+    assert "Hourmark-Rules" not in (await h.client.get("/v1/hello")).headers
+    assert h.queue.records == []
+
+
+@with_service(inflight_bytes_max=1 << 20)
+async def test_under_overload_requests_are_told_to_come_back(h: Harness) -> None:
+    h.queue.hold = asyncio.Event()
+    body = (b"x" * 99 + b"\n") * 4000
+    first = asyncio.create_task(h.post_range(body))
+    while not h.service.inflight.bytes:
+        await asyncio.sleep(0)
+    assert code(await h.post_range(body)) == (503, "overloaded")
+    assert (await h.client.get("/healthz")).status_code == 200, "health is answered all the same"
+    h.queue.hold.set()
+    assert (await first).status_code == 200
+    assert (await h.post_range(body)).status_code == 200
+    assert h.service.inflight.bytes == 0
+
+
+@with_service(inflight_bytes_max=1 << 20)
+async def test_one_long_record_is_taken_even_if_it_is_over_the_memory_limit(h: Harness) -> None:
+    assert (await h.post_range(b"x" * (3 << 20) + b"\n")).status_code == 200
+
+
+@with_service()
+async def test_a_mebibyte_of_line_feeds_is_as_many_dead_letters_and_holds_nobody_up(h: Harness) -> None:
+    body = b"\n" * 10_000
+    post = asyncio.create_task(h.post_range(body))
+    turns = 0
+    while not post.done():
+        assert (await h.client.get("/healthz")).status_code == 200
+        await asyncio.sleep(0)  # without a network nothing else yields
+        turns += 1
+    assert post.result().json() == {"end": 10_000, "events": 0, "dead_letters": 10_000}
+    assert turns > 20
+
+
+@with_service()
+async def test_ranges_at_the_same_time_are_all_delivered(h: Harness) -> None:
+    bodies = [syslog("note", f"{n}".encode()) * 300 for n in range(8)]
+    answers = await asyncio.gather(*(h.post_range(body, start=n << 20) for n, body in enumerate(bodies)))
+    assert [a.json()["events"] for a in answers] == [300] * 8
+    assert len(h.queue.of("hourmark.audit")) == 8
+    assert len({r.key for r in h.queue.of("events.note")}) == 2400
+
+
+@with_service()
+async def test_an_unknown_zone_or_source_never_blocks_a_file(h: Harness) -> None:
+    assert (await h.post_range(BODY, "nowhere")).json()["dead_letters"] == 3
+    assert (await h.post_range(BODY, zone="No/Where")).json()["events"] == 2
+
+
+@with_service()
+async def test_a_fault_inside_is_a_json_answer_and_no_ack(h: Harness) -> None:
+    h.queue.fail_with = ZeroDivisionError("planted")  # type: ignore[assignment]
+    answer = await h.post_range(BODY)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "fault")
+    assert h.service.inflight.bytes == 0
+
+
+def test_range_headers_of_these_tests_name_known_rules() -> None:
+    assert range_of(BODY).rules == compiled().id

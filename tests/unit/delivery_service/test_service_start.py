@@ -1,0 +1,95 @@
+"""Before the first request: settings that cannot work, rules as they come, schemas while the registry is away."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from click.testing import CliRunner
+
+from delivery_service import framing
+from delivery_service.cli import serve
+from delivery_service.metrics import Metrics
+from delivery_service.rules_store import RulesStore
+from delivery_service.server import check_limits
+from hourmark.avro import Schema
+from hourmark.config import Config, Parsing
+from hourmark.errors import ConfigError, Unavailable
+from hourmark.rules import Rules
+from tests.unit.delivery_service.examples import rules_of
+
+
+def records(rules: Rules) -> list[tuple[bytes | None, bytes | None]]:
+    return [(key.encode(), value) for key, value in rules.records()]
+
+
+def test_the_http_limit_is_never_above_what_kafka_takes() -> None:
+    """Or requests would be accepted that can never be delivered."""
+    check_limits(Config())
+    with pytest.raises(ConfigError, match=r"kafka\.max_message_bytes"):
+        check_limits(Config(kafka={"max_message_bytes": 4 << 20}))
+    with pytest.raises(ConfigError, match=r"service\.line_bytes_max"):
+        check_limits(Config(service={"line_bytes_max": 5 << 20}))
+
+
+def test_rules_are_usable_only_once_the_topic_was_read_to_its_end() -> None:
+    store = RulesStore(Metrics())
+    assert store.latest is None
+    assert not store.caught_up
+    store.feed(records(rules_of(1)), anew=True)
+    assert store.latest is not None
+    assert store.latest.id == rules_of(1).id
+
+
+def test_ranges_may_name_any_revision_and_new_ones_get_the_latest() -> None:
+    store = RulesStore(Metrics())
+    first, second = rules_of(1), rules_of(2, Parsing(future_seconds=60))
+    store.feed(records(first) + records(second), anew=True)
+    assert store.latest is not None
+    assert store.latest.id == second.id
+    old = store.get(first.id)
+    assert old is not None
+    assert old.parsing.future_seconds == 900
+    assert store.get("9-unknown") is None
+
+
+def test_a_topic_made_anew_counts_from_its_own_start_and_old_ranges_stay_readable() -> None:
+    store = RulesStore(Metrics())
+    old, new = rules_of(5), rules_of(1, Parsing(future_seconds=60))
+    store.feed(records(old), anew=True)
+    store.feed([], anew=True)  # deleted
+    store.feed(records(new), anew=True)
+    assert store.latest is not None
+    assert store.latest.id == new.id
+    assert store.get(old.id) is not None
+
+
+def test_a_record_that_is_no_rule_disturbs_nothing() -> None:
+    store = RulesStore(Metrics())
+    store.feed([(b"\xff", b"x"), (b"rules/1-x", b"{}"), (None, b"x"), *records(rules_of(1)), (b"type/a/b", None)], anew=True)
+    assert store.latest is not None
+
+
+def test_schemas_are_registered_however_long_the_registry_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Registry:
+        calls = 0
+
+        def register(self, topic: str, schema: Schema) -> int:
+            self.calls += 1
+            if self.calls < 3:
+                raise Unavailable("planted")
+            return {"hourmark.audit": 7, "hourmark.hosts": 8}[topic]
+
+    monkeypatch.setattr(framing, "_PAUSE_MAX_S", 0.01)
+
+    async def main() -> framing.Framing:
+        async with asyncio.timeout(10):
+            return await framing.register(Registry())
+
+    assert asyncio.run(main()) == framing.Framing(audit=b"\0\0\0\0\x07", hosts=b"\0\0\0\0\x08")
+
+
+def test_help_has_examples() -> None:
+    result = CliRunner().invoke(serve, ["--help"])
+    assert result.exit_code == 0
+    assert "hourmark serve --config" in result.output
