@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from hourmark.clock import Clock
 from infra.judge.buckets import Bucket, closed_buckets
 from infra.judge.webhdfs import WebHdfs, hdfs_path
 
@@ -30,6 +31,27 @@ class Closing:
     def look(self) -> dict[str, TypeClosing]:
         """Each type that has a closed bucket."""
         return summarize(closed_buckets(self._hdfs, self._root))
+
+
+class Progress:
+    """When something was last seen to have been closed."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last: dict[str, TypeClosing] | None = None
+        self._changed_s = clock.monotonic_s()
+
+    def note(self, found: dict[str, TypeClosing]) -> bool:
+        """Whether this differs from what was seen before."""
+        changed = found != self._last
+        if changed:
+            self._last, self._changed_s = found, self._clock.monotonic_s()
+        return changed
+
+    @property
+    def stalled_s(self) -> float:
+        """Seconds since the last change."""
+        return self._clock.monotonic_s() - self._changed_s
 
 
 def summarize(buckets: Iterable[Bucket]) -> dict[str, TypeClosing]:

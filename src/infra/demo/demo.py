@@ -22,7 +22,7 @@ from hourmark.clock import Clock
 from hourmark.config import Config, load_config
 from hourmark.errors import Unavailable, UsageError
 from infra.demo import outcome
-from infra.demo.closing import Closing, closed_enough, short
+from infra.demo.closing import Closing, Progress, closed_enough, short
 from infra.demo.components import Components, wait_for
 from infra.demo.declarations import EVENTS_SOURCE, LINES_SOURCE, SERVER_LOG, TYPES, write_declarations
 from infra.demo.events import AD_SHOWN, TRACK_PLAYED, events
@@ -43,7 +43,8 @@ from infra.stack import Stack
 from infra.stack.purge import purge_stack
 
 WRITING_SECONDS: Final = 3600.0  # for files of any size; three minutes are usual
-CLOSING_SECONDS: Final = 300.0  # after the last line, for all to be closed; half a minute where the machine is not overloaded
+CLOSING_SECONDS: Final = 900.0  # after the last line, for all to be closed; half a minute where the machine is free
+STALLED_SECONDS: Final = 180.0  # without any bucket being closed: something is stuck
 LOOK_SECONDS: Final = 4.0  # between looks at HDFS, each of which writes lines into the NameNode's log
 _FIRST_MINUTE_MIN_S: Final = 15  # traffic in a shorter rest of a minute does not count as a bucket
 _SPARE_S: Final = 10  # of the last minute, so that most is delivered when it ends
@@ -202,9 +203,14 @@ class Demo:
         return {**wanted, LINES: min(self._wish.buckets, len(minutes))}
 
     def _wait_closed(self, closing: Closing, wanted: dict[str, int], end_ms: int, until_s: float) -> None:
+        progress = Progress(self._clock)
+
         def enough() -> bool:
             found = closing.look()
-            self.tell(f"non-empty buckets proved: {short(found)}")
+            if progress.note(found):
+                self.tell(f"non-empty buckets proved: {short(found)}")
+            if progress.stalled_s > STALLED_SECONDS:
+                raise Unavailable(f"no bucket was closed for {STALLED_SECONDS:.0f} s; see {self.components.log('etl')}")
             return closed_enough(found, wanted, end_ms)
 
         self.pause((end_ms - self._clock.now_ms()) / _MS)

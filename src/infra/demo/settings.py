@@ -27,6 +27,7 @@ def demo_settings(stack: Mapping[str, Any], server_logs: Path, sources: Path, ty
         "parsing": {"bucket_seconds": BUCKET_SECONDS},
         "types": {"dir": str(types)},
         "service": {**stack["service"], "report_seconds": 1.0},
+        "etl": {**stack["etl"], "trigger_seconds": 4.0},  # a batch costs seconds of CPU, however small; the closer needs them too
         "tailer": {**stack["tailer"], "host_name": HOST, "report_seconds": 1.0, "sources": tailed},
     }
 

@@ -20,7 +20,7 @@ from hourmark.event_types import read_folder
 from hourmark.ranges import RangeId
 from infra.demo import outcome
 from infra.demo.cli import demo
-from infra.demo.closing import TypeClosing, closed_enough, summarize
+from infra.demo.closing import Progress, TypeClosing, closed_enough, summarize
 from infra.demo.components import Components, environment, wait_for
 from infra.demo.declarations import CONTENT, SERVER_LOG, TYPES, write_declarations
 from infra.demo.demo import alone, next_minute_ms, span_seconds
@@ -126,6 +126,17 @@ def test_empty_buckets_and_other_grades_do_not_count_but_move_the_end() -> None:
     assert not closed_enough(found, {"t": 3}, 240_000)
     assert not closed_enough(found, {"t": 2}, 240_001)
     assert not closed_enough(found, {"t": 2, "other": 0}, 240_000)
+
+
+def test_closing_that_stands_still_is_told_from_a_slow_one() -> None:
+    clock = FakeClock()
+    progress = Progress(clock)
+    assert progress.note({})
+    clock.advance(100)
+    assert not progress.note({})
+    assert progress.stalled_s == 100
+    assert progress.note({"t": TypeClosing(1, 60_000)})
+    assert progress.stalled_s == 0
 
 
 def test_waiting_ends_with_the_condition_with_a_fault_or_with_what_was_awaited() -> None:
