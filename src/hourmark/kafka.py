@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from hourmark.config import KafkaCluster
@@ -118,48 +118,6 @@ class Cluster:
             f"the {self.name} Kafka cluster ({self.settings.bootstrap}) did not answer ({what}): {error}; "
             "is it up? `hourmark status` shows the local stack"
         )
-
-
-def read_to_end(cluster: KafkaCluster, topic: str, *, timeout_s: float = 60.0) -> list[tuple[bytes | None, bytes | None]]:
-    """Keys and values of a small topic's committed records, from its start to the end it has now, partition by partition."""
-    consumer = Consumer(
-        client_settings(cluster, group_id="hourmark-read-only", enable_auto_commit=False, isolation_level="read_committed"),
-        logger=quiet_logger(),
-    )
-    try:
-        asked = Cluster(cluster, "named")
-        info = asked.topics([topic]).get(topic)
-        if info is None:
-            return []
-        ends = asked.ends([Partition(topic, p) for p in info.partitions])
-        starts = asked.starts(list(ends))
-        records: list[tuple[bytes | None, bytes | None]] = []
-        for partition, end in ends.items():
-            records += _read_partition(consumer, partition, starts[partition], end, timeout_s)
-        return records
-    finally:
-        consumer.close()
-
-
-def _read_partition(
-    consumer: Consumer, partition: Partition, start: int, end: int, timeout_s: float
-) -> list[tuple[bytes | None, bytes | None]]:
-    records: list[tuple[bytes | None, bytes | None]] = []
-    consumer.assign([TopicPartition(partition.topic, partition.partition, start)])
-    waited_s = 0.0
-    while start < end:
-        message = consumer.poll(0.5)
-        position = consumer.position([TopicPartition(partition.topic, partition.partition)])[0].offset
-        if message is None:
-            waited_s += 0.5
-            if waited_s > timeout_s:
-                raise Unavailable(f"{partition} could not be read to offset {end} within {timeout_s} s (reached {start})")
-        elif message.error():
-            raise Unavailable(f"reading {partition} failed: {message.error()}")
-        else:
-            records.append((message.key(), message.value()))
-        start = max(start, position)
-    return records
 
 
 def topic_settings(retention_hours: int, max_message_bytes: int, min_insync_replicas: int) -> Mapping[str, str]:

@@ -10,8 +10,9 @@ from confluent_kafka import Producer
 from hourmark.config import KafkaCluster, Parsing
 from hourmark.errors import Unavailable, UsageError
 from hourmark.event_types import EventType, Source
-from hourmark.kafka import client_settings, quiet_logger, read_to_end
+from hourmark.kafka import client_settings, quiet_logger
 from hourmark.rules import Rules, RulesBook, TypeVersion
+from hourmark.topic_follower import read_topic
 from hourmark.topics import TYPES
 
 _FLUSH_S: Final = 30.0
@@ -20,7 +21,7 @@ _FLUSH_S: Final = 30.0
 def read_rules(cluster: KafkaCluster) -> RulesBook:
     """Every revision published so far."""
     book = RulesBook()
-    for key, value in read_to_end(cluster, TYPES):
+    for key, value in read_topic(cluster, TYPES, cluster_name="edge"):
         if key is not None and value is not None:
             book.add(key.decode(), value)
     return book

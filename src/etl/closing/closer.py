@@ -32,6 +32,7 @@ from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.kafka import Partition
 from hourmark.manifest import Grade, Manifest
+from hourmark.topics import CONTROL, events_topic
 
 RETRY_SECONDS: Final = 10.0  # after a proof that failed: what is missing may be on its way
 _PUBLISHERS: Final = 8
@@ -92,7 +93,11 @@ class Closer:
         cut = self._taker.poll([f for f in open_frontiers if self._may_try(f)])
         if isinstance(cut, Waiting):
             return cut
-        return self._close_under(cut)
+        self._sites.check(cut.horizons_ms)  # again, as a topic may have been made anew while the cut was taken
+        holes = self._sites.holes()
+        if any(topic in holes for topic in CONTROL):
+            return 0
+        return self._close_under(cut.without({t for t in cut.horizons_ms if events_topic(t) in holes}))
 
     def _close_under(self, cut: Cut) -> int:
         """All hours that the cut allows, each type's in turn."""

@@ -81,6 +81,10 @@ class Cut:
     edge_ends: Mapping[Partition, int]
     central_ends: Mapping[Partition, int]
 
+    def without(self, types: Collection[str]) -> Cut:
+        """The same cut, of which these types take no part."""
+        return dataclasses.replace(self, horizons_ms={t: h for t, h in self.horizons_ms.items() if t not in types})
+
 
 @dataclasses.dataclass(frozen=True)
 class Waiting:

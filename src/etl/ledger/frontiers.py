@@ -164,9 +164,7 @@ def _groups(database: Database, event_type: str, *conditions: object) -> list[St
         .order_by(table.c.id)
     )
     with database.reading() as connection:
-        return [
-            StagedGroup(*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6]))) for row in connection.execute(query)
-        ]
+        return [StagedGroup(*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6]))) for row in connection.execute(query)]
 
 
 def _move(connection: Connection, frontier: Frontier, before: State, after: State, **values: object) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from hourmark.audit import AuditRecord
 from hourmark.config import Config
-from hourmark.kafka import read_to_end
+from hourmark.topic_follower import read_topic
 from hourmark.topics import AUDIT
 
 
 def acknowledged(config: Config) -> Counter[str]:
     """Events by type. A range that was sent twice counts once; ranges do not overlap while no checkpoint is lost."""
-    values = (value for _, value in read_to_end(config.kafka.edge, AUDIT))
+    values = (value for _, value in read_topic(config.kafka.edge, AUDIT, cluster_name="edge"))
     return count_promises(AuditRecord.decode(value) for value in values if value is not None)
 
 

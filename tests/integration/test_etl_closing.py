@@ -1,0 +1,152 @@
+"""The ETL on real Kafka, HDFS and Spark: what is promised is in one closed bucket, once; what is missing keeps it open."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import fastavro
+import pytest
+
+from etl.buckets import verify_bucket
+from hourmark.event_id import EventId
+from hourmark.hours import Hour
+from infra.stack import Stack
+from tests.support.delivery import DirectDelivery, Range
+from tests.support.etl import EtlRun
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+
+# Unique, because topics of a stack that is used again keep what earlier runs wrote.
+CLICK, BROKEN = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("click", "broken"))
+
+
+@pytest.fixture(scope="module")
+def first_hour() -> Hour:
+    """Ten minutes ago: hours of the past can be closed at once."""
+    return Hour.of(time.time_ns() // 1_000_000 - 600_000, 60)
+
+
+@pytest.fixture(scope="module")
+def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory, first_hour: Hour) -> Iterator[EtlRun]:
+    folder = tmp_path_factory.mktemp(f"etl-{uuid.uuid4().hex[:6]}-")
+    with EtlRun(stack.layout.config_file, folder, [CLICK, BROKEN], first_hour) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def delivery(run: EtlRun) -> DirectDelivery:
+    return DirectDelivery(run.config)
+
+
+def times(hour: Hour, count: int) -> list[int]:
+    return [hour.start_s * 1000 + 500 * n for n in range(count)]
+
+
+def ids_in(run: EtlRun, event_type: str, hour: Hour) -> list[EventId]:
+    """Every id in the bucket, read by a stock Avro reader."""
+    manifest = run.manifest(event_type, hour)
+    assert manifest is not None
+    found = []
+    for file in manifest.files:
+        with run.storage.open(f"{hour.bucket_path(event_type)}/{file.name}") as stream:
+            rows: Any = fastavro.reader(stream)
+            found += [EventId(row["event_id"].bytes) for row in rows]
+    return found
+
+
+def ids_of(*ranges: Range) -> list[EventId]:
+    return sorted(event_id for r in ranges for _, event_id, _ in r.events)
+
+
+def test_an_hour_holds_each_promised_event_once_and_names_surplus_and_duplicates(
+    run: EtlRun, delivery: DirectDelivery, first_hour: Hour
+) -> None:
+    promised = delivery.make(CLICK, times(first_hour, 100))
+    delivery.deliver(promised)
+    delivery.deliver(promised)  # the ack was lost
+    delivery.deliver(delivery.recut(promised))  # the checkpoint was lost
+    surplus = delivery.make(CLICK, times(first_hour, 3))
+    delivery.send_events(surplus)  # the service was killed before the audit record
+    delivery.report(first_hour.end_ms)
+    manifest = run.closed(CLICK, first_hour)
+    assert sorted(ids_in(run, CLICK, first_hour)) == ids_of(promised, surplus)
+    assert (manifest.events, manifest.duplicates_removed, manifest.surplus) == (103, 200, 3)
+    assert (manifest.grade.value, manifest.evidence.method, manifest.evidence.promised) == ("proved", "join", 200)
+    assert verify_bucket(run.storage, CLICK, first_hour).findings == ()
+
+
+def test_late_events_go_to_the_next_bucket_and_what_a_bucket_holds_already_goes_to_none(
+    run: EtlRun, delivery: DirectDelivery, first_hour: Hour
+) -> None:
+    second, third = first_hour.next(), first_hour.next().next()
+    before = ids_in(run, CLICK, first_hour)
+    on_time, late = delivery.make(CLICK, times(second, 10)), delivery.make(CLICK, times(first_hour, 5))
+    delivery.deliver(on_time)
+    delivery.deliver(late)
+    delivery.report(second.end_ms)
+    manifest = run.closed(CLICK, second)
+    assert sorted(ids_in(run, CLICK, second)) == ids_of(on_time, late)
+    assert manifest.late == {str(first_hour): 5}
+    assert {f.name.split("-")[0] for f in manifest.files} == {"part", "late"}
+    assert ids_in(run, CLICK, first_hour) == before
+    delivery.deliver(delivery.recut(late))
+    delivery.deliver(delivery.recut(on_time))
+    delivery.report(third.end_ms)
+    manifest = run.closed(CLICK, third)
+    assert (manifest.events, manifest.duplicates_removed, manifest.surplus) == (0, 15, 0)
+    assert manifest.grade.value == "proved"
+
+
+def test_an_empty_hour_is_closed_with_a_marker_alone(run: EtlRun, delivery: DirectDelivery, first_hour: Hour) -> None:
+    fourth = Hour(first_hour.start_s + 180, 60)
+    delivery.report(fourth.end_ms)
+    manifest = run.closed(CLICK, fourth)
+    assert (manifest.events, manifest.files, manifest.grade.value) == (0, [], "proved")
+    assert [entry.name for entry in run.storage.list(fourth.bucket_path(CLICK))] == ["_SUCCESS"]
+
+
+def test_a_promise_that_is_not_kept_keeps_its_type_open_names_the_range_and_holds_nobody_up(
+    run: EtlRun, delivery: DirectDelivery, first_hour: Hour
+) -> None:
+    fifth = Hour(first_hour.start_s + 240, 60)
+    broken = delivery.make(BROKEN, times(fifth, 20))
+    delivery.send_events(broken, leave_out=1)
+    delivery.send_audit(broken)
+    delivery.report(fifth.end_ms)
+    run.closed(CLICK, fifth)
+    wait_for(lambda: run.logged(broken.range_id.hex()), "the range without all its events is named")
+    assert run.logged(f"{BROKEN} {fifth} is not proved and stays open")
+    assert run.manifest(BROKEN, fifth) is None
+    delivery.send_events(broken)  # what was missing arrives after all
+    assert run.closed(BROKEN, fifth).events == 20
+
+
+def test_the_driver_killed_at_random_moments_loses_and_doubles_nothing(
+    run: EtlRun, delivery: DirectDelivery, first_hour: Hour
+) -> None:
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
+    hours = [Hour(first_hour.start_s + 60 * n, 60) for n in range(5, 8)]
+    sent: list[Range] = []
+    for hour in hours:
+        for _ in range(5):
+            sent.append(delivery.make(CLICK, [*times(hour, 40), *times(first_hour, 1)]))
+            delivery.deliver(sent[-1])
+        delivery.report(hour.end_ms)
+        moment = time.monotonic() + chance.uniform(4, 15)
+        wait_for(lambda until=moment: time.monotonic() > until, "the moment to kill")  # type: ignore[misc]
+        run.kill()
+        run.start()
+    run.closed(CLICK, hours[-1])
+    found: list[EventId] = []
+    for n in range(8):
+        hour = Hour(first_hour.start_s + 60 * n, 60)
+        assert verify_bucket(run.storage, CLICK, hour).findings == (), f"seed {seed}"
+        found += ids_in(run, CLICK, hour)
+    assert len(found) == len(set(found)), f"an event is in two buckets (seed {seed})"
+    assert set(ids_of(*sent)) <= set(found), f"an acknowledged event is missing (seed {seed})"

@@ -1,0 +1,139 @@
+"""Runs the real ETL as a process of its own, on one cluster, with a ledger and a root of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from etl.ledger import staging
+from etl.ledger.database import Database
+from etl.ledger.rows import Position
+from etl.storage import NotFound, Storage, open_storage
+from hourmark.clock import SystemClock
+from hourmark.config import Config, load_config
+from hourmark.event_types import DEAD_LETTERS, EventType, Source
+from hourmark.hours import Hour
+from hourmark.kafka import Cluster, Partition
+from hourmark.manifest import MARKER, Manifest
+from hourmark.topics import CONTROL
+from hourmark.types_apply import apply
+from tests.support.waiting import wait_for
+
+
+class EtlRun:
+    """One ETL: `start`, `kill`, and what it closed. Types have one field, `number`; buckets last a minute."""
+
+    def __init__(self, stack_config: Path, folder: Path, types: list[str], first_hour: Hour) -> None:
+        self.file = folder / "hourmark.toml"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(_own_settings(stack_config, folder))
+        self.config: Config = load_config(self.file)
+        self.storage: Storage = open_storage(self.config.storage)
+        self.log = folder / "etl.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        declared = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in types]
+        apply(
+            self.config, [*declared, DEAD_LETTERS], [Source(name="app", types=types)], first_hour, SystemClock(), lambda _: None
+        )
+        self._skip_what_others_reported()
+
+    def start(self) -> None:
+        """Start the driver; its log goes on in the same file."""
+        assert self._process is None
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "hourmark", "etl", "run", "--config", str(self.file)],
+                stderr=log, stdout=log, env={**os.environ, "PYTHONPATH": "src"}, start_new_session=True,
+            )  # fmt: skip
+
+    def kill(self) -> None:
+        """SIGKILL to the driver and all it started (JVM and Python workers)."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def running(self) -> bool:
+        """Whether the driver is alive."""
+        return self._process is not None and self._process.poll() is None
+
+    def exit_code(self) -> int | None:
+        """How the driver ended; None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def manifest(self, event_type: str, hour: Hour) -> Manifest | None:
+        """What the bucket's marker says; None while it is open."""
+        try:
+            return Manifest.decode(self.storage.read(f"{hour.bucket_path(event_type)}/{MARKER}"))
+        except NotFound:
+            return None
+
+    def closed(self, event_type: str, hour: Hour, within_s: float = 120.0) -> Manifest:
+        """Wait until the bucket is closed."""
+        wait_for(lambda: self.manifest(event_type, hour) is not None, f"{event_type} {hour} closed (see {self.log})", within_s)
+        found = self.manifest(event_type, hour)
+        assert found is not None
+        return found
+
+    def logged(self, text: str) -> bool:
+        """Whether the driver said so."""
+        return text in self.log.read_text(errors="replace")
+
+    def __enter__(self) -> EtlRun:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._process is not None:
+            self.kill()
+
+    def _skip_what_others_reported(self) -> None:
+        """Reports and promises of other tests on the same stack are none of this ETL's business."""
+        cluster = Cluster(self.config.kafka.central_cluster, "central")
+        infos = cluster.topics(CONTROL)
+        ends = cluster.ends([Partition(t, 0) for t in CONTROL])
+        database = Database(self.config.etl.ledger)
+        lease = database.acquire("consumer:default")
+        cluster_id = cluster.cluster_id()
+        staging.begin_positions(
+            database, lease, [Position(cluster_id, infos[p.topic].topic_id, p.topic, 0, end) for p, end in ends.items()]
+        )
+        database.close()
+
+
+def _own_settings(stack_config: Path, folder: Path) -> str:
+    """The stack's settings, as one cluster, with this run's own ledger, root and scratch."""
+    settings: dict[str, Any] = tomllib.loads(stack_config.read_text())
+    del settings["kafka"]["central"]
+    settings["storage"]["root"] += f"-{folder.name}"
+    settings["etl"] |= {
+        "ledger": f"sqlite:///{folder}/ledger.sqlite",
+        "scratch_dir": str(folder / "scratch"),
+        "trigger_seconds": 0.5,
+        "close_poll_seconds": 0.3,
+    }
+    settings["parsing"] = {"bucket_seconds": 60}
+    return _toml(settings)
+
+
+def _toml(settings: dict[str, Any], prefix: str = "") -> str:
+    """Just the TOML that settings need: strings, numbers, lists of strings, tables."""
+    plain = [f"{k} = {_value(v)}" for k, v in settings.items() if not isinstance(v, dict)]
+    tables = [_toml(v, f"{prefix}{k}.") for k, v in settings.items() if isinstance(v, dict)]
+    head = [f"[{prefix.rstrip('.')}]"] if prefix and plain else []
+    return "\n".join([*head, *plain, "", *tables])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_value(v) for v in value) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,16 @@
+"""Waiting for a condition, bounded: tests never sleep for a time that seems long enough."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+PAUSE_S = 0.05
+
+
+def wait_for(condition: Callable[[], bool], what: str, within_s: float = 60.0) -> None:
+    """Return once `condition` holds; AssertionError, saying `what` was awaited, if it does not within the time."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {within_s} s"
+        time.sleep(PAUSE_S)
