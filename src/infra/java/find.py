@@ -53,7 +53,11 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def export_java_home() -> Path:
-    """Make the processes started from here use the Java found here; Spark, for one, looks at nothing but `$JAVA_HOME`."""
+    """Make the processes started from here take the Java found here; returns it.
+
+    Spark takes `$JAVA_HOME`, else `java` on the PATH, whatever its version; where that is another one, `$JAVA_HOME` is set.
+    """
     java = java_executable()
-    os.environ["JAVA_HOME"] = str(java.parent.parent)
+    if next(_candidates(os.environ), None) != java:
+        os.environ["JAVA_HOME"] = str(java.parent.parent)
     return java

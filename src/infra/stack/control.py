@@ -19,7 +19,7 @@ from hourmark.clock import Clock, SystemClock
 from hourmark.errors import UsageError
 from infra import jars
 from infra.jars.cache import Say, say_on_stderr
-from infra.java.find import java_executable
+from infra.java.find import export_java_home, java_executable
 from infra.stack import lifecycle
 from infra.stack.config_file import render_config
 from infra.stack.health import Health
@@ -241,7 +241,7 @@ class Stack:
 def _programs(say: Say) -> Programs:
     folders = {name: jars.ensure(name, java_executable, say) for name in ("kafka", "hadoop", "registry")}
     return Programs(
-        java=java_executable(),
+        java=export_java_home(),
         kafka=folders["kafka"],
         hadoop=folders["hadoop"],
         registry=unpacked(folders["registry"]),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from infra.java.find import find_java, parse_version
+from infra.java.find import export_java_home, find_java, parse_version
 from infra.java.install import render_wrapper
 
 
@@ -42,6 +43,18 @@ def test_other_versions_are_passed_over(tmp_path: Path) -> None:
     good = _fake_java(tmp_path / "good", "17.0.1")
     assert find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": str(good.parent)}) == good
     assert find_java({"JAVA_HOME": str(tmp_path / "home"), "PATH": ""}) is None
+
+
+@pytest.mark.parametrize(("first", "exported"), [("17.0.1", False), ("11.0.1", True)])
+def test_java_home_is_set_only_where_spark_would_take_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, exported: bool
+) -> None:
+    _fake_java(tmp_path / "home", first)
+    good = _fake_java(tmp_path / "good", "21.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(good.parent))
+    export_java_home()
+    assert os.environ["JAVA_HOME"] == str(tmp_path / ("good" if exported else "home"))
 
 
 def test_the_wrapper_drops_the_one_argument_and_keeps_all_others_as_they_are(tmp_path: Path) -> None:

@@ -1,0 +1,74 @@
+"""`./hourmark`: finds itself through links, and once set up does nothing but run."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+_LOCKS = ("requirements.lock", "pyproject.toml", "src/infra/launcher/uv.lock", "src/infra/launcher/build.lock")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout in a folder with a space, set up with a Python that only says how it was called."""
+    here = tmp_path / "a checkout"
+    for name in ("hourmark", *_LOCKS):
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, here / name)
+    python = here / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\nprintf \'[%s]\' "$HOURMARK_HOME" "$@"\n')
+    python.chmod(0o755)
+    locks = "".join((here / name).read_text() for name in ("requirements.lock", *_LOCKS[2:]))
+    (here / ".venv" / "hourmark.stamp").write_text(f'{here}\n"0.1.0"\n{locks}')
+    return here
+
+
+def _run(program: Path, *arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {"PATH": "/usr/bin:/bin", "HOME": str(cwd), **environment}
+    return subprocess.run([program, *arguments], cwd=cwd, env=clean, capture_output=True, text=True, check=False)
+
+
+def test_the_launcher_is_plain_shell() -> None:
+    subprocess.run(["sh", "-n", ROOT / "hourmark"], check=True)
+
+
+def test_arguments_reach_the_command_unchanged(checkout: Path, tmp_path: Path) -> None:
+    done = _run(checkout / "hourmark", "bucket", "a b", "*", cwd=tmp_path)
+    assert done.stdout == f"[{checkout}/.hourmark][{checkout}/.venv/bin/hourmark][bucket][a b][*]"
+
+
+def test_it_finds_its_checkout_through_links_from_another_folder(checkout: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "first").symlink_to("../a checkout/hourmark")
+    (tmp_path / "second").symlink_to(tmp_path / "bin" / "first")
+    assert f"[{checkout}/.venv/bin/hourmark]" in _run(tmp_path / "second", cwd=tmp_path / "bin").stdout
+
+
+def test_a_home_that_is_named_is_kept(checkout: Path, tmp_path: Path) -> None:
+    assert _run(checkout / "hourmark", cwd=tmp_path, HOURMARK_HOME="/elsewhere").stdout.startswith("[/elsewhere]")
+
+
+def test_without_a_python_it_says_in_one_line_what_helps(checkout: Path, tmp_path: Path) -> None:
+    (checkout / ".venv" / "hourmark.stamp").unlink()
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("sh", "dirname", "readlink", "sed", "cat", "cmp"):
+        found = shutil.which(tool)
+        assert found
+        (tools / tool).symlink_to(found)
+    done = _run(checkout / "hourmark", cwd=tmp_path, PATH=str(tools))
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "apt-get install python3" in done.stderr
+
+
+def test_a_changed_lock_is_noticed(checkout: Path, tmp_path: Path) -> None:
+    (checkout / "requirements.lock").write_text("")
+    done = _run(checkout / "hourmark", cwd=tmp_path)
+    assert done.returncode != 0  # this half checkout has no set-up program, which is what was looked for
+    assert "make_venv.py" in done.stderr
