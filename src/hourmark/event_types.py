@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from fastavro.schema import SchemaParseException, parse_schema
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from hourmark import dead_letters
 from hourmark.avro import ENVELOPE_NAMES, Schema, event_schema
@@ -69,6 +69,17 @@ class EventType(Declaration):
     partitions: int = Field(1, ge=1, le=1024)
     retention_hours: int | None = Field(None, ge=1, description="of the topic; default: kafka.retention_hours")
     shard: TypeName = "default"
+
+    @field_validator("fields")
+    @classmethod
+    def _null_by_default(cls, fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """TOML has no null: a union that begins with it has it as its default, unless another is declared."""
+        return [
+            {**field, "default": None}
+            if "default" not in field and isinstance(field.get("type"), list) and field["type"][:1] == ["null"]
+            else field
+            for field in fields
+        ]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

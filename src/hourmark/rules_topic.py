@@ -27,18 +27,33 @@ def read_rules(cluster: KafkaCluster) -> RulesBook:
     return book
 
 
-def next_rules(
-    latest: Rules | None, types: Sequence[EventType], sources: Sequence[Source], schema_ids: dict[str, int], parsing: Parsing
-) -> Rules:
-    """The revision that these declarations make; the very same as `latest` if nothing changed.
+def check_change(
+    latest: Rules | None, types: Sequence[EventType], sources: Sequence[Source], parsing: Parsing, *, may_remove: bool
+) -> None:
+    """Whether these declarations may follow the revision in force. UsageError if not:
 
-    UsageError if the bucket length would change: promises are counted by bucket, and closed ones never change.
+    the bucket length would change (promises are counted by bucket, and closed ones never change), or types or sources in force
+    are missing and `may_remove` is not set (their new lines would become dead letters).
     """
-    if latest is not None and latest.parsing.bucket_seconds != parsing.bucket_seconds:
+    if latest is None:
+        return
+    if latest.parsing.bucket_seconds != parsing.bucket_seconds:
         raise UsageError(
             f"parsing.bucket_seconds is {parsing.bucket_seconds}, but types were applied with "
             f"{latest.parsing.bucket_seconds}; a root's bucket length is fixed: set it back, or begin a new root and cluster"
         )
+    missing = (set(latest.types) - {t.name for t in types}) | (set(latest.sources) - {s.name for s in sources})
+    if missing and not may_remove:
+        raise UsageError(
+            f"{', '.join(sorted(missing))}: in force, but not declared here; their new lines would become dead letters. "
+            "Declare them, or mean it with --remove"
+        )
+
+
+def next_rules(
+    latest: Rules | None, types: Sequence[EventType], sources: Sequence[Source], schema_ids: dict[str, int], parsing: Parsing
+) -> Rules:
+    """The revision that these declarations make; the very same as `latest` if nothing changed."""
     versions = {t.name: TypeVersion(t, schema_ids[t.name]) for t in types}
     proposed = Rules((latest.sequence if latest else 0) + 1, versions, {s.name: s for s in sources}, parsing)
     return latest if latest is not None and proposed.same_content(latest) else proposed

@@ -17,7 +17,7 @@ from hourmark.hours import Hour
 from hourmark.kafka import Cluster
 from hourmark.registry import SchemaRegistry
 from hourmark.rules import Rules
-from hourmark.rules_topic import next_rules, publish, read_rules
+from hourmark.rules_topic import check_change, next_rules, publish, read_rules
 from hourmark.topic_setup import central_topics, edge_topics, ensure_topics
 from hourmark.topics import AUDIT, HOSTS, events_topic
 
@@ -45,9 +45,21 @@ class Applied:
 
 
 def apply(
-    config: Config, types: Sequence[EventType], sources: Sequence[Source], first_hour: Hour | None, clock: Clock, say: Progress
+    config: Config,
+    types: Sequence[EventType],
+    sources: Sequence[Source],
+    first_hour: Hour | None,
+    clock: Clock,
+    say: Progress,
+    *,
+    may_remove: bool = False,
 ) -> Applied:
-    """Make everything outside agree with the declarations. Raises what stops it; running it again goes on."""
+    """Make everything outside agree with the declarations. Raises what stops it; running it again goes on.
+
+    `may_remove`: types and sources in force may be left out; their topics, buckets and older ranges stay as they are.
+    """
+    latest = read_rules(config.kafka.edge).latest
+    check_change(latest, types, sources, config.parsing, may_remove=may_remove)
     edge = Cluster(config.kafka.edge, "edge")
     registry = SchemaRegistry(config.registry)
     schema_ids = {t.name: registry.register(events_topic(t.name), t.schema()) for t in types}
@@ -59,7 +71,6 @@ def apply(
         created += ensure_topics(Cluster(config.kafka.central, "central"), central_topics(config, types))
     created += ensure_topics(edge, edge_topics(config, types))
     say(f"topics: {len(created)} created, the others checked")
-    latest = read_rules(config.kafka.edge).latest
     rules = next_rules(latest, types, sources, schema_ids, config.parsing)
     first = first_hour or Hour.of(clock.now_ms(), config.parsing.bucket_seconds)
     new_types = _frontier_rows()(config, types, sources, first)

@@ -45,8 +45,9 @@ def check(config: Config, folder: Path | None, as_json: bool) -> None:
 @_dir_option
 @_json_option
 @click.option("--first-hour", help="Where new types' chains of buckets begin, e.g. 2026-11-21T05. Default: now.")
+@click.option("--remove", is_flag=True, help="Leave out types and sources in force that are not declared here.")
 @config_option
-def apply(config: Config, folder: Path | None, first_hour: str | None, as_json: bool) -> None:
+def apply(config: Config, folder: Path | None, first_hour: str | None, remove: bool, as_json: bool) -> None:
     """Register schemas, make topics, add frontier rows, publish the rules revision. Can be repeated.
 
     Example:  hourmark types apply --dir types --first-hour 2026-11-21T05
@@ -58,7 +59,9 @@ def apply(config: Config, folder: Path | None, first_hour: str | None, as_json: 
         first = Hour.parse(first_hour, config.parsing.bucket_seconds) if first_hour else None
     except ValueError as error:
         raise UsageError(f"--first-hour: {error}") from error
-    applied = apply_types(config, declared, sources, first, SystemClock(), lambda line: click.echo(line, err=True))
+    applied = apply_types(
+        config, declared, sources, first, SystemClock(), lambda line: click.echo(line, err=True), may_remove=remove
+    )
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(applied)))
     else:
