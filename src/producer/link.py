@@ -148,10 +148,11 @@ class ServiceLink:
 
 
 def _message(response: httpx.Response) -> str:
+    """What an answer says went wrong; the service's own errors carry a message and a next step."""
     try:
-        fields = json.loads(response.content)
-        return str(fields.get("error", fields))[:300]
-    except (ValueError, AttributeError):
+        error = json.loads(response.content)["error"]
+        return f"{error['message']}; {error['next_step']}"[:300]
+    except (ValueError, KeyError, TypeError):
         return response.text[:300].strip() or response.reason_phrase
 
 

@@ -71,7 +71,7 @@ class Scanner:
         self._identify = identify
         self._open_files_max = open_files_max
         self._found: set[TrackedFile] = set()  # by this scan
-        self._added: list[TrackedFile] = []  # by this look, not yet in the checkpoint
+        self._added: set[TrackedFile] = set()  # by this look, not yet in the checkpoint
         self._moved: set[TrackedFile] = set()  # their place is not yet in the checkpoint
         self._open_files = 0
         self._packed: set[str] = set()
@@ -157,7 +157,7 @@ class Scanner:
                 descriptor=descriptor,
             )
             self._files.add(file)
-            self._added.append(file)
+            self._added.add(file)
             _log.info("%s is followed as source %s, file %s", path, source, file.file_id)
             return file
         if file.descriptor is None:
@@ -188,7 +188,7 @@ class Scanner:
 
     def _commit(self) -> bool:
         """Write down what this look found; whether there was something new."""
-        added, self._added = self._added, []
+        added, self._added = self._added, set()
         if not added and not self._moved:
             return False
         pending = [changes.insert_file(file) for file in added]

@@ -13,6 +13,8 @@ from hourmark.ranges import ByteRange
 from producer.caught_up import CaughtUp, Target
 from producer.files import NEVER, Observation, Outgoing, Place, Position, Progress, TrackedFile
 from producer.identity import Identity
+from producer.scanner import Scanner, Seen
+from producer.tailer import Tailer
 from tests.unit.producer.host import Host, lines
 from tests.unit.producer.recorder import Recorder, wait_for
 
@@ -175,21 +177,37 @@ def test_never_too_early_under_a_writer_that_races_the_scan(host: Host, recorder
     assert len({at_ms for at_ms, _ in claims}) >= CLAIMS, "a busy source must be caught up again and again"
 
 
-@pytest.mark.parametrize("fault", ["unread files are called read", "the clock is read after the scan"])
-def test_the_race_finds_a_claim_that_is_too_early(
-    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    if fault.startswith("unread"):
-        monkeypatch.setattr(Target, "is_met", lambda _: True)
-    else:
-        begin = CaughtUp.begin
-
-        def late(self: CaughtUp, scan: int, _: int, targets: list[Target]) -> None:
-            threading.Event().wait(0.01)  # the writer goes on
-            begin(self, scan, recorder.clock(), targets)
-
-        monkeypatch.setattr(CaughtUp, "begin", late)
+def test_the_race_finds_claims_that_are_too_early(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Target, "is_met", lambda _: True)
     assert _too_early(recorder, _race(host, recorder))
+
+
+def test_what_is_claimed_is_a_reading_from_before_the_scan(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, before, claimed = [0], dict[int, int](), dict[int, int]()
+    recorder.clock = lambda: now[0]
+    scan, begin = Scanner.scan, CaughtUp.begin
+
+    def slow_scan(self: Scanner, number: int) -> Seen:
+        before[number] = now[0]
+        seen = scan(self, number)
+        now[0] += 1000
+        running[0]._link.fresh(age_max_s=-1.0)  # an answer arrives while it scans
+        return seen
+
+    def noted(self: CaughtUp, number: int, reading_ms: int, targets: list[Target]) -> None:
+        claimed[number] = reading_ms
+        begin(self, number, reading_ms, targets)
+
+    monkeypatch.setattr(Scanner, "scan", slow_scan)
+    monkeypatch.setattr(CaughtUp, "begin", noted)
+    running: list[Tailer] = []
+    with host.tailer() as (tailer, _):
+        running.append(tailer)
+        tailer.run(threading.Event(), drain=True)
+    assert claimed
+    assert all(reading_ms <= before[number] for number, reading_ms in claimed.items())
 
 
 CLAIMS = 10
