@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-
 import click
 
 from hourmark.config import Config, Port, config_option
+from hourmark.log import set_up_logging
 
 
 @click.command()
@@ -24,10 +23,7 @@ def serve(config: Config, port: Port | None) -> None:
     """
     from delivery_service.server import run  # Kafka's client is loaded only now
 
-    logging.basicConfig(level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for library in ("httpx", "httpx2"):
-        logging.getLogger(library).setLevel(logging.WARNING)
-    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLogger().level))
+    set_up_logging(config.log_level)
     if port is not None:
         config = config.model_copy(update={"service": config.service.model_copy(update={"port": port})})
     run(config, lambda url: click.echo(url))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
 
 from delivery_service.queue import Queue, QueueRecord
 
@@ -12,15 +12,18 @@ from delivery_service.queue import Queue, QueueRecord
 class ReadableQueue(Protocol):
     """A queue under test, and how to look into it."""
 
-    queue: Queue
-    topics: Sequence[str]
+    @property
+    def queue(self) -> Queue: ...
+
+    @property
+    def topics(self) -> Sequence[str]: ...
 
     def read(self, topic: str) -> list[tuple[bytes, bytes, int]]:
         """Key, value, timestamp of all records of the topic."""
         ...
 
 
-Check = Callable[[ReadableQueue], Awaitable[None]]
+Check = Callable[[ReadableQueue], Coroutine[Any, Any, None]]
 
 
 async def all_of_an_append_is_there_when_it_returns(it: ReadableQueue) -> None:

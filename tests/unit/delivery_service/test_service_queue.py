@@ -33,7 +33,7 @@ class ReadableMemory:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
 def test_contract(check: Check) -> None:
-    asyncio.run(check(ReadableMemory()))  # type: ignore[arg-type]
+    asyncio.run(check(ReadableMemory()))
 
 
 class FakeProducer:

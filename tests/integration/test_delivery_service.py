@@ -1,0 +1,157 @@
+"""The delivery service on real Kafka and a real registry: a stock client sees exactly what was acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from delivery_service.kafka_queue import KafkaQueue
+from delivery_service.metrics import Metrics
+from hourmark.audit import AuditRecord
+from hourmark.clock import SystemClock
+from hourmark.config import Config
+from hourmark.host_reports import HostReport
+from hourmark.kafka import Cluster, topic_settings
+from hourmark.ranges import RangeId
+from hourmark.record_key import RecordKey
+from hourmark.topic_setup import WantedTopic, ensure_topics
+from infra.stack import Stack
+from tests.unit.delivery_service.live import CLICK, RAW, RUN, Serving, StockReader, apply_types, lines, wait_until
+from tests.unit.delivery_service.queue_contract import CHECKS, Check
+
+pytestmark = [
+    pytest.mark.stack,
+    # the registry's client keeps its connection until it is collected, and has no way to close it
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def service(stack: Stack, config: Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    folder = tmp_path_factory.mktemp("service")
+    revision = apply_types(config, folder / "ledger.sqlite", SystemClock())
+    serving = Serving(stack.layout.config_file, folder, revision)
+    try:
+        serving.start()
+        yield serving
+    finally:
+        serving.end()
+
+
+@pytest.fixture(scope="module")
+def reader(config: Config) -> StockReader:
+    return StockReader(config)
+
+
+def of_range(reader: StockReader, topic: str, range_id: RangeId) -> list[dict[str, object]]:
+    return [row for row in reader.events(topic) if row["key"][16:] == range_id]
+
+
+def test_a_stock_client_and_the_registry_see_exactly_the_events_of_a_range(service: Serving, reader: StockReader) -> None:
+    body = lines(range(500)) + b"<13>1 - - a p " + RAW.name.encode() + b" - \xff\0\r\nno syslog\n\n"
+    byte_range = service.range_of(body, start=12345)
+    answer = service.post(byte_range, body)
+    assert (answer.status_code, answer.json()) == (200, {"end": byte_range.end, "events": 501, "dead_letters": 2})
+    range_id = byte_range.range_id(body)
+    # the audit record first: whoever sees it must then find all that it promises
+    (audit,) = [a for a in reader.records("hourmark.audit") if a.key == range_id]
+    promised = {p.event_type: p.count for p in AuditRecord.decode(audit.value[5:]).promised}
+    assert promised == {CLICK.name: 500, RAW.name: 1, "dead-letters": 2}
+    assert reader.decode(audit.value)["lines"] == 503, "stock tools read audit records too"
+    clicks = of_range(reader, f"events.{CLICK.name}", range_id)
+    assert sorted(int(str(row["n"])) for row in clicks) == list(range(500))
+    stream, offset = io.BytesIO(body), 12345
+    positions = [offset := offset + len(line) for line in stream]
+    assert {row["position"] for row in clicks} == {12345, *positions[:499]}
+    assert all(RecordKey.decode(bytes(row["key"])).event_id == row["event_id"] for row in clicks)  # type: ignore[call-overload]
+    assert [row["line"] for row in of_range(reader, f"events.{RAW.name}", range_id)] == [b"\xff\0\r"]
+    letters = of_range(reader, "events.dead-letters", range_id)
+    assert {(row["reason"], row["raw"]) for row in letters} == {("not_rfc5424", b"no syslog"), ("empty_line", b"")}
+
+
+def test_records_are_stamped_with_their_arrival_and_the_keys_hour_is_the_events(service: Serving, reader: StockReader) -> None:
+    body = lines(range(1))
+    before_ms = SystemClock().now_ms()
+    assert service.post(service.range_of(body, file="1" * 32), body).status_code == 200
+    after_ms = SystemClock().now_ms()
+    newest = max(seen.timestamp_ms for seen in reader.records(f"events.{CLICK.name}"))
+    assert before_ms <= newest <= after_ms
+
+
+def test_a_line_of_four_mebibytes_arrives_unaltered(service: Serving, reader: StockReader) -> None:
+    head = f"<13>1 - - a p {RAW.name} - ".encode()
+    body = head + bytes(range(11, 256)) * 17_000 + b"\n"
+    byte_range = service.range_of(body, file="2" * 32)
+    assert service.post(byte_range, body).json()["events"] == 1
+    (row,) = of_range(reader, f"events.{RAW.name}", byte_range.range_id(body))
+    assert row["line"] == body[len(head) : -1]
+
+
+def test_api_events_arrive_and_a_retry_is_the_same(service: Serving, reader: StockReader) -> None:
+    url = f"{service.url}/v1/events/{CLICK.name}"
+    headers = {"Idempotency-Key": f"k-{RUN}", "Hourmark-Client": f"shop-{RUN}"}
+    body = b'{"n":1}\n{"n":2}\n{"n":"x"}\n'
+    first = httpx.post(url, content=body, headers=headers, timeout=60)
+    second = httpx.post(url, content=body, headers={**headers, **first.json()["repeat"]}, timeout=60)
+    assert first.json() == second.json()
+    assert (first.json()["events"], first.json()["dead_letters"], first.json()["delivery"]) == (2, 1, "exactly once")
+    rows = [row for row in reader.events(f"events.{CLICK.name}") if row["host"] == f"shop-{RUN}"]
+    assert len(rows) == 4
+    assert len({row["key"] for row in rows}) == 2
+
+
+def test_own_reports_come_from_the_start_and_a_goodbye_follows_the_drain(service: Serving, reader: StockReader) -> None:
+    host_id = (service.folder / "state" / "host-id").read_text().strip()
+
+    def reports() -> list[HostReport]:
+        return [HostReport.decode(seen.value[5:]) for seen in reader.records("hourmark.hosts") if seen.key == host_id.encode()]
+
+    wait_until(lambda: len(reports()) >= 2, 30, "reports go on")
+    assert service.end() == 0
+    said = reports()
+    assert [r.goodbye for r in said] == [False] * (len(said) - 1) + [True]
+    assert [r.sequence for r in said] == sorted({r.sequence for r in said})
+    caught_up = [r.sources[0].caught_up_at_ms or 0 for r in said]
+    assert caught_up == sorted(caught_up)
+    service.start()
+    assert {r.host_id for r in reports()} == {host_id}
+    assert len({r.incarnation for r in reports()}) == 2
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+def test_queue_contract(config: Config, check: Check) -> None:
+    topics = (f"contract-{RUN}-a", f"contract-{RUN}-b")
+    settings = topic_settings(1, config.kafka.max_message_bytes, config.kafka.edge.min_insync_replicas)
+    ensure_topics(Cluster(config.kafka.edge, "edge"), [WantedTopic(name, 2, settings) for name in topics])
+
+    class Readable:
+        def __init__(self, queue: KafkaQueue) -> None:
+            self.queue = queue
+            self.topics = topics
+
+        def read(self, topic: str) -> list[tuple[bytes, bytes, int]]:
+            return [(seen.key, seen.value, seen.timestamp_ms) for seen in StockReader(config).records(topic)]
+
+    async def main() -> None:
+        queue = KafkaQueue(config, Metrics())
+        try:
+            await check(Readable(queue))
+        finally:
+            await queue.close(10)
+
+    asyncio.run(main())
+
+
+def test_two_processes_never_share_an_identity(service: Serving, tmp_path: Path) -> None:
+    twin = Serving(
+        service.config_file, tmp_path, service.revision, {"HOURMARK_SERVICE__STATE_DIR": str(service.folder / "state")}
+    )
+    with pytest.raises((AssertionError, ValueError)):
+        twin.start()
+    assert twin.end() == 2
+    assert "another service uses" in (tmp_path / "service.log").read_text()
