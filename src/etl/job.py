@@ -51,13 +51,15 @@ def run(config: Config, *, submitted: bool) -> None:
         signal.signal(number, on_signal)
     central = Cluster(config.kafka.central_cluster, "central")
     consumer = Consumer(spark, config, database, clock)
-    closer = Closer(spark, config, database, central.cluster_id(), SchemaRegistry(config.registry).schema, clock)
+    registry = SchemaRegistry(config.registry)
+    closer = Closer(spark, config, database, central.cluster_id(), registry.schema, clock)
     try:
         consumer.start(types, central)
         _loop(consumer, closer, database, central, config, clock, stopping, types)
     finally:
         consumer.stop()
         closer.close()
+        registry.close()
         database.close()
         spark.stop()
 

@@ -22,6 +22,10 @@ class SchemaRegistry:
         self._url = settings.url
         self._client = SchemaRegistryClient({"url": settings.url})
 
+    def close(self) -> None:
+        """Let go of its connections."""
+        self._client.close()
+
     def register(self, topic: str, schema: Schema) -> int:
         """The id of `schema` under TopicNameStrategy; registers it where it is new. UsageError if it is incompatible."""
         subject = f"{topic}-value"

@@ -4,6 +4,7 @@ sees the new revision finds all it names. Each step can be repeated after a cras
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 from collections.abc import Callable, Sequence
@@ -61,10 +62,10 @@ def apply(
     latest = read_rules(config.kafka.edge).latest
     check_change(latest, types, sources, config.parsing, may_remove=may_remove)
     edge = Cluster(config.kafka.edge, "edge")
-    registry = SchemaRegistry(config.registry)
-    schema_ids = {t.name: registry.register(events_topic(t.name), t.schema()) for t in types}
-    registry.register(AUDIT, audit.SCHEMA)
-    registry.register(HOSTS, host_reports.SCHEMA)
+    with contextlib.closing(SchemaRegistry(config.registry)) as registry:
+        schema_ids = {t.name: registry.register(events_topic(t.name), t.schema()) for t in types}
+        registry.register(AUDIT, audit.SCHEMA)
+        registry.register(HOSTS, host_reports.SCHEMA)
     say(f"registered {len(types)} schemas at {config.registry.url}")
     created: list[str] = []
     if config.kafka.central is not None:  # before the edge's: the mirror would make a missing remote topic, with other settings
