@@ -18,20 +18,8 @@ from typing import Any
 
 import click
 
-from etl.buckets import (
-    BadMarker,
-    BucketFinding,
-    Event,
-    NotClosed,
-    Verdict,
-    find_gaps,
-    find_late_clashes,
-    list_hours,
-    list_types,
-    read_events,
-    read_manifest,
-    verify_bucket,
-)
+from etl.bucket_checks import BucketFinding, Verdict, find_gaps, find_late_clashes, verify_bucket
+from etl.buckets import BadMarker, Event, NotClosed, list_hours, list_types, read_events, read_manifest
 from etl.storage import Storage, open_storage
 from hourmark.avro import ENVELOPE_NAMES
 from hourmark.config import Config, config_option

@@ -17,20 +17,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from etl.avro_container import ContainerWriter
+from etl.bucket_checks import BucketFinding, Kind, find_gaps, find_late_clashes, verify_bucket
 from etl.bucket_cli import bucket
-from etl.buckets import (
-    BadMarker,
-    BucketFinding,
-    Kind,
-    NotClosed,
-    find_gaps,
-    find_late_clashes,
-    list_hours,
-    list_types,
-    read_events,
-    read_manifest,
-    verify_bucket,
-)
+from etl.buckets import BadMarker, NotClosed, list_hours, list_types, read_events, read_manifest
 from etl.storage import LocalDisk, Storage, open_storage
 from hourmark.avro import event_schema, fingerprint
 from hourmark.config import Config

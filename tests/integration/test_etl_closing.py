@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from etl.buckets import verify_bucket
+from etl.bucket_checks import verify_bucket
 from hourmark.event_id import EventId
 from hourmark.hours import Hour
 from infra.stack import Stack

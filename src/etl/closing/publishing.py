@@ -11,9 +11,10 @@ from typing import Final
 
 import fastavro
 
+from etl.buckets import NotClosed, read_manifest
 from etl.closing.writing import WrittenFile
 from etl.ledger.rows import Frontier
-from etl.storage import AlreadyExists, NotFound, Storage
+from etl.storage import AlreadyExists, Storage
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark.manifest import MARKER, BucketFile, Evidence, Grade, Manifest, Offsets
@@ -103,16 +104,14 @@ def publish(storage: Storage, frontier: Frontier, written: Sequence[WrittenFile]
 
 
 def standing_marker(storage: Storage, frontier: Frontier) -> Manifest | None:
-    """The manifest of the bucket, if it was published (by an earlier run, or by another closer); None if not."""
-    path = f"{frontier.hour.bucket_path(frontier.event_type)}/{MARKER}"
+    """The manifest of the bucket, if it was published (by an earlier run, or by another closer); None if not.
+
+    BadMarker (a Finding) if what stands there is no manifest of this bucket: buckets never change, so somebody else wrote it.
+    """
     try:
-        content = storage.read(path)
-    except NotFound:
+        return read_manifest(storage, frontier.event_type, frontier.hour)
+    except NotClosed:
         return None
-    try:
-        return Manifest.decode(content)
-    except ValueError as error:
-        raise Finding(f"{storage.url(path)} cannot be read: {error}. Buckets never change: find who wrote it") from error
 
 
 def _names(ordered: Sequence[WrittenFile]) -> dict[str, str]:

@@ -45,7 +45,9 @@ def group(path: str, hour: Hour = HOUR, rows: int = 1) -> StagedGroup:
 
 
 def batch(end: int, *groups: StagedGroup, start: Position = START, audits: tuple[AuditGroup, ...] = ()) -> StagedBatch:
-    files = tuple({g.path: (g.path, g.rows) for g in (*groups, *audits)}.values())
+    files = tuple(
+        {path: (path, rows) for path, rows in [(g.path, g.rows) for g in groups] + [(a.path, a.rows) for a in audits]}.values()
+    )
     return StagedBatch((start,), (dataclasses.replace(start, next_offset=end),), files, groups, audits, ())
 
 
@@ -197,7 +199,8 @@ def test_a_types_first_hour_is_fixed_once_and_its_sources_are_renewed(config: Co
     more = [*SOURCES, Source(name="web", types=["click"])]
     assert ensure_frontier_rows(config, [CLICK], more, Hour(HOUR.end_s)) == []
     (row,) = frontiers.frontiers(database, 3600)
-    assert (row.first_hour, row.sources) == (HOUR, {"app", "web"})
+    assert row.first_hour == HOUR
+    assert row.sources == {"app", "web"}
     with pytest.raises(UsageError, match="set it back"):
         ensure_frontier_rows(config, [CLICK], SOURCES, Hour(HOUR.start_s, 60))
 
