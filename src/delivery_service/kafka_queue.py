@@ -78,12 +78,19 @@ class KafkaQueue:
         self._failing_since = None
 
     async def problems(self, topics: Sequence[str]) -> list[str]:
-        return await asyncio.to_thread(self._problems, self._current, topics)
+        found = await self._cluster_problems(topics)
+        if self._failing_since is not None:  # brokers without a controller go on telling of replicas that are gone
+            failing_s = self._loop.time() - self._failing_since
+            found.append(f"nothing was delivered since {failing_s:.0f} s")
+        return found
 
     async def close(self, timeout_s: float) -> None:
         left = await asyncio.to_thread(self._current.close, timeout_s)
         if left:
             log.warning("%d records were not delivered before the end; they were never acknowledged", left)
+
+    async def _cluster_problems(self, topics: Sequence[str]) -> list[str]:
+        return await asyncio.to_thread(self._problems, self._current, topics)
 
     def _produce(self, producer: _RunningProducer, record: QueueRecord, timestamp_ms: int, delivery: _Delivery) -> bool:
         """False if the producer's memory is full."""
@@ -113,7 +120,7 @@ class KafkaQueue:
     async def _suspect(self, producer: _RunningProducer, topics: set[str]) -> None:
         """Nothing was delivered for long. If the cluster is well, the producer is not."""
         try:
-            if not await self.problems(sorted(topics)) and self._failing_since is not None:
+            if not await self._cluster_problems(sorted(topics)) and self._failing_since is not None:
                 self._renew(producer, "it delivers nothing although the cluster is well")
         finally:
             self._suspicion = None

@@ -171,7 +171,7 @@ def test_a_producer_that_delivers_nothing_although_the_cluster_is_well_is_made_a
         async def problems(topics: Sequence[str]) -> list[str]:
             return well
 
-        monkeypatch.setattr(queue, "problems", problems)
+        monkeypatch.setattr(queue, "_cluster_problems", problems)
         well.append("a broker is down")
         FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
         deadline = asyncio.get_running_loop().time() + 0.5
@@ -193,6 +193,13 @@ def test_a_queue_that_does_not_answer_has_a_problem_and_raises_nothing() -> None
     async def test(queue: KafkaQueue, _: Metrics) -> None:
         (problem,) = await queue.problems(["t"])
         assert "Kafka does not answer" in problem
+        FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
+        with pytest.raises(NotDelivered):
+            await queue.append(RECORDS, 7)
+        assert "nothing was delivered since 0 s" in await queue.problems(["t"]), "whatever the brokers say"
+        FakeProducer.answer = None
+        await queue.append(RECORDS, 7)
+        assert len(await queue.problems(["t"])) == 1
 
     with_queue(test)
 
