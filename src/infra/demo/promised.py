@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from hourmark.audit import AuditRecord
+from hourmark.avro import unframe
 from hourmark.config import Config
 from hourmark.topic_follower import read_topic
 from hourmark.topics import AUDIT
@@ -14,7 +15,7 @@ from hourmark.topics import AUDIT
 def acknowledged(config: Config) -> Counter[str]:
     """Events by type. A range that was sent twice counts once; ranges do not overlap while no checkpoint is lost."""
     values = (value for _, value in read_topic(config.kafka.edge, AUDIT, cluster_name="edge"))
-    return count_promises(AuditRecord.decode(value) for value in values if value is not None)
+    return count_promises(AuditRecord.decode(unframe(value)[1]) for value in values if value is not None)
 
 
 def count_promises(records: Iterable[AuditRecord]) -> Counter[str]:
