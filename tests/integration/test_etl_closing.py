@@ -55,7 +55,7 @@ def ids_in(run: EtlRun, event_type: str, hour: Hour) -> list[EventId]:
     for file in manifest.files:
         with run.storage.open(f"{hour.bucket_path(event_type)}/{file.name}") as stream:
             rows: Any = fastavro.reader(stream)
-            found += [EventId(row["event_id"].bytes) for row in rows]
+            found += [EventId(row["event_id"]) for row in rows]
     return found
 
 
