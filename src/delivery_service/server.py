@@ -78,7 +78,8 @@ async def _run(config: Config, identity: Identity, listener: socket.socket, on_l
 
 
 async def _report(service: Service, reporter: Reporter, config: Config) -> None:
-    service.framing = await register(SchemaRegistry(config.registry))
+    with contextlib.closing(SchemaRegistry(config.registry)) as registry:
+        service.framing = await register(registry)
     await reporter.run()
 
 

@@ -20,12 +20,7 @@ from hourmark.ranges import ByteRange
 from infra.stack import Stack
 from tests.unit.delivery_service.live import CLICK, RUN, Serving, StockReader, apply_types, lines, wait_until
 
-pytestmark = [
-    pytest.mark.stack,
-    pytest.mark.chaos,
-    # the registry's client keeps its connection until it is collected, and has no way to close it
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.stack, pytest.mark.chaos]
 
 LINES = 200
 
@@ -165,10 +160,13 @@ def test_too_few_in_sync_replicas_mean_503_and_no_ack_until_they_are_back(stack:
     check_acknowledged(StockReader(config), [(byte_range, body)])
 
 
-def test_a_service_killed_in_mid_load_makes_the_same_ids_again(config: Config, service: Serving, load: list[Poster]) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0)], ids=["SIGKILL", "SIGTERM"])
+def test_a_service_ended_in_mid_load_makes_the_same_ids_again(
+    config: Config, service: Serving, load: list[Poster], number: signal.Signals, code: int
+) -> None:
     for _ in range(3):
         wait_for_acks(load, 5)
-        service.end(signal.SIGKILL)
+        assert service.end(number) == code
         service.start()
     wait_for_acks(load, 5)
     acked = finish(load)

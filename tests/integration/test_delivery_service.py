@@ -24,11 +24,7 @@ from infra.stack import Stack
 from tests.unit.delivery_service.live import CLICK, RAW, RUN, Serving, StockReader, apply_types, lines, wait_until
 from tests.unit.delivery_service.queue_contract import CHECKS, Check
 
-pytestmark = [
-    pytest.mark.stack,
-    # the registry's client keeps its connection until it is collected, and has no way to close it
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = pytest.mark.stack
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 - `range` and `batch` begin: they split into lines, and gather (`records`) what each line becomes
 - `lines` decides: which type, what time, which fields; on `rfc5424`, `json_payload`, `patterns`, `text_values`
 - `timestamps`, `time_formats` and `zones` read times
-- `compiled` is a rules revision made ready; `encode` writes Avro
+- `compiled` is a rules revision made ready; `encode` and `primitives` write Avro
 - `reject` is how a line is refused: it becomes a dead letter
 """
 

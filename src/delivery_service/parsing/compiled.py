@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import fastavro
 
-from delivery_service.parsing.encode import Encoder, Mismatch, SchemaCompiler, encoded
+from delivery_service.parsing.encode import SchemaCompiler
 from delivery_service.parsing.patterns import Pattern
+from delivery_service.parsing.primitives import Encoder, Mismatch, encoded
 from delivery_service.parsing.reject import Rejected
 from delivery_service.parsing.text_values import TextEncoder, takes_bytes, text_encoder
 from delivery_service.parsing.time_formats import TimeFormat

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from delivery_service.parsing.compiled import CompiledRules
-from delivery_service.parsing.encode import put_long
 from delivery_service.parsing.lines import reader_of
+from delivery_service.parsing.primitives import put_long
 from delivery_service.parsing.records import (
     SLICE_BYTES,
     SLICE_RECORDS,

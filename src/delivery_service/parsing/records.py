@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from delivery_service.parsing.compiled import CompiledRules, CompiledType
-from delivery_service.parsing.encode import put_bytes, put_long
+from delivery_service.parsing.primitives import put_bytes, put_long
 from delivery_service.parsing.reject import Rejected
 from hourmark import dead_letters
 from hourmark.audit import AuditRecord, promises

@@ -14,7 +14,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from delivery_service.parsing.encode import AvroType, Encoder, Mismatch, SchemaCompiler, encoded, put_bytes, put_long
+from delivery_service.parsing.encode import AvroType, SchemaCompiler
+from delivery_service.parsing.primitives import Encoder, Mismatch, encoded, put_bytes, put_long
 from hourmark.dead_letters import Reason
 
 TextEncoder = Callable[[bytes, bytearray], None]  # appends the encoding of this text; Mismatch if it is not of the type
