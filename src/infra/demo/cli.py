@@ -15,6 +15,7 @@ from hourmark.config import home
 from hourmark.errors import UsageError
 from infra.demo import outcome
 from infra.demo.demo import Demo, Result, Wish
+from infra.demo.events import TRACK_PLAYED
 from infra.jars.cache import say_on_stderr
 
 _LINES_FILE = click.Path(path_type=Path, exists=True, dir_okay=False, readable=True, resolve_path=True)
@@ -64,7 +65,11 @@ def _explain(result: Result, wish: Wish) -> None:
     say_on_stderr(f"\nThe stack is {'still up' if wish.keep else 'down; its data stays until the next demo'}. To look inside:")
     if not wish.keep:
         say_on_stderr(f"  {up}")
-    for command in ("bucket ls", "bucket cat track-played", f"judge check {result.expectations_file}"):
+    for command in (
+        "bucket ls",
+        f"bucket cat {TRACK_PLAYED} {result.example_hour} --limit 3",
+        f"judge check {result.expectations_file}",
+    ):
         configured = command if command.startswith("judge") else f"{command} --config {result.config_file}"
         say_on_stderr(f"  ./hourmark {configured}")
     say_on_stderr(f"  {down}")

@@ -15,10 +15,11 @@ _PROVED: Final = "proved"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TypeClosing:
-    """How far a type's chain is closed. `end_ms`: the end of its last closed bucket, 0 for none."""
+    """How far a type's chain is closed: `end_ms` is the end of its last closed bucket, 0 for none; `latest` its last non-empty hour."""
 
     proved_with_events: int = 0
     end_ms: int = 0
+    latest: str = ""
 
 
 class Closing:
@@ -60,7 +61,8 @@ def summarize(buckets: Iterable[Bucket]) -> dict[str, TypeClosing]:
     for bucket in buckets:
         before = found.get(bucket.type, TypeClosing())
         counts = bucket.marker["grade"] == _PROVED and bucket.marker["events"] > 0
-        found[bucket.type] = TypeClosing(before.proved_with_events + counts, max(before.end_ms, bucket.end_ms))
+        latest = bucket.hour if counts else before.latest
+        found[bucket.type] = TypeClosing(before.proved_with_events + counts, max(before.end_ms, bucket.end_ms), latest)
     return found
 
 

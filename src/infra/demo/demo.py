@@ -22,7 +22,7 @@ from hourmark.clock import Clock
 from hourmark.config import Config, load_config
 from hourmark.errors import Unavailable, UsageError
 from infra.demo import outcome
-from infra.demo.closing import Closing, Progress, closed_enough, short
+from infra.demo.closing import Closing, Progress, TypeClosing, closed_enough, short
 from infra.demo.components import Components, wait_for
 from infra.demo.declarations import EVENTS_SOURCE, LINES_SOURCE, SERVER_LOG, TYPES, write_declarations
 from infra.demo.events import AD_SHOWN, TRACK_PLAYED, events
@@ -42,6 +42,7 @@ from infra.judge.webhdfs import WebHdfs
 from infra.stack import Stack
 from infra.stack.purge import purge_stack
 
+DRAINING_SECONDS: Final = 180.0  # for the tailer's rest; a few seconds are usual
 WRITING_SECONDS: Final = 3600.0  # for files of any size; three minutes are usual
 CLOSING_SECONDS: Final = 900.0  # after the last line, for all to be closed; half a minute where the machine is free
 STALLED_SECONDS: Final = 180.0  # without any bucket being closed: something is stuck
@@ -69,6 +70,7 @@ class Result:
     outcome: dict[str, Any]
     report: Report
     faults: list[str]
+    example_hour: str  # a bucket of track-played that is not empty
     config_file: Path
     expectations_file: Path
 
@@ -172,14 +174,17 @@ class Demo:
         self.wait(lambda: self._clock.monotonic_s() >= end_s, "time to pass", seconds + 5)
 
     def _conclude(self, traffic: Traffic, stack: Stack, config: Config) -> Result:
-        stopped_ms, until_s = self._clock.now_ms(), self._clock.monotonic_s() + CLOSING_SECONDS
         sizes = {path: path.stat().st_size for pattern in SERVER_LOGS for path in sorted(stack.layout.logs.glob(pattern))}
-        self.tell(f"all {traffic.written:,} lines are written; waiting for their buckets to be closed as proved")
+        self.tell(f"all {traffic.written:,} lines are written; the tailer delivers what is left, and says goodbye")
+        self.components.stop("tailer")
+        self.components.run("tail", "--drain", seconds=DRAINING_SECONDS)
+        drained_ms, until_s = self._clock.now_ms(), self._clock.monotonic_s() + CLOSING_SECONDS
+        self.tell("all is acknowledged; waiting for the buckets to be closed as proved")
         hdfs = WebHdfs(config.storage.webhdfs, config.storage.user)
         try:
             snapshot = take_snapshot(hdfs, config.storage.root)
             closing = Closing(hdfs, config.storage.root)
-            self._wait_closed(closing, self._wanted(traffic), next_minute_ms(stopped_ms), until_s)
+            found = self._wait_closed(closing, self._wanted(traffic), next_minute_ms(drained_ms), until_s)
             told = write_expectations(self.work / "expectations.json", config, self._told(config, sizes))
             self.tell("the judge compares every line with every bucket")
 
@@ -190,7 +195,8 @@ class Demo:
         finally:
             hdfs.close()
         shown = outcome.as_json(report, acknowledged(config), config, self._seconds())
-        return Result(shown, report, outcome.faults(report), self.work / "hourmark.toml", self.work / "expectations.json")
+        files = self.work / "hourmark.toml", self.work / "expectations.json"
+        return Result(shown, report, outcome.faults(report), found[TRACK_PLAYED].latest, *files)
 
     def _told(self, config: Config, sizes: dict[Path, int]) -> Told:
         host_id = (config.tailer.state_dir / "host-id").read_text().strip()
@@ -202,10 +208,12 @@ class Demo:
         wanted = dict.fromkeys((TRACK_PLAYED, AD_SHOWN, SERVER_LOG, outcome.DEAD_LETTERS), self._wish.buckets)
         return {**wanted, LINES: min(self._wish.buckets, len(minutes))}
 
-    def _wait_closed(self, closing: Closing, wanted: dict[str, int], end_ms: int, until_s: float) -> None:
+    def _wait_closed(self, closing: Closing, wanted: dict[str, int], end_ms: int, until_s: float) -> dict[str, TypeClosing]:
         progress = Progress(self._clock)
+        found: dict[str, TypeClosing] = {}
 
         def enough() -> bool:
+            nonlocal found
             found = closing.look()
             if progress.note(found):
                 self.tell(f"non-empty buckets proved: {short(found)}")
@@ -216,6 +224,7 @@ class Demo:
         self.pause((end_ms - self._clock.now_ms()) / _MS)
         seconds = max(1.0, until_s - self._clock.monotonic_s())
         self.wait(enough, f"{self._wish.buckets} non-empty buckets of every type, closed as proved", seconds, LOOK_SECONDS)
+        return found
 
     def _one_more_minute(self, closing: Closing, report: Report, until_s: float) -> bool:
         """What was delivered after the last minute's end lies in the next one."""

@@ -116,12 +116,18 @@ def test_the_span_covers_so_many_minutes(second: int, buckets: int, span: float)
 
 
 def bucket(minute: int, events: int, grade: str = "proved") -> Bucket:
-    return Bucket("t", f"t/{minute}", minute * 60_000, (minute + 1) * 60_000, {"grade": grade, "events": events})
+    return Bucket(
+        "t",
+        f"t/date=1970-01-01/hour=00/minute={minute:02d}",
+        minute * 60_000,
+        (minute + 1) * 60_000,
+        {"grade": grade, "events": events},
+    )
 
 
 def test_empty_buckets_and_other_grades_do_not_count_but_move_the_end() -> None:
     found = summarize([bucket(0, 5), bucket(1, 0), bucket(2, 7), bucket(3, 7, "forced")])
-    assert found == {"t": TypeClosing(2, 240_000)}
+    assert found == {"t": TypeClosing(2, 240_000, "1970-01-01T00:02")}
     assert closed_enough(found, {"t": 2}, 240_000)
     assert not closed_enough(found, {"t": 3}, 240_000)
     assert not closed_enough(found, {"t": 2}, 240_001)
