@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -52,6 +53,13 @@ def client_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
 def quiet_logger() -> logging.Logger:
     """Where librdkafka's own log lines go."""
     return logging.getLogger("hourmark.librdkafka")
+
+
+_NO_LEADER: Final = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
+
+
+class _NoLeader(Unavailable):
+    """A partition has no leader at the moment."""
 
 
 class Cluster:
@@ -100,6 +108,14 @@ class Cluster:
     def _offsets(self, partitions: Sequence[Partition], spec: OffsetSpec) -> dict[Partition, int]:
         if not partitions:
             return {}
+        for pause_s in (0.2, 0.5, 1.0, 2.0):  # a topic just made, or a leader just lost, has none for a moment
+            try:
+                return self._list_offsets(partitions, spec)
+            except _NoLeader:
+                time.sleep(pause_s)
+        return self._list_offsets(partitions, spec)
+
+    def _list_offsets(self, partitions: Sequence[Partition], spec: OffsetSpec) -> dict[Partition, int]:
         request = {TopicPartition(p.topic, p.partition): spec for p in partitions}
         futures = self._admin.list_offsets(request, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S)
         return {
@@ -114,7 +130,8 @@ class Cluster:
             raise self._unavailable(what, error) from error
 
     def _unavailable(self, what: str, error: Exception) -> Unavailable:
-        return Unavailable(
+        no_leader = isinstance(error, KafkaException) and error.args[0].name() in _NO_LEADER
+        return (_NoLeader if no_leader else Unavailable)(
             f"the {self.name} Kafka cluster ({self.settings.bootstrap}) did not answer ({what}): {error}; "
             "is it up? `hourmark status` shows the local stack"
         )

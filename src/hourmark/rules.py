@@ -24,15 +24,25 @@ from hourmark.event_types import EventType, Source
 
 @dataclasses.dataclass(frozen=True)
 class TypeVersion:
-    """A type as a revision has it. `schema_id` is the registry's."""
+    """A type as a revision has it. `schema_id` is the registry's.
+
+    `published` is its text in the topic, where it was read from there. Digests are of that text, and not of what this software
+    would write: a later one, whose declarations know more settings, must still know old revisions by their names.
+    """
 
     declaration: EventType
     schema_id: int
+    published: str | None = dataclasses.field(default=None, compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The declaration as JSON."""
+        return self.published if self.published is not None else canonical_json(self.declaration.model_dump(mode="json"))
 
     @property
     def digest(self) -> str:
         """Names this version by its content."""
-        return digest(canonical_json(self.declaration.model_dump(mode="json")))
+        return digest(self.text)
 
     @property
     def key(self) -> str:
@@ -48,11 +58,17 @@ class Rules:
     types: Mapping[str, TypeVersion]
     sources: Mapping[str, Source]
     parsing: Parsing
+    published: str | None = dataclasses.field(default=None, compare=False, repr=False)  # see `TypeVersion`
+
+    @property
+    def text(self) -> str:
+        """The revision as JSON."""
+        return self.published if self.published is not None else canonical_json({"sequence": self.sequence, **self._content()})
 
     @property
     def id(self) -> str:
         """`<sequence>-<digest>`: what ranges, audit records and answers name."""
-        return f"{self.sequence}-{digest(canonical_json(self._content()))}"
+        return f"{self.sequence}-{digest(self.text)}"
 
     def _content(self) -> dict[str, Any]:
         return {
@@ -67,16 +83,14 @@ class Rules:
 
     def records(self) -> list[tuple[str, bytes]]:
         """Keys and values to publish, in this order."""
-        types = [(t.key, canonical_json(t.declaration.model_dump(mode="json")).encode()) for t in self.types.values()]
-        own = canonical_json({"sequence": self.sequence, **self._content()}).encode()
-        return [*types, (f"rules/{self.id}", own)]
+        return [*((t.key, t.text.encode()) for t in self.types.values()), (f"rules/{self.id}", self.text.encode())]
 
 
 class RulesBook:
     """All revisions read from the topic so far. Feed it records in the topic's order; it never forgets one."""
 
     def __init__(self, records: Iterable[tuple[str, bytes]] = ()) -> None:
-        self._types: dict[str, EventType] = {}
+        self._types: dict[str, tuple[EventType, str]] = {}
         self._revisions: dict[str, Rules] = {}
         for key, value in records:
             self.add(key, value)
@@ -86,9 +100,12 @@ class RulesBook:
         kind, _, rest = key.partition("/")
         try:
             if kind == "type":
-                self._types[key] = EventType.model_validate_json(value)
+                version = TypeVersion(EventType.model_validate_json(value), 0, value.decode())
+                if version.key != key:
+                    raise ValueError(f"its content has the key {version.key}")
+                self._types[key] = version.declaration, version.text
             elif kind == "rules":
-                rules = self._assemble(json.loads(value))
+                rules = self._assemble(value.decode())
                 if rules.id != rest:
                     raise ValueError(f"its content has the id {rules.id}")
                 self._revisions[rules.id] = rules
@@ -106,10 +123,12 @@ class RulesBook:
         """The revision that new ranges are to name: the highest sequence, ties broken by id."""
         return max(self._revisions.values(), key=lambda r: (r.sequence, r.id), default=None)
 
-    def _assemble(self, content: dict[str, Any]) -> Rules:
-        types = {
-            name: TypeVersion(self._types[f"type/{name}/{entry['digest']}"], entry["schema_id"])
-            for name, entry in content["types"].items()
-        }
+    def _assemble(self, text: str) -> Rules:
+        content: dict[str, Any] = json.loads(text)
+        types = {name: self._version(name, entry) for name, entry in content["types"].items()}
         sources = {name: Source.model_validate(source) for name, source in content["sources"].items()}
-        return Rules(content["sequence"], types, sources, Parsing.model_validate(content["parsing"]))
+        return Rules(content["sequence"], types, sources, Parsing.model_validate(content["parsing"]), text)
+
+    def _version(self, name: str, entry: Mapping[str, Any]) -> TypeVersion:
+        declaration, text = self._types[f"type/{name}/{entry['digest']}"]
+        return TypeVersion(declaration, entry["schema_id"], text)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hourmark.audit import AuditRecord, Promise, promises, sum_tails
-from hourmark.avro import fingerprint, frame, unframe
+from hourmark.avro import digest, fingerprint, frame, unframe
 from hourmark.config import Parsing
 from hourmark.event_id import EventId
 from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
@@ -142,6 +142,25 @@ def test_publishing_twice_changes_nothing() -> None:
     one = _rules(1, click=_type())
     assert RulesBook(one.records() * 2).latest == one
     assert len(dict(one.records())) == len(one.records()), "keys are distinct, so compaction keeps all of them"
+
+
+def test_revisions_of_another_version_keep_their_names() -> None:
+    """A software that knows more settings, or fewer, must not rename what ranges may name years later."""
+    records = dict(_rules(1, click=_type()).records())
+    older = {}
+    for key, value in records.items():
+        if key.startswith("type/click/"):
+            text = value.decode().replace('"partitions":1,', "")  # as if that setting had not existed
+            older[f"type/click/{digest(text)}"] = text.encode()
+            click_digests = (key.rpartition("/")[2], digest(text))
+        elif key.startswith("type/"):
+            older[key] = value
+    rules_text = next(v for k, v in records.items() if k.startswith("rules/")).decode().replace(*click_digests)
+    key = f"rules/1-{digest(rules_text)}"
+    book = RulesBook([*older.items(), (key, rules_text.encode())])
+    assert book.latest is not None
+    assert book.latest.id == key.removeprefix("rules/")
+    assert dict(book.latest.records()) == {**older, key: rules_text.encode()}
 
 
 def test_a_revision_without_its_types_or_altered_is_refused() -> None:
