@@ -15,7 +15,7 @@ _PROVED: Final = "proved"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TypeClosing:
-    """How far a type's chain is closed: `end_ms` is the end of its last closed bucket, 0 for none; `latest` its last non-empty hour."""
+    """How far a type is closed: `end_ms` is the end of its last closed bucket, 0 for none; `latest` its last non-empty hour."""
 
     proved_with_events: int = 0
     end_ms: int = 0
