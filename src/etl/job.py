@@ -1,7 +1,7 @@
 """The driver's main program: stages what arrives and closes hours, until it is told to stop.
 
     hourmark etl run --config hourmark.toml
-    spark-submit --jars "$(hourmark etl jars)" src/etl/job.py --config hourmark.toml
+    PYSPARK_PYTHON=.venv/bin/python spark-submit --jars "$(hourmark etl jars)" src/etl/job.py --config hourmark.toml
 
 Both are the same; it may be killed at any moment and started again: it goes on from the ledger.
 """
