@@ -24,7 +24,7 @@ from etl.spark import spark_session
 from etl.staging.consumer import Consumer
 from hourmark.clock import Clock, SystemClock
 from hourmark.config import Config, config_option
-from hourmark.errors import UsageError
+from hourmark.errors import Unavailable, UsageError
 from hourmark.kafka import Cluster
 from hourmark.log import set_up_logging
 from hourmark.registry import SchemaRegistry
@@ -75,12 +75,24 @@ def _loop(
         if now_types != types:
             types = now_types
             consumer.start(types, central)
+        waits = _look(closer)
+        if waits is None:
+            continue
+        if waits and clock.monotonic_s() - told_at_s > PROGRESS_SECONDS:
+            told_at_s = clock.monotonic_s()
+            _LOG.info("closing waits: %s", waits)
+        stopping.wait(config.etl.close_poll_seconds)
+
+
+def _look(closer: Closer) -> str | None:
+    """One look of the closer: what it waits for, for people ("": nothing worth a word); None after it closed something."""
+    try:
         outcome = closer.step()
-        if isinstance(outcome, Waiting):
-            if outcome.what and clock.monotonic_s() - told_at_s > PROGRESS_SECONDS:
-                told_at_s = clock.monotonic_s()
-                _LOG.info("waiting (%s): %s", outcome.phase.value, "; ".join(outcome.what[:5]))
-            stopping.wait(config.etl.close_poll_seconds)
+    except Unavailable as error:  # a server may be away for hours: what is staged stays, and closing goes on when it is back
+        return str(error)
+    if not isinstance(outcome, Waiting):
+        return None
+    return f"({outcome.phase.value}) {'; '.join(outcome.what[:5])}" if outcome.what else ""
 
 
 def _types(database: Database, config: Config) -> frozenset[str]:

@@ -80,14 +80,25 @@ class Closer:
         audit = CentralTopics.of(config.kafka, ()).audit
         self._taker = CutTaker(self._sites, LedgerProgress(database, cluster_id), audit, clock)
         self._not_before_s: dict[str, float] = {}
-        self._recover()
+        self._interrupted = True  # by a crash, for all this closer knows
 
     def close(self) -> None:
         """Let go of the clusters."""
         self._sites.close()
 
     def step(self) -> Waiting | int:
-        """One look: how many hours it closed, or what it waits for."""
+        """One look: how many hours it closed, or what it waits for.
+
+        Unavailable where a server does not answer; the next look picks up what this one left.
+        """
+        if self._interrupted:
+            self._recover()
+        self._interrupted = True
+        outcome = self._look()
+        self._interrupted = False
+        return outcome
+
+    def _look(self) -> Waiting | int:
         open_frontiers = self._frontiers()
         self._sites.check([f.event_type for f in open_frontiers])
         cut = self._taker.poll([f for f in open_frontiers if self._may_try(f)])

@@ -31,6 +31,7 @@ from hourmark.host_reports import HostReport
 from hourmark.kafka import Cluster, Partition
 
 STAGING_FOLDER: Final = "_staging"
+_LINES_OF_CAUSE: Final = 15
 _LOG = logging.getLogger(__name__)
 
 
@@ -65,10 +66,13 @@ class Consumer:
         _LOG.info("staging %d topics of %d types from the ledger's offsets", len(self._topics.all), len(types))
 
     def check(self) -> None:
-        """Raise what stopped the query, if anything did."""
+        """EtlStop, saying why, if the query has ended."""
         if self._query is not None and not self._query.isActive:
             error = self._query.exception()
-            raise RuntimeError("the consumer's query ended by itself") if error is None else error
+            why = "it ended by itself" if error is None else "\n".join(str(error).splitlines()[-_LINES_OF_CAUSE:])
+            raise EtlStop(
+                f"staging has stopped; start the driver again, it goes on from the ledger. The cause:\n{why}"
+            ) from error
 
     def stop(self) -> None:
         """End the query; a batch under way is either committed or will be staged again."""
