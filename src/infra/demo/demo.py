@@ -118,7 +118,12 @@ class Demo:
         self.tell("starting the stack: three edge brokers, a central one, MirrorMaker 2, HDFS, schema registry")
         os.environ["TZ"] = ZONE
         stack = Stack.load_or_make(self.home, mirror=True, say=self.tell)
-        stack.up()
+        try:
+            stack.up()
+        except Unavailable as error:  # as a rule, somebody took a port between its choice and its use: `up` chooses it anew
+            self.tell(f"{str(error).splitlines()[0]}\n          trying once more")
+            stack.down()
+            stack.up()
         return stack
 
     def start_components(self, stack: Stack) -> Config:
