@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import click
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
-from hourmark.errors import UsageError
-from hourmark.event_types import read_folder
+from hourmark.errors import TypeFileError, UsageError
+from hourmark.event_types import EventType, Source, read_folder
 from hourmark.hours import Hour
+from hourmark.rules import TypeVersion
 
 _dir_option = click.option(
     "--dir", "folder", type=click.Path(path_type=Path, file_okay=False), help="Folder of declarations. Default: types.dir."
@@ -34,7 +36,7 @@ def check(config: Config, folder: Path | None, as_json: bool) -> None:
 
     Example:  hourmark types check --dir types
     """
-    declared, sources = read_folder(folder or config.types.dir)
+    declared, sources = _declarations(folder or config.types.dir)
     if as_json:
         click.echo(json.dumps({"types": [t.name for t in declared], "sources": [s.name for s in sources]}))
     else:
@@ -54,7 +56,7 @@ def apply(config: Config, folder: Path | None, first_hour: str | None, remove: b
     """
     from hourmark.types_apply import apply as apply_types  # needs Kafka's client; `check` does not
 
-    declared, sources = read_folder(folder or config.types.dir)
+    declared, sources = _declarations(folder or config.types.dir)
     try:
         first = Hour.parse(first_hour, config.parsing.bucket_seconds) if first_hour else None
     except ValueError as error:
@@ -91,3 +93,13 @@ def list_types(config: Config, as_json: bool) -> None:
     click.echo(f"rules revision {rules.id}; sources: {', '.join(sorted(rules.sources)) or 'none'}")
     for row in rows:
         click.echo(f"{row['type']:40} schema {row['schema_id']:<6} {row['partitions']} partitions  {row['digest']}")
+
+
+def _declarations(folder: Path) -> tuple[list[EventType], list[Source]]:
+    """What the folder declares, tried as the delivery service will use it; TypeFileError says what it could not."""
+    declared, sources = read_folder(folder)
+    compiled_type = importlib.import_module("delivery_service.parsing.compiled").CompiledType
+    problems = [problem for t in declared if (problem := compiled_type(TypeVersion(t, 0)).problem) is not None]
+    if problems:
+        raise TypeFileError("\n".join(problems))
+    return declared, sources

@@ -1,0 +1,119 @@
+"""`hourmark types check`: the examples are well declared, and each wrong declaration is refused by file and reason."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hourmark.config import Parsing, load_config
+from hourmark.errors import ConfigError, TypeFileError, UsageError
+from hourmark.event_types import DEAD_LETTERS, EventType, Source, read_folder
+from hourmark.rules import Rules, TypeVersion
+from hourmark.rules_topic import check_change
+from hourmark.types_cli import types
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+def check(folder: Path) -> dict[str, list[str]]:
+    result = CliRunner().invoke(types, ["check", "--dir", str(folder), "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    found: dict[str, list[str]] = json.loads(result.stdout)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLES / "types", tmp_path / "types"))
+
+
+def test_the_examples_are_well_declared() -> None:
+    assert check(EXAMPLES / "types") == {
+        "types": ["app-log", "dead-letters", "kafka-log", "page-viewed"],
+        "sources": ["app", "kafka"],
+    }
+    assert load_config(EXAMPLES / "tailer.toml").tailer.sources[0].name in check(EXAMPLES / "types")["sources"]
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "said"),
+    [
+        ("kafka-log.toml", "(?P<level>", "(?P<level>(", "kafka-log cannot be used"),
+        ("kafka-log.toml", "(?P<level>", "(?P<nolevel>", "none of its fields"),
+        ("kafka-log.toml", "(?P<time>", "(?P<when>", "need each other"),
+        ("page-viewed.toml", '"page-viewed"', '"other"', "must have one name"),
+        ("page-viewed.toml", 'type = "long"', 'type = "lang"', "Avro"),
+        ("page-viewed.toml", "partitions = 1", "partition = 1", "partition"),
+        ("page-viewed.toml", "partitions = 1", "partitions = 0", "partitions"),
+        ("page-viewed.toml", "[line]", "[line", "no valid TOML"),
+        ("sources.toml", '"app-log"]', '"nothing"]', "which no file declares"),
+        ("sources.toml", 'format = "free"', 'format = "rfc5424"', "patterns go with 'free'"),
+        ("sources.toml", 'catch_all = "kafka-log"', 'catch_all = "page-viewed"', "catch_all"),
+    ],
+)
+def test_a_wrong_declaration_is_refused_with_its_reason(folder: Path, file: str, before: str, after: str, said: str) -> None:
+    text = (folder / file).read_text()
+    assert before in text
+    (folder / file).write_text(text.replace(before, after))
+    with pytest.raises(TypeFileError, match=said):
+        check(folder)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TypeFileError, match="nowhere"):
+        read_folder(tmp_path / "nowhere")
+
+
+def _rules(*types: EventType) -> Rules:
+    sources = {"app": Source(name="app", types=["click"])}
+    return Rules(1, {t.name: TypeVersion(t, 1) for t in (*types, DEAD_LETTERS)}, sources, Parsing())
+
+
+def test_types_in_force_are_not_dropped_by_accident() -> None:
+    click = EventType(name="click", fields=[])
+    with pytest.raises(UsageError, match="app, click: in force, but not declared here"):
+        check_change(_rules(click), [DEAD_LETTERS], [], Parsing(), may_remove=False)
+    check_change(_rules(click), [DEAD_LETTERS], [], Parsing(), may_remove=True)
+    check_change(None, [DEAD_LETTERS], [], Parsing(), may_remove=False)
+
+
+def test_the_bucket_length_is_fixed() -> None:
+    with pytest.raises(UsageError, match="a root's bucket length is fixed"):
+        check_change(_rules(), [DEAD_LETTERS], [], Parsing(bucket_seconds=60), may_remove=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[service]\nport = 99999", r"service\.port = 99999"),
+        ("[service]\nprot = 1", r"service\.prot"),
+        ('[service]\nhost = "0.0.0.0"', "no authentication yet"),
+        ("[parsing]\nbucket_seconds = 7", "whole minutes"),
+        ("[", "no valid TOML"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_value(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "hourmark.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        load_config(file)
+
+
+def test_secrets_do_not_reach_an_error_message(tmp_path: Path) -> None:
+    file = tmp_path / "hourmark.toml"
+    file.write_text('[kafka.edge]\nproperties = { "sasl.password" = 12345 }')
+    with pytest.raises(ConfigError) as refused:
+        load_config(file)
+    assert "12345" not in str(refused.value)
+
+
+def test_the_environment_overrides_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "hourmark.toml"
+    file.write_text("[service]\nport = 1111\nreport_seconds = 5")
+    monkeypatch.setenv("HOURMARK_SERVICE__PORT", "2222")
+    loaded = load_config(file).service
+    assert (loaded.port, loaded.report_seconds) == (2222, 5)
