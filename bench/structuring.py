@@ -1,0 +1,92 @@
+"""Structuring, the service's work on a line: JSON payload in, framed Avro with id, key and promise out.
+
+    python -m bench.structuring [--json]
+
+Beside it, in the same run and process: the plain way, `json.loads` and `fastavro.schemaless_writer`, which gives the datum alone:
+no RFC 5424 header is read, no id made, no envelope checked. The ratio says what everything else costs on top of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import statistics
+import time
+from collections.abc import Callable
+
+import fastavro
+
+from delivery_service.parsing import CompiledRules, parse
+from hourmark.config import Parsing
+from hourmark.event_types import DEAD_LETTERS, EventType, Source
+from hourmark.ranges import ByteRange
+from hourmark.rules import Rules, TypeVersion
+
+EVENTS, ROUNDS = 5000, 9
+NOW_MS = 1_795_225_200_000
+TYPE = EventType(
+    name="page-viewed",
+    fields=[
+        {"name": "page", "type": "string"},
+        {"name": "milliseconds", "type": "long"},
+        {"name": "user", "type": ["null", "string"]},
+        {"name": "agent", "type": "string"},
+    ],
+)
+
+
+def payloads() -> list[bytes]:
+    """JSON objects of about 150 bytes."""
+    return [
+        json.dumps(
+            {"page": f"/shelf/{n % 97}/item/{n}", "milliseconds": n % 1000, "user": f"user-{n:08d}", "agent": "a" * 60}
+        ).encode()
+        for n in range(EVENTS)
+    ]
+
+
+def seconds(work: Callable[[], object]) -> list[float]:
+    """CPU seconds of each round, after one that is not counted."""
+    taken = []
+    for _ in range(ROUNDS + 1):
+        began = time.process_time()
+        work()
+        taken.append(time.process_time() - began)
+    return taken[1:]
+
+
+def measure() -> dict[str, float]:
+    """Microseconds of CPU per event, medians of the rounds, and their ratio."""
+    versions = {t.name: TypeVersion(t, n) for n, t in enumerate((TYPE, DEAD_LETTERS), 1)}
+    compiled = CompiledRules(Rules(1, versions, {"app": Source(name="app", types=["page-viewed"])}, Parsing()))
+    objects = payloads()
+    body = b"".join(b"<134>1 2026-11-21T01:40:00.123Z web-1 shop - page-viewed - " + one + b"\n" for one in objects)
+    byte_range = ByteRange("a" * 32, "b" * 32, 0, 0, len(body), NOW_MS, "1-x", "UTC", "app", "/log", "web-1")
+    assert parse(byte_range, body, compiled).events == EVENTS
+    schema = fastavro.parse_schema({"type": "record", "name": "plain", "fields": TYPE.fields})
+
+    def plain() -> None:
+        for one in objects:
+            fastavro.schemaless_writer(io.BytesIO(), schema, json.loads(one))
+
+    ours = statistics.median(seconds(lambda: parse(byte_range, body, compiled))) / EVENTS * 1e6
+    theirs = statistics.median(seconds(plain)) / EVENTS * 1e6
+    return {"structuring_us": round(ours, 2), "json_fastavro_us": round(theirs, 2), "ratio": round(ours / theirs, 2)}
+
+
+def main() -> None:
+    """Print the figures."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--json", action="store_true", help="one JSON object")
+    figures = measure()
+    if arguments.parse_args().json:
+        print(json.dumps(figures))
+    else:
+        print(
+            f"structuring {figures['structuring_us']} µs/event; json + fastavro {figures['json_fastavro_us']}; ratio {figures['ratio']}"
+        )
+
+
+if __name__ == "__main__":
+    main()
