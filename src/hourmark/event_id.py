@@ -9,7 +9,13 @@ A UUID of RFC 9562, version 8, so that any tool prints it and ids sort by event 
     bits  66..127  digest bits 12..73
 
 The digest is BLAKE2b (RFC 7693, unkeyed, digest length 10 bytes) over length-prefixed parts: each part is preceded by its
-length as 4 bytes big-endian, so that no two lists of parts run together. Its first 74 bits are used.
+length as 4 bytes big-endian, so that no two lists of parts run together. Its first 74 bits are used. The parts are
+
+    of a line             "line", host id, file id, generation (8 bytes big-endian), offset (the same), the bytes without the LF
+    of an API event       "client", type, the client's own id
+    or, without an id     "batch", type, batch key, index (8 bytes big-endian)
+
+where texts are UTF-8 and ids are their 32 hex digits.
 Golden vectors: tests/contract/vectors/event_ids.json.
 """
 

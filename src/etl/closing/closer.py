@@ -149,6 +149,7 @@ class Closer:
                 ledger.unfreeze(self._database, self._lease, f, ())
         if recovered := self._write_sealed():
             _LOG.info("%d hours that were sealed when a closer ended are closed", recovered)
+        self._storage.delete(ATTEMPTS_FOLDER)  # of closers that were interrupted; one that still runs has lost its lease
 
     def _write_sealed(self) -> int:
         """Write, publish and close every sealed hour; returns how many."""

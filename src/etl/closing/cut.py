@@ -23,6 +23,7 @@ from typing import Final, Protocol
 from etl.closing.readiness import awaited, newcomers, ready
 from etl.ledger.rows import Frontier, Reporter
 from hourmark.clock import Clock
+from hourmark.errors import Finding
 from hourmark.kafka import Partition
 from hourmark.topics import CONTROL, events_topic
 
@@ -141,7 +142,13 @@ class CutTaker:
         if behind := self._sites.not_mirrored(self._edge):
             return Waiting(Phase.CONTROL, tuple(behind.values()))
         self._central = self._sites.central_ends(CONTROL)
-        self._audit_next = next(end for p, end in self._central.items() if p.topic == self._audit_central)
+        audit = [end for p, end in self._central.items() if p.topic == self._audit_central]
+        if len(audit) != 1:
+            raise Finding(
+                f"topic {self._audit_central} has {len(audit)} partitions; closing needs one order of promises. "
+                "Make it anew with one partition"
+            )
+        self._audit_next = audit[0]
         return Phase.PROMISES
 
     def _promises(self, frontiers: Collection[Frontier]) -> Phase | Waiting:

@@ -102,7 +102,17 @@ def _insert_file(connection: Connection, path: str, rows: int) -> int:
 
 
 def _put_reports(connection: Connection, reports: Sequence[tuple[Reporter, ...]]) -> None:
-    """A host's last report replaces all that it said before, so a source that it no longer has is no longer awaited."""
-    for report in {sources[0].host_id: sources for sources in reports if sources}.values():
-        connection.execute(delete(tables.reporters).where(tables.reporters.c.host_id == report[0].host_id))
-        connection.execute(insert(tables.reporters), [dataclasses.asdict(source) for source in report])
+    """A host's last report replaces all that it said before, so a source that it no longer has is no longer awaited.
+
+    A report that arrives after a later one of the same incarnation (it was sent again through another service) says nothing new.
+    """
+    table = tables.reporters
+    for report in reports:
+        if not report:
+            continue
+        said = report[0]
+        known = connection.execute(select(table.c.incarnation, table.c.sequence).where(table.c.host_id == said.host_id)).first()
+        if known is not None and known.incarnation == said.incarnation and known.sequence > said.sequence:
+            continue
+        connection.execute(delete(table).where(table.c.host_id == said.host_id))
+        connection.execute(insert(table), [dataclasses.asdict(source) for source in report])

@@ -122,7 +122,7 @@ def test_a_hosts_last_report_replaces_all_it_said_before(database: Database) -> 
     one = Reporter("h", "app", "host", "tailer", "i", 0, 5, 5, 0, 0, goodbye=False)
     two = dataclasses.replace(one, source="other")
     later = dataclasses.replace(one, sequence=1, caught_up_at_ms=9)
-    with_reports = dataclasses.replace(batch(1), reports=((one, two), (later,), (later,)))
+    with_reports = dataclasses.replace(batch(1), reports=((one, two), (later,), (later,), (one, two)))
     staging.commit_batch(database, lease, with_reports)
     assert staging.reporters(database) == [later]
 
