@@ -5,7 +5,8 @@ HourmarkError
     ├── StaleDriver         another driver has taken over, or offsets are not where this one left them
     ├── TopicReplaced       a topic was deleted and made anew
     ├── DataLoss            records are gone before they were staged
-    └── SchemaChanged       the registry gives another schema for an id than before
+    ├── SchemaChanged       the registry gives another schema for an id than before
+    └── ForeignLedger       storage holds buckets that this ledger has not closed: it is an older copy, or another
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ class TopicReplaced(EtlStop):
 
 class DataLoss(EtlStop):
     """Offsets that the ledger has not passed are no longer readable."""
+
+
+class ForeignLedger(EtlStop):
+    """Storage holds what this ledger has not closed: an older copy was restored, or the root is another ledger's."""
 
 
 class SchemaChanged(EtlStop):

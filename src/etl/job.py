@@ -24,7 +24,7 @@ from etl.spark import spark_session
 from etl.staging.consumer import Consumer
 from hourmark.clock import Clock, SystemClock
 from hourmark.config import Config, config_option
-from hourmark.errors import Unavailable, UsageError
+from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.kafka import Cluster
 from hourmark.log import set_up_logging
 from hourmark.registry import SchemaRegistry
@@ -88,7 +88,7 @@ def _look(closer: Closer) -> str | None:
     """One look of the closer: what it waits for, for people ("": nothing worth a word); None after it closed something."""
     try:
         outcome = closer.step()
-    except Unavailable as error:  # a server may be away for hours: what is staged stays, and closing goes on when it is back
+    except (Unavailable, Finding) as error:  # staging goes on; closing does when the server, or the operator, is back
         return str(error)
     if not isinstance(outcome, Waiting):
         return None

@@ -142,7 +142,7 @@ class Storage(Group):
     root: str = Field("hdfs://127.0.0.1:8020/hourmark", description="hdfs://host:port/path, or file:///path")
     webhdfs: str = Field("http://127.0.0.1:9870", description="the NameNode's HTTP address; used where root is hdfs://")
     user: str = Field("", description="HDFS user; empty: the process's user")
-    replication: int = Field(1, ge=1, description="of files written by Hourmark")
+    replication: int = Field(3, ge=1, description="of files written by Hourmark; 1 only where there is one DataNode")
 
     @field_validator("root")
     @classmethod

@@ -97,27 +97,31 @@ class Cluster:
             found[name] = TopicInfo(name, str(description.topic_id), tuple(p.id for p in description.partitions))
         return found
 
-    def ends(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        """End offsets that a `read_committed` reader can reach (last stable offsets)."""
-        return self._offsets(partitions, OffsetSpec.latest())
+    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
+        """End offsets: those that a `read_committed` reader can reach now (last stable offsets), or the high watermarks.
+
+        A record of a transaction that is being committed may lie between the two: whoever must not miss it takes the latter.
+        """
+        return self._offsets(partitions, OffsetSpec.latest(), committed=committed)
 
     def starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """Log start offsets: below them, retention has deleted."""
         return self._offsets(partitions, OffsetSpec.earliest())
 
-    def _offsets(self, partitions: Sequence[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+    def _offsets(self, partitions: Sequence[Partition], spec: OffsetSpec, *, committed: bool = True) -> dict[Partition, int]:
         if not partitions:
             return {}
         for pause_s in (0.2, 0.5, 1.0, 2.0):  # a topic just made, or a leader just lost, has none for a moment
             try:
-                return self._list_offsets(partitions, spec)
+                return self._list_offsets(partitions, spec, committed)
             except _NoLeader:
                 time.sleep(pause_s)
-        return self._list_offsets(partitions, spec)
+        return self._list_offsets(partitions, spec, committed)
 
-    def _list_offsets(self, partitions: Sequence[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+    def _list_offsets(self, partitions: Sequence[Partition], spec: OffsetSpec, committed: bool) -> dict[Partition, int]:
         request = {TopicPartition(p.topic, p.partition): spec for p in partitions}
-        futures = self._admin.list_offsets(request, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S)
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        futures = self._admin.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT_S)
         return {
             Partition(tp.topic, tp.partition): self._result(future, f"offsets of {tp.topic}-{tp.partition}").offset
             for tp, future in futures.items()

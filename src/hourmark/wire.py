@@ -105,6 +105,8 @@ def report_from_json(body: bytes) -> HostReport:
     ):  # fmt: skip
         if not isinstance(getattr(report, name), kind):
             raise ValueError(f"{name} must be {kind.__name__}")
+    if len({s.source for s in report.sources}) < len(report.sources):
+        raise ValueError("a source is reported twice")
     if report.kind not in ("tailer", "service"):
         raise ValueError("kind must be tailer or service")
     return report

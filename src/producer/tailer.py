@@ -1,7 +1,7 @@
 """The File Tailer, running: scans in one thread, sends in several, reports in one.
 
-A stop ends with a goodbye only where everything is acknowledged within `STOP_WITHIN_S`; else the host has work left and will
-come back. A drain reads all to the end, waits for ever for it to be acknowledged, and then says goodbye.
+A stop says no goodbye: the host will come back, and what is written meanwhile is waited for. A drain reads all to the end, waits
+for ever for it to be acknowledged, and then says goodbye: nothing will come, do not wait for this host.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Tailer:
         self._report_thread.start()
         try:
             drained = self._work(stop, drain=drain)
-            goodbye = self._say_goodbye(stop) if drained or self._catch_up_quickly() else False
+            goodbye = drained and self._say_goodbye(stop)
         finally:
             self._shut_down()
         if self._failure is not None:
@@ -166,22 +166,6 @@ class Tailer:
 
     def _in_flight(self) -> bool:
         return any(file.progress.in_flight is not None for file in self.files)
-
-    def _catch_up_quickly(self) -> bool:
-        """After a stop: whether all there is now is acknowledged within the bound."""
-        if self._failure is not None or not self._reporter.has_arrived:
-            return False
-        until_s = self._clock.monotonic_s() + STOP_WITHIN_S
-        first = self._scans + 1
-        while self._clock.monotonic_s() < until_s and self._failure is None:
-            self._scan()
-            pause_until_s = self._clock.monotonic_s() + self._config.scan_seconds
-            while self._clock.monotonic_s() < min(until_s, pause_until_s):
-                if all(claim.since_scan(first) for claim in self._caught_up.values()):
-                    return True
-                self._clock.sleep(DRAIN_POLL_S)
-        _log.info("stopping with work left; it goes on at the next start")
-        return False
 
     def _say_goodbye(self, stop: threading.Event) -> bool:
         """Deliver what is on its way, cut nothing new, and say that nothing will come."""

@@ -60,7 +60,9 @@ def test_sums_of_tails_are_modulo_two_to_the_64(ids: list[EventId]) -> None:
 
 reports = st.builds(
     HostReport, HEX, TEXT, st.sampled_from(["tailer", "service"]), TEXT, COUNTS, MILLIS, st.booleans(),
-    st.lists(st.builds(SourceReport, NAMES, st.none() | MILLIS, COUNTS, COUNTS), max_size=4).map(tuple),
+    st.lists(
+        st.builds(SourceReport, NAMES, st.none() | MILLIS, COUNTS, COUNTS), max_size=4, unique_by=lambda s: s.source
+    ).map(tuple),
 )  # fmt: skip
 
 
@@ -86,6 +88,9 @@ def test_a_service_never_stores_a_caught_up_time_past_its_own_clock(report: Host
                     "sources": [{"source": "s", "caught_up_at_ms": -1, "pending_bytes": 0, "lost_bytes": 0}]}).encode(),
         json.dumps({"host_id": 7, "host_name": "h", "kind": "tailer", "incarnation": "i", "sequence": 0, "received_at_ms": 0,
                     "goodbye": False, "sources": []}).encode(),
+        json.dumps({"host_id": "a", "host_name": "h", "kind": "tailer", "incarnation": "i", "sequence": 0, "received_at_ms": 0,
+                    "goodbye": False,
+                    "sources": [{"source": "s", "caught_up_at_ms": 1, "pending_bytes": 0, "lost_bytes": 0}] * 2}).encode(),
     ],
 )  # fmt: skip
 def test_a_report_of_another_form_is_refused(body: bytes) -> None:

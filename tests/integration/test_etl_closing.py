@@ -6,6 +6,7 @@ import random
 import time
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -126,25 +127,50 @@ def test_a_promise_that_is_not_kept_keeps_its_type_open_names_the_range_and_hold
     assert run.closed(BROKEN, fifth).events == 20
 
 
+def test_a_folder_that_is_no_bucket_stops_its_type_alone_until_it_is_moved_away(
+    run: EtlRun, delivery: DirectDelivery, first_hour: Hour
+) -> None:
+    sixth = Hour(first_hour.start_s + 300, 60)
+    run.storage.make_folder(sixth.bucket_path(BROKEN))
+    delivery.report(sixth.end_ms)
+    run.closed(CLICK, sixth)
+    wait_for(lambda: run.logged(f"{BROKEN} {sixth} is sealed and cannot be published"), "the folder in the way is named")
+    assert run.running()
+    run.storage.delete(sixth.bucket_path(BROKEN))
+    assert run.closed(BROKEN, sixth).events == 0
+
+
+def test_another_ledger_on_the_same_root_stops_before_it_writes(run: EtlRun, first_hour: Hour, tmp_path: Path) -> None:
+    before = {h: run.manifest(CLICK, h) for h in (first_hour, first_hour.next())}
+    folder = tmp_path / "another"
+    with EtlRun(run.file, folder, [CLICK, BROKEN], first_hour, root=run.config.storage.root) as other:
+        wait_for(lambda: not other.running(), "the driver with the other ledger ends", 120)
+        assert other.exit_code() == 1
+        assert other.logged("holds buckets, but this ledger has closed none of the type")
+    assert before == {h: run.manifest(CLICK, h) for h in before}
+    assert verify_bucket(run.storage, CLICK, first_hour).findings == ()
+
+
 def test_the_driver_killed_at_random_moments_loses_and_doubles_nothing(
     run: EtlRun, delivery: DirectDelivery, first_hour: Hour
 ) -> None:
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
-    hours = [Hour(first_hour.start_s + 60 * n, 60) for n in range(5, 8)]
+    hours = [Hour(first_hour.start_s + 60 * n, 60) for n in range(6, 9)]
     sent: list[Range] = []
     for hour in hours:
         for _ in range(5):
             sent.append(delivery.make(CLICK, [*times(hour, 40), *times(first_hour, 1)]))
             delivery.deliver(sent[-1])
         delivery.report(hour.end_ms)
-        moment = time.monotonic() + chance.uniform(4, 15)
+        run.wait_until_staging()
+        moment = time.monotonic() + chance.uniform(0, 8)
         wait_for(lambda until=moment: time.monotonic() > until, "the moment to kill")  # type: ignore[misc]
         run.kill()
         run.start()
     run.closed(CLICK, hours[-1])
     found: list[EventId] = []
-    for n in range(8):
+    for n in range(9):
         hour = Hour(first_hour.start_s + 60 * n, 60)
         assert verify_bucket(run.storage, CLICK, hour).findings == (), f"seed {seed}"
         found += ids_in(run, CLICK, hour)

@@ -29,14 +29,15 @@ from tests.support.waiting import wait_for
 class EtlRun:
     """One ETL: `start`, `kill`, and what it closed. Types have one field, `number`; buckets last a minute."""
 
-    def __init__(self, stack_config: Path, folder: Path, types: list[str], first_hour: Hour) -> None:
+    def __init__(self, stack_config: Path, folder: Path, types: list[str], first_hour: Hour, *, root: str | None = None) -> None:
         self.file = folder / "hourmark.toml"
         folder.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(_own_settings(stack_config, folder))
+        self.file.write_text(_own_settings(stack_config, folder, root))
         self.config: Config = load_config(self.file)
         self.storage: Storage = open_storage(self.config.storage)
         self.log = folder / "etl.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
         declared = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in types]
         apply(
             self.config, [*declared, DEAD_LETTERS], [Source(name="app", types=types)], first_hour, SystemClock(), lambda _: None
@@ -46,6 +47,7 @@ class EtlRun:
     def start(self) -> None:
         """Start the driver; its log goes on in the same file."""
         assert self._process is None
+        self._starts += 1
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "hourmark", "etl", "run", "--config", str(self.file)],
@@ -58,6 +60,14 @@ class EtlRun:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
+
+    def wait_until_staging(self, within_s: float = 120.0) -> None:
+        """Wait until the driver that was started last has begun its query."""
+        wait_for(
+            lambda: self.log.read_text(errors="replace").count("from the ledger's offsets") == self._starts,
+            f"staging begun (see {self.log})",
+            within_s,
+        )
 
     def running(self) -> bool:
         """Whether the driver is alive."""
@@ -108,11 +118,11 @@ class EtlRun:
         database.close()
 
 
-def _own_settings(stack_config: Path, folder: Path) -> str:
+def _own_settings(stack_config: Path, folder: Path, root: str | None) -> str:
     """The stack's settings, as one cluster, with this run's own ledger, root and scratch."""
     settings: dict[str, Any] = tomllib.loads(stack_config.read_text())
-    del settings["kafka"]["central"]
-    settings["storage"]["root"] += f"-{folder.name}"
+    settings["kafka"].pop("central", None)
+    settings["storage"]["root"] = root or f"{settings['storage']['root']}-{folder.name}"
     settings["etl"] |= {
         "ledger": f"sqlite:///{folder}/ledger.sqlite",
         "scratch_dir": str(folder / "scratch"),

@@ -13,10 +13,13 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from etl.closing.cut import Cut, CutTaker, Waiting
 from etl.closing.edge import TwoSites
+from etl.closing.ownership import refuse_foreign_root, refuse_other_seal, refuse_published
 from etl.closing.proof import Proof, prove
 from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish, standing_marker
 from etl.closing.writing import SealedHour, WrittenFile, write_hours
@@ -30,12 +33,14 @@ from etl.topics import CentralTopics
 from hourmark.avro import Schema
 from hourmark.clock import Clock
 from hourmark.config import Config
+from hourmark.errors import Finding, Unavailable
 from hourmark.kafka import Partition
 from hourmark.manifest import Grade, Manifest
 from hourmark.topics import CONTROL, events_topic
 
 RETRY_SECONDS: Final = 10.0  # after a proof that failed: what is missing may be on its way
 _PUBLISHERS: Final = 8
+_CAUSE_MAX: Final = 1500
 _LOG = logging.getLogger(__name__)
 
 
@@ -91,14 +96,19 @@ class Closer:
 
         Unavailable where a server does not answer; the next look picks up what this one left.
         """
-        if self._interrupted:
-            self._recover()
-        self._interrupted = True
-        outcome = self._look()
+        try:
+            if self._interrupted:
+                self._recover()
+            self._interrupted = True
+            outcome = self._look()
+        except (PySparkException, Py4JError) as error:
+            raise Unavailable(f"a Spark job of closing failed, and is tried again: {str(error)[-_CAUSE_MAX:]}") from error
         self._interrupted = False
         return outcome
 
     def _look(self) -> Waiting | int:
+        if any(f.state is State.SEALED and self._may_try(f) for f in self._frontiers()):
+            return self._write_sealed()
         open_frontiers = self._frontiers()
         self._sites.check([f.event_type for f in open_frontiers])
         cut = self._taker.poll([f for f in open_frontiers if self._may_try(f)])
@@ -122,6 +132,7 @@ class Closer:
         return closed
 
     def _close_hours(self, chosen: Collection[Frontier], cut: Cut) -> int:
+        refuse_published(self._storage, chosen)
         topics = {event_type: topic for topic, event_type in self._topics(chosen).types.items()}
         offsets = ledger.freeze(self._database, self._lease, chosen, topics)
         frozen = [f for f in self._frontiers() if f.state is State.FROZEN]
@@ -143,29 +154,34 @@ class Closer:
         )  # fmt: skip
 
     def _recover(self) -> None:
+        refuse_foreign_root(self._storage, self._frontiers(), ledger.closed_types(self._database))
         for f in self._frontiers():
             if f.state is State.FROZEN:
                 _LOG.info("%s %s was frozen when a closer ended: unfrozen, to be proved anew", f.event_type, f.hour)
                 ledger.unfreeze(self._database, self._lease, f, ())
         if recovered := self._write_sealed():
             _LOG.info("%d hours that were sealed when a closer ended are closed", recovered)
-        self._storage.delete(ATTEMPTS_FOLDER)  # of closers that were interrupted; one that still runs has lost its lease
+        with self._database.transaction(self._lease):
+            pass  # a closer that was taken over stops here, and deletes nothing
+        self._storage.delete(ATTEMPTS_FOLDER)  # of closers that were interrupted
 
     def _write_sealed(self) -> int:
-        """Write, publish and close every sealed hour; returns how many."""
-        sealed = [f for f in self._frontiers() if f.state is State.SEALED]
-        unwritten = []
+        """Write, publish and close every sealed hour; returns how many. One that cannot be published holds up its type alone."""
+        sealed = [f for f in self._frontiers() if f.state is State.SEALED and self._may_try(f)]
+        unwritten, closed = [], 0
         for f in sealed:
-            standing = standing_marker(self._storage, f)
+            try:
+                standing = standing_marker(self._storage, f)
+            except Finding as error:
+                self._set_back(f, error)
+                continue
             if standing is None:
                 unwritten.append(f)
             else:
-                self._finish(f, standing)
-        if unwritten:
-            self._write_and_publish(unwritten)
-        return len(sealed)
+                closed += self._finish(f, standing)
+        return closed + (self._write_and_publish(unwritten) if unwritten else 0)
 
-    def _write_and_publish(self, sealed: Collection[Frontier]) -> None:
+    def _write_and_publish(self, sealed: Collection[Frontier]) -> int:
         attempt = uuid.uuid4().hex
         folder = f"{ATTEMPTS_FOLDER}/{attempt}"
         hours = {f.event_type: self._sealed_hour(f) for f in sealed}
@@ -186,18 +202,27 @@ class Closer:
             files[w.event_type].append(w)
         identity = self._database.identity()
 
-        def publish_one(f: Frontier) -> tuple[Frontier, Manifest]:
+        def publish_one(f: Frontier) -> Manifest | Finding:
             manifest = manifest_of(
                 f, files[f.event_type], listed_rows=sum(g.rows for g in hours[f.event_type].listed),
                 fingerprints={s: mark for s, (_, mark) in schemas.items()}, ledger=identity, attempt=attempt,
                 now_ms=self._clock.now_ms(),
             )  # fmt: skip
-            return f, publish(self._storage, f, files[f.event_type], manifest)
+            try:
+                return publish(self._storage, f, files[f.event_type], manifest)
+            except Finding as error:
+                return error
 
         with ThreadPoolExecutor(_PUBLISHERS) as pool:
-            for f, manifest in pool.map(publish_one, sealed):
-                self._finish(f, manifest)
+            outcomes = list(pool.map(publish_one, sealed))
+        closed = 0
+        for f, outcome in zip(sealed, outcomes, strict=True):
+            if isinstance(outcome, Finding):
+                self._set_back(f, outcome)
+            else:
+                closed += self._finish(f, outcome)
         self._storage.delete(folder)
+        return closed
 
     def _sealed_hour(self, f: Frontier) -> SealedHour:
         listed = tuple(ledger.listed_groups(self._database, f.event_type, f.hour))
@@ -205,7 +230,13 @@ class Closer:
         earlier = tuple(ledger.listed_before(self._database, f.event_type, f.hour, late))
         return SealedHour(f.event_type, f.hour, listed, earlier)
 
-    def _finish(self, frontier: Frontier, manifest: Manifest) -> None:
+    def _set_back(self, frontier: Frontier, error: Finding) -> None:
+        self._not_before_s[frontier.event_type] = self._clock.monotonic_s() + RETRY_SECONDS
+        _LOG.error("%s %s is sealed and cannot be published: %s", frontier.event_type, frontier.hour, error)
+
+    def _finish(self, frontier: Frontier, manifest: Manifest) -> int:
+        assert frontier.seal is not None
+        refuse_other_seal(manifest, frontier.seal, self._database.identity()[0])
         ledger.close(self._database, self._lease, frontier, manifest)
         self._not_before_s.pop(frontier.event_type, None)
         _LOG.info(
@@ -213,6 +244,7 @@ class Closer:
             frontier.event_type, frontier.hour, manifest.grade.value, manifest.events, sum(manifest.late.values()),
             manifest.duplicates_removed, manifest.surplus, (manifest.closed_at_ms - frontier.hour.end_ms) / 1000,
         )  # fmt: skip
+        return 1
 
     def _frontiers(self) -> list[Frontier]:
         return ledger.frontiers(self._database, self._config.parsing.bucket_seconds)

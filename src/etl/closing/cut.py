@@ -20,7 +20,7 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from etl.closing.readiness import awaited, newcomers, ready
+from etl.closing.readiness import carries, newcomers, ready
 from etl.ledger.rows import Frontier, Reporter
 from hourmark.clock import Clock
 from hourmark.errors import Finding
@@ -46,7 +46,7 @@ class Sites(Protocol):
         ...
 
     def central_ends(self, topics: Collection[str]) -> dict[Partition, int]:
-        """Ends, on the central cluster, of the topics mirrored from these, for readers of committed records."""
+        """High watermarks, on the central cluster, of the topics mirrored from these."""
         ...
 
 
@@ -157,7 +157,7 @@ class CutTaker:
             return Waiting(Phase.PROMISES, tuple(behind))
         new = newcomers(self._seen, self._progress.reporters())
         for f in frontiers:
-            if awaited(f, new):  # what a newcomer promises may lie past the audit cut: the next cut will know it
+            if any(carries(f, r) for r in new):  # what a newcomer promises may lie past the audit cut: the next cut will know it
                 self._horizons.pop(f.event_type, None)
         if not self._horizons:
             self._begin_anew()

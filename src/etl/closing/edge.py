@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from etl.ledger.database import Database, Lease
 from etl.ledger.edge import EdgeCheck, last_checks, record_checks
+from etl.ledger.staging import refuse_other_topics
 from hourmark.clock import Clock
 from hourmark.config import Kafka
 from hourmark.errors import Unavailable
@@ -76,9 +77,14 @@ class TwoSites:
         return behind | {p.topic: self._holes[p.topic] for p in cut if p.topic in self._holes}
 
     def central_ends(self, topics: Collection[str]) -> dict[Partition, int]:
-        """Ends, on the central cluster, of the topics mirrored from these."""
+        """High watermarks, on the central cluster, of the topics mirrored from these.
+
+        Not the last stable offsets: the mirror's position may be committed before the marker of the very transaction reaches
+        another partition, and then those would leave its records out. TopicReplaced if one is not the topic that is staged.
+        """
         infos = self._existing(self._central, [central_topic(t, self._alias) for t in topics])
-        return self._central.ends(_partitions(infos.values()))
+        refuse_other_topics(self._database, infos.values())
+        return self._central.ends(_partitions(infos.values()), committed=False)
 
     def _find_holes(self, infos: Mapping[str, TopicInfo], before: Mapping[Partition, EdgeCheck]) -> dict[str, str]:
         previous_ids = {p.topic: check.topic_id for p, check in before.items() if p.topic in infos}

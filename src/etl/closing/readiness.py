@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable
+from typing import Final
 
 from etl.ledger.rows import Frontier, Reporter, State
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.host_reports import API_SOURCE
+
+SILENT_MS: Final = 60_000  # thirty reports of the default pace
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,12 +25,22 @@ class Readiness:
     waits_for: tuple[str, ...]
 
 
-def awaited(frontier: Frontier, reporters: Iterable[Reporter]) -> list[Reporter]:
-    """The live reporters whose lines or requests may become events of the type."""
+def carries(frontier: Frontier, reporter: Reporter) -> bool:
+    """Whether the reporter's lines or requests may become events of the type."""
+    return reporter.source in frontier.sources or reporter.source == API_SOURCE or frontier.event_type == DEAD_LETTERS
+
+
+def awaited(frontier: Frontier, reporters: Collection[Reporter]) -> list[Reporter]:
+    """The live reporters that carry the type.
+
+    A delivery service that has fallen silent while another reports is not awaited: what it never acknowledged is not promised,
+    and hosts that wait for its answer hold the hour themselves.
+    """
+    heard_ms = max((r.received_at_ms for r in reporters if r.kind == "service"), default=0)
     return [
         r
         for r in reporters
-        if not r.goodbye and (r.source in frontier.sources or r.source == API_SOURCE or frontier.event_type == DEAD_LETTERS)
+        if not r.goodbye and carries(frontier, r) and not (r.kind == "service" and heard_ms - r.received_at_ms > SILENT_MS)
     ]
 
 
@@ -50,9 +63,17 @@ def readiness(frontier: Frontier, reporters: Collection[Reporter], now_ms: int) 
 
 
 def newcomers(before: Collection[Reporter], after: Collection[Reporter]) -> list[Reporter]:
-    """Reporters that are live now and were not known, or had said goodbye, before: what they promise a cut may miss."""
-    known = {(r.host_id, r.source) for r in before if not r.goodbye}
-    return [r for r in after if not r.goodbye and (r.host_id, r.source) not in known]
+    """Hosts' sources that were not known before, or had said goodbye and came back: what they promise a cut may miss.
+
+    They count even if they have said goodbye again by now. A known host that was restarted is none: it had caught up. Nor is a
+    service: what it acknowledges after the cut arrives late, and nobody was promised otherwise.
+    """
+    known = {(r.host_id, r.source): r for r in before}
+    return [r for r in after if r.kind != "service" and _is_new(known.get((r.host_id, r.source)), r)]
+
+
+def _is_new(before: Reporter | None, after: Reporter) -> bool:
+    return before is None or (before.goodbye and before.incarnation != after.incarnation)
 
 
 def ready(frontiers: Iterable[Frontier], reporters: Collection[Reporter], now_ms: int) -> dict[str, int]:

@@ -110,6 +110,12 @@ def close(database: Database, lease: Lease, frontier: Frontier, manifest: Manife
         )
 
 
+def closed_types(database: Database) -> set[str]:
+    """Types of which this ledger has closed a bucket."""
+    with database.reading() as connection:
+        return set(connection.execute(select(tables.buckets.c.type).distinct()).scalars())
+
+
 def listed_groups(database: Database, event_type: str, listed: Hour) -> list[StagedGroup]:
     """What a freeze has listed for the hour, its late events' groups included."""
     return _groups(database, event_type, tables.groups.c.listed_hour == listed.start_s)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -12,6 +13,9 @@ from etl.errors import StaleDriver, TopicReplaced
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
 from etl.ledger.rows import Position, Reporter, StagedBatch, to_signed
+from hourmark.kafka import TopicInfo
+
+_OVERTAKEN_MS_MAX: Final = 300_000  # a report on its way for longer was lost with its service
 
 
 def positions(database: Database, cluster_id: str) -> list[Position]:
@@ -21,12 +25,18 @@ def positions(database: Database, cluster_id: str) -> list[Position]:
         return [Position(**row) for row in connection.execute(query).mappings()]
 
 
-def begin_positions(database: Database, lease: Lease, wanted: Iterable[Position]) -> None:
+def begin_positions(database: Database, lease: Lease, wanted: Collection[Position]) -> None:
     """Add positions for partitions that are new to the ledger.
 
-    TopicReplaced if the ledger knows the topic by another id: its offsets mean other records now.
+    TopicReplaced if the ledger knows the topic by another id, or another cluster: its offsets mean other records now.
     """
     with database.transaction(lease) as connection:
+        clusters = set(connection.execute(select(tables.positions.c.cluster_id).distinct()).scalars())
+        if other := clusters - {p.cluster_id for p in wanted}:
+            raise TopicReplaced(
+                f"the ledger was staging from the cluster {', '.join(sorted(other))}, and kafka.central is another now; set it "
+                "back, or begin a new ledger and root"
+            )
         for p in wanted:
             known = connection.execute(
                 select(tables.positions).where(
@@ -40,6 +50,18 @@ def begin_positions(database: Database, lease: Lease, wanted: Iterable[Position]
                 )
             if not any(row["partition"] == p.partition for row in known):
                 connection.execute(insert(tables.positions).values(**dataclasses.asdict(p)))
+
+
+def refuse_other_topics(database: Database, infos: Iterable[TopicInfo]) -> None:
+    """TopicReplaced if one of the central cluster's topics has another id than the one that is staged."""
+    with database.reading() as connection:
+        known = dict(connection.execute(select(tables.positions.c.topic, tables.positions.c.topic_id)).all())
+    for info in infos:
+        if known.get(info.name, info.topic_id) != info.topic_id:
+            raise TopicReplaced(
+                f"topic {info.name} has id {info.topic_id} now, the ledger stages {known[info.name]}: it was deleted and made "
+                "anew on the central cluster. Nothing closes until an operator has decided"
+            )
 
 
 def commit_batch(database: Database, lease: Lease, batch: StagedBatch) -> None:
@@ -111,8 +133,17 @@ def _put_reports(connection: Connection, reports: Sequence[tuple[Reporter, ...]]
         if not report:
             continue
         said = report[0]
-        known = connection.execute(select(table.c.incarnation, table.c.sequence).where(table.c.host_id == said.host_id)).first()
-        if known is not None and known.incarnation == said.incarnation and known.sequence > said.sequence:
+        known = connection.execute(
+            select(table.c.incarnation, table.c.sequence, table.c.received_at_ms).where(table.c.host_id == said.host_id)
+        ).first()
+        if known is not None and _is_older(said, *known):
             continue
         connection.execute(delete(table).where(table.c.host_id == said.host_id))
-        connection.execute(insert(table), [dataclasses.asdict(source) for source in report])
+        connection.execute(insert(table), [dataclasses.asdict(s) for s in {s.source: s for s in report}.values()])
+
+
+def _is_older(said: Reporter, incarnation: str, sequence: int, received_at_ms: int) -> bool:
+    """Whether a report was overtaken by the one known. Between incarnations the services' clocks tell, within their agreement."""
+    if said.incarnation == incarnation:
+        return said.sequence < sequence
+    return 0 < received_at_ms - said.received_at_ms < _OVERTAKEN_MS_MAX

@@ -27,7 +27,7 @@ from hourmark.config import Storage as StorageSettings
 
 # Columns of the Kafka source that a task reads.
 INPUT_COLUMNS: Final = ("key", "value", "topic", "partition", "offset")
-# One row a task: what it staged, as JSON (see `Staged`).
+# One row a piece: what was staged, as JSON (see `Staged`).
 OUTPUT_SCHEMA: Final = "staged string"
 
 EVENT_SCHEMA: Final = pa.schema(
@@ -56,6 +56,7 @@ AUDIT_SCHEMA: Final = pa.schema(
     ]
 )
 _ROWS_IN_GROUP: Final = 65_536
+PIECE_BYTES: Final = 256 << 20  # what a task holds at once, several times over; far below the 2 GiB of an Arrow column
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,11 +72,28 @@ class StagePlan:
 
 
 def stage_task(batches: Iterable[pa.RecordBatch], plan: StagePlan) -> Iterator[pa.RecordBatch]:
-    """Stage all rows of the task; yields one row. EtlStop, naming topic, partition and offset, for a record nobody may write."""
-    table = pa.Table.from_batches(list(batches))
-    if not table.num_rows:
-        return
+    """Stage all rows of the task, a piece of bounded size at a time; yields one row a piece, none where there are no rows.
+
+    EtlStop, naming topic, partition and offset, for a record that only the delivery service may write, and did not.
+    """
     storage = open_storage(plan.storage)
+    for piece in _pieces(batches):
+        yield pa.RecordBatch.from_pydict({"staged": [json.dumps(_stage_piece(piece, plan, storage))]})
+
+
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Tables of about `PIECE_BYTES`; a task of quiet or aborted partitions is given no batch at all."""
+    taken: list[pa.RecordBatch] = []
+    for batch in batches:
+        taken.append(batch)
+        if sum(b.nbytes for b in taken) >= PIECE_BYTES:
+            yield pa.Table.from_batches(taken)
+            taken = []
+    if any(b.num_rows for b in taken):
+        yield pa.Table.from_batches(taken)
+
+
+def _stage_piece(table: pa.Table, plan: StagePlan, storage: Storage) -> dict[str, Any]:
     topics = table.column("topic").combine_chunks().dictionary_encode()
     if isinstance(topics, pa.ChunkedArray):
         topics = topics.combine_chunks()
@@ -87,7 +105,7 @@ def stage_task(batches: Iterable[pa.RecordBatch], plan: StagePlan) -> Iterator[p
     if (row_kinds == "audit").any():
         _stage_audits(table.filter(pa.array(row_kinds == "audit")), plan, storage, staged)
     staged["reports"] = _reports(table.filter(pa.array(row_kinds == "report")))
-    yield pa.RecordBatch.from_pydict({"staged": [json.dumps(staged)]})
+    return staged
 
 
 def _kind(topic: str, plan: StagePlan) -> str:

@@ -7,7 +7,7 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etl.closing.readiness import newcomers, readiness, ready
+from etl.closing.readiness import SILENT_MS, newcomers, readiness, ready
 from etl.ledger.rows import Frontier, Reporter, State
 from hourmark.hours import Hour
 
@@ -79,10 +79,21 @@ def test_the_horizon_is_never_past_anybody(caught_up: list[int | None], now_ms: 
     assert bool(found.waits_for) == (found.horizon_ms < END)
 
 
-def test_newcomers_are_those_not_seen_alive_before() -> None:
-    gone = dataclasses.replace(TAILER, goodbye=True)
+def test_newcomers_are_hosts_not_known_before_or_back_after_a_goodbye() -> None:
+    gone, back = dataclasses.replace(TAILER, goodbye=True), dataclasses.replace(TAILER, incarnation="two")
+    came_and_left = dataclasses.replace(back, goodbye=True)
     assert newcomers([SERVICE], [SERVICE, TAILER]) == [TAILER]
-    assert newcomers([SERVICE, gone], [SERVICE, TAILER]) == [TAILER]
+    assert newcomers([SERVICE], [SERVICE, gone]) == [gone]
+    assert newcomers([SERVICE, gone], [SERVICE, back]) == [back]
+    assert newcomers([SERVICE, gone], [SERVICE, came_and_left]) == [came_and_left]
+    assert newcomers([SERVICE, gone], [SERVICE, gone]) == []
     assert newcomers([SERVICE, TAILER], [SERVICE, gone]) == []
-    restarted = dataclasses.replace(TAILER, incarnation="two")
-    assert newcomers([SERVICE, TAILER], [SERVICE, restarted]) == []
+    assert newcomers([SERVICE, TAILER], [SERVICE, back]) == [], "restarted: it had caught up before"
+    assert newcomers([], [SERVICE]) == []
+
+
+def test_a_service_that_has_fallen_silent_is_not_awaited_while_another_reports() -> None:
+    dead = dataclasses.replace(SERVICE, host_id="d" * 32, caught_up_at_ms=END - 90_000, received_at_ms=END - 90_000)
+    assert is_ready(SERVICE, TAILER, dead)
+    assert not is_ready(SERVICE, TAILER, dataclasses.replace(dead, received_at_ms=END - SILENT_MS + 1))
+    assert not is_ready(dead, TAILER), "nobody else delivers: it is awaited"

@@ -176,7 +176,7 @@ def refusing(status: int, exception: str, message: str = "planted") -> Trouble:
 
 def test_settings_name_the_backend() -> None:
     found = open_storage(StorageSettings(root="hdfs://namenode:8020/hourmark/", webhdfs="http://namenode:9870/", user="me"))
-    assert found == WebHdfs("hdfs://namenode:8020", "/hourmark", "http://namenode:9870", "me", 1)
+    assert found == WebHdfs("hdfs://namenode:8020", "/hourmark", "http://namenode:9870", "me", 3)
     assert found.url("a/b c") == "hdfs://namenode:8020/hourmark/a/b c"
     assert open_storage(StorageSettings(root="hdfs://namenode:8020")).url("a") == "hdfs://namenode:8020/a"
     assert open_storage(StorageSettings(root="file:///srv/hourmark")).url("a") == "file:///srv/hourmark/a"

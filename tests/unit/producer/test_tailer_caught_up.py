@@ -107,10 +107,12 @@ def test_no_goodbye_with_work_left(host: Host, recorder: Recorder, monkeypatch: 
     assert not any(one.goodbye for one in recorder.reports)
 
 
-def test_a_stop_with_all_acknowledged_says_goodbye(host: Host, recorder: Recorder) -> None:
+def test_a_stop_is_no_goodbye_as_the_application_writes_on(host: Host, recorder: Recorder) -> None:
     host.append(lines(10))
     with host.running():
         wait_for(lambda: len(recorder.stored) == 1, "delivered")
+    assert not any(one.goodbye for one in recorder.reports)
+    host.drain()
     assert recorder.reports[-1].goodbye
 
 

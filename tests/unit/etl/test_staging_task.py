@@ -1,0 +1,121 @@
+"""A task's staging: every row in one group of one file, sorted, sums that agree; nothing where there is nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from etl.errors import EtlStop
+from etl.staging import task
+from etl.staging.task import StagePlan, stage_task
+from hourmark.audit import AuditRecord, Promise
+from hourmark.avro import frame
+from hourmark.config import Storage
+from hourmark.event_id import LineIds
+from hourmark.host_reports import HostReport, SourceReport
+from hourmark.ranges import RangeId
+from hourmark.record_key import RecordKey
+
+IDS = LineIds("a" * 32, "b" * 32, 0)
+RANGE = RangeId(b"12345678")
+TYPES = {"edge.events.click": "click", "edge.events.view": "view"}
+Row = tuple[bytes, bytes, str, int, int]
+
+
+def plan(folder: Path) -> StagePlan:
+    return StagePlan(Storage(root=f"file://{folder}"), "_staging/one", 3600, TYPES, "edge.hourmark.audit", "edge.hourmark.hosts")
+
+
+def batch(rows: list[Row]) -> pa.RecordBatch:
+    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * 5
+    kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
+    return pa.RecordBatch.from_arrays(
+        [pa.array(c, k) for c, k in zip(columns, kinds, strict=True)], ["key", "value", "topic", "partition", "offset"]
+    )
+
+
+def event(topic: str, time_ms: int, offset: int, schema_id: int = 1) -> Row:
+    event_id = IDS.make(time_ms, offset, b"line")
+    return RecordKey(event_id, RANGE).encode(), frame(schema_id) + b"datum%d" % offset, topic, 0, offset
+
+
+def staged(batches: list[pa.RecordBatch], folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(text) for out in stage_task(batches, plan(folder)) for text in out.column(0).to_pylist()]
+
+
+def test_a_task_without_batches_or_rows_stages_nothing(tmp_path: Path) -> None:
+    assert staged([], tmp_path) == []
+    assert staged([batch([])], tmp_path) == []
+
+
+events = st.lists(
+    st.tuples(
+        st.sampled_from(sorted(TYPES)), st.integers(0, 10).map(lambda n: 1_800_000_000_000 + n * 1_700_000), st.integers(1, 3)
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(events, st.integers(1, 40))
+@settings(max_examples=30, deadline=None)
+def test_every_row_is_in_one_group_whose_count_sum_and_schemas_agree(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[str, int, int]], cut: int
+) -> None:
+    folder = tmp_path_factory.mktemp("staged")
+    rows = [event(topic, time_ms, offset, schema) for offset, (topic, time_ms, schema) in enumerate(drawn)]
+    (out,) = staged([batch(rows[:cut]), batch(rows[cut:])], folder)
+    ((path, count),) = out["files"]
+    table = pq.read_table(folder / path)
+    assert count == table.num_rows == len(rows)
+    assert sorted(table.column("value").to_pylist()) == sorted(value for _, value, *_ in rows)
+    keys = list(zip(table.column("type").to_pylist(), table.column("hour").to_pylist(), strict=True))
+    assert keys == sorted(keys, key=lambda k: (keys.index((k[0], min(h for t, h in keys if t == k[0]))), k[1]))
+    assert {(g[1], g[2]): g[3] for g in out["groups"]} == dict(Counter(keys))
+    for _, event_type, hour, _, size, tail_sum, schema_ids in out["groups"]:
+        own = [r for r in rows if TYPES[r[2]] == event_type and int.from_bytes(r[0][:6], "big") // 1000 // 3600 * 3600 == hour]
+        assert tail_sum == sum(int.from_bytes(key[8:16], "big") for key, *_ in own) % 2**64
+        assert size == sum(len(value) for _, value, *_ in own)
+        assert schema_ids == sorted({int.from_bytes(value[1:5], "big") for _, value, *_ in own})
+
+
+def test_a_large_task_is_staged_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "PIECE_BYTES", 1)
+    out = staged([batch([event("edge.events.click", 1_800_000_000_000, n)]) for n in range(3)], tmp_path)
+    assert [piece["files"][0][1] for piece in out] == [1, 1, 1]
+    assert len({piece["files"][0][0] for piece in out}) == 3
+
+
+def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Path) -> None:
+    record = AuditRecord(
+        RANGE, "range", "a" * 32, "web", "b" * 32, 0, 0, 10, 5, "1-a", "app", "/log", 3,
+        (Promise("click", 3600, 2, 2**64 - 1), Promise("view", 7200, 1, 5)),
+    )  # fmt: skip
+    report = HostReport("a" * 32, "web", "tailer", "one", 0, 5, False, (SourceReport("app", 4, 0, 0),))
+    rows: list[Row] = [
+        (b"k", frame(9) + record.encode(), "edge.hourmark.audit", 0, 7),
+        (b"k", frame(9) + report.encode(), "edge.hourmark.hosts", 0, 3),
+    ]
+    (out,) = staged([batch(rows)], tmp_path)
+    ((path, count),) = out["files"]
+    assert count == 2
+    assert out["audit_groups"] == [[path, "click", 3600, 1, 7, 7], [path, "view", 7200, 1, 7, 7]]
+    assert pq.read_table(tmp_path / path).column("sum").to_pylist() == [-1, 5]
+    assert [HostReport.decode(bytes.fromhex(datum)) for _, _, datum in out["reports"]] == [report]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(b"short", frame(1)), (bytes(24), b"\x00\x00"), (bytes(24), b"\x01\x00\x00\x00\x01x"), (None, frame(1))]
+)
+def test_a_record_that_nobody_may_write_stops_with_its_place(tmp_path: Path, key: bytes, value: bytes) -> None:
+    rows = [event("edge.events.click", 1_800_000_000_000, 0), (key, value, "edge.events.click", 3, 77)]
+    with pytest.raises(EtlStop, match=r"topic edge.events.click partition 3 offset 77"):
+        staged([batch(rows)], tmp_path)
