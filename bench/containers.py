@@ -8,14 +8,13 @@ what copying without decoding saves over the plain way.
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import statistics
 
 import fastavro
 
-from bench.structuring import seconds
+from bench.structuring import run, seconds
 from etl.avro_container import ContainerWriter
 
 RECORDS = 20_000
@@ -54,18 +53,5 @@ def measure() -> dict[str, float]:
     return {"copied_us": round(ours, 2), "fastavro_writer_us": round(theirs, 2), "ratio": round(ours / theirs, 2)}
 
 
-def main() -> None:
-    """Print the figures."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--json", action="store_true", help="one JSON object")
-    figures = measure()
-    if arguments.parse_args().json:
-        print(json.dumps(figures))
-    else:
-        print(
-            f"copied {figures['copied_us']} µs/record; fastavro.writer {figures['fastavro_writer_us']}; ratio {figures['ratio']}"
-        )
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure)

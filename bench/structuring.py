@@ -75,17 +75,14 @@ def measure() -> dict[str, float]:
     return {"structuring_us": round(ours, 2), "json_fastavro_us": round(theirs, 2), "ratio": round(ours / theirs, 2)}
 
 
-def main() -> None:
-    """Print the figures."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def run(description: str | None, measure: Callable[[], dict[str, float]]) -> None:
+    """The command line of a benchmark: its figures, for people or as one JSON object."""
+    arguments = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--json", action="store_true", help="one JSON object")
+    as_json = arguments.parse_args().json
     figures = measure()
-    if arguments.parse_args().json:
-        print(json.dumps(figures))
-    else:
-        ours, plain, ratio = figures.values()
-        print(f"structuring {ours} µs/event; json + fastavro {plain}; ratio {ratio}")
+    print(json.dumps(figures) if as_json else "\n".join(f"{name:24} {value}" for name, value in figures.items()))
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure)

@@ -28,6 +28,7 @@ from hourmark.topics import central_topic, events_topic
 from infra.stack import Stack
 from mirror.verdict_text import as_lines
 from mirror.verification import Verdict, Verification
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.stack
 
@@ -188,7 +189,7 @@ def test_a_topic_made_anew_at_the_edge_is_an_alarm_until_it_is_accepted(config: 
     edge = Cluster(config.kafka.edge, "edge")
     for future in edge.admin.delete_topics([topic("anew")]).values():
         future.result(15)
-    wait_for(lambda: not edge.topics([topic("anew")]))
+    wait_for(lambda: not edge.topics([topic("anew")]), "the topic is gone", 20)
     settings = topic_settings(config.kafka.retention_hours, config.kafka.max_message_bytes, config.kafka.edge.min_insync_replicas)
     ensure_topics(edge, [WantedTopic(topic("anew"), 2, settings)])
     produce(config, "anew", numbered(3), partition=0)
@@ -206,11 +207,11 @@ def test_after_a_kill_of_java_and_of_its_parent_nothing_is_missing_or_doubled(
     with producing(config, "killed"):
         java = java_of(stack)
         java.send_signal(signal.SIGKILL)
-        wait_for(lambda: java_of(stack).pid != java.pid)  # started again by its supervisor
+        wait_for(lambda: java_of(stack).pid != java.pid, "started again by its supervisor", 20)
         time.sleep(8)  # into the new process's start, or its first transactions
         java, parent = java_of(stack), mirror_process(stack)
         parent.send_signal(signal.SIGKILL)
-        wait_for(lambda: not java.is_running() or java.status() == psutil.STATUS_ZOMBIE)  # dies with its parent
+        wait_for(lambda: not java.is_running() or java.status() == psutil.STATUS_ZOMBIE, "Java dies with its parent", 20)
         start_mirror(stack)
     verdict = verify("killed", timeout_s=120)
     assert verdict.ok, as_lines(verdict)
@@ -228,7 +229,7 @@ def test_a_task_that_failed_is_named_and_goes_on_once_its_cause_is_gone(
     try:
         produce(config, "refused", [(b"before", b"it"), (b"large", os.urandom(256 * 1024)), (b"after", b"it")], partition=0)
         # its state is told once its producer is closed, which may take 30 s
-        wait_for(lambda: b"stands still: MirrorSourceConnector-" in log.read_bytes()[told:], 90)
+        wait_for(lambda: b"stands still: MirrorSourceConnector-" in log.read_bytes()[told:], "the failed task is named", 90)
         assert b"RecordTooLargeException" in log.read_bytes()[told:]
         assert verify("refused", timeout_s=0).behind
     finally:  # the mirror refuses to start while a remote topic is not as it must be
@@ -274,7 +275,7 @@ def java_of(stack: Stack) -> psutil.Process:
             found[:] = [c for c in mirror_process(stack).children() if "MirrorMaker" in " ".join(c.cmdline())]
         return bool(found)
 
-    wait_for(look)
+    wait_for(look, "Java runs", 20)
     return found[0]
 
 
@@ -295,10 +296,3 @@ def delete_records(cluster: KafkaCluster, before: TopicPartition) -> None:
     asked = Cluster(cluster, "central")
     for future in asked.admin.delete_records([before]).values():
         future.result(15)
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    give_up = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < give_up, "waited in vain"
-        time.sleep(0.1)

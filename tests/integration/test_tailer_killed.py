@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.producer.recorder import Received, Recorder, recording, wait_for
+from tests.support.waiting import wait_for
+from tests.unit.producer.recorder import Received, Recorder, recording
 
 KILLS = 8
 LINES = 24_000

@@ -13,9 +13,9 @@ import uvicorn
 from delivery_service.app import create_app
 from hourmark.host_reports import HostReport
 from hourmark.topics import HOSTS
+from tests.support.waiting import wait_for
 from tests.unit.delivery_service.harness import Harness
 from tests.unit.producer.host import Host
-from tests.unit.producer.recorder import wait_for
 
 
 @contextmanager

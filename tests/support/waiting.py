@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-PAUSE_S = 0.05
+PAUSE_S = 0.01
 
 
 def wait_for(condition: Callable[[], bool], what: str, within_s: float = 60.0) -> None:

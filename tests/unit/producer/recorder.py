@@ -18,16 +18,6 @@ from hourmark.host_reports import HostReport
 from hourmark.ranges import ByteRange
 from hourmark.wire import CLOCK_HEADER, HELLO_PATH, RANGES_PATH, REPORTS_PATH, RULES_HEADER, parse_range_headers, report_from_json
 
-WAIT_S = 30.0
-
-
-def wait_for(condition: Callable[[], bool], what: str, within_s: float = WAIT_S) -> None:
-    """Wait for a condition, at most `within_s`."""
-    until = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < until, f"not in {within_s:.0f} s: {what}"
-        time.sleep(0.005)
-
 
 @dataclasses.dataclass(frozen=True)
 class Received:

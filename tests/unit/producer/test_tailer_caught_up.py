@@ -15,8 +15,9 @@ from producer.files import NEVER, Observation, Outgoing, Place, Position, Progre
 from producer.identity import Identity
 from producer.scanner import Scanner, Seen
 from producer.tailer import Tailer
+from tests.support.waiting import wait_for
 from tests.unit.producer.host import Host, lines
-from tests.unit.producer.recorder import Recorder, wait_for
+from tests.unit.producer.recorder import Recorder
 
 RANGE = ByteRange("0" * 32, "1" * 32, 0, 100, 150, 0, "r", "UTC", "app", "/app.log", "host")
 

@@ -14,8 +14,9 @@ import pytest
 from hourmark.config import TailedSource
 from producer import retirement
 from producer.identity import Identity, identify
+from tests.support.waiting import wait_for
 from tests.unit.producer.host import Host, lines
-from tests.unit.producer.recorder import Recorder, wait_for
+from tests.unit.producer.recorder import Recorder
 
 
 def narrow(host: Host) -> None:

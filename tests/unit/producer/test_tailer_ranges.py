@@ -9,8 +9,9 @@ import pytest
 
 from hourmark.config import TailedSource
 from hourmark.ranges import Part
+from tests.support.waiting import wait_for
 from tests.unit.producer.host import Host, lines
-from tests.unit.producer.recorder import Recorder, wait_for
+from tests.unit.producer.recorder import Recorder
 
 
 @pytest.mark.parametrize(

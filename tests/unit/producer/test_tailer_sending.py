@@ -13,8 +13,9 @@ from hourmark.errors import ConfigError
 from producer.checkpoint import Checkpoint, CheckpointFailed, lose
 from producer.link import Busy, Refused, ServiceLink
 from producer.retries import pause_s
+from tests.support.waiting import wait_for
 from tests.unit.producer.host import Host, lines
-from tests.unit.producer.recorder import Recorder, recording, wait_for
+from tests.unit.producer.recorder import Recorder, recording
 
 
 def test_a_lost_ack_makes_the_same_range_again(host: Host, recorder: Recorder) -> None:
