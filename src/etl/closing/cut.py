@@ -20,13 +20,14 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from etl.closing.readiness import carries, newcomers, ready
-from etl.ledger.rows import Frontier, Reporter
+from etl.closing.readiness import carries, newcomers, readiness, ready
+from etl.ledger.rows import Frontier, Reporter, State
 from hourmark.clock import Clock
 from hourmark.errors import Finding
 from hourmark.kafka import Partition
 from hourmark.topics import CONTROL, events_topic
 
+OVERDUE_MS: Final = 30_000  # after its end, an hour that waits for somebody says for whom
 LAGGARD_SECONDS: Final = 10.0  # how long a topic that the mirror lags on may hold up the types beside it
 
 
@@ -134,9 +135,18 @@ class CutTaker:
         horizons = ready(frontiers, self._seen, self._taken_at_ms)
         self._horizons = {t: horizon for t, horizon in horizons.items() if events_topic(t) not in holes}
         if not self._horizons:
-            return Waiting(Phase.REPORTS, tuple(holes.values()))
+            return Waiting(Phase.REPORTS, (*holes.values(), *self._overdue(frontiers)))
         self._edge = self._sites.edge_ends(CONTROL)
         return Phase.CONTROL
+
+    def _overdue(self, frontiers: Collection[Frontier]) -> list[str]:
+        """Whom the oldest hour waits for, once it is overdue."""
+        opened = [f for f in frontiers if f.state is State.OPEN and f.hour.end_ms + OVERDUE_MS <= self._taken_at_ms]
+        if not opened:
+            return []
+        oldest = min(opened, key=lambda f: (f.hour, f.event_type))
+        waits = readiness(oldest, self._seen, self._taken_at_ms).waits_for
+        return [f"{oldest.event_type} {oldest.hour} waits for {who}" for who in waits]
 
     def _control(self, _: Collection[Frontier]) -> Phase | Waiting:
         if behind := self._sites.not_mirrored(self._edge):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from etl.closing.cut import LAGGARD_SECONDS, Cut, CutTaker, Phase, Waiting
+from etl.closing.cut import LAGGARD_SECONDS, OVERDUE_MS, Cut, CutTaker, Phase, Waiting
 from etl.ledger.rows import Frontier, Reporter, State
 from hourmark.clock import FakeClock
 from hourmark.hours import Hour
@@ -95,6 +95,15 @@ def test_no_cut_begins_while_a_source_is_behind() -> None:
     sites.known = [SERVICE, dataclasses.replace(TAILER, caught_up_at_ms=HOUR.end_ms - 1)]
     assert phase(taker(sites).poll([frontier("click")])) is Phase.REPORTS
     assert sites.asked == []
+
+
+def test_an_overdue_hour_says_for_whom_it_waits() -> None:
+    sites = FakeSites()
+    sites.known = [SERVICE, dataclasses.replace(TAILER, caught_up_at_ms=HOUR.end_ms - 1)]
+    step = taker(sites, FakeClock(HOUR.end_ms + OVERDUE_MS)).poll([frontier("view"), frontier("click")])
+    assert isinstance(step, Waiting)
+    (said,) = step.what
+    assert said.startswith(f"click {HOUR} waits for tailer web source app")
 
 
 def test_a_host_that_appears_while_a_cut_is_taken_makes_it_begin_anew() -> None:
