@@ -40,7 +40,13 @@ class EtlRun:
         self._starts = 0
         declared = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in types]
         apply(
-            self.config, [*declared, DEAD_LETTERS], [Source(name="app", types=types)], first_hour, SystemClock(), lambda _: None
+            self.config,
+            [*declared, DEAD_LETTERS],
+            [Source(name="app", types=types)],
+            first_hour,
+            SystemClock(),
+            lambda _: None,
+            may_remove=True,  # other tests' types on the same stack
         )
         self._skip_what_others_reported()
 
