@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import http.client
 import io
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -17,6 +19,7 @@ from etl.storage.webhdfs_http import TIMEOUT_S, Lost, Target, ask, failure, fetc
 
 WINDOW_BYTES: Final = 4 << 20  # two requests each; memory of a reader
 UPLOAD_BUFFER_BYTES: Final = 1 << 20
+GIVE_UP_S: Final = 10.0
 
 
 class Upload(io.RawIOBase):
@@ -25,6 +28,7 @@ class Upload(io.RawIOBase):
     def __init__(self, target: Target, connection: http.client.HTTPConnection) -> None:
         self._target = target
         self._connection = connection
+        self._finished = False
         self.sent = 0
 
     @classmethod
@@ -57,10 +61,22 @@ class Upload(io.RawIOBase):
         """Say that this was all and wait for the DataNodes' word."""
         self._lost_as_error(lambda: self._connection.send(b"0\r\n\r\n"))
         self._check_answer()
+        self._finished = True
 
     def close(self) -> None:
+        if not self._finished:
+            self._give_up()
         self._connection.close()
         super().close()
+
+    def _give_up(self) -> None:
+        """Say that nothing more comes, and wait until the DataNode has let go: or it may make the file after it was removed."""
+        with suppress(OSError):
+            if self._connection.sock is not None:
+                self._connection.sock.shutdown(socket.SHUT_WR)
+                self._connection.sock.settimeout(GIVE_UP_S)
+                while self._connection.sock.recv(4096):
+                    pass
 
     def _begin(self, address: str) -> None:
         def send() -> None:

@@ -93,7 +93,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         recorder = self.server.recorder
-        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        size = int(self.headers.get("Content-Length", "0"))
+        body = self.rfile.read(size)
+        if len(body) < size:  # killed while it was sending
+            self.close_connection = True
+            return
         recorder.requests.append(self.path)
         if self.path == REPORTS_PATH:
             if recorder.report_status == 200:
