@@ -6,7 +6,6 @@ groups is small and travels to the executors.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,36 +14,24 @@ from pyspark.sql import functions as F
 from etl.ledger.rows import AuditGroup, StagedGroup
 from etl.storage import Storage
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class WantedGroup:
-    """A group of events to read, and a number to tell what it is wanted for (`mark`, given back in the frame)."""
-
-    group: StagedGroup
-    mark: int
+_GROUP_COLUMNS = "file string, type string, hour long"
 
 
-_GROUP_COLUMNS = "file string, type string, hour long, mark int"
-
-
-def event_rows(spark: SparkSession, storage: Storage, wanted: Collection[WantedGroup], columns: Collection[str]) -> DataFrame:
-    """These columns of the groups' rows, with `type`, `hour` and `mark`. There must be a group."""
-    table = spark.createDataFrame(
-        [(_name(w.group.path), w.group.event_type, w.group.hour_s, w.mark) for w in wanted], _GROUP_COLUMNS
-    )
-    return (
-        _read(spark, storage, {w.group.path for w in wanted}, columns)
-        .join(F.broadcast(table), ["file", "type", "hour"])
-        .drop("file")
-    )
+def event_rows(spark: SparkSession, storage: Storage, wanted: Collection[StagedGroup], columns: Collection[str]) -> DataFrame:
+    """These columns of the groups' rows, with `type` and `hour`. There must be a group."""
+    return _rows(spark, storage, wanted, columns)
 
 
 def audit_rows(spark: SparkSession, storage: Storage, wanted: Collection[AuditGroup]) -> DataFrame:
     """Promises of these groups: type, hour, range_id, count, sum, offset, origin. There must be a group."""
-    table = spark.createDataFrame(
-        sorted({(_name(g.path), g.event_type, g.hour_s, 0) for g in wanted}), _GROUP_COLUMNS
-    ).drop("mark")  # fmt: skip
-    columns = ("range_id", "count", "sum", "offset", "origin")
+    return _rows(spark, storage, wanted, ("range_id", "count", "sum", "offset", "origin"))
+
+
+def _rows(
+    spark: SparkSession, storage: Storage, wanted: Collection[StagedGroup] | Collection[AuditGroup], columns: Collection[str]
+) -> DataFrame:
+    groups = sorted({(_name(g.path), g.event_type, g.hour_s) for g in wanted})  # once each: a row must not be joined twice
+    table = spark.createDataFrame(groups, _GROUP_COLUMNS)
     return (
         _read(spark, storage, {g.path for g in wanted}, columns).join(F.broadcast(table), ["file", "type", "hour"]).drop("file")
     )

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from etl.closing.frames import WantedGroup, audit_rows, event_rows
+from etl.closing.frames import audit_rows, event_rows
 from etl.ledger import frontiers as ledger
 from etl.ledger.database import Database
 from etl.ledger.rows import AuditGroup, Frontier, StagedGroup
@@ -156,7 +156,7 @@ def _held(spark: SparkSession, storage: Storage, groups: Collection[StagedGroup]
     """Distinct ids and the sum of their tails, by (type, hour, range id), of these groups' rows."""
     if not groups:
         return spark.createDataFrame([], "type string, hour long, range_id binary, held long, held_sum long")
-    rows = event_rows(spark, storage, [WantedGroup(g, 0) for g in groups], ("range_id", "event_id", "tail"))
+    rows = event_rows(spark, storage, groups, ("range_id", "event_id", "tail"))
     distinct = rows.groupBy(*_KEY, "event_id").agg(F.first("tail").alias("tail"))
     return distinct.groupBy(*_KEY).agg(F.count(F.lit(1)).alias("held"), F.sum("tail").alias("held_sum"))
 

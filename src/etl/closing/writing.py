@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from etl.avro_container import ContainerWriter
-from etl.closing.frames import WantedGroup, event_rows
+from etl.closing.frames import event_rows
 from etl.ledger.rows import StagedGroup
 from etl.storage import Storage, open_storage
 from hourmark.avro import FRAMING_SIZE
@@ -93,8 +93,8 @@ def write_hours(
 
 
 def _without_earlier(spark: SparkSession, storage: Storage, sealed: Collection[SealedHour]) -> DataFrame:
-    rows = event_rows(spark, storage, [WantedGroup(g, 0) for s in sealed for g in s.listed], _COLUMNS)
-    earlier = [WantedGroup(g, 0) for s in sealed for g in s.earlier]
+    rows = event_rows(spark, storage, [g for s in sealed for g in s.listed], _COLUMNS)
+    earlier = [g for s in sealed for g in s.earlier]
     if not earlier:
         return rows
     ids = event_rows(spark, storage, earlier, ("event_id",)).select("type", "event_id")

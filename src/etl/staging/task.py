@@ -84,11 +84,13 @@ def stage_task(batches: Iterable[pa.RecordBatch], plan: StagePlan) -> Iterator[p
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Tables of about `PIECE_BYTES`; a task of quiet or aborted partitions is given no batch at all."""
     taken: list[pa.RecordBatch] = []
+    size = 0
     for batch in batches:
         taken.append(batch)
-        if sum(b.nbytes for b in taken) >= PIECE_BYTES:
+        size += batch.nbytes
+        if size >= PIECE_BYTES:
             yield pa.Table.from_batches(taken)
-            taken = []
+            taken, size = [], 0
     if any(b.num_rows for b in taken):
         yield pa.Table.from_batches(taken)
 
