@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from hourmark.config import KafkaCluster
 from hourmark.errors import Unavailable
@@ -62,6 +62,10 @@ class _NoLeader(Unavailable):
     """A partition has no leader at the moment."""
 
 
+class _NoTopic(Unavailable):
+    """The cluster does not know the topic."""
+
+
 class Cluster:
     """One cluster, asked through its admin API. Every method raises Unavailable, naming the cluster, when it does not answer."""
 
@@ -89,13 +93,22 @@ class Cluster:
         found = {}
         for name, future in futures.items():
             try:
-                description = future.result(TIMEOUT_S + 1)
-            except KafkaException as error:
-                if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
-                    continue
-                raise self._unavailable("describe topics", error) from error
+                description = self._result(future, f"describe topic {name}")
+            except _NoTopic:
+                continue
             found[name] = TopicInfo(name, str(description.topic_id), tuple(p.id for p in description.partitions))
         return found
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """By topic: its settings, in Kafka's names; the topics must exist."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        if not resources:
+            return {}
+        futures = self._admin.describe_configs(resources, request_timeout=TIMEOUT_S)
+        return {
+            r.name: {name: entry.value for name, entry in self._result(future, f"settings of topic {r.name}").items()}
+            for r, future in futures.items()
+        }
 
     def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
         """End offsets: those that a `read_committed` reader can reach now (last stable offsets), or the high watermarks.
@@ -134,10 +147,11 @@ class Cluster:
             raise self._unavailable(what, error) from error
 
     def _unavailable(self, what: str, error: Exception) -> Unavailable:
-        no_leader = isinstance(error, KafkaException) and error.args[0].name() in _NO_LEADER
-        return (_NoLeader if no_leader else Unavailable)(
-            f"the {self.name} Kafka cluster ({self.settings.bootstrap}) did not answer ({what}): {error}; "
-            "is it up? `hourmark status` shows the local stack"
+        code = error.args[0].name() if isinstance(error, KafkaException) else ""
+        kind = _NoLeader if code in _NO_LEADER else _NoTopic if code == "UNKNOWN_TOPIC_OR_PART" else Unavailable
+        return kind(
+            f"the {self.name} Kafka cluster ({self.settings.bootstrap}) did not answer ({what}): "
+            f"{str(error) or f'nothing within {TIMEOUT_S:.0f} s'}; is it up? `hourmark status` shows the local stack"
         )
 
 

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import NewTopic
 
 from hourmark.config import Config
 from hourmark.errors import Finding, Unavailable
@@ -86,19 +86,17 @@ def _create(cluster: Cluster, missing: Sequence[WantedTopic]) -> None:
         except KafkaException as error:
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":  # somebody else was faster: fine
                 raise Unavailable(f"the {cluster.name} cluster did not create {name}: {error.args[0].str()}") from error
+        except TimeoutError as error:
+            raise Unavailable(f"the {cluster.name} cluster did not create {name} within {TIMEOUT_S:.0f} s") from error
 
 
 def _wrong_settings(cluster: Cluster, topics: Sequence[WantedTopic]) -> list[str]:
     if not topics:
         return []
-    resources = {ConfigResource(ResourceType.TOPIC, t.name): t for t in topics}
-    wrong = []
-    for resource, future in cluster.admin.describe_configs(list(resources), request_timeout=TIMEOUT_S).items():
-        actual = future.result(TIMEOUT_S + 1)
-        wanted = resources[resource].settings
-        wrong += [
-            f"{resource.name}: {setting} = {actual[setting].value}, not {value}"
-            for setting, value in wanted.items()
-            if setting in actual and actual[setting].value != value
-        ]
-    return wrong
+    actual = cluster.topic_configs(t.name for t in topics)
+    return [
+        f"{t.name}: {setting} = {actual[t.name][setting]}, not {value}"
+        for t in topics
+        for setting, value in t.settings.items()
+        if actual[t.name].get(setting, value) != value
+    ]

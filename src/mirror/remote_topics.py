@@ -9,8 +9,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from confluent_kafka.admin import ConfigResource, ResourceType
-
 from hourmark.config import Config
 from hourmark.kafka import TIMEOUT_S, Cluster, TopicInfo, topic_settings
 from hourmark.topic_setup import WantedTopic, ensure_topics
@@ -36,12 +34,10 @@ def _wanted(config: Config, edge: Cluster, topics: Sequence[TopicInfo]) -> list[
     if not topics:
         return []
     names = topic_settings(config.kafka.retention_hours, config.kafka.max_message_bytes, 1).keys()
-    resources = {ConfigResource(ResourceType.TOPIC, t.name): t for t in topics}
+    actual = edge.topic_configs(t.name for t in topics)
     wanted = []
-    for resource, future in edge.admin.describe_configs(list(resources), request_timeout=TIMEOUT_S).items():
-        actual = future.result(TIMEOUT_S + 1)
-        topic = resources[resource]
-        settings = {name: actual[name].value for name in names if name in actual}
+    for topic in topics:
+        settings = {name: actual[topic.name][name] for name in names if name in actual[topic.name]}
         settings["min.insync.replicas"] = str(target_of(config).min_insync_replicas)
         wanted.append(WantedTopic(central_topic(topic.name, config.kafka.edge_alias), len(topic.partitions), settings))
     return sorted(wanted, key=lambda t: t.name)

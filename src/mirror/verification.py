@@ -11,12 +11,10 @@ import logging
 import random
 from collections.abc import Iterable, Sequence
 
-from confluent_kafka.admin import ConfigResource, ResourceType
-
 from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.errors import UsageError
-from hourmark.kafka import TIMEOUT_S, Cluster, Partition, TopicInfo
+from hourmark.kafka import Cluster, Partition, TopicInfo
 from hourmark.mirror_positions import MirrorPositions, ahead, holes, made_anew, reached
 from hourmark.topics import edge_topic, events_topic
 from mirror.checks import Check, Checks
@@ -165,11 +163,7 @@ class Verification:
         return compared, absent
 
     def _retention_ms(self, topics: Iterable[str]) -> dict[str, int]:
-        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-        if not resources:
-            return {}
-        futures = self._central.admin.describe_configs(resources, request_timeout=TIMEOUT_S)
-        return {r.name: int(future.result(TIMEOUT_S + 1)["retention.ms"].value) for r, future in futures.items()}
+        return {name: int(settings["retention.ms"]) for name, settings in self._central.topic_configs(topics).items()}
 
     def _remember(self, positions: dict[Partition, int], alarmed: set[str]) -> None:
         for info in self._topics.values():
