@@ -70,7 +70,7 @@ def write_hours(
     filled = [s for s in sealed if s.listed]
     if not filled:
         return []
-    parts = {s.event_type: 1 + sum(g.bytes for g in s.listed) // target_file_bytes for s in filled}
+    parts = {s.event_type: 1 + sum(g.datum_bytes for g in s.listed) // target_file_bytes for s in filled}
     slots = spark.createDataFrame(
         [(s.event_type, s.hour.start_s, parts[s.event_type]) for s in filled], "type string, bucket long, parts int"
     )

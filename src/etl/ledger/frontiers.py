@@ -145,12 +145,21 @@ def new_audit_groups(database: Database, event_type: str, up_to: Hour, at_least:
 def _audit_groups(database: Database, event_type: str, condition: object, below: int, at_least: int) -> list[AuditGroup]:
     table = tables.audit_groups
     query = (
-        select(tables.staged_files.c.path, table.c.type, table.c.hour, table.c.rows, table.c.first_offset, table.c.last_offset)
+        select(
+            tables.staged_files.c.path,
+            table.c.type,
+            table.c.hour,
+            table.c.rows,
+            table.c.first_offset,
+            table.c.last_offset,
+            table.c.promised,
+            table.c.tail_sum,
+        )
         .join(tables.staged_files, tables.staged_files.c.id == table.c.file_id)
         .where(table.c.type == event_type, condition, table.c.first_offset < below, table.c.last_offset >= at_least)  # type: ignore[arg-type]
     )
     with database.reading() as connection:
-        return [AuditGroup(*row) for row in connection.execute(query)]
+        return [AuditGroup(*row[:7], to_unsigned(row[7])) for row in connection.execute(query)]
 
 
 def _groups(database: Database, event_type: str, *conditions: object) -> list[StagedGroup]:
@@ -164,13 +173,19 @@ def _groups(database: Database, event_type: str, *conditions: object) -> list[St
             table.c.bytes,
             table.c.tail_sum,
             table.c.schema_ids,
+            table.c.first_row,
+            table.c.first_id,
+            table.c.last_id,
         )
         .join(tables.staged_files, tables.staged_files.c.id == table.c.file_id)
         .where(table.c.type == event_type, *conditions)  # type: ignore[arg-type]  # column expressions
         .order_by(table.c.id)
     )
     with database.reading() as connection:
-        return [StagedGroup(*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6]))) for row in connection.execute(query)]
+        return [
+            StagedGroup(*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6])), row[7], row[8], row[9])
+            for row in connection.execute(query)
+        ]
 
 
 def _move(connection: Connection, frontier: Frontier, before: State, after: State, **values: object) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
-from typing import Any
+from typing import Any, Final
 
 from hourmark.hours import Hour
 
-_MODULUS = 1 << 64
+DEFAULT_SHARD: Final = "default"
+EVENTS: Final = "events"
+AUDIT: Final = "audit"
+_MODULUS: Final = 1 << 64
 
 
 def to_signed(value: int) -> int:
@@ -40,24 +43,55 @@ class Position:
     topic: str
     partition: int
     next_offset: int
+    shard: str = DEFAULT_SHARD
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets [start, end) of a partition: what a staged file was read from."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StagedFile:
+    """One file of a batch; its rows are all records of its kind in its spans."""
+
+    path: str
+    kind: str  # EVENTS or AUDIT
+    rows: int
+    spans: tuple[Span, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StagedGroup:
-    """Rows of one type and hour in one staged file. `tail_sum` is unsigned."""
+    """Rows of one type and hour in one staged file: [first_row, first_row + rows) of it, sorted by event id.
+
+    `datum_bytes`: of all its datums. `tail_sum`: of the ids' last 8 bytes, modulo 2^64, unsigned, duplicates counted each time.
+    """
 
     path: str
     event_type: str
     hour_s: int
     rows: int
-    bytes: int
+    datum_bytes: int
     tail_sum: int
     schema_ids: tuple[int, ...]
+    first_row: int
+    first_id: bytes
+    last_id: bytes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AuditGroup:
-    """Promises of one type and hour in one staged file of audit records, from this span of central offsets (inclusive)."""
+    """Promises of one type and hour in one staged file of audit records, from this span of central offsets (inclusive).
+
+    `promised` and `tail_sum` (unsigned) add up the promised counts and sums, an audit record that occurs twice counted twice.
+    """
 
     path: str
     event_type: str
@@ -65,6 +99,8 @@ class AuditGroup:
     rows: int
     first_offset: int
     last_offset: int
+    promised: int
+    tail_sum: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,6 +118,7 @@ class Reporter:
     pending_bytes: int
     lost_bytes: int
     goodbye: bool
+    excused: bool = False  # a bucket timed out without it; until it reports again
 
     @property
     def name(self) -> str:
@@ -91,11 +128,12 @@ class Reporter:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StagedBatch:
-    """What one micro-batch commits, whole or not at all."""
+    """What one micro-batch commits, whole or not at all. `folder` holds all its files, and is its name."""
 
+    folder: str
     starts: tuple[Position, ...]
     ends: tuple[Position, ...]
-    files: tuple[tuple[str, int], ...]  # path, rows
+    files: tuple[StagedFile, ...]
     groups: tuple[StagedGroup, ...]
     audit_groups: tuple[AuditGroup, ...]
     reports: tuple[tuple[Reporter, ...], ...]  # each of one host, in the order of the topic

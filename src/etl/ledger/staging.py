@@ -7,12 +7,13 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+import zstandard
 from sqlalchemy import Connection, delete, insert, select, update
 
 from etl.errors import StaleDriver, TopicReplaced
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
-from etl.ledger.rows import Position, Reporter, StagedBatch, to_signed
+from etl.ledger.rows import Position, Reporter, StagedBatch, StagedFile, to_signed
 from hourmark.kafka import TopicInfo
 
 _OVERTAKEN_MS_MAX: Final = 300_000  # a report on its way for longer was lost with its service
@@ -69,13 +70,14 @@ def commit_batch(database: Database, lease: Lease, batch: StagedBatch) -> None:
     with database.transaction(lease) as connection:
         for start, end in zip(batch.starts, batch.ends, strict=True):
             _compare_and_set(connection, start, end)
-        file_ids = {path: _insert_file(connection, path, rows) for path, rows in batch.files}
+        file_ids = {f.path: _insert_file(connection, batch.folder, f) for f in batch.files}
         if batch.groups:
             connection.execute(
                 insert(tables.groups),
                 [
-                    {"file_id": file_ids[g.path], "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "bytes": g.bytes,
-                     "tail_sum": to_signed(g.tail_sum), "schema_ids": json.dumps(g.schema_ids)}
+                    {"file_id": file_ids[g.path], "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "bytes": g.datum_bytes,
+                     "tail_sum": to_signed(g.tail_sum), "schema_ids": json.dumps(g.schema_ids), "first_row": g.first_row,
+                     "first_id": g.first_id, "last_id": g.last_id}
                     for g in batch.groups
                 ],
             )  # fmt: skip
@@ -84,7 +86,8 @@ def commit_batch(database: Database, lease: Lease, batch: StagedBatch) -> None:
                 insert(tables.audit_groups),
                 [
                     {"file_id": file_ids[g.path], "type": g.event_type, "hour": g.hour_s, "rows": g.rows,
-                     "first_offset": g.first_offset, "last_offset": g.last_offset}
+                     "first_offset": g.first_offset, "last_offset": g.last_offset, "promised": g.promised,
+                     "tail_sum": to_signed(g.tail_sum)}
                     for g in batch.audit_groups
                 ],
             )  # fmt: skip
@@ -117,8 +120,10 @@ def _compare_and_set(connection: Connection, start: Position, end: Position) -> 
         )
 
 
-def _insert_file(connection: Connection, path: str, rows: int) -> int:
-    inserted = connection.execute(insert(tables.staged_files).values(path=path, rows=rows)).inserted_primary_key
+def _insert_file(connection: Connection, folder: str, file: StagedFile) -> int:
+    spans = zstandard.compress(json.dumps([dataclasses.astuple(s) for s in file.spans]).encode())
+    row = {"path": file.path, "batch": folder, "kind": file.kind, "rows": file.rows, "spans": spans}
+    inserted = connection.execute(insert(tables.staged_files).values(**row)).inserted_primary_key
     assert inserted is not None
     return int(inserted[0])
 

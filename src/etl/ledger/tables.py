@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 metadata = MetaData()
 
@@ -24,15 +24,21 @@ positions = Table(
     Column("topic_id", Text, primary_key=True),
     Column("partition", Integer, primary_key=True),
     Column("topic", Text, nullable=False),
+    Column("shard", Text, nullable=False),
     Column("next_offset", BigInteger, nullable=False),
 )
 
+# `batch` is the folder that holds it; `spans` what it was staged from, so that an unreadable one can be staged again.
 staged_files = Table(
     "staged_files",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("path", Text, nullable=False, unique=True),
+    Column("batch", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # "events" or "audit"
     Column("rows", BigInteger, nullable=False),
+    Column("spans", LargeBinary, nullable=False),  # zstandard of a JSON list of `rows.Span`
+    Index("staged_files_by_batch", "batch"),
 )
 
 # A group of events belongs to no bucket until a freeze lists it: `listed_hour` is then the bucket's hour.
@@ -47,7 +53,11 @@ groups = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("tail_sum", BigInteger, nullable=False),
     Column("schema_ids", Text, nullable=False),  # JSON list
+    Column("first_row", BigInteger, nullable=False),  # its rows are [first_row, first_row + rows) of the file
+    Column("first_id", LargeBinary, nullable=False),  # least and greatest event id, 16 bytes
+    Column("last_id", LargeBinary, nullable=False),
     Column("listed_hour", BigInteger),
+    Index("staged_groups_by_file", "file_id"),
     Index("staged_groups_by_listing", "type", "listed_hour", "hour"),
 )
 
@@ -62,6 +72,9 @@ audit_groups = Table(
     Column("rows", BigInteger, nullable=False),
     Column("first_offset", BigInteger, nullable=False),
     Column("last_offset", BigInteger, nullable=False),
+    Column("promised", BigInteger, nullable=False),  # sum of the promised counts
+    Column("tail_sum", BigInteger, nullable=False),  # sum of the promised sums
+    Index("audit_groups_by_file", "file_id"),
     Index("audit_groups_by_hour", "type", "hour"),
 )
 
@@ -88,6 +101,62 @@ buckets = Table(
     Column("closed_at_ms", BigInteger, nullable=False),
 )
 
+# Listed rows that no audit record had promised when their bucket was sealed: they settle a promise that comes later.
+surplus = Table(
+    "surplus",
+    metadata,
+    Column("type", Text, primary_key=True),
+    Column("hour", BigInteger, primary_key=True),  # of the bucket that lists them
+    Column("path", Text, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+)
+
+# Sorted ids of a closed bucket: a cache, behind it stands the bucket itself.
+id_indexes = Table(
+    "id_indexes",
+    metadata,
+    Column("path", Text, primary_key=True),
+    Column("type", Text, nullable=False),
+    Column("hour", BigInteger, nullable=False),  # of the bucket
+    Column("rows", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Index("id_indexes_by_bucket", "type", "hour"),
+)
+
+# An operator's word that the type's frontier hour closes as `forced`, whatever is missing.
+orders = Table(
+    "orders",
+    metadata,
+    Column("type", Text, primary_key=True),
+    Column("hour", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("ordered_by", Text, nullable=False),
+    Column("ordered_at_ms", BigInteger, nullable=False),
+)
+
+# What each frontier hour waits for, as the closer last saw it: for `bucket why`.
+waits = Table(
+    "waits",
+    metadata,
+    Column("type", Text, primary_key=True),
+    Column("hour", BigInteger, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("what", Text, nullable=False),  # JSON list
+    Column("since_ms", BigInteger, nullable=False),
+)
+
+# Types that are not staged for now, because a record on their topic cannot be: an alarm, until an operator resumes them.
+set_aside = Table(
+    "set_aside",
+    metadata,
+    Column("type", Text, primary_key=True),
+    Column("topic", Text, nullable=False),
+    Column("partition", Integer, nullable=False),
+    Column("offset", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("set_aside_at_ms", BigInteger, nullable=False),
+)
+
 reporters = Table(
     "reporters",
     metadata,
@@ -102,6 +171,7 @@ reporters = Table(
     Column("pending_bytes", BigInteger, nullable=False),
     Column("lost_bytes", BigInteger, nullable=False),
     Column("goodbye", Boolean, nullable=False),
+    Column("excused", Boolean, nullable=False),  # by a bucket that timed out: not awaited until it reports again
 )
 
 schemas = Table(

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from etl.errors import EtlStop
 from etl.ledger import staging as ledger
 from etl.ledger.database import Database, Lease
-from etl.ledger.rows import AuditGroup, Position, Reporter, StagedBatch, StagedGroup
+from etl.ledger.rows import AuditGroup, Position, Reporter, Span, StagedBatch, StagedFile, StagedGroup
 from etl.staging.planned import planned_ends
 from etl.staging.task import INPUT_COLUMNS, OUTPUT_SCHEMA, StagePlan, stage_task
 from etl.topics import CentralTopics, new_positions
@@ -116,23 +116,27 @@ class Consumer:
 
         rows = frame.select(*INPUT_COLUMNS).coalesce(self._config.etl.tasks).mapInArrow(run, OUTPUT_SCHEMA).collect()
         staged = [json.loads(row.staged) for row in rows]
-        ledger.commit_batch(self._database, self._lease, self._batch(staged, ends))
+        ledger.commit_batch(self._database, self._lease, self._batch(batch, staged, ends))
         self._positions |= {p: dataclasses.replace(self._positions[p], next_offset=end) for p, end in ends.items()}
         events = sum(g[3] for s in staged for g in s["groups"])
         if events:
             _LOG.info("staged %d events in %.1f s (batch %d)", events, self._clock.monotonic_s() - began, batch_id)
 
-    def _batch(self, staged: list[dict[str, Any]], ends: dict[Partition, int]) -> StagedBatch:
+    def _batch(self, folder: str, staged: list[dict[str, Any]], ends: dict[Partition, int]) -> StagedBatch:
         if unknown := [str(p) for p in ends if p not in self._positions]:
             raise EtlStop(
                 f"partitions were added while running: {unknown}; start the driver again, it takes them in from offset 0"
             )
         starts = tuple(self._positions[p] for p in ends)
+        spans = tuple(
+            Span(s.topic, s.topic_id, s.partition, s.next_offset, ends[Partition(s.topic, s.partition)]) for s in starts
+        )
         reports = sorted(tuple(r) for s in staged for r in s["reports"])
         return StagedBatch(
+            folder=folder,
             starts=starts,
             ends=tuple(dataclasses.replace(s, next_offset=ends[Partition(s.topic, s.partition)]) for s in starts),
-            files=tuple((path, count) for s in staged for path, count in s["files"]),
+            files=tuple(StagedFile(path, kind, count, spans) for s in staged for path, kind, count in s["files"]),
             groups=tuple(_group(g) for s in staged for g in s["groups"]),
             audit_groups=tuple(AuditGroup(*g) for s in staged for g in s["audit_groups"]),
             reports=tuple(_reporters(HostReport.decode(bytes.fromhex(datum))) for _, _, datum in reports),
@@ -150,5 +154,8 @@ def _reporters(report: HostReport) -> tuple[Reporter, ...]:
 
 
 def _group(fields: list[Any]) -> StagedGroup:
-    path, event_type, hour_s, rows, size, tail_sum, schema_ids = fields
-    return StagedGroup(path, event_type, hour_s, rows, size, tail_sum, tuple(schema_ids))
+    path, event_type, hour_s, rows, size, tail_sum, schema_ids, first_row, first_id, last_id = fields
+    return StagedGroup(
+        path, event_type, hour_s, rows, size, tail_sum, tuple(schema_ids), first_row, bytes.fromhex(first_id),
+        bytes.fromhex(last_id),
+    )  # fmt: skip

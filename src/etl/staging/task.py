@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from etl.errors import EtlStop
-from etl.ledger.rows import to_signed
+from etl.ledger.rows import AUDIT, EVENTS, to_signed, to_unsigned
 from etl.staging.columns import BadRecord, key_columns, lengths, schema_ids
 from etl.storage import Storage, open_storage
 from hourmark.audit import AuditRecord
@@ -123,11 +123,14 @@ def _stage_events(table: pa.Table, plan: StagePlan, storage: Storage, staged: di
     events, sizes = _event_table(table, plan)
     type_codes = events.column("type").combine_chunks().indices.to_numpy()
     hours = events.column("hour").to_numpy()
-    order = np.lexsort((hours, type_codes))
+    time_and_hash = events.column("event_id").combine_chunks()
+    words = np.frombuffer(time_and_hash.buffers()[1], ">u8").reshape(-1, 2)
+    order = np.lexsort((words[:, 1], words[:, 0], hours, type_codes))
     events = events.take(pa.array(order))
     path = f"{plan.folder}/events-{uuid.uuid4().hex}.parquet"
     _write(storage, path, events)
-    staged["files"].append([path, events.num_rows])
+    staged["files"].append([path, EVENTS, events.num_rows])
+    event_ids = events.column("event_id").to_pylist()
     names = events.column("type").combine_chunks().dictionary.to_pylist()
     tails = events.column("tail").to_numpy()
     ids = events.column("schema_id").to_numpy()
@@ -144,6 +147,9 @@ def _stage_events(table: pa.Table, plan: StagePlan, storage: Storage, staged: di
                 int(sizes[order[start:end]].sum()),
                 int(tails[start:end].view(np.uint64).sum(dtype=np.uint64)),
                 np.unique(ids[start:end]).tolist(),
+                int(start),
+                event_ids[start].hex(),
+                event_ids[end - 1].hex(),
             ]
         )
 
@@ -189,11 +195,15 @@ def _stage_audits(table: pa.Table, plan: StagePlan, storage: Storage, staged: di
     path = f"{plan.folder}/audit-{uuid.uuid4().hex}.parquet"
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), AUDIT_SCHEMA, strict=True)]
     _write(storage, path, pa.table(columns, schema=AUDIT_SCHEMA))
-    staged["files"].append([path, len(rows)])
-    spans: dict[tuple[str, int], list[int]] = {}
-    for event_type, hour, _, _, _, offset, _ in rows:
-        spans.setdefault((event_type, hour), []).append(offset)
-    staged["audit_groups"] += [[path, t, h, len(found), min(found), max(found)] for (t, h), found in spans.items()]
+    staged["files"].append([path, AUDIT, len(rows)])
+    groups: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+    for event_type, hour, _, count, tail_sum, offset, _ in rows:
+        groups.setdefault((event_type, hour), []).append((offset, count, tail_sum))
+    for (event_type, hour), found in groups.items():
+        offsets, counts, sums = zip(*found, strict=True)
+        staged["audit_groups"].append(
+            [path, event_type, hour, len(found), min(offsets), max(offsets), sum(counts), to_unsigned(sum(sums))]
+        )
 
 
 def _reports(table: pa.Table) -> list[tuple[int, int, str]]:

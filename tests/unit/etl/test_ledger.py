@@ -13,7 +13,21 @@ from etl.errors import SchemaChanged, StaleDriver, TopicReplaced
 from etl.ledger import frontiers, staging
 from etl.ledger.database import Database
 from etl.ledger.frontier_rows import ensure_frontier_rows
-from etl.ledger.rows import AuditGroup, Position, Reporter, Seal, StagedBatch, StagedGroup, State, to_signed, to_unsigned
+from etl.ledger.rows import (
+    AUDIT,
+    EVENTS,
+    AuditGroup,
+    Position,
+    Reporter,
+    Seal,
+    Span,
+    StagedBatch,
+    StagedFile,
+    StagedGroup,
+    State,
+    to_signed,
+    to_unsigned,
+)
 from etl.ledger.schemas import remembered_schema
 from hourmark.config import Config, Etl
 from hourmark.errors import ConfigError, UsageError
@@ -41,14 +55,14 @@ def database(config: Config) -> Iterator[Database]:
 
 
 def group(path: str, hour: Hour = HOUR, rows: int = 1) -> StagedGroup:
-    return StagedGroup(path, "click", hour.start_s, rows, 10 * rows, 2**64 - 1, (1,))
+    return StagedGroup(path, "click", hour.start_s, rows, 10 * rows, 2**64 - 1, (1,), 0, bytes(16), bytes(16))
 
 
 def batch(end: int, *groups: StagedGroup, start: Position = START, audits: tuple[AuditGroup, ...] = ()) -> StagedBatch:
-    files = tuple(
-        {path: (path, rows) for path, rows in [(g.path, g.rows) for g in groups] + [(a.path, a.rows) for a in audits]}.values()
-    )
-    return StagedBatch((start,), (dataclasses.replace(start, next_offset=end),), files, groups, audits, ())
+    paths = {g.path: (EVENTS, g.rows) for g in groups} | {a.path: (AUDIT, a.rows) for a in audits}
+    span = Span(start.topic, start.topic_id, start.partition, start.next_offset, end)
+    files = tuple(StagedFile(path, kind, rows, (span,)) for path, (kind, rows) in paths.items())
+    return StagedBatch("_staging/one", (start,), (dataclasses.replace(start, next_offset=end),), files, groups, audits, ())
 
 
 def seal(audit_next: int = 0) -> Seal:
@@ -187,7 +201,7 @@ def test_promises_are_found_by_hour_and_offset(database: Database) -> None:
     consumer = database.acquire("consumer:default")
     staging.begin_positions(database, consumer, [START])
     before = Hour(HOUR.start_s - 3600)
-    audits = (AuditGroup("x", "click", HOUR.start_s, 1, 5, 9), AuditGroup("x", "click", before.start_s, 1, 7, 8))
+    audits = (AuditGroup("x", "click", HOUR.start_s, 1, 5, 9, 3, 7), AuditGroup("x", "click", before.start_s, 1, 7, 8, 1, 2**63))
     staging.commit_batch(database, consumer, batch(7, audits=audits))
     assert frontiers.audit_groups(database, "click", {HOUR.start_s}, below=6) == [audits[0]]
     assert frontiers.audit_groups(database, "click", {HOUR.start_s}, below=5) == []

@@ -73,14 +73,18 @@ def test_every_row_is_in_one_group_whose_count_sum_and_schemas_agree(
     folder = tmp_path_factory.mktemp("staged")
     rows = [event(topic, time_ms, offset, schema) for offset, (topic, time_ms, schema) in enumerate(drawn)]
     (out,) = staged([batch(rows[:cut]), batch(rows[cut:])], folder)
-    ((path, count),) = out["files"]
+    ((path, _, count),) = out["files"]
     table = pq.read_table(folder / path)
     assert count == table.num_rows == len(rows)
     assert sorted(table.column("value").to_pylist()) == sorted(value for _, value, *_ in rows)
     keys = list(zip(table.column("type").to_pylist(), table.column("hour").to_pylist(), strict=True))
     assert keys == sorted(keys, key=lambda k: (keys.index((k[0], min(h for t, h in keys if t == k[0]))), k[1]))
     assert {(g[1], g[2]): g[3] for g in out["groups"]} == dict(Counter(keys))
-    for _, event_type, hour, _, size, tail_sum, schema_ids in out["groups"]:
+    ids = table.column("event_id").to_pylist()
+    for _, event_type, hour, count, size, tail_sum, schema_ids, first_row, first_id, last_id in out["groups"]:
+        assert set(keys[first_row : first_row + count]) == {(event_type, hour)}
+        group_ids = ids[first_row : first_row + count]
+        assert group_ids == sorted(group_ids) and [first_id, last_id] == [group_ids[0].hex(), group_ids[-1].hex()]
         own = [r for r in rows if TYPES[r[2]] == event_type and int.from_bytes(r[0][:6], "big") // 1000 // 3600 * 3600 == hour]
         assert tail_sum == sum(int.from_bytes(key[8:16], "big") for key, *_ in own) % 2**64
         assert size == sum(len(value) for _, value, *_ in own)
@@ -90,7 +94,7 @@ def test_every_row_is_in_one_group_whose_count_sum_and_schemas_agree(
 def test_a_large_task_is_staged_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task, "PIECE_BYTES", 1)
     out = staged([batch([event("edge.events.click", 1_800_000_000_000, n)]) for n in range(3)], tmp_path)
-    assert [piece["files"][0][1] for piece in out] == [1, 1, 1]
+    assert [piece["files"][0][2] for piece in out] == [1, 1, 1]
     assert len({piece["files"][0][0] for piece in out}) == 3
 
 
@@ -105,9 +109,9 @@ def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Pa
         (b"k", frame(9) + report.encode(), "edge.hourmark.hosts", 0, 3),
     ]
     (out,) = staged([batch(rows)], tmp_path)
-    ((path, count),) = out["files"]
-    assert count == 2
-    assert out["audit_groups"] == [[path, "click", 3600, 1, 7, 7], [path, "view", 7200, 1, 7, 7]]
+    ((path, kind, count),) = out["files"]
+    assert (kind, count) == ("audit", 2)
+    assert out["audit_groups"] == [[path, "click", 3600, 1, 7, 7, 2, 2**64 - 1], [path, "view", 7200, 1, 7, 7, 1, 5]]
     assert pq.read_table(tmp_path / path).column("sum").to_pylist() == [-1, 5]
     assert [HostReport.decode(bytes.fromhex(datum)) for _, _, datum in out["reports"]] == [report]
 
