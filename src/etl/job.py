@@ -18,10 +18,12 @@ import click
 
 from etl.closing.closer import Closer
 from etl.closing.cut import Waiting
+from etl.closing.engine import SparkEngine
 from etl.ledger.database import Database
 from etl.ledger.frontiers import frontiers
 from etl.spark import spark_session
 from etl.staging.consumer import Consumer
+from etl.storage import open_storage
 from hourmark.clock import Clock, SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import Finding, Unavailable, UsageError
@@ -52,7 +54,8 @@ def run(config: Config, *, submitted: bool) -> None:
     central = Cluster(config.kafka.central_cluster, "central")
     consumer = Consumer(spark, config, database, clock)
     registry = SchemaRegistry(config.registry)
-    closer = Closer(spark, config, database, central.cluster_id(), registry.schema, clock)
+    engine = SparkEngine(spark, open_storage(config.storage), database, config)
+    closer = Closer(engine, config, database, central.cluster_id(), registry.schema, clock)
     try:
         consumer.start(types, central)
         _loop(consumer, closer, database, central, config, clock, stopping, types)

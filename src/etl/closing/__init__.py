@@ -3,6 +3,7 @@
     readiness.py  which hours every live source is past (pure)
     cut.py        the cut: what must be on the central cluster, and staged, before an hour may freeze (a small state machine)
     edge.py       asks the edge and the mirror for the cut
+    engine.py     the port to the heavy work, and Spark behind it
     proof.py      promises against listed rows, as one Spark job for all types at once
     frames.py     the Spark frames of listed rows and of promises
     writing.py    deduplicated rows → Avro containers, as one Spark job for all types at once

@@ -15,14 +15,14 @@ from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from etl.closing.cut import Cut, CutTaker, Waiting
 from etl.closing.edge import TwoSites
+from etl.closing.engine import Engine
 from etl.closing.ownership import refuse_foreign_root, refuse_other_seal, refuse_published
-from etl.closing.proof import Proof, prove
+from etl.closing.proof import Proof
 from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish, standing_marker
-from etl.closing.writing import SealedHour, WrittenFile, write_hours
+from etl.closing.writing import SealedHour, WrittenFile
 from etl.ledger import frontiers as ledger
 from etl.ledger import staging as staged
 from etl.ledger.database import Database
@@ -70,14 +70,14 @@ class Closer:
 
     def __init__(
         self,
-        spark: SparkSession,
+        engine: Engine,
         config: Config,
         database: Database,
         cluster_id: str,
         fetch_schema: Callable[[int], Schema],
         clock: Clock,
     ) -> None:
-        self._spark, self._config, self._database, self._clock = spark, config, database, clock
+        self._engine, self._config, self._database, self._clock = engine, config, database, clock
         self._fetch_schema = fetch_schema
         self._lease = database.acquire("closer")
         self._storage = open_storage(config.storage)
@@ -136,7 +136,7 @@ class Closer:
         topics = {event_type: topic for topic, event_type in self._topics(chosen).types.items()}
         offsets = ledger.freeze(self._database, self._lease, chosen, topics)
         frozen = [f for f in self._frontiers() if f.state is State.FROZEN]
-        proofs = prove(self._spark, self._storage, self._database, frozen, cut.audit_next)
+        proofs = self._engine.prove(frozen, cut.audit_next)
         proved = [f for f in frozen if not proofs[f.event_type].findings]
         for f in frozen:
             if f not in proved:
@@ -187,16 +187,7 @@ class Closer:
         hours = {f.event_type: self._sealed_hour(f) for f in sealed}
         schema_ids = {s for h in hours.values() for g in h.listed for s in g.schema_ids}
         schemas = {s: remembered_schema(self._database, self._lease, s, self._fetch_schema) for s in sorted(schema_ids)}
-        written = write_hours(
-            self._spark,
-            self._storage,
-            self._config.storage,
-            list(hours.values()),
-            {s: text for s, (text, _) in schemas.items()},
-            f"{folder}/tasks",
-            target_file_bytes=self._config.etl.target_file_bytes,
-            tasks=self._config.etl.tasks,
-        )
+        written = self._engine.write(list(hours.values()), {s: text for s, (text, _) in schemas.items()}, f"{folder}/tasks")
         files: dict[str, list[WrittenFile]] = {f.event_type: [] for f in sealed}
         for w in written:
             files[w.event_type].append(w)

@@ -1,0 +1,52 @@
+"""The heavy work of closing behind one port: proving many types' frozen hours, and writing many types' sealed hours.
+
+The closer decides; an engine reads staged rows. `SparkEngine` spreads the work over a cluster.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from pyspark.sql import SparkSession
+
+from etl.closing.proof import Proof, prove
+from etl.closing.writing import SealedHour, WrittenFile, write_hours
+from etl.ledger.database import Database
+from etl.ledger.rows import Frontier
+from etl.storage import Storage
+from hourmark.config import Config
+
+
+class Engine(Protocol):
+    """What closing asks for; each call is one round for all types given."""
+
+    def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
+        """By type: whether every promise below this central audit offset is kept by rows listed for its hour, or before."""
+        ...
+
+    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
+        """Containers of all of them in `folder` (schemas: id → Avro JSON). Safe to repeat into another folder."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class SparkEngine:
+    """One Spark job a round."""
+
+    spark: SparkSession
+    storage: Storage
+    database: Database
+    config: Config
+
+    def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
+        """See `Engine`."""
+        return prove(self.spark, self.storage, self.database, frozen, audit_next)
+
+    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
+        """See `Engine`."""
+        return write_hours(
+            self.spark, self.storage, self.config.storage, sealed, schemas, folder,
+            target_file_bytes=self.config.etl.target_file_bytes, tasks=self.config.etl.tasks,
+        )  # fmt: skip
