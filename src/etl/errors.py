@@ -7,11 +7,12 @@ HourmarkError
     ├── DataLoss            records are gone before they were staged
     ├── SchemaChanged       the registry gives another schema for an id than before
     └── ForeignLedger       storage holds buckets that this ledger has not closed: it is an older copy, or another
+Unreadable (a Finding)      a staged file cannot be read: it is staged again from Kafka
 """
 
 from __future__ import annotations
 
-from hourmark.errors import HourmarkError
+from hourmark.errors import Finding, HourmarkError
 
 
 class EtlStop(HourmarkError):
@@ -36,3 +37,15 @@ class ForeignLedger(EtlStop):
 
 class SchemaChanged(EtlStop):
     """A schema id stands for another schema than before."""
+
+
+class Unreadable(Finding):
+    """A staged file that the ledger lists is missing or damaged; `path` is relative to the storage root. Pickles whole."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"the staged file {self.path} cannot be read ({self.why}); it is staged again from its offsets in Kafka"
