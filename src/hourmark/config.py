@@ -167,6 +167,8 @@ class Etl(Group):
     batch_records_max: int = Field(2_000_000, ge=1, description="of a micro-batch: bounds memory when a backlog is worked off")
     close_poll_seconds: float = Field(1.0, gt=0, description="between looks at what closing waits for")
     target_file_bytes: int = Field(256 << 20, ge=1 << 20, description="of a bucket's files")
+    metrics_port: Port = Field(8784, description="Prometheus' text at /metrics; 0: none. A port taken is said, not fatal")
+    metrics_host: str = Field("127.0.0.1", description="loopback, because there is no authentication")
 
 
 class Types(Group):

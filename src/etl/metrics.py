@@ -1,0 +1,209 @@
+"""All metrics of the ETL, in one place: names, kinds, units, meanings. docs/metrics.md says how to read them.
+
+No metric has a label for each type, because a thousand types would make a thousand series of each: sums over types, and the
+`OLDEST_SHOWN` oldest open buckets by name. What a driver did is counted; how things stand is set once a minute (`Standing`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
+
+from hourmark.hours import Hour
+from hourmark.manifest import Grade, Manifest
+
+OLDEST_SHOWN: Final = 10
+_BATCH_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_CLOSING_SECONDS: Final = (1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 43200.0, 86400.0, 604800.0)
+_LOG = logging.getLogger(__name__)
+
+
+class Timeliness(enum.Enum):
+    """How an event stands to the bucket of its own hour when it is staged."""
+
+    TIMELY = "timely"  # the bucket is open: the event will be in it
+    LATE = "late"  # the bucket is closed, or what it holds is fixed: a later one will carry the event
+    # Of the late ones, those that were staged while their bucket was sealed but not yet published: it looked open still.
+    FALSELY_LATE = "falsely_late"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Staged:
+    """What one micro-batch has staged. `late_seconds`: added up over its late events, from their hours' ends to now."""
+
+    timely: int
+    late: int
+    falsely_late: int  # of `late`
+    late_seconds: float
+    bytes: int
+    event_files: int
+    audit_files: int
+    promised: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Standing:
+    """How things stand, by the ledger. Ages are seconds since the end of a frontier hour that has ended, of the oldest first."""
+
+    types: Mapping[str, int]  # by state
+    open_ages_s: Mapping[str, float]  # by type: the `OLDEST_SHOWN` oldest
+    types_in_alarm: int
+    types_set_aside: int
+    orders: int
+    reporters: Mapping[str, int]  # by "live", "excused", "gone"
+    pending_bytes: int
+    lost_bytes: int
+    watermark_lag_mean_s: float
+    watermark_lag_max_s: float
+
+
+class Metrics:
+    """One set of metrics with a registry of its own, so that tests can have many. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._staging(self.registry)
+        self._closing(self.registry)
+        self._standing(self.registry)
+
+    def _staging(self, r: CollectorRegistry) -> None:
+        self.events_staged = Counter(
+            "hourmark_etl_events_staged", "Events staged: timely, or late for the bucket of their hour.", ["arrival"], registry=r
+        )
+        self.events_falsely_late = Counter(
+            "hourmark_etl_events_falsely_late", "Late events staged while their bucket was sealed, not yet published.", registry=r
+        )
+        self.late_seconds = Counter(
+            "hourmark_etl_late_seconds", "Over all late events: from the end of their hour to being staged.", registry=r
+        )
+        self.events_promised = Counter("hourmark_etl_events_promised", "Events promised by audit records staged.", registry=r)
+        self.staged_bytes = Counter("hourmark_etl_staged_bytes", "Bytes of the datums of events staged.", registry=r)
+        self.staged_files = Counter("hourmark_etl_staged_files", "Staged files committed.", ["kind"], registry=r)
+        self.batch_seconds = Histogram(
+            "hourmark_etl_batch_seconds", "From a micro-batch's begin to its commit.", buckets=_BATCH_SECONDS, registry=r
+        )
+        self.batch_phase_seconds = Counter(
+            "hourmark_etl_batch_phase_seconds", "Where Spark spent micro-batches' time.", ["phase"], registry=r
+        )
+        self.queries_ended = Counter("hourmark_etl_queries_ended", "Streaming queries that ended.", ["how"], registry=r)
+        self.last_batch = Gauge("hourmark_etl_last_batch_timestamp_seconds", "Unix time of the last commit.", registry=r)
+        for arrival in (Timeliness.TIMELY, Timeliness.LATE):
+            self.events_staged.labels(arrival.value)
+        for kind in ("events", "audit"):
+            self.staged_files.labels(kind)
+        for how in ("stopped", "failed"):
+            self.queries_ended.labels(how)
+
+    def _closing(self, r: CollectorRegistry) -> None:
+        self.buckets_closed = Counter("hourmark_etl_buckets_closed", "Buckets closed.", ["grade"], registry=r)
+        self.closing_delay = Histogram(
+            "hourmark_etl_closing_delay_seconds", "From an hour's end to its _SUCCESS.", buckets=_CLOSING_SECONDS, registry=r
+        )
+        self.events_closed = Counter("hourmark_etl_events_closed", "Events in closed buckets.", ["arrival"], registry=r)
+        self.duplicates_removed = Counter("hourmark_etl_duplicates_removed", "Rows dropped as duplicates.", registry=r)
+        self.surplus = Counter("hourmark_etl_surplus_events", "Bucketed events that no audit record promised yet.", registry=r)
+        self.last_look = Gauge("hourmark_etl_last_look_timestamp_seconds", "Unix time of the driver's last look.", registry=r)
+        for grade in Grade:
+            self.buckets_closed.labels(grade.value)
+        for arrival in (Timeliness.TIMELY, Timeliness.LATE):
+            self.events_closed.labels(arrival.value)
+
+    def _standing(self, r: CollectorRegistry) -> None:
+        self.types = Gauge("hourmark_etl_types", "Types, by the state of their frontier hour.", ["state"], registry=r)
+        self.open_bucket_age = Gauge(
+            "hourmark_etl_open_bucket_age_seconds", "Since the end of the oldest hour that is not closed.", registry=r
+        )
+        self.oldest_open = Gauge(
+            "hourmark_etl_oldest_open_buckets_seconds", f"The same of the {OLDEST_SHOWN} oldest, by type.", ["type"], registry=r
+        )
+        self.types_in_alarm = Gauge("hourmark_etl_types_in_alarm", "Types whose last proof failed.", registry=r)
+        self.types_set_aside = Gauge("hourmark_etl_types_set_aside", "Types that are not staged for now.", registry=r)
+        self.orders = Gauge("hourmark_etl_force_orders", "Orders to close an hour by force, not yet carried out.", registry=r)
+        self.reporters = Gauge("hourmark_etl_reporters", "Hosts' sources and services.", ["state"], registry=r)
+        self.pending_bytes = Gauge("hourmark_etl_host_pending_bytes", "Bytes hosts have yet to send.", registry=r)
+        self.lost_bytes = Gauge("hourmark_etl_host_lost_bytes", "Bytes lost on hosts before they were read.", registry=r)
+        self.watermark_lag = Gauge(
+            "hourmark_etl_watermark_lag_seconds",
+            "How far behind now all of a type's sources have caught up, over types and the last 5 minutes.",
+            ["statistic"],
+            registry=r,
+        )
+
+    def staged(self, batch: Staged, now_ms: int) -> None:
+        """A micro-batch is committed."""
+        self.events_staged.labels(Timeliness.TIMELY.value).inc(batch.timely)
+        self.events_staged.labels(Timeliness.LATE.value).inc(batch.late)
+        self.events_falsely_late.inc(batch.falsely_late)
+        self.late_seconds.inc(batch.late_seconds)
+        self.events_promised.inc(batch.promised)
+        self.staged_bytes.inc(batch.bytes)
+        self.staged_files.labels("events").inc(batch.event_files)
+        self.staged_files.labels("audit").inc(batch.audit_files)
+        self.batch_seconds.observe(batch.seconds)
+        self.last_batch.set(now_ms / 1000)
+
+    def closed(self, hour: Hour, manifest: Manifest) -> None:
+        """A bucket is closed."""
+        late = sum(manifest.late.values())
+        self.buckets_closed.labels(manifest.grade.value).inc()
+        self.closing_delay.observe(max(0.0, (manifest.closed_at_ms - hour.end_ms) / 1000))
+        self.events_closed.labels(Timeliness.TIMELY.value).inc(manifest.events - late)
+        self.events_closed.labels(Timeliness.LATE.value).inc(late)
+        self.duplicates_removed.inc(manifest.duplicates_removed)
+        self.surplus.inc(manifest.surplus)
+
+    def looked(self, now_ms: int) -> None:
+        """The driver's loop is alive."""
+        self.last_look.set(now_ms / 1000)
+
+    def stands(self, standing: Standing) -> None:
+        """Set what is looked up once a minute."""
+        for state, count in standing.types.items():
+            self.types.labels(state).set(count)
+        self.oldest_open.clear()
+        for event_type, age_s in standing.open_ages_s.items():
+            self.oldest_open.labels(event_type).set(age_s)
+        self.open_bucket_age.set(max(standing.open_ages_s.values(), default=0.0))
+        self.types_in_alarm.set(standing.types_in_alarm)
+        self.types_set_aside.set(standing.types_set_aside)
+        self.orders.set(standing.orders)
+        for state, count in standing.reporters.items():
+            self.reporters.labels(state).set(count)
+        self.pending_bytes.set(standing.pending_bytes)
+        self.lost_bytes.set(standing.lost_bytes)
+        self.watermark_lag.labels("mean").set(standing.watermark_lag_mean_s)
+        self.watermark_lag.labels("max").set(standing.watermark_lag_max_s)
+
+    def exposition(self) -> bytes:
+        """Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+def serve_metrics(metrics: Metrics, host: str, port: int) -> Callable[[], None]:
+    """Answer GET /metrics in a thread of its own until what is returned is called; port 0: not at all.
+
+    A port that is taken is said, and no reason to stop a driver.
+    """
+    if port == 0:
+        return lambda: None
+    try:
+        server, _ = start_http_server(port, host, metrics.registry)
+    except OSError as error:
+        _LOG.warning(
+            "no metrics: etl.metrics_port = %d on etl.metrics_host = %s cannot be opened (%s); name another, or 0 for none",
+            port, host, error.strerror,
+        )  # fmt: skip
+        return lambda: None
+    _LOG.info("metrics at http://%s:%d/metrics", host, port)
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+
+    return stop

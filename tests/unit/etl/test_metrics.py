@@ -1,0 +1,123 @@
+"""Metrics: names by Prometheus' conventions, a handful of series whatever the number of types, and what is counted."""
+
+from __future__ import annotations
+
+import re
+import socket
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from etl.metrics import OLDEST_SHOWN, Metrics, Staged, Standing, serve_metrics
+from hourmark.hours import Hour
+from hourmark.manifest import Evidence, Grade, Manifest
+
+HOUR = Hour(1_800_000_000, 3600)
+
+
+def values(metrics: Metrics) -> dict[str, float]:
+    """Samples as a scraper reads them: `name{label=value}` → value."""
+    found = {}
+    for family in text_string_to_metric_families(metrics.exposition().decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+def standing(ages: dict[str, float]) -> Standing:
+    return Standing(
+        types={"open": len(ages), "frozen": 0, "sealed": 0}, open_ages_s=ages, types_in_alarm=1, types_set_aside=2, orders=3,
+        reporters={"live": 4, "excused": 1, "gone": 0}, pending_bytes=10, lost_bytes=20, watermark_lag_mean_s=1.5,
+        watermark_lag_max_s=9.0,
+    )  # fmt: skip
+
+
+def manifest() -> Manifest:
+    evidence = Evidence(method="join", cut_at_ms=1, audit_records=1, promised=1, audit_next={"0": 0})
+    return Manifest(
+        type="click", hour=str(HOUR), bucket_seconds=3600, grade=Grade.TIMED_OUT, evidence=evidence, files=[], events=10,
+        late={"2027-01-15T07": 3}, duplicates_removed=2, surplus=1, id_sum="0" * 16, offsets=[], ledger="l", ledger_commit=1,
+        attempt="a", closed_at_ms=HOUR.end_ms + 90_000, software="test",
+    )  # fmt: skip
+
+
+def test_names_follow_the_conventions() -> None:
+    for family in text_string_to_metric_families(Metrics().exposition().decode()):
+        assert re.fullmatch(r"hourmark_etl_[a-z_]+", family.name)
+        assert family.documentation.endswith("."), family.name
+        assert not re.search(r"_(ms|minutes|hours|kb|mb)$", family.name), f"{family.name}: base units are seconds and bytes"
+        if family.type == "counter":
+            assert all(sample.name.endswith(("_total", "_created")) for sample in family.samples)
+
+
+def test_counters_that_alarms_look_at_are_there_before_anything_happens() -> None:
+    found = values(Metrics())
+    for grade in Grade:
+        assert found[f"hourmark_etl_buckets_closed_total{{grade={grade.value}}}"] == 0
+    assert found["hourmark_etl_events_staged_total{arrival=late}"] == 0
+    assert found["hourmark_etl_queries_ended_total{how=failed}"] == 0
+
+
+def test_a_batch_is_counted() -> None:
+    metrics = Metrics()
+    batch = Staged(100, 7, 2, 25_200.0, bytes=5_000, event_files=2, audit_files=1, promised=105, seconds=3.0)
+    metrics.staged(batch, 5_000)
+    metrics.staged(batch, 6_000)
+    found = values(metrics)
+    assert found["hourmark_etl_events_staged_total{arrival=timely}"] == 200
+    assert found["hourmark_etl_events_staged_total{arrival=late}"] == 14
+    assert found["hourmark_etl_events_falsely_late_total"] == 4
+    assert found["hourmark_etl_late_seconds_total"] == 50_400
+    assert found["hourmark_etl_staged_bytes_total"] == 10_000
+    assert found["hourmark_etl_staged_files_total{kind=events}"] == 4
+    assert found["hourmark_etl_events_promised_total"] == 210
+    assert (found["hourmark_etl_batch_seconds_count"], found["hourmark_etl_batch_seconds_sum"]) == (2, 6)
+    assert found["hourmark_etl_last_batch_timestamp_seconds"] == 6
+
+
+def test_a_closed_bucket_is_counted_under_its_grade_with_its_delay() -> None:
+    metrics = Metrics()
+    metrics.closed(HOUR, manifest())
+    found = values(metrics)
+    assert found["hourmark_etl_buckets_closed_total{grade=timed_out}"] == 1
+    assert found["hourmark_etl_buckets_closed_total{grade=proved}"] == 0
+    assert found["hourmark_etl_closing_delay_seconds_sum"] == 90
+    assert found["hourmark_etl_closing_delay_seconds_bucket{le=60.0}"] == 0
+    assert found["hourmark_etl_closing_delay_seconds_bucket{le=300.0}"] == 1
+    assert found["hourmark_etl_events_closed_total{arrival=timely}"] == 7
+    assert found["hourmark_etl_events_closed_total{arrival=late}"] == 3
+    assert found["hourmark_etl_duplicates_removed_total"] == 2
+    assert found["hourmark_etl_surplus_events_total"] == 1
+
+
+def test_only_the_oldest_open_buckets_have_a_series_and_those_closed_meanwhile_lose_theirs() -> None:
+    metrics = Metrics()
+    metrics.stands(standing({f"type-{n}": 100.0 + n for n in range(OLDEST_SHOWN)}))
+    assert values(metrics)["hourmark_etl_open_bucket_age_seconds"] == 100.0 + OLDEST_SHOWN - 1
+    metrics.stands(standing({"type-3": 50.0}))
+    found = values(metrics)
+    assert [name for name in found if "oldest_open" in name] == ["hourmark_etl_oldest_open_buckets_seconds{type=type-3}"]
+    assert found["hourmark_etl_open_bucket_age_seconds"] == 50
+    assert found["hourmark_etl_watermark_lag_seconds{statistic=max}"] == 9
+    metrics.stands(standing({}))
+    assert values(metrics)["hourmark_etl_open_bucket_age_seconds"] == 0
+
+
+def test_metrics_are_served_and_a_port_that_is_taken_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        serve_metrics(Metrics(), "127.0.0.1", port)()
+        assert f"etl.metrics_port = {port}" in caplog.text
+    metrics = Metrics()
+    metrics.looked(7_000)
+    stop = serve_metrics(metrics, "127.0.0.1", port)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            assert "hourmark_etl_last_look_timestamp_seconds 7.0" in answer.read().decode()
+    finally:
+        stop()
+    serve_metrics(Metrics(), "127.0.0.1", 0)()
