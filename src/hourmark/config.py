@@ -166,6 +166,12 @@ class Etl(Group):
     tasks: int = Field(2, ge=1, description="of a micro-batch, and so staged files, whatever the number of types")
     batch_records_max: int = Field(2_000_000, ge=1, description="of a micro-batch: bounds memory when a backlog is worked off")
     close_poll_seconds: float = Field(1.0, gt=0, description="between looks at what closing waits for")
+    deadline_seconds: float = Field(
+        7200.0,
+        gt=0,
+        description="after an hour's end: what is missing of it then is excused by name, and it closes as timed_out. Two hours: "
+        "longer than a restart, a failover or an evening's repair, short enough that one dead host does not stop a day's work",
+    )
     target_file_bytes: int = Field(256 << 20, ge=1 << 20, description="of a bucket's files")
     metrics_port: Port = Field(8784, description="Prometheus' text at /metrics; 0: none. A port taken is said, not fatal")
     metrics_host: str = Field("127.0.0.1", description="loopback, because there is no authentication")

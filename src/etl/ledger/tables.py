@@ -85,6 +85,7 @@ frontiers = Table(
     Column("first_hour", BigInteger, nullable=False),
     Column("hour", BigInteger, nullable=False),
     Column("state", Text, nullable=False),
+    Column("shard", Text, nullable=False),  # as declared: whose query stages the type
     Column("sources", Text, nullable=False),  # JSON list: the declared sources that may carry the type
     Column("settled_next", BigInteger, nullable=False),  # central audit offset: promises below it of hours < `hour` are kept
     Column("seal", Text),  # JSON of `rows.Seal`, from sealed on
@@ -191,4 +192,14 @@ edge_checks = Table(
     Column("topic_id", Text, nullable=False),
     Column("mirror_next", BigInteger, nullable=False),
     Column("checked_at_ms", BigInteger, nullable=False),
+)
+
+# Holes that an operator's order accepted. A hole in promises or reports concerns every hour that had begun by then.
+accepted_holes = Table(
+    "accepted_holes",
+    metadata,
+    Column("topic", Text, primary_key=True),  # at the edge
+    Column("accepted_at_ms", BigInteger, primary_key=True),
+    Column("what", Text, nullable=False),
+    Column("reason", Text, nullable=False),
 )
