@@ -1,7 +1,8 @@
 """Engine, transactions, leases. Every change to the ledger goes through `Database.transaction`.
 
 A lease names a role ("consumer:default", "closer"); taking it raises its epoch, and a transaction whose epoch is no longer the
-lease's fails: so a driver that was paused and wakes can change nothing. Each transaction counts the commit number up.
+lease's fails: so a driver that was paused and wakes can change nothing. Each transaction counts the commit number up; an epoch
+is the number of the commit that took it, so the epochs of all leases are in one order.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
+from sqlalchemy import BigInteger, Connection, Engine, Text, cast, create_engine, event, insert, select, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError
 
@@ -53,19 +54,17 @@ class Database:
     def acquire(self, name: str) -> Lease:
         """Take the lease: from now on, whoever held it is refused."""
         with self._engine.begin() as connection:
-            held = connection.execute(select(tables.leases.c.epoch).where(tables.leases.c.name == name)).scalar()
-            epoch = (held or 0) + 1
-            if held is None:
+            epoch = _count_commit(connection)
+            taken = connection.execute(update(tables.leases).where(tables.leases.c.name == name).values(epoch=epoch))
+            if taken.rowcount == 0:
                 connection.execute(insert(tables.leases).values(name=name, epoch=epoch))
-            else:
-                connection.execute(update(tables.leases).where(tables.leases.c.name == name).values(epoch=epoch))
-            _count_commit(connection)
         return Lease(name, epoch)
 
     @contextlib.contextmanager
     def transaction(self, lease: Lease | None = None) -> Iterator[Connection]:
         """One transaction that counts as a commit. StaleDriver, with nothing changed, if the lease has been taken anew."""
         with self._engine.begin() as connection:
+            _count_commit(connection)
             if lease is not None:
                 epoch = connection.execute(select(tables.leases.c.epoch).where(tables.leases.c.name == lease.name)).scalar()
                 if epoch != lease.epoch:
@@ -74,7 +73,6 @@ class Database:
                         "runs; this one stops. If it should not run, stop it and start this one again"
                     )
             yield connection
-            _count_commit(connection)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -106,9 +104,13 @@ class Database:
             )
 
 
-def _count_commit(connection: Connection) -> None:
-    number = connection.execute(select(tables.meta.c.value).where(tables.meta.c.key == "commit")).scalar_one()
-    connection.execute(update(tables.meta).where(tables.meta.c.key == "commit").values(value=str(int(number) + 1)))
+def _count_commit(connection: Connection) -> int:
+    """The first statement of every change: its row lock makes transactions serial, whatever the database's isolation."""
+    number = cast(tables.meta.c.value, BigInteger) + 1
+    counted = (
+        update(tables.meta).where(tables.meta.c.key == "commit").values(value=cast(number, Text)).returning(tables.meta.c.value)
+    )
+    return int(connection.execute(counted).scalar_one())
 
 
 def _engine(url: str) -> Engine:

@@ -17,7 +17,7 @@ from hourmark.hours import Hour
 
 
 def ensure_frontier_rows(config: Config, types: Sequence[EventType], sources: Sequence[Source], first_hour: Hour) -> list[str]:
-    """Add rows for new types, renew the sources of all; returns the names that were new.
+    """Add rows for new types, renew sources and shard of all; returns the names that were new.
 
     UsageError if the ledger's buckets have another length: a root's is fixed.
     """
@@ -33,14 +33,14 @@ def ensure_frontier_rows(config: Config, types: Sequence[EventType], sources: Se
                 )
             known = set(connection.execute(select(tables.frontiers.c.type)).scalars())
             for t in types:
-                carriers = json.dumps(sorted(_carriers(t.name, sources)))
+                declared = {"sources": json.dumps(sorted(_carriers(t.name, sources))), "shard": t.shard}
                 if t.name in known:
-                    connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == t.name).values(sources=carriers))
+                    connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == t.name).values(**declared))
                 else:
                     connection.execute(
                         insert(tables.frontiers).values(
-                            type=t.name, first_hour=first_hour.start_s, hour=first_hour.start_s, state="open",
-                            sources=carriers, settled_next=0,
+                            type=t.name, first_hour=first_hour.start_s, hour=first_hour.start_s, state="open", settled_next=0,
+                            **declared,
                         )
                     )  # fmt: skip
         return sorted({t.name for t in types} - known)

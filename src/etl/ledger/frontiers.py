@@ -36,6 +36,7 @@ def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
             row["settled_next"],
             Seal.from_json(row["seal"]) if row["seal"] else None,
             tuple(json.loads(row["alarm"])) if row["alarm"] else (),
+            row["shard"],
         )
         for row in rows
     ]

@@ -178,3 +178,4 @@ class Frontier:
     settled_next: int
     seal: Seal | None
     alarm: tuple[str, ...]
+    shard: str = DEFAULT_SHARD  # whose query stages the type

@@ -257,3 +257,8 @@ def test_two_threads_commit_one_after_the_other(database: Database) -> None:
 def test_a_wrong_ledger_url_is_refused_by_the_name_of_the_setting(url: str) -> None:
     with pytest.raises(ConfigError, match=r"etl\.ledger"):
         Database(url)
+
+
+def test_epochs_of_all_leases_are_in_one_order(database: Database) -> None:
+    taken = [database.acquire(name).epoch for name in ("closer", "consumer:default", "closer", "consumer:big")]
+    assert taken == sorted(set(taken))
