@@ -5,6 +5,7 @@ HourmarkError
     ├── StaleDriver         another driver has taken over, or offsets are not where this one left them
     ├── TopicReplaced       a topic was deleted and made anew
     ├── DataLoss            records are gone before they were staged
+    ├── BadRecord           a record that nobody but the delivery service may write, and it did not
     ├── SchemaChanged       the registry gives another schema for an id than before
     └── ForeignLedger       storage holds buckets that this ledger has not closed: it is an older copy, or another
 Unreadable (a Finding)      a staged file cannot be read: it is staged again from Kafka
@@ -37,6 +38,20 @@ class ForeignLedger(EtlStop):
 
 class SchemaChanged(EtlStop):
     """A schema id stands for another schema than before."""
+
+
+class BadRecord(EtlStop):
+    """A record that cannot be staged, with its place. Pickles whole."""
+
+    def __init__(self, topic: str, partition: int, offset: int, why: str) -> None:
+        super().__init__(topic, partition, offset, why)
+        self.topic, self.partition, self.offset, self.why = topic, partition, offset, why
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic} partition {self.partition} offset {self.offset}: {self.why}; only the delivery service may "
+            "write to this topic. Find who wrote it; nothing was staged past the ledger's offsets"
+        )
 
 
 class Unreadable(Finding):

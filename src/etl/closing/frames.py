@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from etl.ledger.rows import AuditGroup, StagedGroup
 from etl.storage import Storage
 
+_TAIL = "cast(conv(hex(substring(event_id, 9, 8)), 16, -10) as long) as tail"
 _GROUP_COLUMNS = "file string, type string, hour long"
 
 
@@ -40,7 +41,8 @@ def _rows(
 def _read(spark: SparkSession, storage: Storage, paths: Collection[str], columns: Collection[str]) -> DataFrame:
     rows = spark.read.parquet(*(storage.url(path) for path in sorted(paths)))
     return rows.select(
-        F.element_at(F.split(F.col("_metadata.file_path"), "/"), -1).alias("file"), "type", "hour", *columns
+        F.element_at(F.split(F.col("_metadata.file_path"), "/"), -1).alias("file"), "type", "hour",
+        *(F.expr(_TAIL) if name == "tail" else name for name in columns),
     )  # fmt: skip
 
 

@@ -20,12 +20,11 @@ from etl.avro_container import ContainerWriter
 from etl.closing.frames import event_rows
 from etl.ledger.rows import StagedGroup
 from etl.storage import Storage, open_storage
-from hourmark.avro import FRAMING_SIZE
 from hourmark.config import Storage as StorageSettings
 from hourmark.event_id import EventId
 from hourmark.hours import Hour, hour_start_s
 
-_COLUMNS: Final = ("event_id", "schema_id", "value")
+_COLUMNS: Final = ("event_id", "schema_id", "datum")
 _OUTPUT_SCHEMA: Final = "written string"
 _PARTITIONS_MAX: Final = 512
 
@@ -159,7 +158,7 @@ class _OpenFile:
         self._origin_hours: dict[int, int] = {}
 
     def append(self, event_id: EventId, value: bytes, late_length_s: int | None) -> None:
-        self._writer.append(memoryview(value)[FRAMING_SIZE:])
+        self._writer.append(value)
         self._id_sum += event_id.tail
         if late_length_s is not None:
             hour = hour_start_s(event_id.time_ms, late_length_s)

@@ -15,12 +15,9 @@ import pyarrow as pa
 from hourmark.avro import FRAMING_SIZE
 from hourmark.record_key import KEY_SIZE
 
-_TIME_WEIGHTS = 1 << (8 * np.arange(5, -1, -1, dtype=np.int64))
-_ID_WEIGHTS = 1 << (8 * np.arange(3, -1, -1, dtype=np.int64))
 
-
-class BadRecord(ValueError):
-    """A record on an event topic that no delivery service can have written; `row` is its index."""
+class Malformed(ValueError):
+    """A key or value that no delivery service can have written; `row` is its index."""
 
     def __init__(self, row: int, what: str) -> None:
         super().__init__(what)
@@ -29,37 +26,53 @@ class BadRecord(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class KeyColumns:
-    """One entry a row. `tail` is the last 8 bytes of the event id, as a signed integer (two's complement)."""
+    """One entry a row: the record key as three big-endian words. An id sorts as its two words do."""
 
-    event_id: pa.Array  # fixed 16
-    range_id: pa.Array  # fixed 8
-    time_ms: npt.NDArray[np.int64]
-    tail: npt.NDArray[np.int64]
+    head: npt.NDArray[np.uint64]  # 48 bits of event time in milliseconds, then 16 others
+    tail: npt.NDArray[np.uint64]  # the last 8 bytes of the event id
+    matrix: npt.NDArray[np.uint8]  # rows x 24
+
+    @property
+    def time_ms(self) -> npt.NDArray[np.int64]:
+        """Event times."""
+        return (self.head >> np.uint64(16)).astype(np.int64)
+
+    def event_ids(self, rows: npt.NDArray[np.int64]) -> pa.Array:
+        """Ids of these rows, fixed 16."""
+        return fixed_array(self.matrix[rows, :16])
+
+    def range_ids(self, rows: npt.NDArray[np.int64]) -> pa.Array:
+        """Range ids of these rows, fixed 8."""
+        return fixed_array(self.matrix[rows, 16:])
 
 
 def key_columns(keys: pa.Array) -> KeyColumns:
-    """Split record keys; BadRecord for one that has not 24 bytes."""
-    matrix = _fixed_matrix(keys, KEY_SIZE, "the key has not 24 bytes")
-    return KeyColumns(
-        _fixed_array(matrix[:, :16]),
-        _fixed_array(matrix[:, 16:]),
-        matrix[:, :6].astype(np.int64) @ _TIME_WEIGHTS,
-        np.ascontiguousarray(matrix[:, 8:16]).view(">i8").ravel().astype(np.int64),
-    )
+    """Split record keys; Malformed for one that has not 24 bytes."""
+    offsets, data = _binary_buffers(keys)
+    wrong = np.flatnonzero(np.diff(offsets) != KEY_SIZE)
+    if len(wrong):
+        raise Malformed(int(wrong[0]), f"the key has not {KEY_SIZE} bytes")
+    flat = data[offsets[0] : offsets[-1]]
+    words = flat.view(">u8").reshape(len(keys), 3)
+    return KeyColumns(words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64), flat.reshape(len(keys), KEY_SIZE))
 
 
 def schema_ids(values: pa.Array) -> npt.NDArray[np.int32]:
-    """The schema id of each framed value; BadRecord for one without framing."""
+    """The schema id of each framed value; Malformed for one without framing."""
     offsets, data = _binary_buffers(values)
     starts = offsets[:-1]
     short = np.flatnonzero(np.diff(offsets) < FRAMING_SIZE)
     if len(short):
-        raise BadRecord(int(short[0]), "the value is shorter than its framing")
+        raise Malformed(int(short[0]), "the value is shorter than its framing")
     unframed = np.flatnonzero(data[starts] != 0)
     if len(unframed):
-        raise BadRecord(int(unframed[0]), "the value does not begin with 0x00 and a schema id")
-    digits = data[starts[:, None] + np.arange(1, FRAMING_SIZE)].astype(np.int64)
-    ids: npt.NDArray[np.int32] = (digits @ _ID_WEIGHTS).astype(np.int32)
+        raise Malformed(int(unframed[0]), "the value does not begin with 0x00 and a schema id")
+    ids = np.zeros(len(values), np.int32)
+    for at in range(1, FRAMING_SIZE):
+        ids = (ids << 8) | data[starts + at]
+    negative = np.flatnonzero(ids < 0)
+    if len(negative):
+        raise Malformed(int(negative[0]), "its schema id is negative")
     return ids
 
 
@@ -68,25 +81,17 @@ def lengths(values: pa.Array) -> npt.NDArray[np.int64]:
     return np.diff(_binary_buffers(values)[0])
 
 
-def _fixed_matrix(values: pa.Array, size: int, what: str) -> npt.NDArray[np.uint8]:
-    offsets, data = _binary_buffers(values)
-    wrong = np.flatnonzero(np.diff(offsets) != size)
-    if len(wrong):
-        raise BadRecord(int(wrong[0]), what)
-    return data[offsets[0] : offsets[-1]].reshape(len(values), size) if len(values) else np.empty((0, size), np.uint8)
-
-
-def _fixed_array(matrix: npt.NDArray[np.uint8]) -> pa.Array:
+def fixed_array(matrix: npt.NDArray[np.uint8]) -> pa.Array:
+    """Rows of bytes as an Arrow column."""
     rows, size = matrix.shape
-    buffer = pa.py_buffer(np.ascontiguousarray(matrix).tobytes())
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), rows, [None, buffer])
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), rows, [None, pa.py_buffer(np.ascontiguousarray(matrix))])
 
 
 def _binary_buffers(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Offsets (one more than rows) and bytes; BadRecord for a null."""
+    """Offsets (one more than rows) and bytes; Malformed for a null."""
     if values.null_count:
         row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
-        raise BadRecord(row, "the key or the value is null")
+        raise Malformed(row, "the key or the value is null")
     kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     _, offset_buffer, data_buffer = values.buffers()
     if not len(values):

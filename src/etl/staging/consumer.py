@@ -12,7 +12,7 @@ import logging
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -21,9 +21,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from etl.errors import EtlStop
 from etl.ledger import staging as ledger
 from etl.ledger.database import Database, Lease
-from etl.ledger.rows import AuditGroup, Position, Reporter, Span, StagedBatch, StagedFile, StagedGroup
+from etl.ledger.rows import Position, Reporter, Span, StagedBatch, StagedFile
+from etl.staging.pieces import StagedPiece, StagePlan
 from etl.staging.planned import planned_ends
-from etl.staging.task import INPUT_COLUMNS, OUTPUT_SCHEMA, StagePlan, stage_task
+from etl.staging.task import INPUT_COLUMNS, OUTPUT_SCHEMA, stage_task
 from etl.topics import CentralTopics, new_positions
 from hourmark.clock import Clock
 from hourmark.config import Config
@@ -115,14 +116,14 @@ class Consumer:
             return stage_task(batches, plan)
 
         rows = frame.select(*INPUT_COLUMNS).coalesce(self._config.etl.tasks).mapInArrow(run, OUTPUT_SCHEMA).collect()
-        staged = [json.loads(row.staged) for row in rows]
+        staged = [StagedPiece.from_json(row.staged) for row in rows]
         ledger.commit_batch(self._database, self._lease, self._batch(batch, staged, ends))
         self._positions |= {p: dataclasses.replace(self._positions[p], next_offset=end) for p, end in ends.items()}
-        events = sum(g[3] for s in staged for g in s["groups"])
+        events = sum(g.rows for s in staged for g in s.groups)
         if events:
             _LOG.info("staged %d events in %.1f s (batch %d)", events, self._clock.monotonic_s() - began, batch_id)
 
-    def _batch(self, folder: str, staged: list[dict[str, Any]], ends: dict[Partition, int]) -> StagedBatch:
+    def _batch(self, folder: str, staged: list[StagedPiece], ends: dict[Partition, int]) -> StagedBatch:
         if unknown := [str(p) for p in ends if p not in self._positions]:
             raise EtlStop(
                 f"partitions were added while running: {unknown}; start the driver again, it takes them in from offset 0"
@@ -131,15 +132,15 @@ class Consumer:
         spans = tuple(
             Span(s.topic, s.topic_id, s.partition, s.next_offset, ends[Partition(s.topic, s.partition)]) for s in starts
         )
-        reports = sorted(tuple(r) for s in staged for r in s["reports"])
+        reports = sorted(r for s in staged for r in s.reports)
         return StagedBatch(
             folder=folder,
             starts=starts,
             ends=tuple(dataclasses.replace(s, next_offset=ends[Partition(s.topic, s.partition)]) for s in starts),
-            files=tuple(StagedFile(path, kind, count, spans) for s in staged for path, kind, count in s["files"]),
-            groups=tuple(_group(g) for s in staged for g in s["groups"]),
-            audit_groups=tuple(AuditGroup(*g) for s in staged for g in s["audit_groups"]),
-            reports=tuple(_reporters(HostReport.decode(bytes.fromhex(datum))) for _, _, datum in reports),
+            files=tuple(StagedFile(f.path, f.kind, f.rows, spans) for s in staged for f in s.files),
+            groups=tuple(g for s in staged for g in s.groups),
+            audit_groups=tuple(g for s in staged for g in s.audit_groups),
+            reports=tuple(_reporters(HostReport.decode(r.datum)) for r in reports),
         )
 
 
@@ -150,12 +151,4 @@ def _reporters(report: HostReport) -> tuple[Reporter, ...]:
             s.caught_up_at_ms, s.pending_bytes, s.lost_bytes, report.goodbye,
         )
         for s in report.sources
-    )  # fmt: skip
-
-
-def _group(fields: list[Any]) -> StagedGroup:
-    path, event_type, hour_s, rows, size, tail_sum, schema_ids, first_row, first_id, last_id = fields
-    return StagedGroup(
-        path, event_type, hour_s, rows, size, tail_sum, tuple(schema_ids), first_row, bytes.fromhex(first_id),
-        bytes.fromhex(last_id),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""In a Spark task: Kafka rows of any number of topics → one staged Parquet file of events, sorted by (type, hour).
+"""In a Spark task: Kafka rows of any number of topics → one staged file of events (see `files`), without a loop over events.
 
 Promises of audit records go to a second file, host reports back to the driver: both are few. Names are never reused, so a task
 that is tried again leaves an orphan that no ledger names, and harms nothing.
@@ -6,79 +6,64 @@ that is tried again leaves an orphan that no ledger names, and harms nothing.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
-from etl.errors import EtlStop
-from etl.ledger.rows import AUDIT, EVENTS, to_signed, to_unsigned
-from etl.staging.columns import BadRecord, key_columns, lengths, schema_ids
+from etl.errors import BadRecord
+from etl.ledger.rows import AUDIT, EVENTS, AuditGroup, StagedGroup, to_signed, to_unsigned
+from etl.staging.columns import KeyColumns, Malformed, key_columns, lengths, schema_ids
+from etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
+from etl.staging.pieces import PieceFile, ReportRecord, StagedPiece, StagePlan
 from etl.storage import Storage, open_storage
 from hourmark.audit import AuditRecord
-from hourmark.avro import unframe
-from hourmark.config import Storage as StorageSettings
+from hourmark.avro import FRAMING_SIZE, unframe
 
-# Columns of the Kafka source that a task reads.
+# Columns of the table that is staged: key and value binary, topic string or dictionary, partition int32, offset int64.
 INPUT_COLUMNS: Final = ("key", "value", "topic", "partition", "offset")
-# One row a piece: what was staged, as JSON (see `Staged`).
+# One row a piece: a `StagedPiece` as JSON.
 OUTPUT_SCHEMA: Final = "staged string"
-
-EVENT_SCHEMA: Final = pa.schema(
-    [
-        ("type", pa.dictionary(pa.int32(), pa.string())),
-        ("hour", pa.int64()),
-        ("event_id", pa.binary(16)),
-        ("tail", pa.int64()),
-        ("range_id", pa.binary(8)),
-        ("schema_id", pa.int32()),
-        ("value", pa.binary()),  # framed: the datum begins at byte 5, and is copied without decoding
-        ("topic", pa.dictionary(pa.int32(), pa.string())),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-    ]
-)
-AUDIT_SCHEMA: Final = pa.schema(
-    [
-        ("type", pa.string()),
-        ("hour", pa.int64()),
-        ("range_id", pa.binary(8)),
-        ("count", pa.int64()),
-        ("sum", pa.int64()),
-        ("offset", pa.int64()),
-        ("origin", pa.string()),  # for people: host, path and bytes of the range
-    ]
-)
-_ROWS_IN_GROUP: Final = 65_536
+_END: Final = (1 << 31) - 1  # of any datum; without it, binary_slice of pyarrow 26 overflows
+_T = TypeVar("_T")
 PIECE_BYTES: Final = 256 << 20  # what a task holds at once, several times over; far below the 2 GiB of an Arrow column
 
 
-@dataclasses.dataclass(frozen=True)
-class StagePlan:
-    """What a task must know; travels to the executors."""
-
-    storage: StorageSettings
-    folder: str  # of this batch, relative to the storage root
-    bucket_seconds: int
-    types: Mapping[str, str]  # central topic → type
-    audit_topic: str
-    hosts_topic: str
-
-
 def stage_task(batches: Iterable[pa.RecordBatch], plan: StagePlan) -> Iterator[pa.RecordBatch]:
-    """Stage all rows of the task, a piece of bounded size at a time; yields one row a piece, none where there are no rows.
-
-    EtlStop, naming topic, partition and offset, for a record that only the delivery service may write, and did not.
-    """
+    """Stage all rows of the task, a piece of bounded size at a time; yields one row a piece, none where there are no rows."""
     storage = open_storage(plan.storage)
     for piece in _pieces(batches):
-        yield pa.RecordBatch.from_pydict({"staged": [json.dumps(_stage_piece(piece, plan, storage))]})
+        yield pa.RecordBatch.from_pydict({"staged": [stage_table(piece, plan, storage).to_json()]})
+
+
+def stage_table(table: pa.Table, plan: StagePlan, storage: Storage) -> StagedPiece:
+    """Stage rows of any of the plan's topics; what the driver must know of it. At most 2 GiB of keys or values.
+
+    BadRecord, with nothing staged, for a record that only the delivery service may write, and did not.
+    """
+    topics = _one(table.column("topic").unify_dictionaries()).dictionary_encode()
+    names: list[str] = topics.dictionary.to_pylist()
+    topic_codes = topics.indices.to_numpy()
+    kinds = np.array([_kind(t, plan) for t in names])[topic_codes] if len(table) else np.array([])
+    audits = _chosen(table, kinds == "audit")
+    reports = _reports(_chosen(table, kinds == "report"))
+    rows, audit_file = _audit_rows(audits), f"{plan.folder}/audit-{uuid.uuid4().hex}.parquet"
+    events = _chosen(table, kinds == "event")
+    files: list[PieceFile] = []
+    groups: tuple[StagedGroup, ...] = ()
+    if len(events):
+        path = f"{plan.folder}/events-{uuid.uuid4().hex}.parquet"
+        groups = _stage_events(events, [plan.types.get(t, "") for t in names], topic_codes[kinds == "event"], plan, storage, path)
+        files.append(PieceFile(path, EVENTS, len(events)))
+    if rows:
+        columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), AUDIT_SCHEMA, strict=True)]
+        write_rows(storage, audit_file, pa.table(columns, schema=AUDIT_SCHEMA))
+        files.append(PieceFile(audit_file, AUDIT, len(rows)))
+    return StagedPiece(tuple(files), groups, _audit_groups(rows, audit_file), reports)
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -95,21 +80,6 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(taken)
 
 
-def _stage_piece(table: pa.Table, plan: StagePlan, storage: Storage) -> dict[str, Any]:
-    topics = table.column("topic").combine_chunks().dictionary_encode()
-    if isinstance(topics, pa.ChunkedArray):
-        topics = topics.combine_chunks()
-    kinds = np.array([_kind(t, plan) for t in topics.dictionary.to_pylist()])
-    row_kinds = kinds[topics.indices.to_numpy()]
-    staged: dict[str, Any] = {"files": [], "groups": [], "audit_groups": [], "reports": []}
-    if (row_kinds == "event").any():
-        _stage_events(table.filter(pa.array(row_kinds == "event")), plan, storage, staged)
-    if (row_kinds == "audit").any():
-        _stage_audits(table.filter(pa.array(row_kinds == "audit")), plan, storage, staged)
-    staged["reports"] = _reports(table.filter(pa.array(row_kinds == "report")))
-    return staged
-
-
 def _kind(topic: str, plan: StagePlan) -> str:
     if topic == plan.audit_topic:
         return "audit"
@@ -119,102 +89,120 @@ def _kind(topic: str, plan: StagePlan) -> str:
     return "event"
 
 
-def _stage_events(table: pa.Table, plan: StagePlan, storage: Storage, staged: dict[str, Any]) -> None:
-    events, sizes = _event_table(table, plan)
-    type_codes = events.column("type").combine_chunks().indices.to_numpy()
-    hours = events.column("hour").to_numpy()
-    time_and_hash = events.column("event_id").combine_chunks()
-    words = np.frombuffer(time_and_hash.buffers()[1], ">u8").reshape(-1, 2)
-    order = np.lexsort((words[:, 1], words[:, 0], hours, type_codes))
-    events = events.take(pa.array(order))
-    path = f"{plan.folder}/events-{uuid.uuid4().hex}.parquet"
-    _write(storage, path, events)
-    staged["files"].append([path, EVENTS, events.num_rows])
-    event_ids = events.column("event_id").to_pylist()
-    names = events.column("type").combine_chunks().dictionary.to_pylist()
-    tails = events.column("tail").to_numpy()
-    ids = events.column("schema_id").to_numpy()
-    starts = _run_starts(type_codes[order], hours[order])
-    counts = np.diff(np.append(starts, len(order)))
-    for at, start in enumerate(starts):
-        end = start + counts[at]
-        staged["groups"].append(
-            [
-                path,
-                names[type_codes[order[start]]],
-                int(hours[order[start]]),
-                int(counts[at]),
-                int(sizes[order[start:end]].sum()),
-                int(tails[start:end].view(np.uint64).sum(dtype=np.uint64)),
-                np.unique(ids[start:end]).tolist(),
-                int(start),
-                event_ids[start].hex(),
-                event_ids[end - 1].hex(),
-            ]
-        )
+def _chosen(table: pa.Table, mask: npt.NDArray[np.bool_]) -> pa.Table:
+    """Rows of the mask; the table itself, not copied, where that is all of it."""
+    if mask.all():
+        return table
+    return table.filter(pa.array(mask)) if mask.any() else table.slice(0, 0)
 
 
-def _event_table(table: pa.Table, plan: StagePlan) -> tuple[pa.Table, npt.NDArray[np.int64]]:
-    keys, values = _one(table.column("key")), _one(table.column("value"))
+def _stage_events(
+    table: pa.Table, types: list[str], codes: npt.NDArray[Any], plan: StagePlan, storage: Storage, path: str
+) -> tuple[StagedGroup, ...]:
+    """Write the events sorted by (type, hour, id). `types`: of each code, "" where it is no type's topic."""
     try:
-        key, ids = key_columns(keys), schema_ids(values)
-    except BadRecord as error:
-        raise _not_ours(table, error) from error
-    topics = _one(table.column("topic")).dictionary_encode()
-    types = pa.DictionaryArray.from_arrays(
-        topics.indices, pa.array([plan.types[t] for t in topics.dictionary.to_pylist()], pa.string())
-    )
-    seconds = key.time_ms // 1000
+        key, schemas = key_columns(_one(table.column("key"))), schema_ids(_one(table.column("value")))
+    except Malformed as error:
+        raise _bad(table, error.row, str(error)) from error
+    ranked = sorted(set(types))  # in the file types stand by name, so that neighbours of a unit are neighbours in every file
+    ranks = np.array([ranked.index(t) for t in types], np.int32)[codes]
+    order = np.lexsort((key.tail, key.head, ranks))  # an hour is the beginning of the head
+    seconds = key.time_ms[order] // 1000
+    hours = seconds - seconds % plan.bucket_seconds
+    values = _one(table.column("value"))
+    ids = key.event_ids(order)
     columns = [
-        types,
-        pa.array(seconds - seconds % plan.bucket_seconds),
-        key.event_id,
-        pa.array(key.tail),
-        key.range_id,
-        pa.array(ids),
-        values.cast(pa.binary()),
-        topics,
-        _one(table.column("partition")).cast(pa.int32()),
-        _one(table.column("offset")),
+        pa.DictionaryArray.from_arrays(pa.array(ranks[order]), pa.array(ranked, pa.string())),
+        pa.array(hours),
+        ids,
+        key.range_ids(order),
+        pa.array(schemas[order]),
+        pc.binary_slice(values, FRAMING_SIZE, _END).cast(pa.binary()).take(pa.array(order)),
+        _one(table.column("partition")).cast(pa.int32()).take(pa.array(order)),
+        _one(table.column("offset")).take(pa.array(order)),
     ]
-    return pa.table(columns, schema=EVENT_SCHEMA), lengths(values)
+    write_rows(storage, path, pa.table(columns, schema=EVENT_SCHEMA))
+    sizes = lengths(values)[order] - FRAMING_SIZE
+    return _groups(path, ranked, ranks[order], hours, sizes, schemas[order], key, order)
 
 
-def _stage_audits(table: pa.Table, plan: StagePlan, storage: Storage, staged: dict[str, Any]) -> None:
-    rows: list[tuple[str, int, bytes, int, int, int, str]] = []
-    for value, offset in zip(table.column("value").to_pylist(), table.column("offset").to_pylist(), strict=True):
-        record = AuditRecord.decode(unframe(value)[1])
+def _groups(
+    path: str,
+    types: list[str],
+    ranks: npt.NDArray[np.int32],
+    hours: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    schemas: npt.NDArray[np.int32],
+    key: KeyColumns,
+    order: npt.NDArray[np.int64],
+) -> tuple[StagedGroup, ...]:
+    """All columns but `key` in the order of the file."""
+    starts = _run_starts(ranks, hours)
+    ends = np.append(starts[1:], len(order))
+    tail_sums = np.add.reduceat(key.tail[order], starts)  # wraps at 64 bits, as it must
+    first, last = key.matrix[order[starts], :16], key.matrix[order[ends - 1], :16]
+    of_group = _schemas_of_runs(starts, ends, schemas)
+    return tuple(
+        StagedGroup(path, types[rank], hour, end - start, size, tail_sum, found, start, low.tobytes(), high.tobytes())
+        for rank, hour, start, end, size, tail_sum, found, low, high in zip(
+            ranks[starts].tolist(), hours[starts].tolist(), starts.tolist(), ends.tolist(),
+            np.add.reduceat(sizes, starts).tolist(), tail_sums.tolist(), of_group, first, last, strict=True,
+        )
+    )  # fmt: skip
+
+
+def _schemas_of_runs(
+    starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], schemas: npt.NDArray[np.int32]
+) -> list[tuple[int, ...]]:
+    """The distinct schema ids of each run of rows, ascending."""
+    run = np.repeat(np.arange(len(starts)), ends - starts)
+    changes = _run_starts(run, schemas)
+    pairs = np.unique(run[changes] << 32 | schemas[changes].astype(np.int64))
+    found: list[list[int]] = [[] for _ in starts]
+    for pair in pairs.tolist():
+        found[pair >> 32].append(pair & 0xFFFFFFFF)
+    return [tuple(ids) for ids in found]
+
+
+def _audit_rows(table: pa.Table) -> list[tuple[str, int, bytes, int, int, int, str]]:
+    """Promises, as rows of `AUDIT_SCHEMA`, sorted."""
+    records = _decoded(table, lambda value: AuditRecord.decode(unframe(value)[1]))
+    rows = []
+    for record, offset in zip(records, table.column("offset").to_pylist(), strict=True):
         origin = (
             f"{record.kind} of {record.host_name}: {record.path} [{record.start}, {record.end}) generation {record.generation}"
         )
         for p in record.promised:
             rows.append((p.event_type, p.hour_start_s, bytes(record.range_id), p.count, to_signed(p.sum), offset, origin))
-    if not rows:
-        return
-    rows.sort()
-    path = f"{plan.folder}/audit-{uuid.uuid4().hex}.parquet"
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), AUDIT_SCHEMA, strict=True)]
-    _write(storage, path, pa.table(columns, schema=AUDIT_SCHEMA))
-    staged["files"].append([path, AUDIT, len(rows)])
+    return sorted(rows)
+
+
+def _audit_groups(rows: list[tuple[str, int, bytes, int, int, int, str]], path: str) -> tuple[AuditGroup, ...]:
     groups: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
     for event_type, hour, _, count, tail_sum, offset, _ in rows:
         groups.setdefault((event_type, hour), []).append((offset, count, tail_sum))
-    for (event_type, hour), found in groups.items():
-        offsets, counts, sums = zip(*found, strict=True)
-        staged["audit_groups"].append(
-            [path, event_type, hour, len(found), min(offsets), max(offsets), sum(counts), to_unsigned(sum(sums))]
+    return tuple(
+        AuditGroup(
+            path, event_type, hour, len(found), min(o for o, _, _ in found), max(o for o, _, _ in found),
+            sum(c for _, c, _ in found), to_unsigned(sum(s for _, _, s in found)),
         )
+        for (event_type, hour), found in groups.items()
+    )  # fmt: skip
 
 
-def _reports(table: pa.Table) -> list[tuple[int, int, str]]:
-    values = (unframe(value)[1].hex() for value in table.column("value").to_pylist())
-    return list(zip(table.column("partition").to_pylist(), table.column("offset").to_pylist(), values, strict=True))
+def _reports(table: pa.Table) -> tuple[ReportRecord, ...]:
+    datums = _decoded(table, lambda value: unframe(value)[1])
+    return tuple(map(ReportRecord, table.column("partition").to_pylist(), table.column("offset").to_pylist(), datums))
 
 
-def _write(storage: Storage, path: str, table: pa.Table) -> None:
-    plain = [name for name in table.column_names if name in ("type", "topic", "schema_id", "range_id", "hour", "origin")]
-    with storage.create(path) as file:
-        pq.write_table(table, file, compression="zstd", compression_level=1, use_dictionary=plain, row_group_size=_ROWS_IN_GROUP)
+def _decoded(table: pa.Table, decode: Callable[[bytes], _T]) -> list[_T]:
+    decoded = []
+    for row, value in enumerate(table.column("value").to_pylist()):
+        try:
+            decoded.append(decode(value))
+        except (ValueError, TypeError) as error:
+            raise _bad(table, row, str(error)) from error
+    return decoded
 
 
 def _run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -231,9 +219,6 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
 
 
-def _not_ours(table: pa.Table, error: BadRecord) -> EtlStop:
-    topic, partition, offset = (table.column(name)[error.row].as_py() for name in ("topic", "partition", "offset"))
-    return EtlStop(
-        f"topic {topic} partition {partition} offset {offset}: {error}; only the delivery service may write to this topic. "
-        "Find who wrote it; nothing was staged past the ledger's offsets"
-    )
+def _bad(table: pa.Table, row: int, why: str) -> BadRecord:
+    topic, partition, offset = (table.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
+    return BadRecord(topic, partition, offset, why)

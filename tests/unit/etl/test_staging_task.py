@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,9 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etl.errors import EtlStop
+from etl.errors import BadRecord
+from etl.ledger.rows import AuditGroup
 from etl.staging import task
-from etl.staging.task import StagePlan, stage_task
+from etl.staging.files import EVENT_SCHEMA
+from etl.staging.pieces import StagedPiece, StagePlan
+from etl.staging.task import stage_table, stage_task
+from etl.storage import open_storage
 from hourmark.audit import AuditRecord, Promise
 from hourmark.avro import frame
 from hourmark.config import Storage
@@ -47,8 +50,8 @@ def event(topic: str, time_ms: int, offset: int, schema_id: int = 1) -> Row:
     return RecordKey(event_id, RANGE).encode(), frame(schema_id) + b"datum%d" % offset, topic, 0, offset
 
 
-def staged(batches: list[pa.RecordBatch], folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(text) for out in stage_task(batches, plan(folder)) for text in out.column(0).to_pylist()]
+def staged(batches: list[pa.RecordBatch], folder: Path) -> list[StagedPiece]:
+    return [StagedPiece.from_json(text) for out in stage_task(batches, plan(folder)) for text in out.column(0).to_pylist()]
 
 
 def test_a_task_without_batches_or_rows_stages_nothing(tmp_path: Path) -> None:
@@ -73,29 +76,45 @@ def test_every_row_is_in_one_group_whose_count_sum_and_schemas_agree(
     folder = tmp_path_factory.mktemp("staged")
     rows = [event(topic, time_ms, offset, schema) for offset, (topic, time_ms, schema) in enumerate(drawn)]
     (out,) = staged([batch(rows[:cut]), batch(rows[cut:])], folder)
-    ((path, _, count),) = out["files"]
-    table = pq.read_table(folder / path)
-    assert count == table.num_rows == len(rows)
-    assert sorted(table.column("value").to_pylist()) == sorted(value for _, value, *_ in rows)
+    (file,) = out.files
+    table = pq.read_table(folder / file.path)
+    assert table.schema.equals(EVENT_SCHEMA) and file.rows == table.num_rows == len(rows)
+    places = dict(zip(table.column("offset").to_pylist(), table.drop_columns("type").to_pylist(), strict=True))
+    for key, value, _, partition, offset in rows:
+        stood = places[offset]
+        assert (stood["event_id"] + stood["range_id"], stood["datum"], stood["partition"]) == (key, value[5:], partition)
+        assert stood["schema_id"] == int.from_bytes(value[1:5], "big")
     keys = list(zip(table.column("type").to_pylist(), table.column("hour").to_pylist(), strict=True))
-    assert keys == sorted(keys, key=lambda k: (keys.index((k[0], min(h for t, h in keys if t == k[0]))), k[1]))
-    assert {(g[1], g[2]): g[3] for g in out["groups"]} == dict(Counter(keys))
+    assert keys == sorted(keys)
+    assert {(g.event_type, g.hour_s): g.rows for g in out.groups} == dict(Counter(keys))
     ids = table.column("event_id").to_pylist()
-    for _, event_type, hour, count, size, tail_sum, schema_ids, first_row, first_id, last_id in out["groups"]:
-        assert set(keys[first_row : first_row + count]) == {(event_type, hour)}
-        group_ids = ids[first_row : first_row + count]
-        assert group_ids == sorted(group_ids) and [first_id, last_id] == [group_ids[0].hex(), group_ids[-1].hex()]
-        own = [r for r in rows if TYPES[r[2]] == event_type and int.from_bytes(r[0][:6], "big") // 1000 // 3600 * 3600 == hour]
-        assert tail_sum == sum(int.from_bytes(key[8:16], "big") for key, *_ in own) % 2**64
-        assert size == sum(len(value) for _, value, *_ in own)
-        assert schema_ids == sorted({int.from_bytes(value[1:5], "big") for _, value, *_ in own})
+    for g in out.groups:
+        assert set(keys[g.first_row : g.first_row + g.rows]) == {(g.event_type, g.hour_s)}
+        group_ids = ids[g.first_row : g.first_row + g.rows]
+        assert group_ids == sorted(group_ids) and [g.first_id, g.last_id] == [group_ids[0], group_ids[-1]]
+        own = [r for r in rows if TYPES[r[2]] == g.event_type and hour_of(r) == g.hour_s]
+        assert g.tail_sum == sum(int.from_bytes(key[8:16], "big") for key, *_ in own) % 2**64
+        assert g.datum_bytes == sum(len(value) - 5 for _, value, *_ in own)
+        assert g.schema_ids == tuple(sorted({int.from_bytes(value[1:5], "big") for _, value, *_ in own}))
+
+
+def hour_of(row: Row) -> int:
+    return int.from_bytes(row[0][:6], "big") // 1000 // 3600 * 3600
+
+
+def test_topics_may_come_as_a_dictionary_in_chunks(tmp_path: Path) -> None:
+    plain = pa.Table.from_batches([batch([event(t, 1_800_000_000_000, n)]) for n, t in enumerate(sorted(TYPES))])
+    coded = plain.set_column(2, "topic", pa.chunked_array([c.dictionary_encode() for c in plain.column("topic").chunks]))
+    out = stage_table(coded, plan(tmp_path), open_storage(plan(tmp_path).storage))
+    assert [g.event_type for g in out.groups] == ["click", "view"]
+    assert StagedPiece.from_json(out.to_json()) == out
 
 
 def test_a_large_task_is_staged_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task, "PIECE_BYTES", 1)
     out = staged([batch([event("edge.events.click", 1_800_000_000_000, n)]) for n in range(3)], tmp_path)
-    assert [piece["files"][0][2] for piece in out] == [1, 1, 1]
-    assert len({piece["files"][0][0] for piece in out}) == 3
+    assert [piece.files[0].rows for piece in out] == [1, 1, 1]
+    assert len({piece.files[0].path for piece in out}) == 3
 
 
 def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Path) -> None:
@@ -109,17 +128,37 @@ def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Pa
         (b"k", frame(9) + report.encode(), "edge.hourmark.hosts", 0, 3),
     ]
     (out,) = staged([batch(rows)], tmp_path)
-    ((path, kind, count),) = out["files"]
-    assert (kind, count) == ("audit", 2)
-    assert out["audit_groups"] == [[path, "click", 3600, 1, 7, 7, 2, 2**64 - 1], [path, "view", 7200, 1, 7, 7, 1, 5]]
-    assert pq.read_table(tmp_path / path).column("sum").to_pylist() == [-1, 5]
-    assert [HostReport.decode(bytes.fromhex(datum)) for _, _, datum in out["reports"]] == [report]
+    (file,) = out.files
+    assert (file.kind, file.rows) == ("audit", 2)
+    assert out.audit_groups == (
+        AuditGroup(file.path, "click", 3600, 1, 7, 7, 2, 2**64 - 1),
+        AuditGroup(file.path, "view", 7200, 1, 7, 7, 1, 5),
+    )
+    assert pq.read_table(tmp_path / file.path).column("sum").to_pylist() == [-1, 5]
+    assert [HostReport.decode(r.datum) for r in out.reports] == [report]
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [(b"short", frame(1)), (bytes(24), b"\x00\x00"), (bytes(24), b"\x01\x00\x00\x00\x01x"), (None, frame(1))]
+    ("key", "value"),
+    [
+        (b"short", frame(1)),
+        (bytes(24), b"\x00\x00"),
+        (bytes(24), b"\x01\x00\x00\x00\x01x"),
+        (None, frame(1)),
+        (bytes(24), b"\x00\xff\xff\xff\xff"),
+    ],
 )
 def test_a_record_that_nobody_may_write_stops_with_its_place(tmp_path: Path, key: bytes, value: bytes) -> None:
     rows = [event("edge.events.click", 1_800_000_000_000, 0), (key, value, "edge.events.click", 3, 77)]
-    with pytest.raises(EtlStop, match=r"topic edge.events.click partition 3 offset 77"):
+    with pytest.raises(BadRecord, match=r"topic edge.events.click partition 3 offset 77") as caught:
         staged([batch(rows)], tmp_path)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (again.topic, again.partition, again.offset, str(again)) == ("edge.events.click", 3, 77, str(caught.value))
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_an_audit_record_that_nobody_may_write_stops_with_its_place(tmp_path: Path) -> None:
+    rows: list[Row] = [event("edge.events.click", 1_800_000_000_000, 0), (b"k", b"no", "edge.hourmark.audit", 0, 5)]
+    with pytest.raises(BadRecord, match=r"topic edge.hourmark.audit partition 0 offset 5"):
+        staged([batch(rows)], tmp_path)
+    assert not list(tmp_path.rglob("*.parquet"))
