@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
@@ -30,10 +30,20 @@ def last_checks(database: Database) -> dict[Partition, EdgeCheck]:
     return {Partition(row.topic, row.partition): row for row in rows}
 
 
-def record_checks(database: Database, lease: Lease, passed: Iterable[EdgeCheck]) -> None:
+def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck]) -> None:
     """Replace the rows of these partitions; one that failed keeps its old row, so it fails again."""
-    with database.transaction(lease) as connection:
-        for check in passed:
-            table = tables.edge_checks
-            connection.execute(delete(table).where(table.c.topic == check.topic, table.c.partition == check.partition))
-            connection.execute(insert(table).values(**dataclasses.asdict(check)))
+    if passed:
+        with database.transaction(lease) as connection:
+            put_checks(connection, passed)
+
+
+def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
+    """The same, within a transaction."""
+    if not checks:
+        return
+    table = tables.edge_checks
+    connection.execute(
+        delete(table).where(table.c.topic == bindparam("of_topic"), table.c.partition == bindparam("of_partition")),
+        [{"of_topic": c.topic, "of_partition": c.partition} for c in checks],
+    )
+    connection.execute(insert(table), [dataclasses.asdict(c) for c in checks])

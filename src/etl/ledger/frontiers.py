@@ -1,114 +1,263 @@
-"""What the closer commits: freeze, unfreeze, seal, close. Each is one transaction under the closer's lease.
+"""What the closer commits: freeze, unfreeze, seal, close. Each is one transaction under the closer's lease, for many types.
 
     open ──freeze──► frozen ──seal──► sealed ──close──► open (the next hour)
-      ▲                │
+      ▲                │                 ▲────────────────┘ (the next hour is sealed too)
       └────unfreeze────┘
 
 A compare-and-set on (hour, state) guards each arrow, so a step that was already taken, or taken by another, is refused.
+
+A backlog's hours may be frozen together: the frontier's hour H and those after it up to `until`. Rows of hours before H are
+listed for H, rows of a later hour for that hour, as if each had been frozen alone with nothing staged in between. The proof seals
+the first of them, as many as it can, and the others are unlisted in the same transaction. So a group listed at or after the
+frontier's hour stands in no bucket yet: no column says how many hours are frozen.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, case, delete, insert, select, update
 
 from etl.errors import StaleDriver
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
-from etl.ledger.rows import AuditGroup, Frontier, Position, Seal, StagedGroup, State, to_unsigned
+from etl.ledger.edge import EdgeCheck, put_checks
+from etl.ledger.rows import AuditGroup, Frontier, Position, Reporter, Seal, StagedGroup, State, to_unsigned
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
+
+_AT_ONCE: Final = 500  # names in one IN list, far below every database's limit of variables
+_ROWS: Final = tables.frontiers
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AcceptedHole:
+    """A hole of a topic (edge name) that an operator's order accepted."""
+
+    topic: str
+    accepted_at_ms: int
+    what: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class WithSeals:
+    """What is committed together with the seals of a round."""
+
+    excused: Collection[Reporter] = ()  # as the cut saw them: one that has reported since is not excused
+    surplus: Collection[Mapping[str, Any]] = ()  # rows of the table `surplus`
+    accepted: Collection[AcceptedHole] = ()
+    checks: Collection[EdgeCheck] = ()  # from where accepted holes' topics are watched again
+
+
+@dataclasses.dataclass(frozen=True)
+class Closing:
+    """A published hour. Hours of one type are closed in turn."""
+
+    frontier: Frontier
+    manifest: Manifest
 
 
 def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
     """All types' frontier hours, by name."""
     with database.reading() as connection:
-        rows = connection.execute(select(tables.frontiers).order_by(tables.frontiers.c.type)).mappings().all()
-    return [
-        Frontier(
-            row["type"],
-            Hour(row["first_hour"], bucket_seconds),
-            Hour(row["hour"], bucket_seconds),
-            State(row["state"]),
-            frozenset(json.loads(row["sources"])),
-            row["settled_next"],
-            Seal.from_json(row["seal"]) if row["seal"] else None,
-            tuple(json.loads(row["alarm"])) if row["alarm"] else (),
-            row["shard"],
-        )
-        for row in rows
-    ]
+        rows = connection.execute(select(_ROWS).order_by(_ROWS.c.type)).mappings().all()
+    return [_frontier(row, bucket_seconds) for row in rows]
+
+
+def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
+    seals = _seals(row["seal"])
+    return Frontier(
+        row["type"],
+        Hour(row["first_hour"], bucket_seconds),
+        Hour(row["hour"], bucket_seconds),
+        State(row["state"]),
+        frozenset(json.loads(row["sources"])),
+        row["settled_next"],
+        seals[0] if seals else None,
+        tuple(json.loads(row["alarm"])) if row["alarm"] else (),
+        row["shard"],
+        seals[1:],
+    )
 
 
 def freeze(
-    database: Database, lease: Lease, chosen: Collection[Frontier], topics: Mapping[str, str]
+    database: Database,
+    lease: Lease,
+    chosen: Collection[Frontier],
+    topics: Mapping[str, str],
+    until: Mapping[str, Hour] | None = None,
 ) -> dict[str, tuple[Position, ...]]:
     """List every unlisted group of hour ≤ the frontier's for it; later ones of those hours are carried by later buckets.
 
-    Returns, by type, how far its central topic (`topics`: type → name) was staged in that very transaction: whatever of the
-    listed hours lies below is in this bucket or an earlier one.
+    `until`: by type, the last hour of a backlog that is frozen with it. Returns, by type, how far its central topic (`topics`:
+    type → name) was staged in that very transaction: whatever of the listed hours lies below is in these buckets or in an
+    earlier one.
     """
-    offsets: dict[str, tuple[Position, ...]] = {}
+    groups, last = tables.groups, until or {}
     with database.transaction(lease) as connection:
-        for f in chosen:
-            _move(connection, f, State.OPEN, State.FROZEN)
-            connection.execute(
-                update(tables.groups)
-                .where(
-                    tables.groups.c.type == f.event_type,
-                    tables.groups.c.listed_hour.is_(None),
-                    tables.groups.c.hour <= f.hour.start_s,
-                )
-                .values(listed_hour=f.hour.start_s)
-            )
-            query = select(tables.positions).where(tables.positions.c.topic == topics[f.event_type])
-            offsets[f.event_type] = tuple(Position(**row) for row in connection.execute(query).mappings())
-    return offsets
+        _move_all(connection, [(f, {}) for f in chosen], State.OPEN, State.FROZEN)
+        connection.execute(
+            update(groups)
+            .where(groups.c.type == bindparam("of_type"), groups.c.listed_hour.is_(None), groups.c.hour <= bindparam("last"))
+            .values(listed_hour=case((groups.c.hour < bindparam("first"), bindparam("first")), else_=groups.c.hour)),
+            [{"of_type": f.event_type, "first": f.hour.start_s, "last": last.get(f.event_type, f.hour).start_s} for f in chosen],
+        )
+        return _positions_of(connection, {f.event_type: topics[f.event_type] for f in chosen})
+
+
+def _positions_of(connection: Connection, topics: Mapping[str, str]) -> dict[str, tuple[Position, ...]]:
+    by_topic: dict[str, list[Position]] = {}
+    for names in _portions(sorted(set(topics.values()))):
+        query = select(tables.positions).where(tables.positions.c.topic.in_(names)).order_by(tables.positions.c.partition)
+        for row in connection.execute(query).mappings():
+            by_topic.setdefault(row["topic"], []).append(Position(**row))
+    return {event_type: tuple(by_topic.get(topic, ())) for event_type, topic in topics.items()}
+
+
+def unfreeze_all(database: Database, lease: Lease, alarms: Collection[tuple[Frontier, Sequence[str]]]) -> None:
+    """Take listings back; each alarm says what the proof missed, empty where a crash alone is the cause."""
+    with database.transaction(lease) as connection:
+        moved = [(f, {"alarm": json.dumps(list(alarm)) if alarm else None}) for f, alarm in alarms]
+        _move_all(connection, moved, State.FROZEN, State.OPEN)
+        _unlist(connection, {f.event_type: f.hour for f, _ in alarms})
 
 
 def unfreeze(database: Database, lease: Lease, frontier: Frontier, alarm: Sequence[str]) -> None:
-    """Take the listing back; `alarm` says what the proof missed, empty where a crash alone is the cause."""
+    """The same for one type."""
+    unfreeze_all(database, lease, [(frontier, alarm)])
+
+
+def _unlist(connection: Connection, from_hour: Mapping[str, Hour]) -> None:
+    """Groups that are listed for these hours or later ones: all of them stand in no bucket yet."""
+    groups = tables.groups
+    connection.execute(
+        update(groups)
+        .where(groups.c.type == bindparam("of_type"), groups.c.listed_hour >= bindparam("start"))
+        .values(listed_hour=None),
+        [{"of_type": event_type, "start": hour.start_s} for event_type, hour in from_hour.items()],
+    )
+
+
+def seal(
+    database: Database,
+    lease: Lease,
+    seals: Mapping[str, Seal],
+    frozen: Collection[Frontier],
+    later: Mapping[str, Sequence[Seal]] | None = None,
+    together: WithSeals | None = None,
+) -> None:
+    """Fix what the buckets hold and how they were proved; `later`: seals of the hours that follow, one each, in turn.
+
+    Hours that were frozen and are not sealed are unlisted.
+    """
+    together = together or WithSeals()
+    chains = {f.event_type: (seals[f.event_type], *(later or {}).get(f.event_type, ())) for f in frozen}
     with database.transaction(lease) as connection:
-        _move(connection, frontier, State.FROZEN, State.OPEN, alarm=json.dumps(list(alarm)) if alarm else None)
+        moved = [(f, {"seal": _seals_json(chains[f.event_type]), "alarm": None}) for f in frozen]
+        _move_all(connection, moved, State.FROZEN, State.SEALED)
+        _unlist(connection, {f.event_type: hours_on(f.hour, len(chains[f.event_type])) for f in frozen})
+        _excuse(connection, together.excused)
+        if together.surplus:
+            connection.execute(insert(tables.surplus), [dict(row) for row in together.surplus])
+        if together.accepted:
+            connection.execute(insert(tables.accepted_holes), [dataclasses.asdict(hole) for hole in together.accepted])
+        put_checks(connection, together.checks)
+
+
+def _excuse(connection: Connection, reporters: Collection[Reporter]) -> None:
+    """Until they report again: rows are replaced then, so one that has reported since is left alone."""
+    table = tables.reporters
+    if reporters:
         connection.execute(
-            update(tables.groups)
-            .where(tables.groups.c.type == frontier.event_type, tables.groups.c.listed_hour == frontier.hour.start_s)
-            .values(listed_hour=None)
-        )
+            update(table)
+            .where(
+                table.c.host_id == bindparam("host"),
+                table.c.source == bindparam("of_source"),
+                table.c.incarnation == bindparam("of_incarnation"),
+                table.c.sequence == bindparam("of_sequence"),
+                table.c.received_at_ms == bindparam("at_ms"),
+            )
+            .values(excused=True),
+            [
+                {"host": r.host_id, "of_source": r.source, "of_incarnation": r.incarnation, "of_sequence": r.sequence,
+                 "at_ms": r.received_at_ms}
+                for r in reporters
+            ],
+        )  # fmt: skip
 
 
-def seal(database: Database, lease: Lease, seals: Mapping[str, Seal], frozen: Collection[Frontier]) -> None:
-    """Fix what the buckets hold and how they were proved."""
+def hours_on(hour: Hour, count: int) -> Hour:
+    """The hour `count` hours later."""
+    return Hour(hour.start_s + count * hour.length_s, hour.length_s)
+
+
+def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> None:
+    """Remember published buckets and go on, each type to its next hour. What a marker says stands, whoever published it.
+
+    Of one type there may be several, in turn; then the frontier passes them all. An order for a closed hour is done.
+    """
+    last: dict[str, Closing] = {}
+    first: dict[str, Frontier] = {}
+    for c in closings:
+        f = c.frontier
+        assert f.seal is not None
+        assert (c.manifest.type, c.manifest.hour) == (f.event_type, str(f.hour))
+        assert f.event_type not in last or f.hour == last[f.event_type].frontier.hour.next(), "hours close in turn"
+        first.setdefault(f.event_type, f)
+        last[f.event_type] = c
     with database.transaction(lease) as connection:
-        for f in frozen:
-            _move(connection, f, State.FROZEN, State.SEALED, seal=seals[f.event_type].to_json(), alarm=None)
+        _move_all(
+            connection,
+            [(first[t], _after_close(c.frontier)) for t, c in last.items()],
+            State.SEALED,
+            {t: State.SEALED if c.frontier.later_seals else State.OPEN for t, c in last.items()},
+        )
+        connection.execute(
+            insert(tables.buckets),
+            [
+                {"type": c.frontier.event_type, "hour": c.frontier.hour.start_s, "grade": c.manifest.grade.value,
+                 "manifest": c.manifest.encode().decode(), "closed_at_ms": c.manifest.closed_at_ms}
+                for c in closings
+            ],
+        )  # fmt: skip
+        orders = tables.orders
+        connection.execute(
+            delete(orders).where(orders.c.type == bindparam("of_type"), orders.c.hour <= bindparam("closed")),
+            [{"of_type": t, "closed": c.frontier.hour.start_s} for t, c in last.items()],
+        )
 
 
 def close(database: Database, lease: Lease, frontier: Frontier, manifest: Manifest) -> None:
-    """Remember the published bucket and go on to the next hour. What the marker says stands, whoever published it."""
-    assert frontier.seal is not None
-    assert (manifest.type, manifest.hour) == (frontier.event_type, str(frontier.hour))
-    with database.transaction(lease) as connection:
-        _move(
-            connection,
-            frontier,
-            State.SEALED,
-            State.OPEN,
-            hour=frontier.hour.end_s,
-            seal=None,
-            settled_next=frontier.seal.audit_next,
-        )
-        connection.execute(
-            insert(tables.buckets).values(
-                type=frontier.event_type,
-                hour=frontier.hour.start_s,
-                grade=manifest.grade.value,
-                manifest=manifest.encode().decode(),
-                closed_at_ms=manifest.closed_at_ms,
-            )
-        )
+    """The same for one hour."""
+    close_all(database, lease, [Closing(frontier, manifest)])
+
+
+def _after_close(closed: Frontier) -> dict[str, Any]:
+    assert closed.seal is not None
+    return {
+        "to_hour": closed.hour.end_s,
+        "seal": _seals_json(closed.later_seals) if closed.later_seals else None,
+        "settled_next": closed.seal.audit_next,
+    }
+
+
+def _seals(text: str | None) -> tuple[Seal, ...]:
+    return tuple(Seal.from_json(json.dumps(one)) for one in json.loads(text)) if text else ()
+
+
+def _seals_json(seals: Iterable[Seal]) -> str:
+    return json.dumps([json.loads(seal.to_json()) for seal in seals])
+
+
+def accepted_holes(database: Database) -> list[AcceptedHole]:
+    """Holes that orders accepted, oldest first."""
+    table = tables.accepted_holes
+    with database.reading() as connection:
+        return [AcceptedHole(**row) for row in connection.execute(select(table).order_by(table.c.accepted_at_ms)).mappings()]
 
 
 def closed_types(database: Database) -> set[str]:
@@ -189,19 +338,41 @@ def _groups(database: Database, event_type: str, *conditions: object) -> list[St
         ]
 
 
-def _move(connection: Connection, frontier: Frontier, before: State, after: State, **values: object) -> None:
-    table = tables.frontiers
-    moved = connection.execute(
-        update(table)
-        .where(
-            table.c.type == frontier.event_type,
-            table.c.hour == frontier.hour.start_s,
-            table.c.state == before.value,
-        )
-        .values(state=after.value, **values)
+def _move_all(
+    connection: Connection,
+    moved: Sequence[tuple[Frontier, Mapping[str, Any]]],
+    before: State,
+    after: State | Mapping[str, State],
+) -> None:
+    """Step many frontiers; StaleDriver, and nothing changed, if one is not where it is thought to be.
+
+    The transactions of one ledger are serial, so what is read here stays so until the end of this one.
+    """
+    if not moved:
+        return
+    found: dict[str, tuple[int, str]] = {}
+    for names in _portions([f.event_type for f, _ in moved]):
+        query = select(_ROWS.c.type, _ROWS.c.hour, _ROWS.c.state).where(_ROWS.c.type.in_(names))
+        found |= {row.type: (row.hour, row.state) for row in connection.execute(query)}
+    for f, _ in moved:
+        if found.get(f.event_type) != (f.hour.start_s, before.value):
+            raise StaleDriver(
+                f"type {f.event_type}, hour {f.hour}: the ledger is not {before.value} there, so another closer has "
+                "moved it; this one stops and changes nothing"
+            )
+    columns = [name for name in moved[0][1] if name != "to_hour"]
+    states = after if isinstance(after, Mapping) else {f.event_type: after for f, _ in moved}
+    connection.execute(
+        update(_ROWS)
+        .where(_ROWS.c.type == bindparam("of_type"))
+        .values(hour=bindparam("to_hour"), state=bindparam("to_state"), **{name: bindparam(f"to_{name}") for name in columns}),
+        [
+            {"of_type": f.event_type, "to_state": states[f.event_type].value, "to_hour": values.get("to_hour", f.hour.start_s)}
+            | {f"to_{name}": values[name] for name in columns}
+            for f, values in moved
+        ],
     )
-    if moved.rowcount != 1:
-        raise StaleDriver(
-            f"type {frontier.event_type}, hour {frontier.hour}: the ledger is not {before.value} there, so another closer has "
-            "moved it; this one stops and changes nothing"
-        )
+
+
+def _portions(names: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (names[at : at + _AT_ONCE] for at in range(0, len(names), _AT_ONCE))

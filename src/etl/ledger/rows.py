@@ -179,3 +179,18 @@ class Frontier:
     seal: Seal | None
     alarm: tuple[str, ...]
     shard: str = DEFAULT_SHARD  # whose query stages the type
+    later_seals: tuple[Seal, ...] = ()  # of the hours that follow, where a backlog's were sealed together
+
+    @property
+    def sealed_hours(self) -> tuple[Frontier, ...]:
+        """Every sealed hour as a frontier of its own, in turn; none where the frontier is not sealed."""
+        seals = () if self.seal is None else (self.seal, *self.later_seals)
+        return tuple(
+            dataclasses.replace(
+                self,
+                hour=Hour(self.hour.start_s + n * self.hour.length_s, self.hour.length_s),
+                seal=seal,
+                later_seals=seals[n + 1 :],
+            )
+            for n, seal in enumerate(seals)
+        )

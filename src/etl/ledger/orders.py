@@ -1,0 +1,89 @@
+"""An operator's orders: a type's frontier hour closes as `forced`, whatever of it could not be verified.
+
+A hole in promises or reports concerns every type, and so it takes an order for every type (`order_force_all`, in one
+transaction): only then is such a hole accepted. An order for one type alone closes that type's hour, names the hole and leaves
+it standing. The hour's close removes the order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sqlalchemy import delete, insert, select
+
+from etl.ledger import tables
+from etl.ledger.database import Database
+from hourmark.errors import UsageError
+from hourmark.hours import Hour
+
+_TABLE = tables.orders
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Order:
+    """That a type's frontier hour be closed whatever is missing. `hour_s`: its start, Unix seconds."""
+
+    event_type: str
+    hour_s: int
+    reason: str
+    ordered_by: str
+    ordered_at_ms: int
+
+
+def orders(database: Database) -> dict[str, Order]:
+    """By type; at most one each."""
+    query = select(_TABLE.c.type, _TABLE.c.hour, _TABLE.c.reason, _TABLE.c.ordered_by, _TABLE.c.ordered_at_ms)
+    with database.reading() as connection:
+        return {row.type: Order(*row) for row in connection.execute(query)}
+
+
+def order_force(database: Database, event_type: str, hour: Hour, reason: str, by: str, now_ms: int) -> None:
+    """Order it; a second order for the same hour replaces the first.
+
+    UsageError, and nothing ordered, where the hour is not the type's frontier (hours close in turn), has not ended, or no reason
+    is given.
+    """
+    _check_reason(reason)
+    if hour.end_ms > now_ms:
+        raise UsageError(f"{event_type} {hour} has not ended; an hour can be forced once it has")
+    with database.transaction() as connection:
+        frontier = connection.execute(select(tables.frontiers.c.hour).where(tables.frontiers.c.type == event_type)).scalar()
+        if frontier is None:
+            raise UsageError(f"the ledger knows no event type {event_type}; `hourmark types list` names those declared")
+        if frontier != hour.start_s:
+            which = "closed already" if hour.start_s < frontier else "not next to close"
+            raise UsageError(
+                f"{event_type} {hour} is {which}: hours close in turn, and the frontier of {event_type} is "
+                f"{Hour(frontier, hour.length_s)}; order that one"
+            )
+        connection.execute(delete(_TABLE).where(_TABLE.c.type == event_type))
+        connection.execute(
+            insert(_TABLE).values(type=event_type, hour=hour.start_s, reason=reason, ordered_by=by, ordered_at_ms=now_ms)
+        )
+
+
+def order_force_all(database: Database, bucket_seconds: int, reason: str, by: str, now_ms: int) -> dict[str, Hour]:
+    """Order the frontier hour of every type at once: what accepts a hole in promises or reports. Returns what was ordered.
+
+    UsageError, and nothing ordered, where a type's frontier hour has not ended yet: wait for its end, or lose nothing by waiting.
+    """
+    _check_reason(reason)
+    with database.transaction() as connection:
+        rows = connection.execute(select(tables.frontiers.c.type, tables.frontiers.c.hour)).all()
+        ordered = {row.type: Hour(row.hour, bucket_seconds) for row in rows}
+        if early := sorted(f"{t} {hour}" for t, hour in ordered.items() if hour.end_ms > now_ms):
+            raise UsageError(f"not every type's hour has ended ({', '.join(early[:5])}); order again once it has")
+        connection.execute(delete(_TABLE))
+        connection.execute(
+            insert(_TABLE),
+            [
+                {"type": t, "hour": hour.start_s, "reason": reason, "ordered_by": by, "ordered_at_ms": now_ms}
+                for t, hour in ordered.items()
+            ],
+        )
+    return ordered
+
+
+def _check_reason(reason: str) -> None:
+    if not reason.strip():
+        raise UsageError("an order needs a reason: it stands in the bucket's manifest for ever")

@@ -1,0 +1,69 @@
+"""What each type's frontier hour waits for, as the closer last saw it: for `hourmark bucket why`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection
+
+from sqlalchemy import bindparam, delete, insert, select
+
+from etl.ledger import tables
+from etl.ledger.database import Database, Lease
+from hourmark.hours import Hour
+
+_TABLE = tables.waits
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wait:
+    """What one type waits for. `phase` is one of `PHASES`; `since_ms`: since when it is that phase of that hour."""
+
+    event_type: str
+    hour: Hour
+    phase: str
+    what: tuple[str, ...]
+    since_ms: int
+
+
+# In the order in which an hour meets them.
+PHASES = {
+    "reports": "sources that have not caught up with its end, a clock, or a hole that only an order can accept",
+    "control": "the mirror has yet to copy reports or promises",
+    "promises": "reports or promises have yet to be staged",
+    "events": "the mirror has yet to copy events",
+    "arrival": "events have yet to be staged",
+    "proof": "promises are not kept by what was staged",
+    "publishing": "it is sealed, and what is in its way on storage",
+    "storage": "storage refuses or does not answer",
+}
+
+
+def waits(database: Database, bucket_seconds: int) -> dict[str, Wait]:
+    """By type; a type that waits for nothing but time has none."""
+    with database.reading() as connection:
+        rows = connection.execute(select(_TABLE)).mappings().all()
+    return {
+        row["type"]: Wait(
+            row["type"], Hour(row["hour"], bucket_seconds), row["phase"], tuple(json.loads(row["what"])), row["since_ms"]
+        )
+        for row in rows
+    }
+
+
+def put_waits(database: Database, lease: Lease, changed: Collection[Wait], gone: Collection[str]) -> None:
+    """Replace these types' rows, and remove those of `gone`."""
+    if not changed and not gone:
+        return
+    with database.transaction(lease) as connection:
+        names = [w.event_type for w in changed] + list(gone)
+        connection.execute(delete(_TABLE).where(_TABLE.c.type == bindparam("of_type")), [{"of_type": name} for name in names])
+        if changed:
+            connection.execute(
+                insert(_TABLE),
+                [
+                    {"type": w.event_type, "hour": w.hour.start_s, "phase": w.phase, "what": json.dumps(w.what),
+                     "since_ms": w.since_ms}
+                    for w in changed
+                ],
+            )  # fmt: skip
