@@ -20,6 +20,7 @@ from hourmark.manifest import Grade, Manifest
 OLDEST_SHOWN: Final = 10
 _BATCH_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _CLOSING_SECONDS: Final = (1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 43200.0, 86400.0, 604800.0)
+_KINDS: Final = ("events", "audit")  # of staged files
 _LOG = logging.getLogger(__name__)
 
 
@@ -28,8 +29,6 @@ class Timeliness(enum.Enum):
 
     TIMELY = "timely"  # the bucket is open: the event will be in it
     LATE = "late"  # the bucket is closed, or what it holds is fixed: a later one will carry the event
-    # Of the late ones, those that were staged while their bucket was sealed but not yet published: it looked open still.
-    FALSELY_LATE = "falsely_late"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,6 +60,24 @@ class Standing:
     lost_bytes: int
     watermark_lag_mean_s: float
     watermark_lag_max_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Totals:
+    """What was counted so far, for a line in the log."""
+
+    timely: float = 0
+    late: float = 0
+    late_seconds: float = 0
+    files: float = 0
+    batches: float = 0
+    batch_seconds: float = 0
+    buckets: float = 0
+    not_proved: float = 0
+
+    def since(self, before: Totals) -> Totals:
+        """What was added since."""
+        return Totals(*(a - b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(before), strict=True)))
 
 
 class Metrics:
@@ -95,7 +112,7 @@ class Metrics:
         self.last_batch = Gauge("hourmark_etl_last_batch_timestamp_seconds", "Unix time of the last commit.", registry=r)
         for arrival in (Timeliness.TIMELY, Timeliness.LATE):
             self.events_staged.labels(arrival.value)
-        for kind in ("events", "audit"):
+        for kind in _KINDS:
             self.staged_files.labels(kind)
         for how in ("stopped", "failed"):
             self.queries_ended.labels(how)
@@ -179,6 +196,23 @@ class Metrics:
         self.lost_bytes.set(standing.lost_bytes)
         self.watermark_lag.labels("mean").set(standing.watermark_lag_mean_s)
         self.watermark_lag.labels("max").set(standing.watermark_lag_max_s)
+
+    def totals(self) -> Totals:
+        """What was counted so far."""
+        grades = {grade: self._value("hourmark_etl_buckets_closed_total", grade=grade.value) for grade in Grade}
+        return Totals(
+            timely=self._value("hourmark_etl_events_staged_total", arrival=Timeliness.TIMELY.value),
+            late=self._value("hourmark_etl_events_staged_total", arrival=Timeliness.LATE.value),
+            late_seconds=self._value("hourmark_etl_late_seconds_total"),
+            files=sum(self._value("hourmark_etl_staged_files_total", kind=kind) for kind in _KINDS),
+            batches=self._value("hourmark_etl_batch_seconds_count"),
+            batch_seconds=self._value("hourmark_etl_batch_seconds_sum"),
+            buckets=sum(grades.values()),
+            not_proved=sum(count for grade, count in grades.items() if grade is not Grade.PROVED),
+        )
+
+    def _value(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(name, labels) or 0.0
 
     def exposition(self) -> bytes:
         """Prometheus' text format."""

@@ -1,0 +1,108 @@
+"""How things stand, from what the ledger says: ages of open buckets, watermarks of types. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, deque
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from etl.closing.readiness import awaited
+from etl.ledger.rows import Frontier, Reporter, StagedBatch, State
+from etl.metrics import OLDEST_SHOWN, Staged, Standing
+from hourmark.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.host_reports import API_SOURCE
+
+WINDOW_SECONDS: Final = 300.0
+
+
+class LagWindow:
+    """Watermark lags of the last five minutes, a sample a minute."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, float, float]] = deque()
+
+    def add(self, at_s: float, lags_s: Collection[float]) -> tuple[float, float]:
+        """Take in the lags of all types now; mean and greatest of the window, in seconds."""
+        mean = sum(lags_s) / len(lags_s) if lags_s else 0.0
+        self._samples.append((at_s, mean, max(lags_s, default=0.0)))
+        while at_s - self._samples[0][0] > WINDOW_SECONDS:
+            self._samples.popleft()
+        return sum(s[1] for s in self._samples) / len(self._samples), max(s[2] for s in self._samples)
+
+
+def watermarks_ms(frontiers: Collection[Frontier], reporters: Collection[Reporter], now_ms: int) -> dict[str, int]:
+    """By type: the time up to which all sources that may carry it have caught up; at least the begin of its frontier hour.
+
+    One pass over reporters and one over types, because there may be thousands of each.
+    """
+    if not frontiers:
+        return {}
+    everything = dataclasses.replace(next(iter(frontiers)), event_type=DEAD_LETTERS)  # any source may carry dead letters
+    behind: dict[str, int] = {}
+    for r in awaited(everything, reporters):
+        behind[r.source] = min(behind.get(r.source, now_ms), r.caught_up_at_ms or 0)
+    found = {}
+    for f in frontiers:
+        sources = behind if f.event_type == DEAD_LETTERS else {*f.sources, API_SOURCE}
+        caught_up = min((behind[s] for s in sources if s in behind), default=0)
+        found[f.event_type] = max(f.hour.start_s * 1000, caught_up)
+    return found
+
+
+def open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
+    """Since the end of each frontier hour that has ended, the oldest first, the `OLDEST_SHOWN` oldest."""
+    ended = sorted((f for f in frontiers if f.hour.end_ms <= now_ms), key=lambda f: (f.hour, f.event_type))
+    return {f.event_type: (now_ms - f.hour.end_ms) / 1000 for f in ended[:OLDEST_SHOWN]}
+
+
+def standing_of(
+    frontiers: Collection[Frontier], reporters: Collection[Reporter], *, set_aside: int, orders: int, lag_s: tuple[float, float],
+    now_ms: int,
+) -> Standing:  # fmt: skip
+    """What the metrics show of it. `lag_s`: mean and greatest watermark lag."""
+    states = Counter(f.state for f in frontiers)
+    gone = [r for r in reporters if r.goodbye]
+    excused = [r for r in reporters if r.excused and not r.goodbye]
+    return Standing(
+        types={state.value: states[state] for state in State},
+        open_ages_s=open_ages_s(frontiers, now_ms),
+        types_in_alarm=sum(bool(f.alarm) for f in frontiers),
+        types_set_aside=set_aside,
+        orders=orders,
+        reporters={"live": len(reporters) - len(gone) - len(excused), "excused": len(excused), "gone": len(gone)},
+        pending_bytes=sum(r.pending_bytes for r in reporters if not r.goodbye),
+        lost_bytes=sum(r.lost_bytes for r in reporters),
+        watermark_lag_mean_s=lag_s[0],
+        watermark_lag_max_s=lag_s[1],
+    )
+
+
+def staged_of(
+    batch: StagedBatch, frontiers: Mapping[str, tuple[int, State]], bucket_seconds: int, seconds: float, now_ms: int
+) -> Staged:
+    """What a committed batch counts as. `frontiers`: hour's start and state by type, as they stood at its commit.
+
+    An event is late if what its own hour's bucket holds was fixed before it was staged; falsely late if that bucket was not
+    even published then.
+    """
+    timely = late = falsely_late = 0
+    late_seconds = 0.0
+    for g in batch.groups:
+        hour_s, state = frontiers.get(g.event_type, (0, State.OPEN))
+        fixed = state is not State.OPEN and g.hour_s == hour_s
+        if g.hour_s >= hour_s and not fixed:
+            timely += g.rows
+            continue
+        late += g.rows
+        falsely_late += g.rows if fixed else 0
+        late_seconds += g.rows * max(0.0, now_ms / 1000 - g.hour_s - bucket_seconds)
+    kinds = Counter(f.kind for f in batch.files)
+    return Staged(
+        timely, late, falsely_late, late_seconds,
+        bytes=sum(g.datum_bytes for g in batch.groups),
+        event_files=kinds["events"],
+        audit_files=kinds["audit"],
+        promised=sum(a.promised for a in batch.audit_groups),
+        seconds=seconds,
+    )  # fmt: skip

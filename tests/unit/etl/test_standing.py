@@ -1,0 +1,127 @@
+"""What is late, how far behind sources are, which buckets are overdue: by the ledger's words alone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etl.closing.readiness import awaited
+from etl.ledger.rows import AUDIT, EVENTS, AuditGroup, Frontier, Reporter, StagedBatch, StagedFile, StagedGroup, State
+from etl.metrics import OLDEST_SHOWN
+from etl.standing import LagWindow, open_ages_s, staged_of, standing_of, watermarks_ms
+from hourmark.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.hours import Hour
+
+HOUR = Hour(1_800_000_000, 3600)
+END = HOUR.end_ms
+SERVICE = Reporter("s" * 32, "api", "svc", "service", "one", 0, END, END + 1, 0, 0, goodbye=False)
+TAILER = Reporter("t" * 32, "app", "web", "tailer", "one", 0, END, END + 1, 7, 3, goodbye=False)
+
+
+def frontier(event_type: str = "click", hour: Hour = HOUR, sources: tuple[str, ...] = ("app",), **changes: object) -> Frontier:
+    made = Frontier(event_type, HOUR, hour, State.OPEN, frozenset(sources), 0, None, ())
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def batch(*groups: tuple[str, int, int]) -> StagedBatch:
+    """Of groups (type, hour's start, rows)."""
+    staged = tuple(StagedGroup("f", t, hour_s, rows, 10 * rows, 0, (1,), 0, bytes(16), bytes(16)) for t, hour_s, rows in groups)
+    files = (StagedFile("f", EVENTS, 1, ()), StagedFile("a", AUDIT, 1, ()))
+    return StagedBatch("b", (), (), files, staged, (AuditGroup("a", "click", 0, 1, 0, 0, 12, 0),), ())
+
+
+def test_events_of_the_open_hour_and_later_ones_are_timely() -> None:
+    staged = staged_of(
+        batch(("click", HOUR.start_s, 5), ("click", HOUR.end_s, 2)), {"click": (HOUR.start_s, State.OPEN)}, 3600, 1.0, END
+    )
+    assert (staged.timely, staged.late, staged.late_seconds, staged.bytes, staged.promised) == (7, 0, 0.0, 70, 12)
+    assert (staged.event_files, staged.audit_files) == (1, 1)
+
+
+def test_events_of_closed_hours_are_late_by_the_time_since_the_end_of_their_hour() -> None:
+    closed = Hour(HOUR.start_s - 3600)
+    staged = staged_of(batch(("click", closed.start_s, 4)), {"click": (HOUR.start_s, State.OPEN)}, 3600, 1.0, END)
+    assert (staged.timely, staged.late, staged.falsely_late) == (0, 4, 0)
+    assert staged.late_seconds == 4 * 3600
+
+
+def test_events_of_an_hour_that_is_sealed_and_not_yet_published_are_falsely_late() -> None:
+    states = {"click": (HOUR.start_s, State.SEALED)}
+    staged = staged_of(batch(("click", HOUR.start_s, 4), ("click", HOUR.end_s, 1)), states, 3600, 1.0, END)
+    assert (staged.timely, staged.late, staged.falsely_late) == (1, 4, 4)
+
+
+def test_events_of_a_type_that_the_ledger_does_not_know_yet_are_timely() -> None:
+    assert staged_of(batch(("new", HOUR.start_s, 4)), {}, 3600, 1.0, END).timely == 4
+
+
+def test_a_type_is_behind_by_its_slowest_source() -> None:
+    slow = dataclasses.replace(TAILER, host_id="u" * 32, caught_up_at_ms=HOUR.start_s * 1000 + 5)
+    other = dataclasses.replace(TAILER, host_id="v" * 32, source="other", caught_up_at_ms=HOUR.start_s * 1000 + 9)
+    types = [frontier(), frontier("view", sources=("other",)), frontier(DEAD_LETTERS, sources=("app", "other"))]
+    found = watermarks_ms(types, [SERVICE, TAILER, slow, other], END)
+    start = HOUR.start_s * 1000
+    assert found == {"click": start + 5, "view": start + 9, DEAD_LETTERS: start + 5}
+
+
+def test_what_is_closed_is_behind_no_longer_whatever_was_reported() -> None:
+    never = dataclasses.replace(TAILER, caught_up_at_ms=None)
+    assert watermarks_ms([frontier()], [SERVICE, never], END) == {"click": HOUR.start_s * 1000}
+    assert watermarks_ms([frontier()], [], END) == {"click": HOUR.start_s * 1000}
+    assert watermarks_ms([], [SERVICE], END) == {}
+
+
+reports = st.builds(
+    Reporter,
+    host_id=st.sampled_from(["a", "b", "c", "d"]),
+    source=st.sampled_from(["app", "other", "third"]),
+    host_name=st.just("h"),
+    kind=st.sampled_from(["tailer", "service"]),
+    incarnation=st.just("one"),
+    sequence=st.just(0),
+    received_at_ms=st.integers(END - 200_000, END),
+    caught_up_at_ms=st.none() | st.integers(HOUR.start_s * 1000 - 10, END),
+    pending_bytes=st.just(0),
+    lost_bytes=st.just(0),
+    goodbye=st.booleans(),
+).map(lambda r: dataclasses.replace(r, source="api") if r.kind == "service" else r)
+
+
+@given(st.lists(reports), st.lists(st.sets(st.sampled_from(["app", "other", "third", "unheard"])), min_size=1, max_size=3))
+def test_one_pass_over_reporters_gives_what_each_type_alone_would(said: list[Reporter], carried: list[set[str]]) -> None:
+    types = [frontier(f"t{n}", sources=tuple(sources)) for n, sources in enumerate(carried)]
+    types.append(frontier(DEAD_LETTERS, sources=()))
+    slow = {
+        f.event_type: max(f.hour.start_s * 1000, min((r.caught_up_at_ms or 0 for r in awaited(f, said)), default=0))
+        for f in types
+    }
+    assert watermarks_ms(types, said, END) == slow
+
+
+def test_the_oldest_hours_that_have_ended_are_shown() -> None:
+    types = [frontier(f"t{n}", Hour(HOUR.start_s - 3600 * n)) for n in range(OLDEST_SHOWN + 5)]
+    ages = open_ages_s(types, HOUR.start_s * 1000)
+    assert len(ages) == OLDEST_SHOWN
+    assert next(iter(ages.items())) == (f"t{OLDEST_SHOWN + 4}", 3600.0 * (OLDEST_SHOWN + 3))
+    assert open_ages_s([frontier()], HOUR.start_s * 1000) == {}
+
+
+def test_the_window_of_lags_is_five_minutes_long() -> None:
+    window = LagWindow()
+    assert window.add(0, [10, 20]) == (15, 20)
+    assert window.add(60, [1, 1]) == (8, 20)
+    assert window.add(300, [1]) == (17 / 3, 20)
+    assert window.add(301, []) == (2 / 3, 1)
+
+
+def test_how_things_stand_is_counted() -> None:
+    excused = dataclasses.replace(TAILER, host_id="u" * 32, excused=True)
+    gone = dataclasses.replace(TAILER, host_id="v" * 32, goodbye=True)
+    types = [frontier(alarm=("range …",)), frontier("view", state=State.SEALED)]
+    found = standing_of(types, [SERVICE, TAILER, excused, gone], set_aside=1, orders=2, lag_s=(3.0, 4.0), now_ms=END + 5000)
+    assert found.types == {"open": 1, "frozen": 0, "sealed": 1}
+    assert found.reporters == {"live": 2, "excused": 1, "gone": 1}
+    assert (found.pending_bytes, found.lost_bytes, found.types_in_alarm) == (14, 9, 1)
+    assert found.open_ages_s == {"click": 5.0, "view": 5.0}
