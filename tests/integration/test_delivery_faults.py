@@ -18,7 +18,8 @@ from hourmark.config import Config
 from hourmark.event_id import EventId
 from hourmark.ranges import ByteRange
 from infra.stack import Stack
-from tests.unit.delivery_service.live import CLICK, RUN, Serving, StockReader, apply_types, lines, wait_until
+from tests.support.waiting import wait_for
+from tests.unit.delivery_service.live import CLICK, RUN, Serving, StockReader, apply_types, lines
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos]
 
@@ -121,7 +122,7 @@ def acked_count(posters: list[Poster]) -> int:
 def wait_for_acks(posters: list[Poster], more: int, seconds: float = 60) -> None:
     """Wait until that many more ranges are acknowledged."""
     wanted = acked_count(posters) + more
-    wait_until(lambda: acked_count(posters) >= wanted, seconds, f"{more} more ranges acknowledged")
+    wait_for(lambda: acked_count(posters) >= wanted, f"{more} more ranges acknowledged", seconds)
 
 
 def test_a_leader_killed_under_load_costs_nothing_and_needs_no_restart(
@@ -154,7 +155,7 @@ def test_too_few_in_sync_replicas_mean_503_and_no_ack_until_they_are_back(stack:
         stack.start(broker)
     for broker in stack.brokers[1:]:
         stack.wait_ready(broker)
-    wait_until(lambda: service.post(byte_range, body).status_code == 200, 90, "the same process takes the same range")
+    wait_for(lambda: service.post(byte_range, body).status_code == 200, "the same process takes the same range", 90)
     assert service.process is not None
     assert service.process.poll() is None
     check_acknowledged(StockReader(config), [(byte_range, body)])

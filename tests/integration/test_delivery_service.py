@@ -21,7 +21,8 @@ from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.topic_setup import WantedTopic, ensure_topics
 from infra.stack import Stack
-from tests.unit.delivery_service.live import CLICK, RAW, RUN, Serving, StockReader, apply_types, lines, wait_until
+from tests.support.waiting import wait_for
+from tests.unit.delivery_service.live import CLICK, RAW, RUN, Serving, StockReader, apply_types, lines
 from tests.unit.delivery_service.queue_contract import CHECKS, Check
 
 pytestmark = pytest.mark.stack
@@ -107,7 +108,7 @@ def test_own_reports_come_from_the_start_and_a_goodbye_follows_the_drain(service
     def reports() -> list[HostReport]:
         return [HostReport.decode(seen.value[5:]) for seen in reader.records("hourmark.hosts") if seen.key == host_id.encode()]
 
-    wait_until(lambda: len(reports()) >= 2, 30, "reports go on")
+    wait_for(lambda: len(reports()) >= 2, "reports go on", 30)
     assert service.end() == 0
     said = reports()
     assert [r.goodbye for r in said] == [False] * (len(said) - 1) + [True]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from hourmark.config import Config
 from hourmark.errors import Unavailable
@@ -13,16 +13,30 @@ from infra.demo.events import TRACK_PLAYED
 from infra.demo.traffic import Traffic
 from infra.stack import Stack
 
-if TYPE_CHECKING:
-    from infra.demo.demo import Demo
-
 KILL_AT: Final = 0.35  # of the traffic's span
 AWAY_SECONDS: Final = 20.0
 
-Trouble: TypeAlias = Callable[["Demo", Traffic, Stack, Config], None]  # happens while files grow; returns when it is over
+
+class Stage(Protocol):
+    """What trouble needs of the demo that it happens in."""
+
+    def wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
+        """Wait for something, and see that no component dies meanwhile."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass, and see that no component dies meanwhile."""
+        ...
+
+    def tell(self, line: str) -> None:
+        """A line of progress."""
+        ...
 
 
-def leader_dies(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
+Trouble: TypeAlias = Callable[[Stage, Traffic, Stack, Config], None]  # happens while files grow; returns when it is over
+
+
+def leader_dies(demo: Stage, traffic: Traffic, stack: Stack, config: Config) -> None:
     """In the middle of the traffic, for a while."""
     demo.wait(lambda: traffic.moment >= KILL_AT, "the middle of the traffic", traffic.span_s)
     broker = kill_leader(stack, config, events_topic(TRACK_PLAYED))

@@ -27,6 +27,7 @@ from hourmark.hours import Hour
 from hourmark.ranges import ByteRange
 from hourmark.types_apply import applied_rules, apply
 from hourmark.wire import range_headers
+from tests.support.waiting import wait_for
 
 RUN = uuid.uuid4().hex[:8]  # types of this run: the stack may be an older one's
 CLICK = EventType(name=f"click-{RUN}", fields=[{"name": "n", "type": "long"}, {"name": "pad", "type": "string", "default": ""}])
@@ -88,7 +89,7 @@ class Serving:
         assert select.select([self.process.stdout], [], [], 60)[0], "the service prints its address"
         self.url = self.process.stdout.readline().strip()
         self.port = int(self.url.rpartition(":")[2])
-        wait_until(self.is_ready, 90, "the service is ready")
+        wait_for(self.is_ready, "the service is ready", 90)
 
     def is_ready(self) -> bool:
         try:
@@ -184,11 +185,3 @@ class StockReader:
             yield Seen(key, value, message.timestamp()[1])
             if offset >= end - 1:
                 return
-
-
-def wait_until(condition: Any, seconds: float, what: str) -> None:
-    """Poll `condition` until it holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
-        time.sleep(0.2)
