@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     # name: (module:attribute, one line of help shown without loading the room)
     "demo": ("infra.demo.cli:demo", "The whole path on a local stack: real files to closed, proved buckets."),
     "test": ("infra.checks.cli:test", "Run every check and the whole test suite."),
+    "bench": ("infra.checks.bench:bench", "Run a benchmark of this checkout, side by side with its peers."),
     "up": ("infra.stack.cli:up", "Start the local stack: Kafka, MirrorMaker 2, HDFS, schema registry."),
     "status": ("infra.stack.cli:status", "Show the local stack: process, address, memory, health."),
     "down": ("infra.stack.cli:down", "Stop what `up` started; data stays."),

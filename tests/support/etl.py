@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,10 +30,13 @@ from tests.support.waiting import wait_for
 class EtlRun:
     """One ETL: `start`, `kill`, and what it closed. Types have one field, `number`; buckets last a minute."""
 
-    def __init__(self, stack_config: Path, folder: Path, types: list[str], first_hour: Hour, *, root: str | None = None) -> None:
+    def __init__(
+        self, stack_config: Path, folder: Path, types: list[str], first_hour: Hour, *, root: str | None = None,
+        etl: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         self.file = folder / "hourmark.toml"
         folder.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(_own_settings(stack_config, folder, root))
+        self.file.write_text(_own_settings(stack_config, folder, root, etl or {}))
         self.config: Config = load_config(self.file)
         self.storage: Storage = open_storage(self.config.storage)
         self.log = folder / "etl.log"
@@ -124,7 +128,7 @@ class EtlRun:
         database.close()
 
 
-def _own_settings(stack_config: Path, folder: Path, root: str | None) -> str:
+def _own_settings(stack_config: Path, folder: Path, root: str | None, etl: Mapping[str, Any]) -> str:
     """The stack's settings, as one cluster, with this run's own ledger, root and scratch."""
     settings: dict[str, Any] = tomllib.loads(stack_config.read_text())
     settings["kafka"].pop("central", None)
@@ -134,6 +138,7 @@ def _own_settings(stack_config: Path, folder: Path, root: str | None) -> str:
         "scratch_dir": str(folder / "scratch"),
         "trigger_seconds": 0.5,
         "close_poll_seconds": 0.3,
+        **etl,
     }
     settings["parsing"] = {"bucket_seconds": 60}
     return _toml(settings)

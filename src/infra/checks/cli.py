@@ -56,7 +56,7 @@ def test(quick: bool, pytest_arguments: tuple[str, ...]) -> None:
       hourmark test --quick
       hourmark test tests/unit -k ranges -x
     """
-    root = _project()
+    root = project("the tests are")
     export_java_home()
     failed = [
         check.name
@@ -86,8 +86,9 @@ def _passes(check: Check, root: Path) -> bool:
     return passed
 
 
-def _project() -> Path:
+def project(what: str) -> Path:
+    """The checkout; UsageError where Hourmark is installed without one, and so without `what` ("the tests are")."""
     root = Path(__file__).parents[3]
     if not (root / "pyproject.toml").is_file():
-        raise UsageError("the tests are not part of an installed Hourmark; run ./hourmark test in a checkout")
+        raise UsageError(f"{what} not part of an installed Hourmark; work in a checkout, with ./hourmark")
     return root

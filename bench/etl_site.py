@@ -1,0 +1,90 @@
+"""Where the ETL's benchmarks run: the local stack's central cluster as the only one, with topics and folders of their own."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import tomllib
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bench.etl_traffic import declared
+from etl.storage import open_storage
+from hourmark.clock import SystemClock
+from hourmark.config import Config, home, load_config
+from hourmark.event_types import DEAD_LETTERS, Source
+from hourmark.hours import Hour
+from hourmark.kafka import Cluster
+from hourmark.topics import events_topic
+from hourmark.types_apply import apply
+from infra.demo.settings import render_toml
+from infra.stack import Stack
+from infra.stack.state import load_state
+
+BUCKET_SECONDS = 60
+
+
+class Site:
+    """Makes types, and removes at the end what was made: topics, scratch, whatever stands below its storage root."""
+
+    def __init__(self, home_folder: Path | None = None, *, local: bool = False) -> None:
+        folder = home_folder or home()
+        stack = Stack.load(folder) if load_state(folder) else Stack.load_or_make(folder, mirror=False)
+        stack.up()
+        self.name = f"bench-{uuid.uuid4().hex[:6]}"
+        self.folder = Path(tempfile.mkdtemp(prefix=f"hourmark-{self.name}-"))
+        self.file = self.folder / "site.toml"
+        self.file.write_text(render_toml(self._settings(tomllib.loads(stack.layout.config_file.read_text()), local=local)))
+        self.config: Config = load_config(self.file)
+        self._types: list[str] = []
+
+    def new_types(self, label: str, count: int, *, partitions: int, first_hour: Hour) -> tuple[tuple[str, ...], dict[str, int]]:
+        """Register types and make their topics; their names, and schema ids. No ledger of a contender hears of them yet."""
+        names = tuple(f"{self.name}-{label}-{n}" for n in range(count))
+        types = [declared(name, partitions) for name in names]
+        self._types += names
+        applied = apply(
+            self.config, [*types, DEAD_LETTERS], [Source(name="app", types=list(names))], first_hour, SystemClock(), _silently,
+            may_remove=True,
+        )  # fmt: skip
+        return names, applied.schema_ids
+
+    def root(self, label: str) -> str:
+        """URL of a storage root of its own."""
+        return f"{self.config.storage.root}/{self.name}/{label}"
+
+    def remove_types(self, names: Sequence[str]) -> None:
+        """Delete their topics."""
+        admin = Cluster(self.config.kafka.edge, "edge").admin
+        for future in admin.delete_topics([events_topic(name) for name in names], operation_timeout=30).values() if names else ():
+            future.result(60)
+        self._types = [t for t in self._types if t not in names]
+
+    def __enter__(self) -> Site:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.remove_types(list(self._types))
+        open_storage(self.config.storage).delete(self.name)
+        if error is None:
+            shutil.rmtree(self.folder, ignore_errors=True)  # the logs stay where something went wrong
+
+    def _settings(self, stack: dict[str, Any], *, local: bool) -> dict[str, Any]:
+        """The stack's, with its central cluster as the only one."""
+        kafka = {**stack["kafka"], "edge": stack["kafka"]["central"]}
+        del kafka["central"]
+        root = f"file://{self.folder}/root" if local else f"{stack['storage']['root']}-bench"
+        return {
+            **stack,
+            "kafka": kafka,
+            "storage": {**stack["storage"], "root": root},
+            "etl": {**stack["etl"], "ledger": f"sqlite:///{self.folder}/unused.sqlite"},
+            "parsing": {"bucket_seconds": BUCKET_SECONDS},
+        }
+
+
+def _silently(_: str) -> None:
+    """Progress is the benchmark's own."""

@@ -1,0 +1,185 @@
+"""Spark's own ways as contenders, from the same topics to Parquet by type and hour, in a process of their own.
+
+    plain   Kafka source → file sink: nothing is deduplicated, nothing proved, a folder is never complete
+    dedup   the same with `dropDuplicatesWithinWatermark` on the event id, its state in RocksDB
+
+Both get what makes them quick: short fetch waits, a consumer cache above the number of partitions, two shuffle partitions on two
+cores, an event time that needs no decoding (the record's timestamp), one JVM for all rounds. The process reads jobs from stdin,
+one JSON object a line, and answers each with one on stdout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from bench.etl_ours import Round, WrongOutput
+from bench.etl_site import BUCKET_SECONDS, Site
+from bench.etl_traffic import Delivered
+from bench.process_tree import cpu_seconds, memory_mb
+from hourmark.topics import EVENTS_PREFIX, events_topic
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One data set; `kind` is plain or dedup."""
+
+    kind: str
+    topics: list[str]
+    out: str
+    checkpoint: str
+    batch_records: int
+
+
+class SparkWay:
+    """One of Spark's own ways, running from the first round to the last."""
+
+    def __init__(self, site: Site, kind: str, batch_records: int) -> None:
+        self.name = f"spark_{kind}"
+        self._site, self._kind, self._batch_records = site, kind, batch_records
+        self.log = site.folder / f"{self.name}.log"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "bench.etl_spark", str(site.file)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "PYTHONPATH": "src:."},
+            )  # fmt: skip
+        self._rounds = 0
+        self._out = ""
+
+    @property
+    def pid(self) -> int:
+        """Of the driver."""
+        return self._process.pid
+
+    def round(self, delivered: Delivered) -> Round:
+        """Run the query over the data set's topics, from their begin to their end."""
+        self._rounds += 1
+        label = f"{self.name}-{self._rounds}"
+        self._out = self._site.root(label)
+        checkpoint = (self._site.folder / f"{label}-checkpoint").as_uri()
+        job = Job(self._kind, [events_topic(t) for t in delivered.plan.types], self._out, checkpoint, self._batch_records)
+        began, cpu = time.monotonic(), cpu_seconds(self.pid)
+        answer = self._ask(dataclasses.asdict(job))
+        return Round(cpu_seconds(self.pid) - cpu, time.monotonic() - began, {"memory_mb": round(memory_mb(self.pid)), **answer})
+
+    def check(self, delivered: Delivered) -> None:
+        """WrongOutput unless the folder holds as many rows as this way promises: all of them, or the distinct ones."""
+        wanted = int((delivered.distinct if self._kind == "dedup" else delivered.records).sum())
+        found = self._ask({"count": self._out})["rows"]
+        if found != wanted:
+            raise WrongOutput(f"{self.name} wrote {found} rows, not {wanted}; see {self.log}")
+
+    def __enter__(self) -> SparkWay:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with contextlib.suppress(OSError):
+            _stream(self._process.stdin).close()  # its end is the end of the jobs
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def _ask(self, job: dict[str, Any]) -> dict[str, Any]:
+        stdin = _stream(self._process.stdin)
+        stdin.write(json.dumps(job) + "\n")
+        stdin.flush()
+        answer = _stream(self._process.stdout).readline()
+        if not answer:
+            raise WrongOutput(f"{self.name} has ended; see {self.log}")
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+
+def _stream(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream
+
+
+def main() -> None:
+    """In the contender's process: jobs from stdin until its end."""
+    from pyspark.sql import SparkSession
+
+    from hourmark.config import load_config
+
+    config = load_config(Path(sys.argv[1]))
+    settings = {
+        "spark.jars": ",".join(config.etl.spark_jars),
+        "spark.driver.memory": "2g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(config.etl.tasks),
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        "spark.kafka.consumer.cache.capacity": "2048",
+        "spark.hadoop.dfs.replication": str(config.storage.replication),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    os.environ["HADOOP_USER_NAME"] = config.storage.user or "root"
+    builder = SparkSession.builder.master(config.etl.master).appName("hourmark-bench")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    for line in sys.stdin:
+        job = json.loads(line)
+        if "count" in job:
+            answer: dict[str, Any] = {"rows": spark.read.parquet(job["count"]).count()}
+        else:
+            answer = _run(spark, Job(**job), config.kafka.edge.bootstrap)
+        print(json.dumps(answer), flush=True)
+    spark.stop()
+
+
+def _run(spark: Any, job: Job, bootstrap: str) -> dict[str, Any]:
+    from pyspark.sql import functions as F
+
+    rows = (
+        spark.readStream.format("kafka")
+        .options(
+            **{
+                "kafka.bootstrap.servers": bootstrap,
+                "kafka.isolation.level": "read_committed",
+                "kafka.fetch.max.wait.ms": "10",
+                "subscribe": ",".join(job.topics),
+                "startingOffsets": "earliest",
+                "maxOffsetsPerTrigger": str(job.batch_records),
+            }
+        )
+        .load()
+        .select(
+            F.substring("topic", len(EVENTS_PREFIX) + 1, 200).alias("type"),
+            F.col("timestamp"),
+            F.substring("key", 1, 16).alias("event_id"),
+            F.col("value"),
+        )
+    )
+    if job.kind == "dedup":
+        rows = rows.withWatermark("timestamp", "10 minutes").dropDuplicatesWithinWatermark(["event_id"])
+    assert BUCKET_SECONDS == 60, "the folders below are minutes"
+    rows = rows.withColumn("hour", F.date_format("timestamp", "yyyyMMddHHmm"))
+    query = (
+        rows.writeStream.format("parquet")
+        .partitionBy("type", "hour")
+        .option("path", job.out)
+        .option("checkpointLocation", job.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return {"batches": len(query.recentProgress)}
+
+
+if __name__ == "__main__":
+    main()

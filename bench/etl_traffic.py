@@ -1,0 +1,307 @@
+"""Makes the traffic of the ETL's benchmarks: real records by Hourmark's contracts, a million in seconds.
+
+Ranges of `RANGE_EVENTS` events come from `HOSTS_COUNT` hosts, in the order of their event times; a range carries up to
+`TYPES_IN_RANGE` types. One range in a hundred is delivered twice (half of them as the same range, half cut anew, with another
+range id), and one in a hundred is an hour late. Keys and values are assembled as matrices of bytes, a row an event: every
+field of the record has a fixed length here, so that no event is encoded by itself. `check_sample` decodes some by the plain way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import fastavro
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import Producer
+
+from hourmark.audit import AuditRecord, Promise
+from hourmark.avro import frame, unframe
+from hourmark.config import KafkaCluster
+from hourmark.event_id import EventId
+from hourmark.event_types import EventType
+from hourmark.host_reports import API_SOURCE, HostReport, SourceReport
+from hourmark.hours import Hour
+from hourmark.kafka import client_settings
+from hourmark.ranges import RangeId
+from hourmark.record_key import RecordKey
+from hourmark.topics import AUDIT, HOSTS, events_topic
+
+RANGE_EVENTS: Final = 500
+TYPES_IN_RANGE: Final = 10
+HOSTS_COUNT: Final = 40
+_BLOCK_RANGES: Final = 400  # made and sent at once: 20 MB
+_PATH: Final = b"/var/log/shop/app.log"
+_FIRST_POSITION: Final = 1 << 21  # from here to 2^27 a zigzag varint has 4 bytes
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is to be delivered. `ranges` times `RANGE_EVENTS` distinct events, spread evenly over the hours."""
+
+    types: tuple[str, ...]
+    first_hour: Hour
+    hours: int
+    ranges: int
+    seed: int
+    duplicated: float = 0.01
+    late: float = 0.01
+
+    @property
+    def events(self) -> int:
+        """Distinct events."""
+        return self.ranges * RANGE_EVENTS
+
+    @property
+    def end(self) -> Hour:
+        """The first hour after the last."""
+        return Hour(self.first_hour.start_s + self.hours * self.first_hour.length_s, self.first_hour.length_s)
+
+    @property
+    def all_hours(self) -> list[Hour]:
+        """Its hours, ascending."""
+        length = self.first_hour.length_s
+        return [Hour(self.first_hour.start_s + n * length, length) for n in range(self.hours)]
+
+
+@dataclasses.dataclass
+class Delivered:
+    """What was delivered, to check outputs against: arrays by (type, hour), and the audit records that promise it."""
+
+    plan: Plan
+    distinct: npt.NDArray[np.int64]
+    tail_sums: npt.NDArray[np.uint64]  # modulo 2^64, over distinct ids
+    records: npt.NDArray[np.int64]  # duplicates included
+    value_bytes: int = 0
+    audit: list[tuple[bytes, bytes]] = dataclasses.field(default_factory=list)  # key, framed value
+
+
+def declared(name: str, partitions: int = 1) -> EventType:
+    """The type of the benchmarks' events: the envelope and one number, about 100 bytes."""
+    return EventType(name=name, fields=[{"name": "number", "type": "long"}], partitions=partitions)
+
+
+def deliver(cluster: KafkaCluster, plan: Plan, schema_ids: dict[str, int], *, now: bool = False) -> Delivered:
+    """Append all events of the plan to their topics (not the audit records: see `promise`).
+
+    Records carry their event time as timestamp, which spares peers from decoding it; or the time of sending, with `now`.
+    """
+    producer = Producer(
+        client_settings(
+            cluster, acks="all", enable_idempotence=True, compression_type="lz4", linger_ms=50,
+            queue_buffering_max_messages=1_000_000, queue_buffering_max_kbytes=512_000,
+        )
+    )  # fmt: skip
+    shape = (len(plan.types), plan.hours)
+    delivered = Delivered(plan, np.zeros(shape, np.int64), np.zeros(shape, np.uint64), np.zeros(shape, np.int64))
+    topics = [events_topic(t) for t in plan.types]
+    for block in blocks(plan, schema_ids, delivered):
+        _send(producer, topics, block, now=now)
+    assert producer.flush(120) == 0, "brokers did not take all events within 120 s"
+    return delivered
+
+
+def promise(cluster: KafkaCluster, delivered: Delivered) -> None:
+    """Append the audit records, then a service's report that all hours of the plan are over."""
+    end_ms = delivered.plan.end.start_s * 1000
+    producer = Producer(client_settings(cluster, acks="all", enable_idempotence=True, compression_type="lz4", linger_ms=5))
+    for key, value in delivered.audit:
+        producer.produce(AUDIT, key=key, value=value)
+        producer.poll(0)
+    assert producer.flush(60) == 0, "brokers did not take all audit records within 60 s"
+    producer.produce(HOSTS, key=_SERVICE.encode(), value=report(end_ms))
+    assert producer.flush(60) == 0, "brokers did not take the report within 60 s"
+
+
+def report(caught_up_at_ms: int) -> bytes:
+    """A delivery service's report, framed, received now."""
+    now_ms = time.time_ns() // 1_000_000
+    sources = (SourceReport(API_SOURCE, caught_up_at_ms, 0, 0),)
+    return frame(1) + HostReport(_SERVICE, "bench", "service", "one", now_ms, now_ms, False, sources).encode()
+
+
+_SERVICE: Final = "5" * 32
+
+
+@dataclasses.dataclass
+class Block:
+    """Records in the order of delivery."""
+
+    type_index: npt.NDArray[np.int64]
+    time_ms: npt.NDArray[np.int64]
+    keys: Bytes
+    values: Bytes
+
+
+def blocks(plan: Plan, schema_ids: dict[str, int], delivered: Delivered) -> Iterator[Block]:
+    """All of the plan, block by block; what each holds is added to `delivered`."""
+    rng = np.random.default_rng(plan.seed)
+    for first in range(0, plan.ranges, _BLOCK_RANGES):
+        numbers = np.arange(first, min(first + _BLOCK_RANGES, plan.ranges))
+        yield _block(plan, numbers, schema_ids, delivered, rng)
+
+
+def _block(
+    plan: Plan, numbers: npt.NDArray[np.int64], schema_ids: dict[str, int], delivered: Delivered, rng: np.random.Generator
+) -> Block:
+    rows = len(numbers) * RANGE_EVENTS
+    of_range = np.repeat(numbers, RANGE_EVENTS)
+    sequence = of_range * RANGE_EVENTS + np.tile(np.arange(RANGE_EVENTS), len(numbers))
+    groups = max(1, len(plan.types) // TYPES_IN_RANGE)
+    in_group = min(len(plan.types), TYPES_IN_RANGE)
+    type_index = (of_range % groups) * in_group + sequence % in_group
+    time_ms = _times(plan, sequence, of_range)
+    hour_index = (time_ms // 1000 - plan.first_hour.start_s) // plan.first_hour.length_s
+    ids = _event_ids(time_ms, rng)
+    range_ids = rng.integers(0, 256, (len(numbers), 8), np.uint8)
+    ids_of_schema = np.array([schema_ids[t] for t in plan.types])[type_index]
+    values = _values(sequence, of_range, time_ms, ids, ids_of_schema)
+    again = np.flatnonzero(rng.random(len(numbers)) < plan.duplicated)
+    tails = ids[:, 8:].copy().view(">u8").ravel().astype(np.uint64)
+    np.add.at(delivered.distinct, (type_index, hour_index), 1)
+    np.add.at(delivered.tail_sums, (type_index, hour_index), tails)
+    order, sent_ranges = _with_repeats(len(numbers), again, range_ids, rng)
+    pick = (order[:, None] * RANGE_EVENTS + np.arange(RANGE_EVENTS)).ravel()
+    np.add.at(delivered.records, (type_index[pick], hour_index[pick]), 1)
+    delivered.value_bytes += len(pick) * values.shape[1]
+    delivered.audit += _audit(plan, order, sent_ranges, type_index, hour_index, tails)
+    keys = np.concatenate([ids[pick], np.repeat(sent_ranges, RANGE_EVENTS, axis=0)], axis=1)
+    assert len(values) == rows
+    return Block(type_index[pick], time_ms[pick], keys, values[pick])
+
+
+def _times(plan: Plan, sequence: npt.NDArray[np.int64], of_range: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Evenly over the hours; a late range is an hour early in its times, so an hour late in its arrival."""
+    length_ms = plan.first_hour.length_s * 1000
+    start = plan.first_hour.start_s * 1000
+    times = start + sequence * (plan.hours * length_ms) // plan.events
+    every = round(1 / plan.late) if plan.late else 0
+    late = (of_range % every == every // 2) if every else np.zeros(len(sequence), bool)
+    result: npt.NDArray[np.int64] = np.where(late & (times - length_ms >= start), times - length_ms, times)
+    return result
+
+
+def _event_ids(time_ms: npt.NDArray[np.int64], rng: np.random.Generator) -> Bytes:
+    """As `hourmark.event_id` lays them out; random bits stand for the digest's."""
+    ids = rng.integers(0, 256, (len(time_ms), 16), np.uint8)
+    ids[:, :6] = time_ms.astype(">i8").view(np.uint8).reshape(-1, 8)[:, 2:]
+    ids[:, 6] = ids[:, 6] & 0x0F | 0x80
+    ids[:, 8] = ids[:, 8] & 0x3F | 0x80
+    return ids
+
+
+def _values(
+    sequence: npt.NDArray[np.int64], of_range: npt.NDArray[np.int64], time_ms: npt.NDArray[np.int64], ids: Bytes,
+    schema_ids: npt.NDArray[np.int64],
+) -> Bytes:  # fmt: skip
+    hosts = of_range % HOSTS_COUNT
+    names = np.array([list(b"\x0cweb-%02d" % h) for h in range(HOSTS_COUNT)], np.uint8)
+    files = np.array(
+        [list(b"\x40" + b"%032x" % (h * 0x9E3779B97F4A7C15F39CC0605CEDC835 % (1 << 128))) for h in range(HOSTS_COUNT)], np.uint8
+    )
+    rows = len(sequence)
+    parts = [
+        np.zeros((rows, 1), np.uint8),
+        schema_ids.astype(">i4").view(np.uint8).reshape(-1, 4),
+        ids,
+        _long(time_ms, 6),
+        names[hosts],
+        np.broadcast_to(np.frombuffer(bytes([2 * len(_PATH)]) + _PATH, np.uint8), (rows, 1 + len(_PATH))),
+        np.full((rows, 1), 2, np.uint8),  # the union's second branch: a file
+        files[hosts],
+        np.zeros((rows, 1), np.uint8),  # generation 0
+        _long(_FIRST_POSITION + (sequence // HOSTS_COUNT * 100) % ((1 << 27) - _FIRST_POSITION), 4),
+        _long(_FIRST_POSITION + sequence % 1_000_000, 4),
+    ]
+    return np.concatenate(parts, axis=1)
+
+
+def _long(values: npt.NDArray[np.int64], size: int) -> Bytes:
+    """Avro longs that are all `size` bytes long."""
+    zigzag = values << 1
+    assert (zigzag >> 7 * (size - 1) > 0).all() and (zigzag >> 7 * size == 0).all(), "not all of this length"
+    digits = (zigzag[:, None] >> (7 * np.arange(size))) & 0x7F
+    digits[:, :-1] |= 0x80
+    return digits.astype(np.uint8)
+
+
+def _with_repeats(
+    count: int, again: npt.NDArray[np.int64], range_ids: Bytes, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.int64], Bytes]:
+    """The order of delivery, by index of range, and each delivery's range id: every other repeat is a range cut anew."""
+    places = np.concatenate([np.arange(count), np.minimum(again + 20, count)])
+    order = np.concatenate([np.arange(count), again])
+    sent = np.concatenate([range_ids, range_ids[again]])
+    recut = count + np.arange(0, len(again), 2)
+    sent[recut] = rng.integers(0, 256, (len(recut), 8), np.uint8)
+    arranged = np.argsort(places, kind="stable")
+    return order[arranged], sent[arranged]
+
+
+def _audit(
+    plan: Plan, order: npt.NDArray[np.int64], sent_ranges: Bytes, type_index: npt.NDArray[np.int64],
+    hour_index: npt.NDArray[np.int64], tails: npt.NDArray[np.uint64],
+) -> list[tuple[bytes, bytes]]:  # fmt: skip
+    """The audit record of each delivery, in order."""
+    promised: dict[int, tuple[Promise, ...]] = {}
+    records = []
+    for delivery, index in enumerate(order.tolist()):
+        rows = slice(index * RANGE_EVENTS, (index + 1) * RANGE_EVENTS)
+        if index not in promised:
+            promised[index] = _promises(plan, type_index[rows], hour_index[rows], tails[rows])
+        range_id = RangeId(sent_ranges[delivery].tobytes())
+        record = AuditRecord(
+            range_id, "range", "a" * 32, "web", "f" * 32, 0, index, index + 1, 0, "1-0", "app", _PATH.decode(), RANGE_EVENTS,
+            promised[index],
+        )  # fmt: skip
+        records.append((bytes(range_id), frame(1) + record.encode()))
+    return records
+
+
+def _promises(
+    plan: Plan, types: npt.NDArray[np.int64], hours: npt.NDArray[np.int64], tails: npt.NDArray[np.uint64]
+) -> tuple[Promise, ...]:
+    cell = types * plan.hours + hours
+    cells, inverse, counts = np.unique(cell, return_inverse=True, return_counts=True)
+    sums = np.zeros(len(cells), np.uint64)
+    np.add.at(sums, inverse, tails)
+    starts = plan.first_hour.start_s + (cells % plan.hours) * plan.first_hour.length_s
+    found = zip((cells // plan.hours).tolist(), starts.tolist(), counts.tolist(), sums.tolist(), strict=True)
+    return tuple(sorted(Promise(plan.types[t], start, count, total) for t, start, count, total in found))
+
+
+def _send(producer: Producer, topics: Sequence[str], block: Block, *, now: bool) -> None:
+    keys, values = block.keys.tobytes(), block.values.tobytes()
+    key_size, size = block.keys.shape[1], block.values.shape[1]
+    produce = producer.produce
+    for n, (index, time_ms) in enumerate(zip(block.type_index.tolist(), block.time_ms.tolist(), strict=True)):
+        key, value = keys[n * key_size : (n + 1) * key_size], values[n * size : (n + 1) * size]
+        while True:
+            try:
+                produce(topics[index], key=key, value=value, timestamp=0 if now else time_ms)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if not n % 1000:
+            producer.poll(0)
+
+
+def check_sample(plan: Plan, schema_ids: dict[str, int]) -> None:
+    """AssertionError unless records of the first block are what Hourmark's own code reads: keys, framing, Avro, ids, hours."""
+    shape = (len(plan.types), plan.hours)
+    delivered = Delivered(plan, np.zeros(shape, np.int64), np.zeros(shape, np.uint64), np.zeros(shape, np.int64))
+    block = next(blocks(plan, schema_ids, delivered))
+    for n in range(0, len(block.keys), 997):
+        event_id, _ = RecordKey.decode(block.keys[n].tobytes())
+        schema_id, datum = unframe(block.values[n].tobytes())
+        name = plan.types[int(block.type_index[n])]
+        row: Any = fastavro.schemaless_reader(io.BytesIO(datum), fastavro.parse_schema(declared(name).schema()), None)
+        assert schema_id == schema_ids[name]
+        assert EventId(row["event_id"].bytes if hasattr(row["event_id"], "bytes") else row["event_id"]) == event_id
+        assert event_id.time_ms == int(block.time_ms[n]) == round(row["event_time"].timestamp() * 1000)
+    assert all(AuditRecord.decode(unframe(value)[1]).range_id == key for key, value in delivered.audit[:50])
