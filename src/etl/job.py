@@ -12,7 +12,6 @@ import logging
 import signal
 import threading
 from types import FrameType
-from typing import Final
 
 import click
 
@@ -21,17 +20,18 @@ from etl.closing.cut import Waiting
 from etl.closing.engine import SparkEngine
 from etl.ledger.database import Database
 from etl.ledger.frontiers import frontiers
+from etl.metrics import Metrics, serve_metrics
+from etl.progress import BatchListener, Progress
 from etl.spark import spark_session
 from etl.staging.consumer import Consumer
 from etl.storage import open_storage
-from hourmark.clock import Clock, SystemClock
+from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.kafka import Cluster
 from hourmark.log import set_up_logging
 from hourmark.registry import SchemaRegistry
 
-PROGRESS_SECONDS: Final = 30.0
 _LOG = logging.getLogger("hourmark.etl")
 
 
@@ -52,26 +52,30 @@ def run(config: Config, *, submitted: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     central = Cluster(config.kafka.central_cluster, "central")
-    consumer = Consumer(spark, config, database, clock)
+    metrics = Metrics()
+    progress = Progress(database, metrics, config.parsing.bucket_seconds, clock)
+    spark.streams.addListener(BatchListener(metrics))
+    stop_metrics = serve_metrics(metrics, config.etl.metrics_host, config.etl.metrics_port)
+    consumer = Consumer(spark, config, database, clock, progress)
     registry = SchemaRegistry(config.registry)
     engine = SparkEngine(spark, open_storage(config.storage), database, config)
-    closer = Closer(engine, config, database, central.cluster_id(), registry.schema, clock)
+    closer = Closer(engine, config, database, central.cluster_id(), registry.schema, clock, metrics)
     try:
         consumer.start(types, central)
-        _loop(consumer, closer, database, central, config, clock, stopping, types)
+        _loop(consumer, closer, database, central, config, progress, stopping, types)
     finally:
         consumer.stop()
         closer.close()
+        stop_metrics()
         registry.close()
         database.close()
         spark.stop()
 
 
 def _loop(
-    consumer: Consumer, closer: Closer, database: Database, central: Cluster, config: Config, clock: Clock,
+    consumer: Consumer, closer: Closer, database: Database, central: Cluster, config: Config, progress: Progress,
     stopping: threading.Event, types: frozenset[str],
 ) -> None:  # fmt: skip
-    told_at_s = clock.monotonic_s()
     while not stopping.is_set():
         consumer.check()
         now_types = _types(database, config)
@@ -79,12 +83,9 @@ def _loop(
             types = now_types
             consumer.start(types, central)
         waits = _look(closer)
-        if waits is None:
-            continue
-        if waits and clock.monotonic_s() - told_at_s > PROGRESS_SECONDS:
-            told_at_s = clock.monotonic_s()
-            _LOG.info("closing waits: %s", waits)
-        stopping.wait(config.etl.close_poll_seconds)
+        progress.looked(waits or "")
+        if waits is not None:
+            stopping.wait(config.etl.close_poll_seconds)
 
 
 def _look(closer: Closer) -> str | None:

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
     StreamingQueryListener,
 )
+from sqlalchemy.exc import SQLAlchemyError
 
 from etl.ledger import overview
 from etl.ledger.database import Database
@@ -30,11 +31,13 @@ from etl.metrics import Metrics, Totals
 from etl.standing import LagWindow, staged_of, standing_of, watermarks_ms
 from etl.words import counted, duration
 from hourmark.clock import Clock
+from hourmark.errors import Unavailable
 
 PROGRESS_SECONDS: Final = 30.0
 QUIET_SECONDS: Final = 300.0  # between lines while nothing is staged or closed, and nothing is overdue
 LOOK_SECONDS: Final = 60.0
 OVERDUE_SECONDS: Final = 60.0  # an hour that ended a moment ago is no news
+_LEDGER_AWAY: Final = (Unavailable, SQLAlchemyError)  # figures are no reason to stop a driver
 _LOG = logging.getLogger("hourmark.etl")
 
 
@@ -62,7 +65,11 @@ class Progress:
 
     def staged(self, batch: StagedBatch, seconds: float) -> None:
         """A micro-batch has been committed; it took so long."""
-        states = overview.frontier_states(self._database)
+        try:
+            states = overview.frontier_states(self._database)
+        except _LEDGER_AWAY as error:
+            _LOG.warning("a batch is committed, but not counted: %s", error)
+            return
         now_ms = self._clock.now_ms()
         self._metrics.staged(staged_of(batch, states, self._bucket_seconds, seconds, now_ms), now_ms)
 
@@ -71,11 +78,17 @@ class Progress:
         self._metrics.looked(self._clock.now_ms())
         now_s = self._clock.monotonic_s()
         with self._lock:
-            if now_s - self._looked_at_s >= LOOK_SECONDS:
-                self._looked_at_s = now_s
-                self._look(now_s)
-            if now_s - self._told_at_s >= PROGRESS_SECONDS:
-                self._tell(now_s, trouble)
+            try:
+                self._look_and_tell(now_s, trouble)
+            except _LEDGER_AWAY as error:
+                _LOG.warning("no look at how things stand: %s", error)
+
+    def _look_and_tell(self, now_s: float, trouble: str) -> None:
+        if now_s - self._looked_at_s >= LOOK_SECONDS:
+            self._looked_at_s = now_s
+            self._look(now_s)
+        if now_s - self._told_at_s >= PROGRESS_SECONDS:
+            self._tell(now_s, trouble)
 
     def _look(self, now_s: float) -> None:
         now_ms = self._clock.now_ms()

@@ -28,6 +28,7 @@ from etl.ledger import staging as staged
 from etl.ledger.database import Database
 from etl.ledger.rows import Frontier, Position, Reporter, Seal, State
 from etl.ledger.schemas import remembered_schema
+from etl.metrics import Metrics
 from etl.storage import open_storage
 from etl.topics import CentralTopics
 from hourmark.avro import Schema
@@ -76,9 +77,10 @@ class Closer:
         cluster_id: str,
         fetch_schema: Callable[[int], Schema],
         clock: Clock,
+        metrics: Metrics,
     ) -> None:
         self._engine, self._config, self._database, self._clock = engine, config, database, clock
-        self._fetch_schema = fetch_schema
+        self._fetch_schema, self._metrics = fetch_schema, metrics
         self._lease = database.acquire("closer")
         self._storage = open_storage(config.storage)
         self._sites = TwoSites(config.kafka, database, self._lease, clock)
@@ -230,6 +232,7 @@ class Closer:
         refuse_other_seal(manifest, frontier.seal, self._database.identity()[0])
         ledger.close(self._database, self._lease, frontier, manifest)
         self._not_before_s.pop(frontier.event_type, None)
+        self._metrics.closed(frontier.hour, manifest)
         _LOG.info(
             "%s %s closed as %s: %d events, %d late, %d duplicates removed, %d surplus, %.1f s after its end",
             frontier.event_type, frontier.hour, manifest.grade.value, manifest.events, sum(manifest.late.values()),

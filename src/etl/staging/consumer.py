@@ -22,6 +22,7 @@ from etl.errors import EtlStop
 from etl.ledger import staging as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.rows import Position, Reporter, Span, StagedBatch, StagedFile
+from etl.progress import Progress
 from etl.staging.pieces import StagedPiece, StagePlan
 from etl.staging.planned import planned_ends
 from etl.staging.task import INPUT_COLUMNS, OUTPUT_SCHEMA, stage_task
@@ -39,8 +40,9 @@ _LOG = logging.getLogger(__name__)
 class Consumer:
     """Stages what arrives, batch by batch, until it is stopped. One per shard; the lease fences an older one."""
 
-    def __init__(self, spark: SparkSession, config: Config, database: Database, clock: Clock) -> None:
+    def __init__(self, spark: SparkSession, config: Config, database: Database, clock: Clock, progress: Progress) -> None:
         self._spark, self._config, self._database, self._clock = spark, config, database, clock
+        self._progress = progress
         self._lease: Lease = database.acquire("consumer:default")
         self._checkpoint = config.etl.scratch_dir / "checkpoint"
         self._positions: dict[Partition, Position] = {}
@@ -117,8 +119,10 @@ class Consumer:
 
         rows = frame.select(*INPUT_COLUMNS).coalesce(self._config.etl.tasks).mapInArrow(run, OUTPUT_SCHEMA).collect()
         staged = [StagedPiece.from_json(row.staged) for row in rows]
-        ledger.commit_batch(self._database, self._lease, self._batch(batch, staged, ends))
+        committed = self._batch(batch, staged, ends)
+        ledger.commit_batch(self._database, self._lease, committed)
         self._positions |= {p: dataclasses.replace(self._positions[p], next_offset=end) for p, end in ends.items()}
+        self._progress.staged(committed, self._clock.monotonic_s() - began)
         events = sum(g.rows for s in staged for g in s.groups)
         if events:
             _LOG.info("staged %d events in %.1f s (batch %d)", events, self._clock.monotonic_s() - began, batch_id)
