@@ -11,9 +11,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import BinaryIO, Final
 
+import numpy as np
+import numpy.typing as npt
 import zstandard
 
 MAGIC: Final = b"Obj\x01"
@@ -80,6 +82,29 @@ class ContainerWriter:
             block += datum
             self._block_records += 1
 
+    def append_run(self, data: memoryview, offsets: npt.NDArray[np.int64]) -> None:
+        """Add datums that stand one behind the other: datum i is data[offsets[i]:offsets[i + 1]]. No loop over datums."""
+        if self._closed:
+            raise ValueError("the container is closed")
+        at, end = 0, len(offsets) - 1
+        while at < end:
+            room = self._block_bytes - len(self._block)
+            until = int(np.searchsorted(offsets, offsets[at] + room, "right")) - 1
+            if until <= at:
+                if self._block_records:
+                    self._flush_block()
+                    continue
+                until = at + 1  # larger than a block by itself
+            until = min(until, end)
+            self._block += data[int(offsets[at]) : int(offsets[until])]
+            self._block_records += until - at
+            at = until
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far; the block that is being filled is not."""
+        return self._bytes
+
     def close(self) -> ContainerStats:
         """Write the last block; the file itself stays open. ValueError the second time."""
         if self._closed:
@@ -113,6 +138,80 @@ def encode_long(value: int) -> bytes:
         rest >>= 7
     encoded.append(rest)
     return bytes(encoded)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Block:
+    """One block as it stands in a file. `data` is compressed, where the container is."""
+
+    records: int
+    data: bytes
+
+
+class ContainerReader:
+    """Walks over the blocks of a container without decoding them. ValueError, or EOFError, where the file is not one.
+
+    `header` is the beginning of the file up to its first block: with it, any block is a container of its own.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._taken = bytearray()
+        if self._read(len(MAGIC)) != MAGIC:
+            raise ValueError("the file does not begin as an Avro container")
+        self.metadata: dict[str, bytes] = {}
+        while count := self._long():
+            if count < 0:
+                self._long()  # bytes of the map's block
+            for _ in range(abs(count)):
+                name = self._read(self._long()).decode()
+                self.metadata[name] = self._read(self._long())
+        self.sync = self._read(SYNC_SIZE)
+        self.header = bytes(self._taken)
+
+    def __iter__(self) -> Iterator[Block]:
+        while (first := self._file.read(1)) != b"":
+            self._taken = bytearray()
+            records = self._long(first)
+            data = self._read(self._long())
+            if self._read(SYNC_SIZE) != self.sync:
+                raise ValueError("a block does not end with the container's sync marker")
+            yield Block(records, data)
+
+    def content(self, block: Block) -> bytes:
+        """The block's datums; codecs `zstandard` and `null`."""
+        codec = self.metadata.get("avro.codec", b"null")
+        if codec == b"null":
+            return block.data
+        if codec != b"zstandard":
+            raise ValueError(f"codec {codec.decode(errors='replace')} is not one that buckets are written with")
+        try:
+            return zstandard.ZstdDecompressor().decompressobj().decompress(block.data)
+        except zstandard.ZstdError as error:
+            raise ValueError(f"a block cannot be decompressed: {error}") from error
+
+    def container(self, block: Block) -> bytes:
+        """A container of this block alone."""
+        return b"".join((self.header, encode_long(block.records), encode_long(len(block.data)), block.data, self.sync))
+
+    def _long(self, first: bytes = b"") -> int:
+        value, shift = 0, 0
+        while True:
+            byte = (first or self._read(1))[0]
+            first = b""
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+            if shift > 63:
+                raise ValueError("a number is longer than 64 bits")
+
+    def _read(self, size: int) -> bytes:
+        found = self._file.read(size) if size >= 0 else b""
+        if size < 0 or len(found) != size:
+            raise EOFError("the container is cut off")
+        self._taken += found
+        return found
 
 
 def _header(metadata: Mapping[str, str], sync: bytes) -> bytes:

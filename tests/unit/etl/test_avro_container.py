@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from contextlib import suppress
 from typing import Any
 
 import fastavro
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etl.avro_container import ContainerWriter, encode_long
+from etl.avro_container import ContainerReader, ContainerWriter, encode_long
 from hourmark.avro import event_schema
 
 ENVELOPE_VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -52,18 +54,21 @@ def contents(draw: st.DrawFn) -> tuple[dict[str, Any], list[bytes]]:
     return schema, [encode(schema, value) for value in draw(st.lists(values, max_size=30))]
 
 
-@given(contents(), st.sampled_from([1, 64, 1000, 1 << 20]), st.booleans())
+@given(contents(), st.sampled_from([1, 64, 1000, 1 << 20]), st.sampled_from(["one by one", "many", "run"]))
 def test_any_reader_finds_the_datums_that_were_appended(
-    content: tuple[dict[str, Any], list[bytes]], block_bytes: int, one_by_one: bool
+    content: tuple[dict[str, Any], list[bytes]], block_bytes: int, way: str
 ) -> None:
     schema, datums = content
     file = io.BytesIO()
     writer = ContainerWriter(file, json.dumps(schema), block_bytes=block_bytes)
-    if one_by_one:
+    if way == "one by one":
         for datum in datums:
             writer.append(memoryview(datum))
-    else:
+    elif way == "many":
         writer.append_many(datums)
+    else:
+        offsets = np.cumsum([3, *map(len, datums)])
+        writer.append_run(memoryview(b"xxx" + b"".join(datums) + b"yyy"), offsets)
     stats = writer.close()
     assert (stats.records, stats.bytes) == (len(datums), len(file.getvalue()))
     assert stats.blake2b == hashlib.blake2b(file.getvalue(), digest_size=16).hexdigest()
@@ -71,6 +76,27 @@ def test_any_reader_finds_the_datums_that_were_appended(
     parsed = fastavro.parse_schema(schema)
     expected = [fastavro.schemaless_reader(io.BytesIO(datum), parsed, None) for datum in datums]
     assert list(fastavro.reader(file)) == expected
+    file.seek(0)
+    walk = ContainerReader(file)
+    blocks = list(walk)
+    assert sum(b.records for b in blocks) == len(datums)
+    assert b"".join(map(walk.content, blocks)) == b"".join(datums)
+    assert [v for b in blocks for v in fastavro.reader(io.BytesIO(walk.container(b)))] == expected
+
+
+def test_a_container_that_is_cut_off_or_changed_is_no_shorter_container() -> None:
+    file = io.BytesIO()
+    writer = ContainerWriter(file, '"string"', block_bytes=10)
+    writer.append_many([encode({"type": "string"}, f"text {n}") for n in range(50)])
+    writer.close()
+    content = file.getvalue()
+    for end in range(len(content) - 1, len(content) - 60, -1):
+        with suppress(EOFError):
+            assert sum(b.records for b in ContainerReader(io.BytesIO(content[:end]))) < 50
+    with pytest.raises(ValueError, match="sync marker"):
+        list(ContainerReader(io.BytesIO(content[:-1] + b"?")))
+    with pytest.raises(ValueError, match="begin as an Avro container"):
+        ContainerReader(io.BytesIO(b"PAR1"))
 
 
 def test_the_writer_schema_is_embedded_exactly() -> None:
