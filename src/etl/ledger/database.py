@@ -1,4 +1,4 @@
-"""Engine, transactions, leases. Every change to the ledger goes through `Database.transaction`.
+"""Transactions, leases. Every change to the ledger goes through `Database.transaction`.
 
 A lease names a role ("consumer:default", "closer"); taking it raises its epoch, and a transaction whose epoch is no longer the
 lease's fails: so a driver that was paused and wakes can change nothing. Each transaction counts the commit number up; an epoch
@@ -11,19 +11,14 @@ import contextlib
 import dataclasses
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Engine, Text, cast, create_engine, event, insert, select, update
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, IntegrityError, OperationalError
+from sqlalchemy import BigInteger, Connection, Text, cast, insert, select, update
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
 
 from etl.errors import EtlStop, StaleDriver
-from etl.ledger import tables
-from hourmark.errors import ConfigError, Unavailable
-
-_BUSY_MS = 30_000
-_READING = "hourmark_reading"  # a read needs no write lock
+from etl.ledger import migrations, tables
+from etl.ledger.engines import lock_for_migration, open_engine, shown
+from hourmark.errors import Unavailable
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,22 +33,22 @@ class Database:
     """One ledger. Safe to use from several threads; transactions of one ledger are serial."""
 
     def __init__(self, url: str) -> None:
-        self._engine = _engine(url)
+        self._name = shown(url)
+        self._changing, self._reading = open_engine(url)
         try:
-            tables.metadata.create_all(self._engine)
-            self._begin_ledger()
-        except OperationalError as error:
-            raise Unavailable(
-                f"the ledger (etl.ledger = {_shown(url)}) cannot be opened: {error.orig}; check path and rights"
-            ) from error
+            with self._available():
+                self._begin_ledger()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let go of all connections."""
-        self._engine.dispose()
+        self._changing.dispose()
 
     def acquire(self, name: str) -> Lease:
         """Take the lease: from now on, whoever held it is refused."""
-        with self._engine.begin() as connection:
+        with self._available(), self._changing.begin() as connection:
             epoch = _count_commit(connection)
             taken = connection.execute(update(tables.leases).where(tables.leases.c.name == name).values(epoch=epoch))
             if taken.rowcount == 0:
@@ -62,8 +57,11 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self, lease: Lease | None = None) -> Iterator[Connection]:
-        """One transaction that counts as a commit. StaleDriver, with nothing changed, if the lease has been taken anew."""
-        with self._engine.begin() as connection:
+        """One transaction that counts as a commit. StaleDriver, with nothing changed, if the lease has been taken anew.
+
+        Unavailable where the database does not answer: whether it committed may then be unknown, and must be read again.
+        """
+        with self._available(), self._changing.begin() as connection:
             _count_commit(connection)
             if lease is not None:
                 epoch = connection.execute(select(tables.leases.c.epoch).where(tables.leases.c.name == lease.name)).scalar()
@@ -77,7 +75,7 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
         """A consistent view; changes nothing."""
-        with self._engine.connect().execution_options(**{_READING: True}) as connection:
+        with self._available(), self._reading.connect() as connection, connection.begin():
             yield connection
 
     def identity(self) -> tuple[str, int]:
@@ -87,21 +85,33 @@ class Database:
         return rows["uuid"], int(rows["commit"])
 
     def _begin_ledger(self) -> None:
-        with self.reading() as connection:
-            rows: dict[str, str] = dict(connection.execute(select(tables.meta.c.key, tables.meta.c.value)).all())
-        if not rows:
-            first = {"uuid": str(uuid.uuid4()), "commit": "0", "schema_version": str(tables.SCHEMA_VERSION)}
-            try:
-                with self._engine.begin() as connection:
-                    connection.execute(insert(tables.meta), [{"key": k, "value": v} for k, v in first.items()])
-            except IntegrityError:  # somebody else began it at the same moment
-                pass
-            return
-        if int(rows["schema_version"]) != tables.SCHEMA_VERSION:
-            raise EtlStop(
-                f"the ledger has schema version {rows['schema_version']}, this software {tables.SCHEMA_VERSION}; "
-                "run the software that wrote it, or migrate a copy first"
-            )
+        with self._reading.connect() as connection:
+            if migrations.is_current(connection):
+                return
+        with self._changing.begin() as connection:
+            lock_for_migration(connection)
+            migrations.upgrade(connection)
+            if connection.execute(select(tables.meta.c.key)).first() is None:
+                first = {"uuid": str(uuid.uuid4()), "commit": "0"}
+                connection.execute(insert(tables.meta), [{"key": k, "value": v} for k, v in first.items()])
+
+    @contextlib.contextmanager
+    def _available(self) -> Iterator[None]:
+        """Unavailable for everything that says that the database, not the question, is in trouble."""
+        try:
+            yield
+        except DBAPIError as error:
+            if type(error) is DatabaseError:  # no narrower word: SQLite's for a file that is damaged, or none of its own
+                raise EtlStop(
+                    f"the ledger (etl.ledger = {self._name}) cannot be read: {error.orig}; restore the newest copy, or make it "
+                    "anew by `hourmark ledger rebuild`"
+                ) from error
+            if not (isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated):
+                raise
+            raise Unavailable(
+                f"the ledger (etl.ledger = {self._name}) does not answer: {' '.join(str(error.orig).split())}; check that its "
+                "server runs and that this user may connect, or, for a file, path, rights and free space"
+            ) from error
 
 
 def _count_commit(connection: Connection) -> int:
@@ -111,34 +121,3 @@ def _count_commit(connection: Connection) -> int:
         update(tables.meta).where(tables.meta.c.key == "commit").values(value=cast(number, Text)).returning(tables.meta.c.value)
     )
     return int(connection.execute(counted).scalar_one())
-
-
-def _engine(url: str) -> Engine:
-    try:
-        parsed = make_url(url)
-    except ArgumentError as error:
-        raise ConfigError(f"etl.ledger = {url!r} is no database URL; write sqlite:////absolute/path") from error
-    if parsed.get_backend_name() != "sqlite":
-        raise ConfigError(f"etl.ledger: {parsed.get_backend_name()} is not supported yet; write sqlite:////absolute/path")
-    if not parsed.database or not Path(parsed.database).is_absolute():
-        raise ConfigError(f"etl.ledger = {url!r}: the path of an SQLite ledger must be absolute: sqlite:////absolute/path")
-    Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(parsed, connect_args={"timeout": _BUSY_MS / 1000})
-    event.listen(engine, "connect", _on_sqlite_connect)
-    event.listen(engine, "begin", _on_sqlite_begin)
-    return engine
-
-
-def _on_sqlite_connect(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # SQLAlchemy's BEGIN below is the only one
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _on_sqlite_begin(connection: Connection) -> None:
-    reading = connection.get_execution_options().get(_READING, False)
-    connection.exec_driver_sql("BEGIN DEFERRED" if reading else "BEGIN IMMEDIATE")
-
-
-def _shown(url: str) -> str:
-    return make_url(url).render_as_string(hide_password=True)

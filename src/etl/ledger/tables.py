@@ -1,6 +1,7 @@
 """The tables. Hours are Unix seconds of the bucket's start; sums are modulo 2^64, kept as signed 64-bit integers.
 
-`PATH` of a file is relative to the storage root. JSON columns hold what is only read as a whole.
+Paths of files are relative to the storage root. JSON columns hold what is only read as a whole. Tables are made by the revisions
+in `migrations`: what changes here changes there too (until the first release, in `migrations/versions/v2.py` itself).
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
 
-SCHEMA_VERSION: Final = 2
-
 metadata = MetaData()
+
+# Row numbers; SQLite numbers rows by itself only where the type is INTEGER, which has 64 bits there.
+_ROW_ID: Final = BigInteger().with_variant(Integer, "sqlite")
 
 meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
 
@@ -32,7 +34,7 @@ positions = Table(
 staged_files = Table(
     "staged_files",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
     Column("path", Text, nullable=False, unique=True),
     Column("batch", Text, nullable=False),
     Column("kind", Text, nullable=False),  # "events" or "audit"
@@ -45,7 +47,7 @@ staged_files = Table(
 groups = Table(
     "staged_groups",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
     Column("file_id", ForeignKey("staged_files.id"), nullable=False),
     Column("type", Text, nullable=False),
     Column("hour", BigInteger, nullable=False),
@@ -65,7 +67,7 @@ groups = Table(
 audit_groups = Table(
     "audit_groups",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
     Column("file_id", ForeignKey("staged_files.id"), nullable=False),
     Column("type", Text, nullable=False),
     Column("hour", BigInteger, nullable=False),
@@ -76,6 +78,7 @@ audit_groups = Table(
     Column("tail_sum", BigInteger, nullable=False),  # sum of the promised sums
     Index("audit_groups_by_file", "file_id"),
     Index("audit_groups_by_hour", "type", "hour"),
+    Index("audit_groups_by_offset", "type", "last_offset"),  # late promises: the newest, of whatever hour
 )
 
 frontiers = Table(
@@ -110,6 +113,8 @@ surplus = Table(
     Column("hour", BigInteger, primary_key=True),  # of the bucket that lists them
     Column("path", Text, nullable=False),
     Column("rows", BigInteger, nullable=False),
+    Column("audit_next", BigInteger, nullable=False),  # of its seal: what settles them lies at or past this central offset
+    Column("sealed_at_ms", BigInteger, nullable=False),
 )
 
 # Sorted ids of a closed bucket: a cache, behind it stands the bucket itself.

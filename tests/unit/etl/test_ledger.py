@@ -1,11 +1,11 @@
-"""The ledger: offsets move whole or not at all, a stale driver changes nothing, each step of closing is taken once."""
+"""The ledger's contract, on SQLite and PostgreSQL: offsets move whole or not at all, a stale driver changes nothing, each step
+of closing is taken once.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -30,7 +30,7 @@ from etl.ledger.rows import (
 )
 from etl.ledger.schemas import remembered_schema
 from hourmark.config import Config, Etl
-from hourmark.errors import ConfigError, UsageError
+from hourmark.errors import UsageError
 from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
 from hourmark.manifest import Evidence, Grade, Manifest
@@ -42,8 +42,8 @@ SOURCES = [Source(name="app", types=["click"])]
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Config:
-    return Config(etl=Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite"))
+def config(ledger_url: str) -> Config:
+    return Config(etl=Etl(ledger=ledger_url))
 
 
 @pytest.fixture
@@ -231,32 +231,6 @@ def test_every_change_counts_the_commit_number_up(database: Database) -> None:
     uuid, before = database.identity()
     database.acquire("closer")
     assert database.identity() == (uuid, before + 1)
-
-
-def test_two_threads_commit_one_after_the_other(database: Database) -> None:
-    lease = database.acquire("consumer:default")
-    staging.begin_positions(database, lease, [START])
-    outcomes: list[str] = []
-
-    def commit(path: str) -> None:
-        try:
-            staging.commit_batch(database, lease, batch(7, group(path)))
-            outcomes.append("committed")
-        except StaleDriver:
-            outcomes.append("refused")
-
-    threads = [threading.Thread(target=commit, args=(f"f{n}",)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(outcomes) == ["committed", "refused", "refused", "refused"]
-
-
-@pytest.mark.parametrize("url", ["nonsense", "sqlite:///relative.sqlite", "sqlite://", "mysql://host/db"])
-def test_a_wrong_ledger_url_is_refused_by_the_name_of_the_setting(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"etl\.ledger"):
-        Database(url)
 
 
 def test_epochs_of_all_leases_are_in_one_order(database: Database) -> None:

@@ -1,0 +1,121 @@
+"""A PostgreSQL server of the tests' own, from the system's package, on a Unix socket in a temporary folder."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import psycopg
+
+from tests.support.waiting import wait_for
+
+MISSING: Final = "PostgreSQL is not installed; on Debian: apt install postgresql"
+USER: Final = "hourmark"
+_SYSTEM_USER: Final = "postgres"  # the server refuses to run as root
+# Nothing here must survive the machine; what a crash of the server leaves does not depend on it.
+_SETTINGS: Final = {"fsync": "off", "listen_addresses": "", "max_connections": "60", "shared_buffers": "32MB"}
+_ASKED_TO_DIE: Final = 1  # PR_SET_PDEATHSIG
+
+
+def binaries() -> Path | None:
+    """The folder of `initdb` and `postgres`, by pg_config or where Debian puts it; None where it is not installed."""
+    candidates = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    if config := shutil.which("pg_config"):
+        told = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=True)
+        candidates.insert(0, Path(told.stdout.strip()))
+    return next((c for c in candidates if (c / "initdb").is_file() and (c / "postgres").is_file()), None)
+
+
+class Postgres:
+    """A server; `start` and `stop` as often as a test likes."""
+
+    def __init__(self, folder: Path, bindir: Path) -> None:
+        self.folder, self._bindir = folder, bindir
+        self._process: subprocess.Popen[bytes] | None = None
+        self._as_user = {"user": _SYSTEM_USER} if os.geteuid() == 0 else {}
+        if self._as_user:
+            shutil.chown(folder, _SYSTEM_USER)
+        self._run("initdb", "-D", str(folder / "data"), "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._bindir / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings],
+                stdout=log,
+                stderr=log,
+                preexec_fn=_die_with_parent,
+                **self._as_user,  # type: ignore[call-overload]  # `user` alone
+            )
+        wait_for(self._answers, f"PostgreSQL answers ({self.folder}/log)")
+
+    def stop(self) -> None:
+        """End it at once, with what was committed."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)  # its word for: end all sessions, then stop
+            self._process.wait(60)
+            self._process = None
+
+    def new_database(self) -> str:
+        """The URL of a new, empty database."""
+        name = f"t{uuid.uuid4().hex}"
+        with self._connect() as connection:
+            connection.execute(f'CREATE DATABASE "{name}"'.encode())
+        return self.url(name)
+
+    def url(self, name: str) -> str:
+        """As `etl.ledger` takes it."""
+        return f"postgresql://{USER}@/{name}?host={self.folder}"
+
+    def _connect(self) -> psycopg.Connection:
+        return psycopg.connect(host=str(self.folder), user=USER, dbname="postgres", autocommit=True, connect_timeout=10)
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self.folder / "log").read_text()
+        with contextlib.suppress(psycopg.OperationalError):
+            self._connect().close()
+            return True
+        return False
+
+    def _run(self, program: str, *arguments: str) -> None:
+        environment: Mapping[str, str] = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
+        done = subprocess.run(
+            [self._bindir / program, *arguments],
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            env=environment,
+            **self._as_user,
+        )  # type: ignore[call-overload]  # `user` alone
+        assert done.returncode == 0, done.stderr
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Postgres]:
+    """A server for as long as the block lasts; it must be installed."""
+    bindir = binaries()
+    assert bindir is not None, MISSING
+    folder = Path(tempfile.mkdtemp(prefix="hourmark-pg-"))  # short: a socket's path has at most 107 bytes
+    server = Postgres(folder, bindir)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _die_with_parent() -> None:
+    """A test session that is killed leaves no server behind."""
+    ctypes.CDLL(None).prctl(_ASKED_TO_DIE, signal.SIGINT)
