@@ -1,0 +1,81 @@
+"""What operators see of a real driver: its metrics, its words, and what the command line says of its buckets."""
+
+from __future__ import annotations
+
+import socket
+import time
+import urllib.request
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from hourmark.hours import Hour
+from infra.stack import Stack
+from tests.support.delivery import DirectDelivery
+from tests.support.etl import EtlRun
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+
+TYPE, IDLE = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("seen", "idle"))
+
+
+@pytest.fixture(scope="module")
+def first_hour() -> Hour:
+    """Ten minutes ago: hours of the past can be closed at once."""
+    return Hour.of(time.time_ns() // 1_000_000 - 600_000, 60)
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory, first_hour: Hour, port: int) -> Iterator[EtlRun]:
+    folder = tmp_path_factory.mktemp(f"etl-{uuid.uuid4().hex[:6]}-")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOURMARK_ETL__METRICS_PORT", str(port))
+        with EtlRun(stack.layout.config_file, folder, [TYPE, IDLE], first_hour) as made:
+            yield made
+
+
+def scrape(port: int) -> dict[str, float]:
+    """What Prometheus would read: `name{label=value}` → value."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+def test_the_metrics_say_what_was_staged_and_closed(run: EtlRun, port: int, first_hour: Hour) -> None:
+    delivery = DirectDelivery(run.config)
+    sent = delivery.make(TYPE, [first_hour.start_s * 1000 + n for n in range(100)])
+    delivery.deliver(sent)
+    delivery.deliver(sent)  # the ack was lost
+    delivery.report(first_hour.end_ms)
+    closed_at_ms = run.closed(TYPE, first_hour).closed_at_ms
+    run.closed(IDLE, first_hour)
+    delivery.deliver(delivery.make(TYPE, [first_hour.start_s * 1000 + 500 + n for n in range(7)]))
+    late = "hourmark_etl_events_staged_total{arrival=late}"
+    wait_for(lambda: scrape(port)[late] >= 7, "the late events are counted")
+    found = scrape(port)  # at least: dead letters and promises of whoever else uses the stack are staged too
+    assert found["hourmark_etl_events_staged_total{arrival=timely}"] >= 200
+    assert found["hourmark_etl_events_promised_total"] >= 207
+    assert found["hourmark_etl_late_seconds_total"] >= 7 * (closed_at_ms - first_hour.end_ms) / 1000
+    assert found["hourmark_etl_events_closed_total{arrival=timely}"] >= 100
+    assert found["hourmark_etl_duplicates_removed_total"] >= 100
+    assert found["hourmark_etl_buckets_closed_total{grade=proved}"] >= 3  # dead letters too
+    assert found["hourmark_etl_batch_seconds_count"] >= 2
+    assert found["hourmark_etl_staged_files_total{kind=audit}"] >= 2
+    assert time.time() - found["hourmark_etl_last_look_timestamp_seconds"] < 60
+    wait_for(lambda: "hourmark_etl_batch_phase_seconds_total{phase=addBatch}" in scrape(port), "Spark's listener is heard")
+    wait_for(lambda: run.logged("late, by"), "the line of progress in the log")
