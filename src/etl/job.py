@@ -19,10 +19,12 @@ from etl.closing.closer import Closer
 from etl.closing.cut import Waiting
 from etl.closing.engine import SparkEngine
 from etl.ledger.database import Database
+from etl.ledger.engines import refuse_moving_driver
+from etl.ledger.frontier_rows import refuse_other_bucket_length
 from etl.ledger.frontiers import frontiers
 from etl.metrics import Metrics, serve_metrics
 from etl.progress import BatchListener, Progress
-from etl.spark import spark_session
+from etl.spark import spark_session, submitted_settings
 from etl.staging.consumer import Consumer
 from etl.storage import open_storage
 from hourmark.clock import SystemClock
@@ -43,7 +45,9 @@ def run(config: Config, *, submitted: bool) -> None:
         _LOG.info("stopping on %s", signal.Signals(number).name)
         stopping.set()
 
+    refuse_moving_driver(config.etl.ledger, submitted_settings() if submitted else {})
     database = Database(config.etl.ledger)
+    refuse_other_bucket_length(database, config.parsing.bucket_seconds)
     types = _types(database, config)
     if not types:
         raise UsageError("the ledger knows no event types; run `hourmark types apply --dir types` first")

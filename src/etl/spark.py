@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from hourmark.config import Config
@@ -40,3 +41,9 @@ def spark_session(config: Config, *, submitted: bool) -> SparkSession:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def submitted_settings() -> dict[str, str]:
+    """What spark-submit was given, in Spark's names, before there is a session."""
+    SparkContext._ensure_initialized()  # the JVM that started this process knows them
+    return dict(SparkConf().getAll())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from etl.ledger import tables
 from etl.ledger.database import Database
@@ -19,21 +19,18 @@ from hourmark.hours import Hour
 def ensure_frontier_rows(config: Config, types: Sequence[EventType], sources: Sequence[Source], first_hour: Hour) -> list[str]:
     """Add rows for new types, renew sources and shard of all; returns the names that were new.
 
+    A source that may carry a type no longer is awaited until its hosts have said goodbye: what they read before is on its way.
     UsageError if the ledger's buckets have another length: a root's is fixed.
     """
     database = Database(config.etl.ledger)
     try:
         with database.transaction() as connection:
-            length = connection.execute(select(tables.meta.c.value).where(tables.meta.c.key == "bucket_seconds")).scalar()
-            if length is None:
-                connection.execute(insert(tables.meta).values(key="bucket_seconds", value=str(first_hour.length_s)))
-            elif int(length) != first_hour.length_s:
-                raise UsageError(
-                    f"parsing.bucket_seconds is {first_hour.length_s}, but the ledger's buckets have {length} s; set it back"
-                )
-            known = set(connection.execute(select(tables.frontiers.c.type)).scalars())
+            _fix_bucket_length(connection, first_hour.length_s)
+            known: dict[str, str] = dict(connection.execute(select(tables.frontiers.c.type, tables.frontiers.c.sources)).all())
+            live = set(connection.execute(select(tables.reporters.c.source).where(~tables.reporters.c.goodbye)).scalars())
             for t in types:
-                declared = {"sources": json.dumps(sorted(_carriers(t.name, sources))), "shard": t.shard}
+                still = live & set(json.loads(known.get(t.name, "[]")))
+                declared = {"sources": json.dumps(sorted(_carriers(t.name, sources) | still)), "shard": t.shard}
                 if t.name in known:
                     connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == t.name).values(**declared))
                 else:
@@ -43,9 +40,34 @@ def ensure_frontier_rows(config: Config, types: Sequence[EventType], sources: Se
                             **declared,
                         )
                     )  # fmt: skip
-        return sorted({t.name for t in types} - known)
+        return sorted({t.name for t in types} - set(known))
     finally:
         database.close()
+
+
+def refuse_other_bucket_length(database: Database, bucket_seconds: int) -> None:
+    """UsageError if the ledger's buckets have another length than parsing.bucket_seconds says now."""
+    with database.reading() as connection:
+        length = _bucket_length(connection)
+    if length is not None and length != bucket_seconds:
+        raise _other_length(bucket_seconds, length)
+
+
+def _fix_bucket_length(connection: Connection, bucket_seconds: int) -> None:
+    length = _bucket_length(connection)
+    if length is None:
+        connection.execute(insert(tables.meta).values(key="bucket_seconds", value=str(bucket_seconds)))
+    elif length != bucket_seconds:
+        raise _other_length(bucket_seconds, length)
+
+
+def _bucket_length(connection: Connection) -> int | None:
+    value = connection.execute(select(tables.meta.c.value).where(tables.meta.c.key == "bucket_seconds")).scalar()
+    return None if value is None else int(value)
+
+
+def _other_length(wanted_s: int, known_s: int) -> UsageError:
+    return UsageError(f"parsing.bucket_seconds is {wanted_s}, but the ledger's buckets have {known_s} s; set it back")
 
 
 def _carriers(event_type: str, sources: Sequence[Source]) -> set[str]:

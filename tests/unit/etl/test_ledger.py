@@ -12,7 +12,7 @@ import pytest
 from etl.errors import SchemaChanged, StaleDriver, TopicReplaced
 from etl.ledger import frontiers, staging
 from etl.ledger.database import Database
-from etl.ledger.frontier_rows import ensure_frontier_rows
+from etl.ledger.frontier_rows import ensure_frontier_rows, refuse_other_bucket_length
 from etl.ledger.rows import (
     AUDIT,
     EVENTS,
@@ -217,6 +217,33 @@ def test_a_types_first_hour_is_fixed_once_and_its_sources_are_renewed(config: Co
     assert row.sources == {"app", "web"}
     with pytest.raises(UsageError, match="set it back"):
         ensure_frontier_rows(config, [CLICK], SOURCES, Hour(HOUR.start_s, 60))
+
+
+def test_a_source_taken_from_a_type_is_awaited_until_its_hosts_say_goodbye(config: Config, database: Database) -> None:
+    lease = database.acquire("consumer:default")
+    staging.begin_positions(database, lease, [START])
+    report = Reporter("h", "app", "host", "tailer", "i", 0, 5, 5, 0, 0, goodbye=False)
+    staging.commit_batch(database, lease, dataclasses.replace(batch(1), reports=((report,),)))
+    others = [Source(name="web", types=["click"])]
+    ensure_frontier_rows(config, [CLICK], others, HOUR)
+    assert frontiers.frontiers(database, 3600)[0].sources == {"app", "web"}
+    bye = dataclasses.replace(report, sequence=1, goodbye=True)
+    start = dataclasses.replace(START, next_offset=1)
+    staging.commit_batch(database, lease, dataclasses.replace(batch(2, start=start), reports=((bye,),)))
+    ensure_frontier_rows(config, [CLICK], others, HOUR)
+    assert frontiers.frontiers(database, 3600)[0].sources == {"web"}
+
+
+def test_another_bucket_length_is_refused_at_the_start(database: Database) -> None:
+    refuse_other_bucket_length(database, 3600)
+    with pytest.raises(UsageError, match=r"parsing\.bucket_seconds is 60, but the ledger's buckets have 3600 s"):
+        refuse_other_bucket_length(database, 60)
+
+
+def test_a_types_shard_is_as_declared(config: Config, database: Database) -> None:
+    assert frontiers.frontiers(database, 3600)[0].shard == "default"
+    ensure_frontier_rows(config, [CLICK.model_copy(update={"shard": "big"})], SOURCES, HOUR)
+    assert frontiers.frontiers(database, 3600)[0].shard == "big"
 
 
 def test_a_schema_id_that_changes_its_meaning_stops_the_etl(database: Database) -> None:

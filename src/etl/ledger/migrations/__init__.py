@@ -8,6 +8,7 @@ the software is refused.
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from pathlib import Path
@@ -27,6 +28,7 @@ _LOG = logging.getLogger(__name__)
 logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
+@functools.cache
 def newest() -> int:
     """The schema version that this software writes."""
     head = ScriptDirectory(str(_FOLDER)).get_current_head()
