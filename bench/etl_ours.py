@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.etl_site import BUCKET_SECONDS, Site
 from bench.etl_traffic import Delivered, declared, promise
-from bench.process_tree import cpu_seconds, memory_mb
+from bench.process_tree import ProcessTree
 from etl.bucket_checks import verify_bucket
 from etl.buckets import read_manifest
 from etl.ledger.database import Database
@@ -55,31 +55,27 @@ class OurEtl:
         self._known = list(types)
         self._database = Database(self.run.config.etl.ledger)
         self.run.start()
-        self.run.wait_until_staging()
-
-    @property
-    def pid(self) -> int:
-        """Of the driver."""
         process = self.run._process  # the harness has no other word for it
         assert process is not None
-        return process.pid
+        self._tree = ProcessTree(process.pid)
+        self.run.wait_until_staging()
 
     def round(self, delivered: Delivered, within_s: float = 900.0) -> Round:
         """Promise the data set, declare its types, and wait until all its hours are closed."""
         plan = delivered.plan
         logged = self._log_size()
-        began, cpu = time.monotonic(), cpu_seconds(self.pid)
+        began, cpu = time.monotonic(), self._tree.cpu_seconds()
         promise(self.run.config.kafka.edge, delivered)
         self._add(plan.types)
         closing_began = None
         while not self._closed(plan.types, plan.end):
             if closing_began is None and self._staged_since(logged)[0] >= int(delivered.records.sum()):
-                closing_began = (time.monotonic(), cpu_seconds(self.pid))
+                closing_began = (time.monotonic(), self._tree.cpu_seconds())
             if not self.run.running() or time.monotonic() - began > within_s:
                 raise WrongOutput(f"{self.name} did not close all hours within {within_s:.0f} s; see {self.run.log}")
             time.sleep(0.2)
-        used, wall = cpu_seconds(self.pid) - cpu, time.monotonic() - began
-        facts: dict[str, Any] = {"memory_mb": round(memory_mb(self.pid)), **self._batches(logged), **self._files()}
+        used, wall = self._tree.cpu_seconds() - cpu, time.monotonic() - began
+        facts: dict[str, Any] = {"memory_mb": round(self._tree.memory_mb()), **self._batches(logged), **self._files()}
         if closing_began is not None:
             facts["staging_cpu_s"] = round(closing_began[1] - cpu, 2)
             facts["closing_wall_s"] = round(time.monotonic() - closing_began[0], 1)
@@ -110,6 +106,7 @@ class OurEtl:
 
     def close(self) -> None:
         """Kill the driver; drop the connection to its ledger."""
+        self._tree.close()
         self._database.close()
         if self.run.running():
             self.run.kill()

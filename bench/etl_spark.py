@@ -24,7 +24,7 @@ from typing import IO, Any
 from bench.etl_ours import Round, WrongOutput
 from bench.etl_site import BUCKET_SECONDS, Site
 from bench.etl_traffic import Delivered
-from bench.process_tree import cpu_seconds, memory_mb
+from bench.process_tree import ProcessTree
 from hourmark.topics import EVENTS_PREFIX, events_topic
 
 
@@ -51,13 +51,9 @@ class SparkWay:
                 [sys.executable, "-m", "bench.etl_spark", str(site.file)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "PYTHONPATH": "src:."},
             )  # fmt: skip
+        self._tree = ProcessTree(self._process.pid)
         self._rounds = 0
         self._out = ""
-
-    @property
-    def pid(self) -> int:
-        """Of the driver."""
-        return self._process.pid
 
     def round(self, delivered: Delivered) -> Round:
         """Run the query over the data set's topics, from their begin to their end."""
@@ -66,9 +62,10 @@ class SparkWay:
         self._out = self._site.root(label)
         checkpoint = (self._site.folder / f"{label}-checkpoint").as_uri()
         job = Job(self._kind, [events_topic(t) for t in delivered.plan.types], self._out, checkpoint, self._batch_records)
-        began, cpu = time.monotonic(), cpu_seconds(self.pid)
+        began, cpu = time.monotonic(), self._tree.cpu_seconds()
         answer = self._ask(dataclasses.asdict(job))
-        return Round(cpu_seconds(self.pid) - cpu, time.monotonic() - began, {"memory_mb": round(memory_mb(self.pid)), **answer})
+        used, wall = self._tree.cpu_seconds() - cpu, time.monotonic() - began
+        return Round(used, wall, {"memory_mb": round(self._tree.memory_mb()), **answer})
 
     def check(self, delivered: Delivered) -> None:
         """WrongOutput unless the folder holds as many rows as this way promises: all of them, or the distinct ones."""
@@ -81,6 +78,7 @@ class SparkWay:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._tree.close()
         with contextlib.suppress(OSError):
             _stream(self._process.stdin).close()  # its end is the end of the jobs
         try:
