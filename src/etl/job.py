@@ -15,6 +15,7 @@ from types import FrameType
 
 import click
 
+from etl.closing.assembly import closer_on_servers
 from etl.closing.closer import Closer
 from etl.closing.cut import Waiting
 from etl.closing.engine import SparkEngine
@@ -63,7 +64,7 @@ def run(config: Config, *, submitted: bool) -> None:
     consumer = Consumer(spark, config, database, clock, progress)
     registry = SchemaRegistry(config.registry)
     engine = SparkEngine(spark, open_storage(config.storage), database, config)
-    closer = Closer(engine, config, database, central.cluster_id(), registry.schema, clock, metrics)
+    closer = closer_on_servers(engine, config, database, central.cluster_id(), registry.schema, clock, metrics)
     try:
         consumer.start(types, central)
         _loop(consumer, closer, database, central, config, progress, stopping, types)

@@ -1,92 +1,90 @@
 """Drives closing, one look at a time, and picks up whatever a crash left.
 
-A frozen hour without a proof was interrupted: it is unfrozen and proved anew. A sealed hour is written and published again; if
+A frozen hour without a seal was interrupted: it is unfrozen and proved anew. A sealed hour is written and published again; if
 its bucket stands already, its marker is the truth. So every step may be cut off anywhere and repeated.
+
+What is decided stands elsewhere, as pure functions: who is awaited (`readiness`), when a cut is finished (`cut`), how many hours
+a round takes on (`backlog`), what becomes of a proof (`deciding`). Servers stand behind `Ports`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-import uuid
-from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, Protocol
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
-from etl.closing.cut import Cut, CutTaker, Waiting
-from etl.closing.edge import TwoSites
+from etl.closing.backlog import plan_round
+from etl.closing.cut import Cut, CutTaker, Progress, Sites, Waiting
+from etl.closing.deciding import Rule, decide
 from etl.closing.engine import Engine
-from etl.closing.ownership import refuse_foreign_root, refuse_other_seal, refuse_published
-from etl.closing.proof import Proof
-from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish, standing_marker
-from etl.closing.writing import SealedHour, WrittenFile
+from etl.closing.forcing import accepted_holes, accepted_topics, forced_cut, ordered
+from etl.closing.ownership import refuse_foreign_root, refuse_published
+from etl.closing.publishing import ATTEMPTS_FOLDER
+from etl.closing.sealed import Published, Publisher, Trouble
+from etl.closing.twins import TwinWatch
+from etl.closing.waiting import WaitsKeeper
+from etl.errors import Unreadable
 from etl.ledger import frontiers as ledger
-from etl.ledger import staging as staged
-from etl.ledger.database import Database
-from etl.ledger.rows import Frontier, Position, Reporter, Seal, State
-from etl.ledger.schemas import remembered_schema
-from etl.metrics import Metrics
-from etl.storage import open_storage
+from etl.ledger.database import Database, Lease
+from etl.ledger.orders import Order, orders
+from etl.ledger.rows import Frontier, Position, Seal, State
+from etl.storage import Storage, StorageError
 from etl.topics import CentralTopics
 from hourmark.avro import Schema
 from hourmark.clock import Clock
 from hourmark.config import Config
-from hourmark.errors import Finding, Unavailable
-from hourmark.kafka import Partition
-from hourmark.manifest import Grade, Manifest
+from hourmark.errors import Unavailable
+from hourmark.hours import Hour
+from hourmark.manifest import Manifest
 from hourmark.topics import CONTROL, events_topic
 
 RETRY_SECONDS: Final = 10.0  # after a proof that failed: what is missing may be on its way
-_PUBLISHERS: Final = 8
-_CAUSE_MAX: Final = 1500
+CHECK_SECONDS: Final = 30.0  # between looks for holes; retention takes days to overtake a mirror
 _LOG = logging.getLogger(__name__)
 
 
+class Metrics(Protocol):
+    """What closing counts; `etl.metrics.Metrics` is one."""
+
+    def closed(self, hour: Hour, manifest: Manifest) -> None:
+        """A bucket was closed."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True)
-class LedgerProgress:
-    """What a cut asks of the ledger: the real `Progress`."""
+class Ports:
+    """All that a closer touches besides the ledger's own tables."""
 
+    engine: Engine
+    storage: Storage
     database: Database
-    cluster_id: str
-
-    def reporters(self) -> list[Reporter]:
-        """Latest staged reports."""
-        return staged.reporters(self.database)
-
-    def not_staged(self, ends: Mapping[Partition, int]) -> list[str]:
-        """What is below these central ends and not yet staged."""
-        positions = {Partition(p.topic, p.partition): p.next_offset for p in staged.positions(self.database, self.cluster_id)}
-        return [
-            f"staging: {p} is staged up to {positions.get(p, 0)}, the cut is {end}"
-            for p, end in sorted(ends.items())
-            if positions.get(p, 0) < end
-        ]
+    sites: Callable[[Lease], Sites]
+    progress: Progress
+    fetch_schema: Callable[[int], Schema]
+    restage: Callable[[str], None]  # path of a staged file that cannot be read; EtlStop where it cannot be staged again
+    metrics: Metrics
+    clock: Clock
+    publishers: int = 8
 
 
 class Closer:
     """Closes hours of all types of the ledger; one at work at a time, fenced by its lease."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        config: Config,
-        database: Database,
-        cluster_id: str,
-        fetch_schema: Callable[[int], Schema],
-        clock: Clock,
-        metrics: Metrics,
-    ) -> None:
-        self._engine, self._config, self._database, self._clock = engine, config, database, clock
-        self._fetch_schema, self._metrics = fetch_schema, metrics
-        self._lease = database.acquire("closer")
-        self._storage = open_storage(config.storage)
-        self._sites = TwoSites(config.kafka, database, self._lease, clock)
-        audit = CentralTopics.of(config.kafka, ()).audit
-        self._taker = CutTaker(self._sites, LedgerProgress(database, cluster_id), audit, clock)
+    def __init__(self, ports: Ports, config: Config) -> None:
+        self._ports, self._config, self._database, self._clock = ports, config, ports.database, ports.clock
+        self._lease = ports.database.acquire("closer")
+        self._sites = ports.sites(self._lease)
+        self._audit = CentralTopics.of(config.kafka, ()).audit
+        self._taker = CutTaker(self._sites, ports.progress, self._audit, ports.clock, config.etl.deadline_seconds)
+        self._publisher = Publisher(
+            ports.engine, ports.storage, ports.database, self._lease, ports.fetch_schema, ports.clock, ports.publishers
+        )
+        self._waits = WaitsKeeper(ports.database, self._lease, ports.clock, config.parsing.bucket_seconds)
+        self._twins = TwinWatch()
         self._not_before_s: dict[str, float] = {}
+        self._troubles: dict[str, tuple[Hour, str, tuple[str, ...]]] = {}
+        self._checked_at_s: float | None = None
         self._interrupted = True  # by a crash, for all this closer knows
 
     def close(self) -> None:
@@ -103,24 +101,42 @@ class Closer:
                 self._recover()
             self._interrupted = True
             outcome = self._look()
-        except (PySparkException, Py4JError) as error:
-            raise Unavailable(f"a Spark job of closing failed, and is tried again: {str(error)[-_CAUSE_MAX:]}") from error
+        except Unreadable as error:
+            _LOG.error("%s; it is staged again from Kafka", error)
+            self._ports.restage(error.path)
+            return 0
+        except Unavailable as error:
+            self._say_unavailable(error)
+            raise
         self._interrupted = False
         return outcome
 
     def _look(self) -> Waiting | int:
-        if any(f.state is State.SEALED and self._may_try(f) for f in self._frontiers()):
-            return self._write_sealed()
-        open_frontiers = self._frontiers()
-        self._sites.check([f.event_type for f in open_frontiers])
-        cut = self._taker.poll([f for f in open_frontiers if self._may_try(f)])
+        frontiers = self._frontiers()
+        for alarm in self._twins.look(self._ports.progress.reporters()):
+            _LOG.error("%s", alarm)
+        if sealed := [f for f in frontiers if f.state is State.SEALED and self._may_try(f)]:
+            return self._finish(self._publisher.publish(sealed))
+        opened = [f for f in frontiers if f.state is State.OPEN and self._may_try(f)]
+        given = orders(self._database)
+        if forced := ordered(opened, given):
+            return self._close_forced(forced, given)
+        self._check_if_due([f.event_type for f in frontiers])
+        cut = self._taker.poll(opened)
         if isinstance(cut, Waiting):
+            self._say(frontiers, {t: (phase.value, what) for t, (phase, what) in cut.by_type.items()})
             return cut
         self._sites.check(cut.horizons_ms)  # again, as a topic may have been made anew while the cut was taken
         holes = self._sites.holes()
         if any(topic in holes for topic in CONTROL):
             return 0
         return self._close_under(cut.without({t for t in cut.horizons_ms if events_topic(t) in holes}))
+
+    def _check_if_due(self, types: Collection[str]) -> None:
+        now_s = self._clock.monotonic_s()
+        if self._checked_at_s is None or now_s - self._checked_at_s >= CHECK_SECONDS:
+            self._sites.check(types)
+            self._checked_at_s = now_s
 
     def _close_under(self, cut: Cut) -> int:
         """All hours that the cut allows, each type's in turn."""
@@ -130,115 +146,157 @@ class Closer:
             for f in self._frontiers()
             if f.state is State.OPEN and f.hour.end_ms <= cut.horizons_ms.get(f.event_type, 0) and self._may_try(f)
         ]:
-            closed += self._close_hours(chosen, cut)
+            sizes: Mapping[tuple[str, int], int] = {}
+            if any(f.hour.next().end_ms <= cut.horizons_ms[f.event_type] for f in chosen):
+                sizes = ledger.unlisted_bytes(self._database)
+            last = plan_round(chosen, cut.horizons_ms, sizes)
+            closed += self._close_hours([f for f in chosen if f.event_type in last], last, cut, {})
         return closed
 
-    def _close_hours(self, chosen: Collection[Frontier], cut: Cut) -> int:
-        refuse_published(self._storage, chosen)
-        topics = {event_type: topic for topic, event_type in self._topics(chosen).types.items()}
-        offsets = ledger.freeze(self._database, self._lease, chosen, topics)
-        frozen = [f for f in self._frontiers() if f.state is State.FROZEN]
-        proofs = self._engine.prove(frozen, cut.audit_next)
-        proved = [f for f in frozen if not proofs[f.event_type].findings]
-        for f in frozen:
-            if f not in proved:
-                self._refuse(f, proofs[f.event_type])
-        seals = {f.event_type: _seal(proofs[f.event_type], cut, offsets[f.event_type]) for f in proved}
-        ledger.seal(self._database, self._lease, seals, proved)
-        return self._write_sealed()
+    def _close_forced(self, forced: Sequence[Frontier], given: Mapping[str, Order]) -> int:
+        for f in forced:
+            _LOG.warning("%s %s is forced by an order: %s", f.event_type, f.hour, given[f.event_type].reason)
+        cut = forced_cut(forced, self._sites, self._ports.progress, self._audit, self._clock)
+        return self._close_hours(forced, {f.event_type: f.hour for f in forced}, cut, given)
 
-    def _refuse(self, frontier: Frontier, proof: Proof) -> None:
-        ledger.unfreeze(self._database, self._lease, frontier, proof.findings)
-        self._not_before_s[frontier.event_type] = self._clock.monotonic_s() + RETRY_SECONDS
-        _LOG.error(
-            "%s %s is not proved and stays open; trying again in %.0f s. Missing:\n  %s",
-            frontier.event_type, frontier.hour, RETRY_SECONDS, "\n  ".join(proof.findings),
-        )  # fmt: skip
+    def _close_hours(self, chosen: Sequence[Frontier], last: Mapping[str, Hour], cut: Cut, given: Mapping[str, Order]) -> int:
+        """One round: freeze, prove, seal, write, publish, close. `last`: the last hour of each type that takes part."""
+        refuse_published(self._ports.storage, chosen)
+        topics = {event_type: topic for topic, event_type in self._topics(chosen).types.items()}
+        offsets = ledger.freeze(self._database, self._lease, chosen, topics, last)
+        frozen = [dataclasses.replace(f, state=State.FROZEN) for f in chosen]
+        chains = self._prove(frozen, last, cut, offsets, given)
+        if sealed := [f for f in frozen if f.event_type in chains]:
+            first = {t: seals[0] for t, seals in chains.items()}
+            later = {t: seals[1:] for t, seals in chains.items()}
+            ledger.seal(self._database, self._lease, first, sealed, later, self._with_seals(sealed, cut, given))
+        if chains:
+            self._sealed_are_untroubled(chains)
+            return self._finish(self._publisher.publish(self._sealed_now()))
+        return 0
+
+    def _prove(
+        self,
+        frozen: Sequence[Frontier],
+        last: Mapping[str, Hour],
+        cut: Cut,
+        offsets: Mapping[str, tuple[Position, ...]],
+        given: Mapping[str, Order],
+    ) -> dict[str, list[Seal]]:
+        """By type, the seals of its first hours; a type whose frontier hour is not proved is unfrozen."""
+        rule = Rule(
+            cut, ledger.accepted_holes(self._database), self._clock.now_ms(), round(self._config.etl.deadline_seconds * 1000)
+        )
+        chains: dict[str, list[Seal]] = {}
+        refused: list[tuple[Frontier, tuple[str, ...]]] = []
+        asked = list(frozen)
+        while asked:
+            proofs = self._ports.engine.prove(asked, cut.audit_next)
+            following = []
+            for f in asked:
+                proof, order = proofs[f.event_type], given.get(f.event_type)
+                seal = decide(f, proof, offsets[f.event_type], order, rule)
+                if seal is not None:
+                    chains.setdefault(f.event_type, []).append(seal)
+                    if f.hour < last[f.event_type]:
+                        following.append(dataclasses.replace(f, hour=f.hour.next(), settled_next=cut.audit_next))
+                elif f.event_type not in chains:
+                    refused.append((f, proof.findings))
+            asked = following
+        if refused:
+            self._refuse(refused)
+        return chains
+
+    def _with_seals(self, sealed: Sequence[Frontier], cut: Cut, given: Mapping[str, Order]) -> ledger.WithSeals:
+        excused = {(r.host_id, r.source): r for f in sealed for r in cut.excused.get(f.event_type, ())}
+        forced = [f.event_type for f in sealed if f.event_type in given]
+        if not forced:
+            return ledger.WithSeals(excused.values())
+        holes = self._sites.holes()
+        all_ordered = {f.event_type for f in self._frontiers()} <= set(given)
+        topics = [t for t in accepted_topics(forced, all_ordered=all_ordered) if t in holes]
+        try:
+            checks = self._sites.watched_anew(topics)
+        except Unavailable as error:  # then the holes stay, and later hours need orders of their own
+            _LOG.error("the holes of %s are not accepted yet: %s", topics, error)
+            return ledger.WithSeals(excused.values())
+        accepted = accepted_holes(holes, topics, given[forced[0]].reason, self._clock.now_ms())
+        self._checked_at_s = None
+        return ledger.WithSeals(excused.values(), (), accepted, checks)
+
+    def _refuse(self, refused: Sequence[tuple[Frontier, tuple[str, ...]]]) -> None:
+        ledger.unfreeze_all(self._database, self._lease, refused)
+        for f, findings in refused:
+            self._set_back(f, "proof", findings)
+            _LOG.error(
+                "%s %s is not proved and stays open; trying again in %.0f s. Missing:\n  %s",
+                f.event_type, f.hour, RETRY_SECONDS, "\n  ".join(findings),
+            )  # fmt: skip
 
     def _recover(self) -> None:
-        refuse_foreign_root(self._storage, self._frontiers(), ledger.closed_types(self._database))
-        for f in self._frontiers():
-            if f.state is State.FROZEN:
-                _LOG.info("%s %s was frozen when a closer ended: unfrozen, to be proved anew", f.event_type, f.hour)
-                ledger.unfreeze(self._database, self._lease, f, ())
-        if recovered := self._write_sealed():
-            _LOG.info("%d hours that were sealed when a closer ended are closed", recovered)
+        frontiers = self._frontiers()
+        refuse_foreign_root(self._ports.storage, frontiers, ledger.closed_types(self._database))
+        if frozen := [f for f in frontiers if f.state is State.FROZEN]:
+            names = ", ".join(f"{f.event_type} {f.hour}" for f in frozen[:20])
+            _LOG.info("%d hours were frozen when a closer ended: unfrozen, to be proved anew (%s)", len(frozen), names)
+            ledger.unfreeze_all(self._database, self._lease, [(f, ()) for f in frozen])
+        sealed = [f for f in frontiers if f.state is State.SEALED]
+        if recovered := self._finish(self._publisher.standing(sealed)) if sealed else 0:
+            _LOG.info("%d hours that were published when a closer ended are closed", recovered)
         with self._database.transaction(self._lease):
             pass  # a closer that was taken over stops here, and deletes nothing
-        self._storage.delete(ATTEMPTS_FOLDER)  # of closers that were interrupted
+        self._ports.storage.delete(ATTEMPTS_FOLDER)  # of closers that were interrupted
 
-    def _write_sealed(self) -> int:
-        """Write, publish and close every sealed hour; returns how many. One that cannot be published holds up its type alone."""
-        sealed = [f for f in self._frontiers() if f.state is State.SEALED and self._may_try(f)]
-        unwritten, closed = [], 0
-        for f in sealed:
-            try:
-                standing = standing_marker(self._storage, f)
-            except Finding as error:
-                self._set_back(f, error)
-                continue
-            if standing is None:
-                unwritten.append(f)
-            else:
-                closed += self._finish(f, standing)
-        return closed + (self._write_and_publish(unwritten) if unwritten else 0)
+    def _finish(self, published: Published) -> int:
+        """Remember what was published; returns how many hours."""
+        if published.closings:
+            ledger.close_all(self._database, self._lease, published.closings)
+        for closing in published.closings:
+            self._closed(closing)
+        for trouble in published.troubles:
+            self._hold(trouble)
+        return len(published.closings)
 
-    def _write_and_publish(self, sealed: Collection[Frontier]) -> int:
-        attempt = uuid.uuid4().hex
-        folder = f"{ATTEMPTS_FOLDER}/{attempt}"
-        hours = {f.event_type: self._sealed_hour(f) for f in sealed}
-        schema_ids = {s for h in hours.values() for g in h.listed for s in g.schema_ids}
-        schemas = {s: remembered_schema(self._database, self._lease, s, self._fetch_schema) for s in sorted(schema_ids)}
-        written = self._engine.write(list(hours.values()), {s: text for s, (text, _) in schemas.items()}, f"{folder}/tasks")
-        files: dict[str, list[WrittenFile]] = {f.event_type: [] for f in sealed}
-        for w in written:
-            files[w.event_type].append(w)
-        identity = self._database.identity()
-
-        def publish_one(f: Frontier) -> Manifest | Finding:
-            manifest = manifest_of(
-                f, files[f.event_type], listed_rows=sum(g.rows for g in hours[f.event_type].listed),
-                fingerprints={s: mark for s, (_, mark) in schemas.items()}, ledger=identity, attempt=attempt,
-                now_ms=self._clock.now_ms(),
-            )  # fmt: skip
-            try:
-                return publish(self._storage, f, files[f.event_type], manifest)
-            except Finding as error:
-                return error
-
-        with ThreadPoolExecutor(_PUBLISHERS) as pool:
-            outcomes = list(pool.map(publish_one, sealed))
-        closed = 0
-        for f, outcome in zip(sealed, outcomes, strict=True):
-            if isinstance(outcome, Finding):
-                self._set_back(f, outcome)
-            else:
-                closed += self._finish(f, outcome)
-        self._storage.delete(folder)
-        return closed
-
-    def _sealed_hour(self, f: Frontier) -> SealedHour:
-        listed = tuple(ledger.listed_groups(self._database, f.event_type, f.hour))
-        late = {g.hour_s for g in listed if g.hour_s < f.hour.start_s}
-        earlier = tuple(ledger.listed_before(self._database, f.event_type, f.hour, late))
-        return SealedHour(f.event_type, f.hour, listed, earlier)
-
-    def _set_back(self, frontier: Frontier, error: Finding) -> None:
-        self._not_before_s[frontier.event_type] = self._clock.monotonic_s() + RETRY_SECONDS
-        _LOG.error("%s %s is sealed and cannot be published: %s", frontier.event_type, frontier.hour, error)
-
-    def _finish(self, frontier: Frontier, manifest: Manifest) -> int:
-        assert frontier.seal is not None
-        refuse_other_seal(manifest, frontier.seal, self._database.identity()[0])
-        ledger.close(self._database, self._lease, frontier, manifest)
-        self._not_before_s.pop(frontier.event_type, None)
-        self._metrics.closed(frontier.hour, manifest)
+    def _closed(self, closing: ledger.Closing) -> None:
+        f, manifest = closing.frontier, closing.manifest
+        self._not_before_s.pop(f.event_type, None)
+        self._troubles.pop(f.event_type, None)
+        self._ports.metrics.closed(f.hour, manifest)
         _LOG.info(
             "%s %s closed as %s: %d events, %d late, %d duplicates removed, %d surplus, %.1f s after its end",
-            frontier.event_type, frontier.hour, manifest.grade.value, manifest.events, sum(manifest.late.values()),
-            manifest.duplicates_removed, manifest.surplus, (manifest.closed_at_ms - frontier.hour.end_ms) / 1000,
+            f.event_type, f.hour, manifest.grade.value, manifest.events, sum(manifest.late.values()),
+            manifest.duplicates_removed, manifest.surplus, (manifest.closed_at_ms - f.hour.end_ms) / 1000,
         )  # fmt: skip
-        return 1
+
+    def _hold(self, trouble: Trouble) -> None:
+        self._set_back(
+            trouble.frontier, "storage" if isinstance(trouble.error, StorageError) else "publishing", (str(trouble.error),)
+        )
+        _LOG.error(
+            "%s %s is sealed and cannot be published: %s", trouble.frontier.event_type, trouble.frontier.hour, trouble.error
+        )
+
+    def _set_back(self, f: Frontier, phase: str, what: tuple[str, ...]) -> None:
+        self._not_before_s[f.event_type] = self._clock.monotonic_s() + RETRY_SECONDS
+        self._troubles[f.event_type] = (f.hour, phase, what)
+
+    def _sealed_are_untroubled(self, types: Collection[str]) -> None:
+        for event_type in types:
+            self._troubles.pop(event_type, None)
+
+    def _say(self, frontiers: Collection[Frontier], waits: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:
+        hours = {f.event_type: f.hour for f in frontiers}
+        said = {t: (hours[t], *wait) for t, wait in waits.items() if t in hours}
+        self._waits.say(said | self._troubles)
+
+    def _say_unavailable(self, error: Unavailable) -> None:
+        phase = "storage" if isinstance(error, StorageError) else "servers"
+        now_ms = self._clock.now_ms()
+        frontiers = self._frontiers()
+        self._say(frontiers, {f.event_type: (phase, (str(error),)) for f in frontiers if f.hour.end_ms <= now_ms})
+
+    def _sealed_now(self) -> list[Frontier]:
+        return [f for f in self._frontiers() if f.state is State.SEALED and self._may_try(f)]
 
     def _frontiers(self) -> list[Frontier]:
         return ledger.frontiers(self._database, self._config.parsing.bucket_seconds)
@@ -248,17 +306,3 @@ class Closer:
 
     def _may_try(self, frontier: Frontier) -> bool:
         return self._clock.monotonic_s() >= self._not_before_s.get(frontier.event_type, 0.0)
-
-
-def _seal(proof: Proof, cut: Cut, offsets: tuple[Position, ...]) -> Seal:
-    return Seal(
-        grade=Grade.PROVED.value,
-        method=proof.method,
-        cut_at_ms=cut.taken_at_ms,
-        audit_next=cut.audit_next,
-        audit_records=proof.audit_records,
-        promised=proof.promised,
-        surplus=proof.surplus,
-        excused=(),
-        offsets=offsets,
-    )

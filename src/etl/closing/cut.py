@@ -2,9 +2,10 @@
 
 Five phases, each waiting for one thing:
 
-    reports   every live source is past the hour's end, by reports that are staged already
+    reports   every live source is past the hour's end, by reports that are staged already, or the hour's deadline is
     control   the edge's ends of hosts, then of audit, are taken; the mirror reaches them
-    promises  the central ends of both are taken; the ledger reaches them; nobody new has appeared in the reports
+    promises  the central ends of both are taken; the ledger reaches them; nobody new has appeared in the reports, and whoever
+              is to be excused is still behind by the reports of now
     events    the edge's ends of the types' topics are taken; the mirror reaches them
     arrival   the central ends of those are taken; the ledger reaches them
 
@@ -20,19 +21,25 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from etl.closing.readiness import carries, newcomers, readiness, ready
-from etl.ledger.rows import Frontier, Reporter, State
+from etl.closing.readiness import Readiness, Reports, carries, clocks_apart, newcomers, ready, still_excused
+from etl.ledger.edge import EdgeCheck
+from etl.ledger.rows import Frontier, Reporter
 from hourmark.clock import Clock
 from hourmark.errors import Finding
 from hourmark.kafka import Partition
 from hourmark.topics import CONTROL, events_topic
 
 OVERDUE_MS: Final = 30_000  # after its end, an hour that waits for somebody says for whom
+NAMED_MAX: Final = 20
 LAGGARD_SECONDS: Final = 10.0  # how long a topic that the mirror lags on may hold up the types beside it
 
 
 class Sites(Protocol):
     """What a cut asks of the two clusters. Edge names throughout; offsets are the next to read."""
+
+    def check(self, types: Collection[str]) -> None:
+        """Look for holes in the topics of these types, and of promises and reports; remember where the mirror stands."""
+        ...
 
     def edge_ends(self, topics: Sequence[str]) -> dict[Partition, int]:
         """End offsets at the edge, topic by topic in this order."""
@@ -46,8 +53,16 @@ class Sites(Protocol):
         """Topics of which records may never arrive (retention, a topic made anew), and why: nothing of them may freeze."""
         ...
 
+    def watched_anew(self, topics: Collection[str]) -> list[EdgeCheck]:
+        """Checks that accept what these topics lost so far: from here on they are watched again."""
+        ...
+
     def central_ends(self, topics: Collection[str]) -> dict[Partition, int]:
         """High watermarks, on the central cluster, of the topics mirrored from these."""
+        ...
+
+    def close(self) -> None:
+        """Leave the clusters."""
         ...
 
 
@@ -60,6 +75,10 @@ class Progress(Protocol):
 
     def not_staged(self, ends: Mapping[Partition, int]) -> list[str]:
         """What is below these central ends and not yet staged, for people; empty: the ledger has reached them."""
+        ...
+
+    def staged_next(self, partition: Partition) -> int:
+        """The next offset to stage of a partition of the central cluster; 0 where nothing was staged of it."""
         ...
 
 
@@ -75,36 +94,43 @@ class Phase(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Cut:
-    """A finished cut: the hours of these types that end at or before their horizon may freeze."""
+    """A finished cut: the hours of these types that end at or before their horizon may freeze.
+
+    `excused`: by type, the sources that its hours go without. `unverified`: by type, what a cut by an operator's order skipped.
+    """
 
     taken_at_ms: int
     horizons_ms: Mapping[str, int]
     audit_next: int  # central offset: promises below it count
-    edge_ends: Mapping[Partition, int]
-    central_ends: Mapping[Partition, int]
+    excused: Mapping[str, tuple[Reporter, ...]] = dataclasses.field(default_factory=dict)
+    unverified: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def without(self, types: Collection[str]) -> Cut:
         """The same cut, of which these types take no part."""
         return dataclasses.replace(self, horizons_ms={t: h for t, h in self.horizons_ms.items() if t not in types})
 
 
+What = tuple[str, ...]
+
+
 @dataclasses.dataclass(frozen=True)
 class Waiting:
-    """What a cut waits for now, for people."""
+    """What a cut waits for now, for people; `by_type` says it of every type that waits for more than time."""
 
     phase: Phase
-    what: tuple[str, ...] = ()
+    what: What = ()
+    by_type: Mapping[str, tuple[Phase, What]] = dataclasses.field(default_factory=dict)
 
 
 class CutTaker:
     """Takes one cut after another; `poll` goes on as far as it can and never blocks on a condition."""
 
-    def __init__(self, sites: Sites, progress: Progress, audit_central: str, clock: Clock) -> None:
+    def __init__(self, sites: Sites, progress: Progress, audit_central: str, clock: Clock, deadline_seconds: float) -> None:
         self._sites, self._progress, self._clock = sites, progress, clock
         self._audit_central = audit_central
-        self._phase = Phase.REPORTS
-        self._taken_at_ms = 0
+        self._deadline_ms = round(deadline_seconds * 1000)
         self._events_since_s = 0.0
+        self._phase = Phase.REPORTS
         self._begin_anew()
 
     def poll(self, frontiers: Collection[Frontier]) -> Cut | Waiting:
@@ -120,37 +146,48 @@ class CutTaker:
 
     def _begin_anew(self) -> None:
         self._phase = Phase.REPORTS
+        self._taken_at_ms = 0
         self._seen: list[Reporter] = []
-        self._horizons: dict[str, int] = {}
+        self._not_ready: dict[str, What] = {}
+        self._chosen: dict[str, Readiness] = {}
         self._edge: dict[Partition, int] = {}
         self._central: dict[Partition, int] | None = None
         self._audit_next = 0
 
     def _reports(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
-        self._taken_at_ms = self._clock.now_ms()
+        self._taken_at_ms = now_ms = self._clock.now_ms()
+        if not any(f.hour.end_ms <= now_ms for f in frontiers):
+            return Waiting(Phase.REPORTS)
         self._seen = self._progress.reporters()
-        holes = self._sites.holes()
-        if any(topic in holes for topic in CONTROL):
-            return Waiting(Phase.REPORTS, tuple(holes.values()))
-        horizons = ready(frontiers, self._seen, self._taken_at_ms)
-        self._horizons = {t: horizon for t, horizon in horizons.items() if events_topic(t) not in holes}
-        if not self._horizons:
-            return Waiting(Phase.REPORTS, (*holes.values(), *self._overdue(frontiers)))
+        reports, holes = Reports(self._seen), self._sites.holes()
+        asked = ready(frontiers, reports, now_ms, self._deadline_ms)
+        apart = clocks_apart(reports, now_ms)
+        for_all = ([apart] if apart else []) + [holes[topic] for topic in CONTROL if topic in holes]
+        if for_all:
+            return self._waiting(Phase.REPORTS, for_all, dict.fromkeys(asked, tuple(for_all)))
+        ends_ms = {f.event_type: f.hour.end_ms for f in frontiers}
+        self._chosen = {t: r for t, r in asked.items() if r.horizon_ms >= ends_ms[t] and events_topic(t) not in holes}
+        self._not_ready = {
+            t: (holes[events_topic(t)],) if events_topic(t) in holes else r.waits_for
+            for t, r in asked.items()
+            if t not in self._chosen
+        }
+        if not self._chosen:
+            return self._waiting(Phase.REPORTS, self._overdue(frontiers), {})
         self._edge = self._sites.edge_ends(CONTROL)
         return Phase.CONTROL
 
     def _overdue(self, frontiers: Collection[Frontier]) -> list[str]:
-        """Whom the oldest hour waits for, once it is overdue."""
-        opened = [f for f in frontiers if f.state is State.OPEN and f.hour.end_ms + OVERDUE_MS <= self._taken_at_ms]
-        if not opened:
+        """What the oldest hour waits for, once it is overdue."""
+        waiting = [f for f in frontiers if f.event_type in self._not_ready and f.hour.end_ms + OVERDUE_MS <= self._taken_at_ms]
+        if not waiting:
             return []
-        oldest = min(opened, key=lambda f: (f.hour, f.event_type))
-        waits = readiness(oldest, self._seen, self._taken_at_ms).waits_for
-        return [f"{oldest.event_type} {oldest.hour} waits for {who}" for who in waits]
+        oldest = min(waiting, key=lambda f: (f.hour, f.event_type))
+        return [f"{oldest.event_type} {oldest.hour} waits for {who}" for who in self._not_ready[oldest.event_type]]
 
     def _control(self, _: Collection[Frontier]) -> Phase | Waiting:
         if behind := self._sites.not_mirrored(self._edge):
-            return Waiting(Phase.CONTROL, tuple(behind.values()))
+            return self._waiting(Phase.CONTROL, list(behind.values()))
         self._central = self._sites.central_ends(CONTROL)
         audit = [end for p, end in self._central.items() if p.topic == self._audit_central]
         if len(audit) != 1:
@@ -164,36 +201,57 @@ class CutTaker:
     def _promises(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
         assert self._central is not None
         if behind := self._progress.not_staged(self._central):
-            return Waiting(Phase.PROMISES, tuple(behind))
-        new = newcomers(self._seen, self._progress.reporters())
-        for f in frontiers:
-            if any(carries(f, r) for r in new):  # what a newcomer promises may lie past the audit cut: the next cut will know it
-                self._horizons.pop(f.event_type, None)
-        if not self._horizons:
+            return self._waiting(Phase.PROMISES, behind)
+        now_known = self._progress.reporters()
+        later, new = Reports(now_known), newcomers(self._seen, now_known)
+        for f in frontiers:  # what a newcomer promises may lie past the audit cut: the next cut will know it
+            chosen = self._chosen.get(f.event_type)
+            if chosen and (any(carries(f, r) for r in new) or not still_excused(f, chosen.excused, later)):
+                del self._chosen[f.event_type]
+        if not self._chosen:
             self._begin_anew()
             return Waiting(Phase.REPORTS, tuple(f"{r.name} has just appeared" for r in new))
-        self._edge = self._sites.edge_ends([events_topic(t) for t in sorted(self._horizons)])
+        self._edge = self._sites.edge_ends([events_topic(t) for t in sorted(self._chosen)])
         self._events_since_s = self._clock.monotonic_s()
         return Phase.EVENTS
 
     def _events(self, _: Collection[Frontier]) -> Phase | Waiting:
         if behind := self._sites.not_mirrored(self._edge):
+            what = list(behind.values())
             if self._clock.monotonic_s() - self._events_since_s < LAGGARD_SECONDS:
-                return Waiting(Phase.EVENTS, tuple(behind.values()))
+                return self._waiting(Phase.EVENTS, what)
             self._drop_topics(behind)
-            if not self._horizons:
+            if not self._chosen:
                 self._begin_anew()
-                return Waiting(Phase.REPORTS, tuple(behind.values()))
+                return Waiting(Phase.REPORTS, tuple(what))
         self._central = self._sites.central_ends(sorted({p.topic for p in self._edge}))
         return Phase.ARRIVAL
 
-    def _drop_topics(self, behind: Collection[str]) -> None:
+    def _drop_topics(self, behind: Mapping[str, str]) -> None:
         """Leave laggards to the next cut, so that they hold up nobody else."""
-        self._horizons = {t: horizon for t, horizon in self._horizons.items() if events_topic(t) not in behind}
+        for event_type in [t for t in self._chosen if events_topic(t) in behind]:
+            del self._chosen[event_type]
+            self._not_ready[event_type] = (behind[events_topic(event_type)],)
         self._edge = {p: end for p, end in self._edge.items() if p.topic not in behind}
 
     def _arrival(self, _: Collection[Frontier]) -> Cut | Waiting:
         assert self._central is not None
         if behind := self._progress.not_staged(self._central):
-            return Waiting(Phase.ARRIVAL, tuple(behind))
-        return Cut(self._taken_at_ms, dict(self._horizons), self._audit_next, dict(self._edge), dict(self._central))
+            return self._waiting(Phase.ARRIVAL, behind)
+        horizons = {t: r.horizon_ms for t, r in self._chosen.items()}
+        excused = {t: r.excused for t, r in self._chosen.items() if r.excused}
+        return Cut(self._taken_at_ms, horizons, self._audit_next, excused)
+
+    def _waiting(self, phase: Phase, what: Sequence[str], by_type: Mapping[str, What] | None = None) -> Waiting:
+        """Types that are in the cut wait for `what`; those that are not, for what keeps them out of it."""
+        said = shortened(what)
+        in_cut = dict.fromkeys(self._chosen, (phase, said)) if by_type is None else {t: (phase, w) for t, w in by_type.items()}
+        out = {t: (Phase.REPORTS, shortened(w)) for t, w in self._not_ready.items() if w}
+        return Waiting(phase, said, out | in_cut)
+
+
+def shortened(what: Sequence[str]) -> What:
+    """As much of it as a person reads."""
+    if len(what) <= NAMED_MAX:
+        return tuple(what)
+    return (*what[:NAMED_MAX], f"and {len(what) - NAMED_MAX} more")

@@ -7,7 +7,8 @@ decides. With one cluster there is no mirror, and nothing to wait for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from etl.ledger.database import Database, Lease
 from etl.ledger.edge import EdgeCheck, last_checks, record_checks
@@ -20,18 +21,66 @@ from hourmark.mirror_positions import MirrorPositions, ahead, holes, made_anew, 
 from hourmark.topics import CONTROL, central_topic, events_topic
 
 
-class TwoSites:
-    """Edge and central cluster; one and the same where there is no mirror."""
+class SiteCluster(Protocol):
+    """What is asked of a cluster; `hourmark.kafka.Cluster` is one."""
 
-    def __init__(self, kafka: Kafka, database: Database, lease: Lease, clock: Clock) -> None:
+    @property
+    def name(self) -> str:
+        """For people."""
+        ...
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """Those of `names` that exist."""
+        ...
+
+    def starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """Log start offsets."""
+        ...
+
+    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
+        """Last stable offsets, or high watermarks."""
+        ...
+
+
+class MirrorReader(Protocol):
+    """Where the mirror stands; `hourmark.mirror_positions.MirrorPositions` is one."""
+
+    def refresh(self) -> dict[Partition, int]:
+        """Edge topic-partition → next edge offset to copy."""
+        ...
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        ...
+
+
+class TwoSites:
+    """Edge and central cluster; one and the same where there is no mirror (`mirror` and `alias` are None)."""
+
+    def __init__(
+        self,
+        edge: SiteCluster,
+        central: SiteCluster,
+        mirror: MirrorReader | None,
+        alias: str | None,
+        database: Database,
+        lease: Lease,
+        clock: Clock,
+    ) -> None:
+        self._edge, self._central, self._mirror, self._alias = edge, central, mirror, alias
         self._database, self._lease, self._clock = database, lease, clock
-        self._alias = kafka.edge_alias if kafka.mirrored else None
-        self._edge = Cluster(kafka.edge, "edge")
-        self._central = Cluster(kafka.central_cluster, "central")
-        self._mirror = MirrorPositions(kafka.central_cluster, kafka.edge_alias) if kafka.mirrored else None
         self._positions: dict[Partition, int] = {}
         self._starts: dict[Partition, int] = {}
         self._holes: dict[str, str] = {}
+
+    @classmethod
+    def of(cls, kafka: Kafka, database: Database, lease: Lease, clock: Clock) -> TwoSites:
+        """The clusters that the settings name."""
+        central = Cluster(kafka.central_cluster, "central")
+        if not kafka.mirrored:
+            return cls(central, central, None, None, database, lease, clock)
+        mirror = MirrorPositions(kafka.central_cluster, kafka.edge_alias)
+        return cls(Cluster(kafka.edge, "edge"), central, mirror, kafka.edge_alias, database, lease, clock)
 
     def close(self) -> None:
         """Leave the clusters."""
@@ -39,22 +88,39 @@ class TwoSites:
             self._mirror.close()
 
     def check(self, types: Collection[str]) -> None:
-        """Look for holes in the topics of these types, and of promises and reports; remember where the mirror stands."""
+        """Look for holes in the topics of these types, and of promises and reports; remember where the mirror stands.
+
+        What was found of other topics at an earlier check stays known.
+        """
         if self._mirror is None:
             return
         infos = self._existing(self._edge, [*CONTROL, *(events_topic(t) for t in sorted(types))])
         partitions = _partitions(infos.values())
         before = last_checks(self._database)
         self._positions = self._mirror.refresh()
-        self._starts = self._edge.starts(partitions)
-        self._holes = self._find_holes(infos, before)
+        starts = self._edge.starts(partitions)
+        found = self._find_holes(infos, before, starts)
+        self._starts |= starts
+        self._holes = {t: why for t, why in self._holes.items() if t not in infos} | found
         now = self._clock.now_ms()
         passed = [
             EdgeCheck(p.topic, p.partition, infos[p.topic].topic_id, self._positions.get(p, 0), now)
             for p in partitions
-            if p.topic not in self._holes
+            if p.topic not in found
         ]
-        record_checks(self._database, self._lease, passed)
+        changed = [c for c in passed if not _says_the_same(before.get(Partition(c.topic, c.partition)), c)]
+        record_checks(self._database, self._lease, changed)
+
+    def watched_anew(self, topics: Collection[str]) -> list[EdgeCheck]:
+        """Checks of where the edge's logs begin and the mirror stands now, holes or not, for whoever accepts those."""
+        if self._mirror is None or not topics:
+            return []
+        infos = self._existing(self._edge, sorted(topics))
+        partitions = _partitions(infos.values())
+        positions, starts, now = self._mirror.refresh(), self._edge.starts(partitions), self._clock.now_ms()
+        return [
+            EdgeCheck(p.topic, p.partition, infos[p.topic].topic_id, max(positions.get(p, 0), starts[p]), now) for p in partitions
+        ]
 
     def holes(self) -> dict[str, str]:
         """By edge topic: why records of it may never arrive."""
@@ -86,21 +152,23 @@ class TwoSites:
         refuse_other_topics(self._database, infos.values())
         return self._central.ends(_partitions(infos.values()), committed=False)
 
-    def _find_holes(self, infos: Mapping[str, TopicInfo], before: Mapping[Partition, EdgeCheck]) -> dict[str, str]:
+    def _find_holes(
+        self, infos: Mapping[str, TopicInfo], before: Mapping[Partition, EdgeCheck], starts: Mapping[Partition, int]
+    ) -> dict[str, str]:
         previous_ids = {p.topic: check.topic_id for p, check in before.items() if p.topic in infos}
         found = {
             topic: f"{topic} was deleted and made anew at the edge since the last check; what it held may not have been mirrored"
             for topic in made_anew(previous_ids, {name: info.topic_id for name, info in infos.items()})
         }
-        previous = {p: before[p].mirror_next if p in before else 0 for p in self._starts}
-        for hole in holes(previous, self._starts):
+        previous = {p: before[p].mirror_next if p in before else 0 for p in starts}
+        for hole in holes(previous, starts):
             found[hole.partition.topic] = str(hole)
-        ends = self._edge.ends(list(self._starts))
+        ends = self._edge.ends(list(starts))
         for partition in ahead(ends, self._positions):
             found[partition.topic] = f"{partition}: the mirror's position {self._positions[partition]} is past the edge's end"
         return found
 
-    def _existing(self, cluster: Cluster, topics: Sequence[str]) -> dict[str, TopicInfo]:
+    def _existing(self, cluster: SiteCluster, topics: Sequence[str]) -> dict[str, TopicInfo]:
         infos = cluster.topics(topics)
         if missing := [t for t in topics if t not in infos]:
             raise Unavailable(f"the {cluster.name} cluster lacks the topics {missing}; run `hourmark types apply`")
@@ -109,3 +177,7 @@ class TwoSites:
 
 def _partitions(infos: Collection[TopicInfo]) -> list[Partition]:
     return [Partition(info.name, number) for info in infos for number in info.partitions]
+
+
+def _says_the_same(before: EdgeCheck | None, now: EdgeCheck) -> bool:
+    return before is not None and (before.topic_id, before.mirror_next) == (now.topic_id, now.mirror_next)

@@ -1,13 +1,17 @@
 """Which hours every live source is past: the first condition of a cut. Pure.
 
 A source is live until its host has said goodbye. All times are the delivery services' clock, except the closer's own, which
-must agree: the earlier of the two decides, so a clock that runs ahead, whosever it is, closes nothing early.
+must agree: the earlier of the two decides, so a clock that runs ahead, whosever it is, closes nothing early. Where they are
+minutes apart, nothing closes at all, because a deadline would be judged by a wrong clock.
+
+Past its deadline an hour goes without the sources that have not caught up with its end: they are excused, and named. A source
+that was excused is not awaited again until it reports.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from etl.ledger.rows import Frontier, Reporter, State
@@ -15,14 +19,42 @@ from hourmark.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.host_reports import API_SOURCE
 
 SILENT_MS: Final = 60_000  # thirty reports of the default pace
+CLOCKS_APART_MS_MAX: Final = 300_000  # more than any healthy clock, report, mirror and staging together
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Readiness:
-    """How far a type's hours may be cut: those that end at or before `horizon_ms`. `waits_for` names who holds the next one."""
+    """How far a type's hours may be cut: those that end at or before `horizon_ms`. `waits_for` names who holds the next one.
+
+    `excused` are the sources that every hour up to the horizon goes without, because its deadline has passed.
+    """
 
     horizon_ms: int
     waits_for: tuple[str, ...]
+    excused: tuple[Reporter, ...] = ()
+
+
+class Reports:
+    """The latest reports, arranged so that a thousand types ask in little time."""
+
+    def __init__(self, reporters: Iterable[Reporter]) -> None:
+        self.all = {(r.host_id, r.source): r for r in reporters}
+        services = [r for r in self.all.values() if r.kind == "service"]
+        self.any_service = bool(services)
+        heard_ms = max((r.received_at_ms for r in services), default=0)
+        self._by_source: dict[str, list[Reporter]] = {}
+        for r in sorted((r for r in self.all.values() if _is_live(r, heard_ms)), key=_caught_up_ms):
+            self._by_source.setdefault(r.source, []).append(r)
+
+    def awaited(self, frontier: Frontier) -> Iterator[list[Reporter]]:
+        """The live reporters that carry the type: a list for each source, in the order of how far they have caught up."""
+        names = self._by_source if frontier.event_type == DEAD_LETTERS else {*frontier.sources, API_SOURCE}
+        return (self._by_source[name] for name in sorted(names) if name in self._by_source)
+
+
+def awaited(frontier: Frontier, reporters: Iterable[Reporter]) -> list[Reporter]:
+    """The live reporters that carry the type."""
+    return [r for group in Reports(reporters).awaited(frontier) for r in group]
 
 
 def carries(frontier: Frontier, reporter: Reporter) -> bool:
@@ -30,40 +62,72 @@ def carries(frontier: Frontier, reporter: Reporter) -> bool:
     return reporter.source in frontier.sources or reporter.source == API_SOURCE or frontier.event_type == DEAD_LETTERS
 
 
-def awaited(frontier: Frontier, reporters: Collection[Reporter]) -> list[Reporter]:
-    """The live reporters that carry the type.
+def _is_live(r: Reporter, heard_ms: int) -> bool:
+    """Whether hours wait for it.
 
     A delivery service that has fallen silent while another reports is not awaited: what it never acknowledged is not promised,
     and hosts that wait for its answer hold the hour themselves.
     """
-    heard_ms = max((r.received_at_ms for r in reporters if r.kind == "service"), default=0)
-    return [
-        r
-        for r in reporters
-        if not r.goodbye and carries(frontier, r) and not (r.kind == "service" and heard_ms - r.received_at_ms > SILENT_MS)
-    ]
+    return not r.goodbye and not r.excused and not (r.kind == "service" and heard_ms - r.received_at_ms > SILENT_MS)
 
 
-def readiness(frontier: Frontier, reporters: Collection[Reporter], now_ms: int) -> Readiness:
-    """How far the type may be cut, given the latest reports and the closer's clock."""
-    live = awaited(frontier, reporters)
-    if not any(r.kind == "service" for r in reporters):
+def readiness(frontier: Frontier, reports: Reports, now_ms: int, deadline_ms: int) -> Readiness:
+    """How far the type may be cut, given the latest reports and the closer's clock; the deadline counts from the hour's end."""
+    if not reports.any_service:
         return Readiness(0, ("no delivery service has reported yet; is one running? (`hourmark serve`)",))
     end = frontier.hour.end_ms
-    waits = [
-        f"{r.name} ({r.host_id}): "
-        + ("never caught up yet" if r.caught_up_at_ms is None else f"caught up {_ago(end, r)} before its end")
-        for r in live
-        if r.caught_up_at_ms is None or r.caught_up_at_ms < end
-    ]
+    behind: list[Reporter] = []
+    others_ms = now_ms
+    for group in reports.awaited(frontier):
+        for r in group:
+            if _caught_up_ms(r) >= end:
+                others_ms = min(others_ms, _caught_up_ms(r))
+                break
+            behind.append(r)
     if now_ms < end:
-        waits.append(f"the hour has not ended by the closer's clock ({(end - now_ms) / 1000:.0f} s to go)")
-    horizon = min([now_ms, *(r.caught_up_at_ms or 0 for r in live)])
-    return Readiness(horizon, tuple(waits))
+        waits = [
+            *(_waits_for(r, end) for r in behind),
+            f"the hour has not ended by the closer's clock ({_seconds(end - now_ms)} to go)",
+        ]
+        return Readiness(min([now_ms, *map(_caught_up_ms, behind)]), tuple(waits))
+    if not behind:
+        return Readiness(others_ms, ())
+    if now_ms < end + deadline_ms:
+        return Readiness(min(map(_caught_up_ms, behind)), tuple(_waits_for(r, end) for r in behind))
+    return Readiness(min(others_ms, now_ms - deadline_ms), (), tuple(behind))
+
+
+def still_excused(frontier: Frontier, excused: Iterable[Reporter], later: Reports) -> bool:
+    """Whether these sources are all still behind by later reports: whoever has caught up meanwhile is to be awaited after all."""
+    for r in excused:
+        now = later.all.get((r.host_id, r.source))
+        if now is None or now.goodbye or _caught_up_ms(now) >= frontier.hour.end_ms:
+            return False
+    return True
+
+
+def clocks_apart(reports: Reports, now_ms: int) -> str | None:
+    """Which clock cannot be trusted, for people; None where the closer's and the services' agree, or no service is live."""
+    services = [r for r in reports.all.values() if r.kind == "service" and not r.goodbye]
+    if not services:
+        return None
+    newest = max(services, key=lambda r: r.received_at_ms)
+    ahead_ms = newest.received_at_ms - now_ms
+    if ahead_ms > CLOCKS_APART_MS_MAX:
+        return (
+            f"{newest.name} ({newest.host_id}) reported at a time that is {_seconds(ahead_ms)} ahead of the closer's clock; one "
+            "of the two is wrong, and nothing closes until they agree: look at the clock of that service, and of this machine"
+        )
+    if -ahead_ms > CLOCKS_APART_MS_MAX:
+        return (
+            f"the closer's clock is {_seconds(-ahead_ms)} ahead of the newest report of any delivery service ({newest.name}): no "
+            "service reports, reports are not staged, or a clock is wrong; nothing closes until one arrives"
+        )
+    return None
 
 
 def newcomers(before: Collection[Reporter], after: Collection[Reporter]) -> list[Reporter]:
-    """Hosts' sources that were not known before, or had said goodbye and came back: what they promise a cut may miss.
+    """Hosts' sources that were not known, or had said goodbye or been excused, and came back: a cut may miss their promises.
 
     They count even if they have said goodbye again by now. A known host that was restarted is none: it had caught up. Nor is a
     service: what it acknowledges after the cut arrives late, and nobody was promised otherwise.
@@ -73,20 +137,29 @@ def newcomers(before: Collection[Reporter], after: Collection[Reporter]) -> list
 
 
 def _is_new(before: Reporter | None, after: Reporter) -> bool:
-    return before is None or (before.goodbye and before.incarnation != after.incarnation)
+    if before is None:
+        return True
+    return (before.goodbye and before.incarnation != after.incarnation) or (before.excused and not after.excused)
 
 
-def ready(frontiers: Iterable[Frontier], reporters: Collection[Reporter], now_ms: int) -> dict[str, int]:
-    """Open types whose frontier hour may be cut, with their horizons."""
-    found = {}
-    for f in frontiers:
-        if f.state is State.OPEN:
-            horizon = readiness(f, reporters, now_ms).horizon_ms
-            if f.hour.end_ms <= horizon:
-                found[f.event_type] = horizon
-    return found
+def ready(frontiers: Iterable[Frontier], reports: Reports, now_ms: int, deadline_ms: int) -> dict[str, Readiness]:
+    """Open types whose frontier hour has ended by the closer's clock, with how far they may be cut."""
+    return {
+        f.event_type: readiness(f, reports, now_ms, deadline_ms)
+        for f in frontiers
+        if f.state is State.OPEN and f.hour.end_ms <= now_ms
+    }
 
 
-def _ago(end_ms: int, reporter: Reporter) -> str:
-    assert reporter.caught_up_at_ms is not None
-    return f"{(end_ms - reporter.caught_up_at_ms) / 1000:.1f} s"
+def _caught_up_ms(reporter: Reporter) -> int:
+    return reporter.caught_up_at_ms or 0
+
+
+def _waits_for(r: Reporter, end_ms: int) -> str:
+    if r.caught_up_at_ms is None:
+        return f"{r.name} ({r.host_id}): never caught up yet"
+    return f"{r.name} ({r.host_id}): caught up {_seconds(end_ms - r.caught_up_at_ms)} before its end"
+
+
+def _seconds(milliseconds: int) -> str:
+    return f"{milliseconds / 1000:.1f} s"

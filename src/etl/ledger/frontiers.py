@@ -19,7 +19,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, case, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
 
 from etl.errors import StaleDriver
 from etl.ledger import tables
@@ -264,6 +264,18 @@ def closed_types(database: Database) -> set[str]:
     """Types of which this ledger has closed a bucket."""
     with database.reading() as connection:
         return set(connection.execute(select(tables.buckets.c.type).distinct()).scalars())
+
+
+def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
+    """Bytes of datums by type and hour (start, Unix seconds) that no freeze has listed."""
+    table = tables.groups
+    query = (
+        select(table.c.type, table.c.hour, func.sum(table.c.bytes))
+        .where(table.c.listed_hour.is_(None))
+        .group_by(table.c.type, table.c.hour)
+    )
+    with database.reading() as connection:
+        return {(row[0], row[1]): int(row[2]) for row in connection.execute(query)}
 
 
 def listed_groups(database: Database, event_type: str, listed: Hour) -> list[StagedGroup]:

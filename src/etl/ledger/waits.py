@@ -36,6 +36,7 @@ PHASES = {
     "proof": "promises are not kept by what was staged",
     "publishing": "it is sealed, and what is in its way on storage",
     "storage": "storage refuses or does not answer",
+    "servers": "a cluster, or another server, does not answer",
 }
 
 

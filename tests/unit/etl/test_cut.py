@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from etl.closing.cut import LAGGARD_SECONDS, OVERDUE_MS, Cut, CutTaker, Phase, Waiting
+from etl.ledger.edge import EdgeCheck
 from etl.ledger.rows import Frontier, Reporter, State
 from hourmark.clock import FakeClock
 from hourmark.hours import Hour
@@ -13,6 +14,7 @@ from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, CONTROL, HOSTS
 
 HOUR = Hour(1_800_000_000, 3600)
+DEADLINE_S = 7200.0
 CLICK, VIEW = Partition("events.click", 0), Partition("events.view", 0)
 SERVICE = Reporter("s" * 32, "api", "svc", "service", "one", 0, HOUR.end_ms, HOUR.end_ms + 1, 0, 0, goodbye=False)
 TAILER = Reporter("t" * 32, "app", "web", "tailer", "one", 0, HOUR.end_ms, HOUR.end_ms + 1, 0, 0, goodbye=False)
@@ -46,6 +48,18 @@ class FakeSites:
     def central_ends(self, topics: Collection[str]) -> dict[Partition, int]:
         return {dataclasses.replace(p, topic=f"edge.{p.topic}"): end for p, end in self.mirrored.items() if p.topic in topics}
 
+    def check(self, types: Collection[str]) -> None:
+        pass
+
+    def watched_anew(self, topics: Collection[str]) -> list[EdgeCheck]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+    def staged_next(self, partition: Partition) -> int:
+        return self.staged[dataclasses.replace(partition, topic=partition.topic.removeprefix("edge."))]
+
     def reporters(self) -> list[Reporter]:
         return self.known
 
@@ -61,7 +75,7 @@ class FakeSites:
 
 
 def taker(sites: FakeSites, clock: FakeClock | None = None) -> CutTaker:
-    return CutTaker(sites, sites, f"edge.{AUDIT}", clock or FakeClock(HOUR.end_ms + 5))
+    return CutTaker(sites, sites, f"edge.{AUDIT}", clock or FakeClock(HOUR.end_ms + 5), DEADLINE_S)
 
 
 def phase(step: Cut | Waiting) -> Phase:
@@ -86,7 +100,6 @@ def test_a_cut_passes_all_phases_in_their_order() -> None:
     cut = cuts.poll(types)
     assert isinstance(cut, Cut)
     assert cut.audit_next == 20
-    assert cut.edge_ends == {CLICK: 31}
     assert set(cut.horizons_ms) == {"click"}
 
 
@@ -129,7 +142,6 @@ def test_a_topic_that_lags_is_left_to_the_next_cut() -> None:
     cut = cuts.poll(types)
     assert isinstance(cut, Cut)
     assert set(cut.horizons_ms) == {"click"}
-    assert cut.edge_ends == {CLICK: 30}
 
 
 def test_a_type_with_a_hole_is_not_cut_and_holds_nobody_up() -> None:
@@ -149,4 +161,57 @@ def test_a_hole_in_promises_or_reports_stops_all_closing() -> None:
         sites.mirror_all()
         sites.stage_all()
         step = taker(sites).poll([frontier("click")])
-        assert step == Waiting(Phase.REPORTS, ("retention passed the mirror",))
+        said = ("retention passed the mirror",)
+        assert step == Waiting(Phase.REPORTS, said, {"click": (Phase.REPORTS, said)})
+
+
+def gone_and_present(now_ms: int) -> list[Reporter]:
+    present = [dataclasses.replace(r, caught_up_at_ms=now_ms, received_at_ms=now_ms) for r in (SERVICE, TAILER)]
+    return [*present, dataclasses.replace(TAILER, host_id="g" * 32, host_name="gone", caught_up_at_ms=HOUR.end_ms - 1)]
+
+
+def test_past_the_deadline_a_cut_excuses_who_is_still_behind_when_the_reports_of_now_are_staged() -> None:
+    sites, clock = FakeSites(), FakeClock(HOUR.end_ms + 7_200_000)
+    sites.known = gone_and_present(clock.now_ms())
+    cuts = taker(sites, clock)
+    assert phase(cuts.poll([frontier("click")])) is Phase.CONTROL
+    sites.mirror_all()
+    sites.stage_all()
+    cut = cuts.poll([frontier("click")])
+    assert isinstance(cut, Cut)
+    assert [r.host_name for r in cut.excused["click"]] == ["gone"]
+
+
+def test_old_reports_of_an_etl_that_was_down_excuse_nobody() -> None:
+    sites, clock = FakeSites(), FakeClock(HOUR.end_ms + 7_200_000)
+    sites.known = gone_and_present(clock.now_ms())
+    cuts = taker(sites, clock)
+    cuts.poll([frontier("click")])
+    sites.mirror_all()
+    sites.stage_all()
+    sites.known = [dataclasses.replace(r, caught_up_at_ms=clock.now_ms(), sequence=1) for r in sites.known]
+    assert phase(cuts.poll([frontier("click")])) is Phase.REPORTS, "it had caught up all the time: the reports lay unread"
+    cut = cuts.poll([frontier("click")])
+    assert isinstance(cut, Cut)
+    assert cut.excused == {}
+
+
+def test_nothing_closes_while_clocks_are_apart_and_each_type_says_so() -> None:
+    sites = FakeSites()
+    step = taker(sites, FakeClock(HOUR.end_ms + 301_000)).poll([frontier("click")])
+    assert isinstance(step, Waiting)
+    assert sites.asked == []
+    ((said_phase, (said,)),) = step.by_type.values()
+    assert said_phase is Phase.REPORTS
+    assert "the closer's clock is 301.0 s ahead of the newest report" in said
+
+
+def test_waits_are_told_by_type() -> None:
+    sites = FakeSites()
+    sites.known = [SERVICE, TAILER, dataclasses.replace(TAILER, host_id="x" * 32, source="slow", caught_up_at_ms=HOUR.end_ms - 1)]
+    slow = dataclasses.replace(frontier("view"), sources=frozenset({"slow"}))
+    step = taker(sites).poll([frontier("click"), slow])
+    assert isinstance(step, Waiting)
+    assert step.by_type["click"][0] is Phase.CONTROL
+    assert step.by_type["view"][0] is Phase.REPORTS
+    assert "tailer web source slow" in step.by_type["view"][1][0]

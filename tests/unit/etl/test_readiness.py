@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etl.closing.readiness import SILENT_MS, newcomers, readiness, ready
+from etl.closing.readiness import (
+    CLOCKS_APART_MS_MAX,
+    SILENT_MS,
+    Readiness,
+    Reports,
+    clocks_apart,
+    newcomers,
+    ready,
+    still_excused,
+)
+from etl.closing.readiness import readiness as readiness_of
 from etl.ledger.rows import Frontier, Reporter, State
 from hourmark.hours import Hour
 
 HOUR = Hour(1_800_000_000, 3600)
 END = HOUR.end_ms
+DEADLINE_MS = 7_200_000
 SERVICE = Reporter("s" * 32, "api", "svc", "service", "one", 0, END, END + 1, 0, 0, goodbye=False)
 TAILER = Reporter("t" * 32, "app", "web", "tailer", "one", 0, END, END + 1, 0, 0, goodbye=False)
 
@@ -22,8 +34,14 @@ def frontier(**changes: object) -> Frontier:
     return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
 
 
+def readiness(of: Frontier, reporters: Collection[Reporter], now_ms: int) -> Readiness:
+    return readiness_of(of, Reports(reporters), now_ms, DEADLINE_MS)
+
+
 def is_ready(*reporters: Reporter, now_ms: int = END + 1, of: Frontier | None = None) -> bool:
-    return bool(ready([of or frontier()], reporters, now_ms))
+    asked = of or frontier()
+    found = ready([asked], Reports(reporters), now_ms, DEADLINE_MS)
+    return any(r.horizon_ms >= asked.hour.end_ms for r in found.values())
 
 
 def test_an_hour_is_ready_when_all_are_past_its_end() -> None:
@@ -58,7 +76,7 @@ def test_nothing_closes_before_a_service_has_ever_reported() -> None:
 
 def test_a_closer_whose_clock_is_behind_waits_and_one_ahead_closes_nothing_early() -> None:
     assert not is_ready(SERVICE, TAILER, now_ms=END - 1)
-    hours_ahead = END + 8 * 3_600_000
+    hours_ahead = END + DEADLINE_MS - 1  # further ahead, `clocks_apart` stops all closing
     early = dataclasses.replace(SERVICE, caught_up_at_ms=END - 1)
     assert not is_ready(early, dataclasses.replace(TAILER, caught_up_at_ms=END - 1), now_ms=hours_ahead)
 
@@ -97,3 +115,57 @@ def test_a_service_that_has_fallen_silent_is_not_awaited_while_another_reports()
     assert is_ready(SERVICE, TAILER, dead)
     assert not is_ready(SERVICE, TAILER, dataclasses.replace(dead, received_at_ms=END - SILENT_MS + 1))
     assert not is_ready(dead, TAILER), "nobody else delivers: it is awaited"
+
+
+def test_past_its_deadline_an_hour_goes_without_whoever_is_behind_and_names_them() -> None:
+    gone = dataclasses.replace(TAILER, caught_up_at_ms=END - 1, host_id="g" * 32)
+    fine = dataclasses.replace(TAILER, caught_up_at_ms=END + DEADLINE_MS)
+    service = dataclasses.replace(SERVICE, caught_up_at_ms=END + DEADLINE_MS)
+    before = readiness(frontier(), [service, fine, gone], END + DEADLINE_MS - 1)
+    assert (before.horizon_ms, before.excused) == (END - 1, ())
+    after = readiness(frontier(), [service, fine, gone], END + DEADLINE_MS)
+    assert (after.horizon_ms, after.waits_for, after.excused) == (END, (), (gone,))
+
+
+def test_each_hour_of_a_backlog_has_its_own_deadline() -> None:
+    gone = dataclasses.replace(TAILER, caught_up_at_ms=END - 1)
+    now_ms = END + DEADLINE_MS + 2 * 3_600_000 + 5
+    service = dataclasses.replace(SERVICE, caught_up_at_ms=now_ms)
+    found = readiness(frontier(), [service, gone], now_ms)
+    assert found.horizon_ms == END + 2 * 3_600_000 + 5, "the hours that ended at least a deadline ago, and no other"
+
+
+def test_a_source_that_had_caught_up_with_the_hour_bounds_the_horizon_also_when_another_is_excused() -> None:
+    gone = dataclasses.replace(TAILER, caught_up_at_ms=None, host_id="g" * 32)
+    slow = dataclasses.replace(TAILER, caught_up_at_ms=END + 10)
+    now_ms = END + DEADLINE_MS + 3_600_000
+    service = dataclasses.replace(SERVICE, caught_up_at_ms=now_ms)
+    assert readiness(frontier(), [service, gone, slow], now_ms).horizon_ms == END + 10
+
+
+def test_a_source_that_was_excused_is_not_awaited_until_it_reports_and_then_counts_as_new() -> None:
+    excused = dataclasses.replace(TAILER, caught_up_at_ms=END - 1, excused=True)
+    back = dataclasses.replace(excused, excused=False, sequence=1)
+    assert is_ready(SERVICE, excused)
+    assert not is_ready(SERVICE, back)
+    assert newcomers([SERVICE, excused], [SERVICE, back]) == [back]
+    assert newcomers([SERVICE, excused], [SERVICE, excused]) == []
+
+
+def test_who_has_caught_up_while_the_cut_was_taken_is_not_excused_after_all() -> None:
+    behind = dataclasses.replace(TAILER, caught_up_at_ms=END - 1)
+    assert still_excused(frontier(), [behind], Reports([dataclasses.replace(behind, caught_up_at_ms=END - 1, sequence=9)]))
+    assert not still_excused(frontier(), [behind], Reports([dataclasses.replace(behind, caught_up_at_ms=END)]))
+    assert not still_excused(frontier(), [behind], Reports([dataclasses.replace(behind, goodbye=True)]))
+    assert not still_excused(frontier(), [behind], Reports([]))
+
+
+def test_clocks_that_are_minutes_apart_are_named_and_whose_they_are() -> None:
+    now_ms = END
+    heard = dataclasses.replace(SERVICE, received_at_ms=now_ms)
+    assert clocks_apart(Reports([heard, TAILER]), now_ms) is None
+    ahead = dataclasses.replace(heard, host_id="a" * 32, host_name="fast", received_at_ms=now_ms + CLOCKS_APART_MS_MAX + 1)
+    assert "service fast source api" in (clocks_apart(Reports([heard, ahead]), now_ms) or "")
+    assert "the closer's clock is 300.0 s ahead" in (clocks_apart(Reports([heard]), now_ms + CLOCKS_APART_MS_MAX + 1) or "")
+    assert clocks_apart(Reports([heard]), now_ms + CLOCKS_APART_MS_MAX) is None
+    assert clocks_apart(Reports([dataclasses.replace(ahead, goodbye=True)]), now_ms) is None, "nobody live: no clock to compare"

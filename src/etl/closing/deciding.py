@@ -1,0 +1,74 @@
+"""What becomes of a frozen hour: sealed, under which grade and with what excused, or unfrozen. Pure.
+
+proved      every promise below the cut is kept, and every awaited source had caught up
+timed_out   past the deadline: sources that had not caught up, or promises that are not kept, are excused, and named
+forced      by an order; or the hour had begun before an order accepted a hole in promises or reports, which nobody can fill:
+            what it was promised is not known for certain
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from typing import Final
+
+from etl.closing.cut import Cut, shortened
+from etl.closing.proof import Proof
+from etl.ledger.frontiers import AcceptedHole
+from etl.ledger.orders import Order
+from etl.ledger.rows import Frontier, Position, Seal
+from hourmark.hours import Hour
+from hourmark.manifest import Grade
+from hourmark.topics import CONTROL
+
+EARLY_MS: Final = 15 * 60_000  # how far past its receipt an event's time may lie: design, "plausibility"
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What a decision rests on besides the proof."""
+
+    cut: Cut
+    accepted: Collection[AcceptedHole]
+    now_ms: int
+    deadline_ms: int
+
+
+def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], order: Order | None, rule: Rule) -> Seal | None:
+    """The seal of this hour, or None: it is not proved, and waits.
+
+    `order`: the one for this very hour, if any.
+    """
+    late = rule.now_ms >= frontier.hour.end_ms + rule.deadline_ms
+    if proof.findings and order is None and not late:
+        return None
+    sources = [
+        f"source {r.source} of {r.kind} {r.host_name} ({r.host_id}) had not caught up with the hour's end"
+        for r in rule.cut.excused.get(frontier.event_type, ())
+    ]
+    promises = [f"not kept: {finding}" for finding in proof.findings]
+    holes = [f"accepted: {h.what} ({h.reason})" for h in rule.accepted if _concerns(h, frontier.hour)]
+    if order is not None:
+        said = f"forced by {order.ordered_by}: {order.reason}"
+        skipped = [f"not verified: {what}" for what in rule.cut.unverified.get(frontier.event_type, ())]
+        return _seal(Grade.FORCED, (said, *skipped, *sources, *promises, *holes), proof, rule.cut, offsets)
+    grade = Grade.FORCED if holes else Grade.TIMED_OUT if sources or promises else Grade.PROVED
+    return _seal(grade, (*shortened(sources), *promises, *holes), proof, rule.cut, offsets)
+
+
+def _concerns(hole: AcceptedHole, hour: Hour) -> bool:
+    return hole.topic in CONTROL and hour.start_s * 1000 <= hole.accepted_at_ms + EARLY_MS
+
+
+def _seal(grade: Grade, excused: tuple[str, ...], proof: Proof, cut: Cut, offsets: tuple[Position, ...]) -> Seal:
+    return Seal(
+        grade=grade.value,
+        method=proof.method,
+        cut_at_ms=cut.taken_at_ms,
+        audit_next=cut.audit_next,
+        audit_records=proof.audit_records,
+        promised=proof.promised,
+        surplus=proof.surplus,
+        excused=excused,
+        offsets=offsets,
+    )

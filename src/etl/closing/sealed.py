@@ -1,0 +1,134 @@
+"""Writes and publishes sealed hours: one write for all types of a round, then each type's folders in turn, many types at once.
+
+What cannot be published holds up its type alone: it is given back as trouble, and its later hours wait with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from etl.closing.engine import Engine
+from etl.closing.ownership import refuse_other_seal
+from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish, standing_marker
+from etl.closing.writing import SealedHour, WrittenFile
+from etl.ledger import frontiers as ledger
+from etl.ledger.database import Database, Lease
+from etl.ledger.frontiers import Closing
+from etl.ledger.rows import Frontier
+from etl.ledger.schemas import remembered_schema
+from etl.storage import Storage, StorageError
+from hourmark.avro import Schema
+from hourmark.clock import Clock
+from hourmark.errors import Finding
+from hourmark.manifest import Manifest
+
+
+@dataclasses.dataclass(frozen=True)
+class Trouble:
+    """Why an hour cannot be published for now."""
+
+    frontier: Frontier
+    error: Finding | StorageError
+
+
+@dataclasses.dataclass
+class Published:
+    """What became of a round."""
+
+    closings: list[Closing] = dataclasses.field(default_factory=list)
+    troubles: list[Trouble] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class Publisher:
+    """Sealed hours → buckets. `publishers`: how many types are published at once; with 1, in an order that can be repeated."""
+
+    engine: Engine
+    storage: Storage
+    database: Database
+    lease: Lease
+    fetch_schema: Callable[[int], Schema]
+    clock: Clock
+    publishers: int
+
+    def standing(self, sealed: Collection[Frontier]) -> Published:
+        """Those of them that were published already, by a closer that was interrupted or by another; by their markers."""
+        found = Published()
+        for chain in self._each([f.sealed_hours for f in sealed], self._standing_of):
+            found.closings += chain.closings
+            found.troubles += chain.troubles
+        return found
+
+    def publish(self, sealed: Collection[Frontier]) -> Published:
+        """Write and publish every hour that is sealed on these frontiers."""
+        attempt = uuid.uuid4().hex
+        folder = f"{ATTEMPTS_FOLDER}/{attempt}"
+        chains = [f.sealed_hours for f in sealed]
+        hours = {(f.event_type, f.hour): self._sealed_hour(f) for chain in chains for f in chain}
+        schema_ids = {s for h in hours.values() for g in h.listed for s in g.schema_ids}
+        schemas = {s: remembered_schema(self.database, self.lease, s, self.fetch_schema) for s in sorted(schema_ids)}
+        texts = {s: text for s, (text, _) in schemas.items()}
+        files: dict[tuple[str, str], list[WrittenFile]] = {}
+        for n in range(max(map(len, chains))):  # a type has one hour in a write
+            layer = [chain[n] for chain in chains if len(chain) > n]
+            written = self.engine.write([hours[f.event_type, f.hour] for f in layer], texts, f"{folder}/tasks-{n}")
+            labels = {f.event_type: str(f.hour) for f in layer}
+            for w in written:
+                files.setdefault((w.event_type, labels[w.event_type]), []).append(w)
+        identity = self.database.identity()
+
+        def manifest(f: Frontier, of: Sequence[WrittenFile]) -> Manifest:
+            return manifest_of(
+                f, of, listed_rows=sum(g.rows for g in hours[f.event_type, f.hour].listed),
+                fingerprints={s: mark for s, (_, mark) in schemas.items()}, ledger=identity, attempt=attempt,
+                now_ms=self.clock.now_ms(),
+            )  # fmt: skip
+
+        def publish_chain(chain: Sequence[Frontier]) -> Published:
+            done = Published()
+            for f in chain:
+                of = files.get((f.event_type, str(f.hour)), [])
+                try:
+                    done.closings.append(self._closing(f, publish(self.storage, f, of, manifest(f, of))))
+                except (Finding, StorageError) as error:
+                    done.troubles.append(Trouble(f, error))
+                    break
+            return done
+
+        result = Published()
+        for done in self._each(chains, publish_chain):
+            result.closings += done.closings
+            result.troubles += done.troubles
+        self.storage.delete(folder)
+        return result
+
+    def _standing_of(self, chain: Sequence[Frontier]) -> Published:
+        found = Published()
+        for f in chain:
+            try:
+                marker = standing_marker(self.storage, f)
+            except Finding as error:
+                found.troubles.append(Trouble(f, error))
+                break
+            if marker is None:
+                break
+            found.closings.append(self._closing(f, marker))
+        return found
+
+    def _closing(self, f: Frontier, manifest: Manifest) -> Closing:
+        assert f.seal is not None
+        refuse_other_seal(manifest, f.seal, self.database.identity()[0])
+        return Closing(f, manifest)
+
+    def _sealed_hour(self, f: Frontier) -> SealedHour:
+        listed = tuple(ledger.listed_groups(self.database, f.event_type, f.hour))
+        late = {g.hour_s for g in listed if g.hour_s < f.hour.start_s}
+        earlier = tuple(ledger.listed_before(self.database, f.event_type, f.hour, late))
+        return SealedHour(f.event_type, f.hour, listed, earlier)
+
+    def _each(self, chains: Sequence[Sequence[Frontier]], act: Callable[[Sequence[Frontier]], Published]) -> list[Published]:
+        with ThreadPoolExecutor(self.publishers) as pool:
+            return list(pool.map(act, chains))

@@ -1,0 +1,60 @@
+"""A round is bounded, every ready type takes part, and a backlog's hours join while there is room."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etl.closing.backlog import plan_round
+from etl.ledger.rows import Frontier, State
+from hourmark.hours import Hour
+
+HOUR = Hour(1_800_000_000, 3600)
+
+
+def frontier(event_type: str, hour: Hour = HOUR) -> Frontier:
+    return Frontier(event_type, HOUR, hour, State.OPEN, frozenset(), 0, None, ())
+
+
+def later(hours: int) -> Hour:
+    return Hour(HOUR.start_s + 3600 * hours, 3600)
+
+
+def test_a_backlog_goes_as_far_as_the_horizon() -> None:
+    horizons = {"click": later(3).end_ms, "view": HOUR.end_ms + 5}
+    assert plan_round([frontier("click"), frontier("view")], horizons, {}) == {"click": later(3), "view": HOUR}
+
+
+def test_a_frontier_hour_takes_part_however_large_and_then_nothing_joins() -> None:
+    sizes = {("click", HOUR.start_s): 100}
+    assert plan_round([frontier("click")], {"click": later(3).end_ms}, sizes, bytes_max=10) == {"click": HOUR}
+
+
+def test_an_hour_that_does_not_fit_ends_its_types_chain_but_no_other() -> None:
+    sizes = {("click", later(1).start_s): 50, ("view", later(1).start_s): 5}
+    planned = plan_round(
+        [frontier("click"), frontier("view")], {"click": later(2).end_ms, "view": later(2).end_ms}, sizes, bytes_max=10
+    )
+    assert planned == {"click": HOUR, "view": later(2)}
+
+
+@given(
+    st.dictionaries(st.text("abc", min_size=1, max_size=3), st.tuples(st.integers(0, 5), st.integers(0, 6)), min_size=1),
+    st.integers(1, 12),
+    st.integers(0, 40),
+    st.integers(0, 9),
+)
+def test_a_round_is_bounded_and_within_every_horizon(
+    types: dict[str, tuple[int, int]], hours_max: int, bytes_max: int, size: int
+) -> None:
+    ready = [frontier(t, later(at)) for t, (at, _) in types.items()]
+    horizons = {t: later(at + more).end_ms for t, (at, more) in types.items()}
+    sizes = {(t, later(n).start_s): size for t in types for n in range(12)}
+    planned = plan_round(ready, horizons, sizes, hours_max=hours_max, bytes_max=bytes_max)
+    count = sum((last.start_s - later(types[t][0]).start_s) // 3600 + 1 for t, last in planned.items())
+    assert len(planned) == min(len(types), hours_max)
+    assert count <= hours_max
+    assert (count - len(planned)) * size <= bytes_max
+    assert all(last.end_ms <= horizons[t] for t, last in planned.items())
+    if hours_max >= len(types) * 7 and bytes_max >= size * len(types) * 7:
+        assert all(last.end_ms == horizons[t] for t, last in planned.items())

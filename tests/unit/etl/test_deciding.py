@@ -1,0 +1,73 @@
+"""Grades: what is excused is named, nothing is excused before the deadline, and an order is never taken for a proof."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from etl.closing.cut import Cut
+from etl.closing.deciding import EARLY_MS, Rule, decide
+from etl.closing.proof import Proof
+from etl.ledger.frontiers import AcceptedHole
+from etl.ledger.orders import Order
+from etl.ledger.rows import Frontier, Reporter, Seal, State
+from hourmark.hours import Hour
+
+HOUR = Hour(1_800_000_000, 3600)
+DEADLINE_MS = 7_200_000
+FRONTIER = Frontier("click", HOUR, HOUR, State.FROZEN, frozenset({"app"}), 0, None, ())
+KEPT = Proof("join", 3, 30, 1)
+UNKEPT = dataclasses.replace(KEPT, findings=("range aa (range of web: /log): 5 events promised, 4 found",))
+GONE = Reporter("t" * 32, "app", "web", "tailer", "one", 0, HOUR.end_ms, HOUR.end_ms - 1, 0, 0, goodbye=False)
+ORDER = Order("click", HOUR.start_s, "site burnt down", "ada", 5)
+CUT = Cut(7, {"click": HOUR.end_ms}, 11)
+
+
+def decided(
+    proof: Proof, *, late: bool = False, cut: Cut = CUT, order: Order | None = None, hole: AcceptedHole | None = None
+) -> Seal | None:
+    now_ms = HOUR.end_ms + DEADLINE_MS - (0 if late else 1)
+    return decide(FRONTIER, proof, (), order, Rule(cut, [hole] if hole else [], now_ms, DEADLINE_MS))
+
+
+def sealed(seal: Seal | None) -> Seal:
+    assert seal is not None
+    return seal
+
+
+def test_kept_promises_are_proved_and_nothing_is_excused() -> None:
+    seal = sealed(decided(KEPT))
+    assert (seal.grade, seal.excused, seal.audit_next, seal.promised, seal.surplus) == ("proved", (), 11, 30, 1)
+
+
+def test_an_unkept_promise_waits_until_the_deadline_and_is_then_named() -> None:
+    assert decided(UNKEPT) is None
+    seal = sealed(decided(UNKEPT, late=True))
+    assert seal.grade == "timed_out"
+    assert seal.excused == (f"not kept: {UNKEPT.findings[0]}",)
+
+
+def test_an_excused_source_is_named_with_its_host() -> None:
+    seal = sealed(decided(KEPT, cut=dataclasses.replace(CUT, excused={"click": (GONE,)})))
+    assert seal.grade == "timed_out"
+    assert "source app of tailer web (tttt" in seal.excused[0]
+    other = sealed(decided(KEPT, cut=dataclasses.replace(CUT, excused={"view": (GONE,)})))
+    assert other.grade == "proved", "somebody whom only another type awaited"
+
+
+def test_an_order_closes_at_once_and_names_reason_and_all_that_was_not_verified() -> None:
+    cut = dataclasses.replace(CUT, excused={"click": (GONE,)}, unverified={"click": ("the mirror stands at 5, the cut is 9",)})
+    seal = sealed(decided(UNKEPT, cut=cut, order=ORDER))
+    assert seal.grade == "forced"
+    reason, mirror, source, promise = seal.excused
+    assert reason == "forced by ada: site burnt down"
+    assert "the mirror stands at 5" in mirror and "tailer web" in source and "4 found" in promise
+
+
+def test_an_accepted_hole_in_promises_leaves_no_hour_proved_that_had_begun_by_then() -> None:
+    hole = AcceptedHole("hourmark.audit", HOUR.start_s * 1000 - EARLY_MS, "offsets 3 to 9 may be missing", "disk lost")
+    assert sealed(decided(KEPT, hole=hole)).grade == "forced"
+    assert sealed(decided(KEPT, hole=dataclasses.replace(hole, accepted_at_ms=hole.accepted_at_ms - 1))).grade == "proved"
+    assert sealed(decided(KEPT, hole=dataclasses.replace(hole, topic="events.click"))).grade == "proved", (
+        "promises tell of events"
+    )
+    assert decided(UNKEPT, hole=hole) is None, "what is known to be promised is awaited all the same"
