@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 import zstandard
@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from etl.errors import StaleDriver, TopicReplaced
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
-from etl.ledger.rows import Position, Reporter, StagedBatch, StagedFile, to_signed
+from etl.ledger.rows import Position, Reporter, StagedBatch, StagedFile, StagedGroup, to_signed
 from hourmark.kafka import TopicInfo
 
 _OVERTAKEN_MS_MAX: Final = 300_000  # a report on its way for longer was lost with its service
@@ -70,28 +70,35 @@ def commit_batch(database: Database, lease: Lease, batch: StagedBatch) -> None:
     with database.transaction(lease) as connection:
         for start, end in zip(batch.starts, batch.ends, strict=True):
             _compare_and_set(connection, start, end)
-        file_ids = {f.path: _insert_file(connection, batch.folder, f) for f in batch.files}
-        if batch.groups:
-            connection.execute(
-                insert(tables.groups),
-                [
-                    {"file_id": file_ids[g.path], "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "bytes": g.datum_bytes,
-                     "tail_sum": to_signed(g.tail_sum), "schema_ids": json.dumps(g.schema_ids), "first_row": g.first_row,
-                     "first_id": g.first_id, "last_id": g.last_id}
-                    for g in batch.groups
-                ],
-            )  # fmt: skip
-        if batch.audit_groups:
-            connection.execute(
-                insert(tables.audit_groups),
-                [
-                    {"file_id": file_ids[g.path], "type": g.event_type, "hour": g.hour_s, "rows": g.rows,
-                     "first_offset": g.first_offset, "last_offset": g.last_offset, "promised": g.promised,
-                     "tail_sum": to_signed(g.tail_sum)}
-                    for g in batch.audit_groups
-                ],
-            )  # fmt: skip
-        _put_reports(connection, batch.reports)
+        put_staged(connection, batch)
+        put_reports(connection, batch.reports)
+
+
+def put_staged(
+    connection: Connection, batch: StagedBatch, listed_hour: Callable[[StagedGroup], int | None] = lambda _: None
+) -> None:
+    """Name the batch's files and groups. `listed_hour`: of the bucket that holds a group; a rebuild knows, for a new batch none."""
+    file_ids = {f.path: _insert_file(connection, batch.folder, f) for f in batch.files}
+    if batch.groups:
+        connection.execute(
+            insert(tables.groups),
+            [
+                {"file_id": file_ids[g.path], "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "bytes": g.datum_bytes,
+                 "tail_sum": to_signed(g.tail_sum), "schema_ids": json.dumps(g.schema_ids), "first_row": g.first_row,
+                 "first_id": g.first_id, "last_id": g.last_id, "listed_hour": listed_hour(g)}
+                for g in batch.groups
+            ],
+        )  # fmt: skip
+    if batch.audit_groups:
+        connection.execute(
+            insert(tables.audit_groups),
+            [
+                {"file_id": file_ids[g.path], "type": g.event_type, "hour": g.hour_s, "rows": g.rows,
+                 "first_offset": g.first_offset, "last_offset": g.last_offset, "promised": g.promised,
+                 "tail_sum": to_signed(g.tail_sum)}
+                for g in batch.audit_groups
+            ],
+        )  # fmt: skip
 
 
 def reporters(database: Database) -> list[Reporter]:
@@ -128,7 +135,7 @@ def _insert_file(connection: Connection, folder: str, file: StagedFile) -> int:
     return int(inserted[0])
 
 
-def _put_reports(connection: Connection, reports: Sequence[tuple[Reporter, ...]]) -> None:
+def put_reports(connection: Connection, reports: Sequence[tuple[Reporter, ...]]) -> None:
     """A host's last report replaces all that it said before, so a source that it no longer has is no longer awaited.
 
     A report that arrives after a later one of the same incarnation (it was sent again through another service) says nothing new.
