@@ -16,6 +16,7 @@ import pytest
 
 from etl.storage import AlreadyExists, Entry, NotFound, Storage, StorageError, open_storage
 from hourmark.config import Storage as StorageSettings
+from tests.support.memory_storage import MemoryStorage
 
 # Every character that a URL, a shell or WebHDFS treats in its own way and that HDFS allows in a name.
 AWKWARD = [
@@ -32,10 +33,13 @@ AWKWARD = [
 ]
 
 
-@pytest.fixture(params=["local", pytest.param("hdfs", marks=pytest.mark.stack)])
+@pytest.fixture(params=["local", "memory", pytest.param("hdfs", marks=pytest.mark.stack)])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
     if request.param == "local":
         yield open_storage(StorageSettings(root=f"file://{tmp_path}/root"))
+        return
+    if request.param == "memory":  # what other tests stand on must keep the same promises
+        yield MemoryStorage()
         return
     settings: StorageSettings = request.getfixturevalue("config").storage
     name = f"hourmark-test-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -281,6 +285,8 @@ def test_it_travels_to_a_worker(storage: Storage) -> None:
 
 
 def test_it_works_in_a_forked_worker(storage: Storage) -> None:
+    if isinstance(storage, MemoryStorage):
+        pytest.skip("a process has its own memory")
     storage.write_new("before", b"parent")  # the parent's connections are open
     child = os.fork()
     if child == 0:
