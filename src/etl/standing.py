@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from etl.closing.readiness import awaited
+from etl.closing.readiness import Reports
 from etl.ledger.rows import Frontier, Reporter, StagedBatch, State
 from etl.metrics import OLDEST_SHOWN, Staged, Standing
-from hourmark.dead_letters import TYPE as DEAD_LETTERS
-from hourmark.host_reports import API_SOURCE
 
 WINDOW_SECONDS: Final = 300.0
 
@@ -36,17 +33,11 @@ def watermarks_ms(frontiers: Collection[Frontier], reporters: Collection[Reporte
 
     One pass over reporters and one over types, because there may be thousands of each.
     """
-    if not frontiers:
-        return {}
-    everything = dataclasses.replace(next(iter(frontiers)), event_type=DEAD_LETTERS)  # any source may carry dead letters
-    behind: dict[str, int] = {}
-    for r in awaited(everything, reporters):
-        behind[r.source] = min(behind.get(r.source, now_ms), r.caught_up_at_ms or 0)
+    reports = Reports(reporters)
     found = {}
     for f in frontiers:
-        sources = behind if f.event_type == DEAD_LETTERS else {*f.sources, API_SOURCE}
-        caught_up = min((behind[s] for s in sources if s in behind), default=0)
-        found[f.event_type] = max(f.hour.start_s * 1000, caught_up)
+        slowest = [group[0].caught_up_at_ms or 0 for group in reports.awaited(f)]
+        found[f.event_type] = max(f.hour.start_s * 1000, min([now_ms, *slowest]) if slowest else 0)
     return found
 
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from etl.closing.readiness import awaited
 from etl.ledger.rows import AUDIT, EVENTS, AuditGroup, Frontier, Reporter, StagedBatch, StagedFile, StagedGroup, State
 from etl.metrics import OLDEST_SHOWN
 from etl.standing import LagWindow, open_ages_s, staged_of, standing_of, watermarks_ms
@@ -73,31 +69,10 @@ def test_what_is_closed_is_behind_no_longer_whatever_was_reported() -> None:
     assert watermarks_ms([], [SERVICE], END) == {}
 
 
-reports = st.builds(
-    Reporter,
-    host_id=st.sampled_from(["a", "b", "c", "d"]),
-    source=st.sampled_from(["app", "other", "third"]),
-    host_name=st.just("h"),
-    kind=st.sampled_from(["tailer", "service"]),
-    incarnation=st.just("one"),
-    sequence=st.just(0),
-    received_at_ms=st.integers(END - 200_000, END),
-    caught_up_at_ms=st.none() | st.integers(HOUR.start_s * 1000 - 10, END),
-    pending_bytes=st.just(0),
-    lost_bytes=st.just(0),
-    goodbye=st.booleans(),
-).map(lambda r: dataclasses.replace(r, source="api") if r.kind == "service" else r)
-
-
-@given(st.lists(reports), st.lists(st.sets(st.sampled_from(["app", "other", "third", "unheard"])), min_size=1, max_size=3))
-def test_one_pass_over_reporters_gives_what_each_type_alone_would(said: list[Reporter], carried: list[set[str]]) -> None:
-    types = [frontier(f"t{n}", sources=tuple(sources)) for n, sources in enumerate(carried)]
-    types.append(frontier(DEAD_LETTERS, sources=()))
-    slow = {
-        f.event_type: max(f.hour.start_s * 1000, min((r.caught_up_at_ms or 0 for r in awaited(f, said)), default=0))
-        for f in types
-    }
-    assert watermarks_ms(types, said, END) == slow
+def test_who_said_goodbye_or_was_excused_holds_no_watermark_back() -> None:
+    gone = dataclasses.replace(TAILER, host_id="u" * 32, caught_up_at_ms=None, goodbye=True)
+    excused = dataclasses.replace(TAILER, host_id="v" * 32, caught_up_at_ms=None, excused=True)
+    assert watermarks_ms([frontier()], [SERVICE, TAILER, gone, excused], END) == {"click": END}
 
 
 def test_the_oldest_hours_that_have_ended_are_shown() -> None:
