@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "serve": ("delivery_service.cli:serve", "Run the Event Delivery Service."),
     "mirror": ("mirror.cli:mirror", "MirrorMaker 2: run it, show its lag, verify it."),
     "etl": ("etl.cli:etl", "The PySpark job from the central cluster to closed buckets."),
-    "bucket": ("etl.bucket_cli:bucket", "Closed buckets: list, show, verify, print."),
+    "bucket": ("etl.bucket_cli:bucket", "Hourly buckets: list, show, verify, print; why one is open, force one."),
     "judge": (
         "infra.judge.cli:judge",
         "Compare source files with buckets and dead letters, sharing no code with either.",

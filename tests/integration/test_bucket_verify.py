@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-import io
 import json
 import os
 import random
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pytest
-from click.testing import CliRunner, Result
 
 from etl.avro_container import ContainerWriter
 from etl.bucket_checks import BucketFinding, Kind, find_gaps, find_late_clashes, verify_bucket
-from etl.bucket_cli import bucket
 from etl.buckets import BadMarker, NotClosed, list_hours, list_types, read_events, read_manifest
 from etl.storage import LocalDisk, Storage, open_storage
-from hourmark.avro import event_schema, fingerprint
 from hourmark.config import Config
-from hourmark.errors import Finding, UsageError
-from hourmark.event_id import EventId, LineIds
 from hourmark.hours import Hour
-from hourmark.manifest import MARKER, BucketFile, Evidence, Grade, Manifest
-
-TYPE = "end-song"
-HOUR = Hour.parse("2026-11-21T05")
-EARLIER = Hour.parse("2026-11-21T04")
-LATER = Hour.parse("2026-11-21T06")
-SCHEMA = event_schema(TYPE, [{"name": "line", "type": "bytes"}, {"name": "ms", "type": "double"}])
-
-Datum = tuple[EventId, bytes]
+from hourmark.manifest import MARKER
+from tests.support.buckets import EARLIER, HOUR, LATER, SCHEMA, TYPE, Datum, Plan, make_event, usual_plan
 
 
 @pytest.fixture
@@ -42,87 +27,9 @@ def storage(tmp_path: Path) -> Storage:
     return LocalDisk(tmp_path / "root")
 
 
-def make_event(hour: Hour, number: int, line: bytes = b"a line") -> Datum:
-    time_ms = hour.start_s * 1000 + number
-    event_id = LineIds("host-1", "file-1", 0).make(time_ms, number, line)
-    event = {
-        "event_id": bytes(event_id),
-        "event_time": time_ms,
-        "host": "host-1",
-        "source": "/var/log/app.log",
-        "file": {"id": "file-1", "generation": 0},
-        "position": number,
-        "line": line,
-        "ms": 1.5,
-    }
-    file = io.BytesIO()
-    fastavro.schemaless_writer(file, fastavro.parse_schema(SCHEMA), event)
-    return event_id, file.getvalue()
-
-
-@dataclasses.dataclass
-class Plan:
-    """What goes into a bucket; a test changes it before or after `close`."""
-
-    storage: Storage
-    hour: Hour
-    files: dict[str, list[Datum]]
-    changes: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the manifest
-
-    def close(self) -> Manifest:
-        folder = self.hour.bucket_path(TYPE)
-        listed = [self._write(f"{folder}/{name}", name, datums) for name, datums in self.files.items()]
-        ids = [event_id for datums in self.files.values() for event_id, _ in datums]
-        late: dict[str, int] = {}
-        for name, datums in self.files.items():
-            for event_id, _ in datums if name.startswith("late-") else []:
-                label = str(Hour.of(event_id.time_ms))
-                late[label] = late.get(label, 0) + 1
-        manifest = Manifest(
-            type=TYPE,
-            hour=str(self.hour),
-            bucket_seconds=self.hour.length_s,
-            grade=Grade.PROVED,
-            evidence=Evidence(method="join", cut_at_ms=self.hour.end_ms, audit_records=1, promised=len(ids), audit_next={"0": 1}),
-            files=listed,
-            events=len(ids),
-            late=late,
-            duplicates_removed=2,
-            surplus=0,
-            id_sum=f"{sum(event_id.tail for event_id in ids) % (1 << 64):016x}",
-            offsets=[],
-            ledger="3f0c8c1e",
-            ledger_commit=7,
-            attempt="attempt-1",
-            closed_at_ms=self.hour.end_ms,
-            software="hourmark test",
-        ).model_copy(update=self.changes)
-        self.storage.write_new(f"{folder}/{MARKER}", manifest.encode())
-        return manifest
-
-    def _write(self, path: str, name: str, datums: list[Datum]) -> BucketFile:
-        with self.storage.create(path) as file:
-            writer = ContainerWriter(file, json.dumps(SCHEMA))
-            writer.append_many(datum for _, datum in datums)
-            stats = writer.close()
-        return BucketFile(
-            name=name,
-            records=stats.records,
-            bytes=stats.bytes,
-            blake2b=stats.blake2b,
-            schema_id=1,
-            schema_fingerprint=fingerprint(SCHEMA),
-        )
-
-
 @pytest.fixture
 def plan(storage: Storage) -> Plan:
-    files = {
-        "part-00000.avro": [make_event(HOUR, number) for number in range(20)],
-        "part-00001.avro": [make_event(HOUR, number) for number in range(20, 30)],
-        "late-00000.avro": [make_event(EARLIER, number) for number in range(5)],
-    }
-    return Plan(storage, HOUR, files)
+    return usual_plan(storage)
 
 
 def found(storage: Storage, hour: Hour = HOUR) -> dict[Kind, BucketFinding]:
@@ -434,119 +341,3 @@ def test_an_unknown_format_is_refused(storage: Storage, plan: Plan) -> None:
     plan.close()
     with pytest.raises(BadMarker, match="its format is 2"):
         read_manifest(storage, TYPE, HOUR)
-
-
-# --- the command line
-
-
-@pytest.fixture
-def run(storage: Storage, tmp_path: Path) -> Iterator[Callable[..., Result]]:
-    config = tmp_path / "hourmark.toml"
-    config.write_text(f'[storage]\nroot = "file://{tmp_path}/root"\n')
-    yield lambda *arguments: CliRunner().invoke(bucket, [*arguments, "--config", str(config)])
-
-
-def test_ls_shows_what_is_closed(plan: Plan, run: Callable[..., Result]) -> None:
-    manifest = plan.close()
-    result = run("ls")
-    assert result.exit_code == 0
-    header, row = result.stdout.splitlines()
-    assert header.split() == ["type", "hour", "grade", "events", "late", "duplicates", "removed", "surplus", "bytes"]
-    assert row.split() == [TYPE, str(HOUR), "proved", "35", "5", "2", "0", str(sum(file.bytes for file in manifest.files))]
-    (listed,) = json.loads(run("ls", TYPE, "--json").stdout)
-    assert (listed["events"], listed["late"], listed["grade"]) == (35, 5, "proved")
-
-
-def test_ls_of_an_empty_root_says_so(run: Callable[..., Result]) -> None:
-    result = run("ls")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert "no bucket is closed" in result.stderr
-    assert json.loads(run("ls", "--json").stdout) == []
-
-
-def test_ls_shows_a_bucket_with_a_broken_marker(storage: Storage, plan: Plan, run: Callable[..., Result]) -> None:
-    plan.close()
-    empty_marker(path_of(storage, ""))
-    result = run("ls")
-    assert f"{TYPE}  {HOUR}  -" in result.stdout
-    assert "is not this bucket's manifest" in result.stderr
-
-
-def test_show_prints_the_manifest(plan: Plan, run: Callable[..., Result]) -> None:
-    manifest = plan.close()
-    text = run("show", TYPE, str(HOUR)).stdout
-    assert "proved, 35 events" in text and "part-00001.avro  10 events" in text and "5 events of 2026-11-21T04" in text
-    assert Manifest.decode(run("show", TYPE, str(HOUR), "--json").stdout_bytes) == manifest
-
-
-def test_verify_passes_a_bucket_that_is_right(plan: Plan, run: Callable[..., Result]) -> None:
-    plan.close()
-    result = run("verify")
-    assert result.exit_code == 0
-    assert result.stdout.splitlines()[-1] == "1 buckets, 35 events, 0 findings"
-    assert json.loads(run("verify", TYPE, str(HOUR), "--json").stdout)["findings"] == []
-
-
-def test_verify_names_the_finding_and_exits_with_1(storage: Storage, plan: Plan, run: Callable[..., Result]) -> None:
-    plan.close()
-    dropped_file(path_of(storage, ""))
-    result = run("verify", TYPE)
-    assert isinstance(result.exception, Finding) and result.exception.exit_code == 1
-    assert f"{TYPE} {HOUR} missing-file: part-00001.avro" in result.stdout
-    (finding,) = json.loads(run("verify", "--json").stdout)["findings"]
-    assert (finding["kind"], finding["file"]) == ("missing-file", "part-00001.avro")
-
-
-def test_verify_of_a_type_names_an_hour_left_out(storage: Storage, plan: Plan, run: Callable[..., Result]) -> None:
-    plan.close()
-    Plan(storage, LATER.next(), {}).close()
-    result = run("verify")
-    assert isinstance(result.exception, Finding)
-    assert f"{TYPE} {LATER} missing-bucket" in result.stdout
-
-
-def test_cat_prints_every_event(storage: Storage, run: Callable[..., Result]) -> None:
-    lines = [b"plain", "ünï".encode(), b"\xff\x00\n", b""]
-    Plan(storage, HOUR, {"part-00000.avro": [make_event(HOUR, n, line) for n, line in enumerate(lines)]}).close()
-    events = [json.loads(line) for line in run("cat", TYPE, str(HOUR), "--json").stdout.splitlines()]
-    assert [event["line"] for event in events] == ["plain", "ünï", {"base64": "/wAK"}, ""]
-    assert events[1]["event_id"] == str(make_event(HOUR, 1, lines[1])[0])
-    assert events[1]["event_time"] == "2026-11-21T05:00:00.001Z"
-    assert events[1]["file"] == {"id": "file-1", "generation": 0}
-    first, _ = run("cat", TYPE, str(HOUR), "--limit", "2").stdout.splitlines()
-    assert first == '2026-11-21T05:00:00.000Z host-1 /var/log/app.log:0 {"line": "plain", "ms": 1.5}'
-
-
-def test_cat_of_a_damaged_bucket_says_what_to_do(storage: Storage, plan: Plan, run: Callable[..., Result]) -> None:
-    plan.close()
-    no_avro(path_of(storage, ""))
-    result = run("cat", TYPE, str(HOUR))
-    assert isinstance(result.exception, Finding)
-    assert f"hourmark bucket verify {TYPE} {HOUR}" in str(result.exception)
-
-
-@pytest.mark.parametrize("command", ["show", "verify", "cat"])
-def test_a_bucket_not_closed_yet_is_said_to_be(plan: Plan, run: Callable[..., Result], command: str) -> None:
-    plan.close()
-    result = run(command, TYPE, str(LATER))
-    assert isinstance(result.exception, NotClosed) and result.exception.exit_code == 1
-    assert f"{TYPE} {LATER} is not closed" in str(result.exception)
-
-
-def test_an_unknown_type_is_said_to_have_no_buckets(plan: Plan, run: Callable[..., Result]) -> None:
-    plan.close()
-    result = run("ls", "start-song")
-    assert isinstance(result.exception, NotClosed) and "types with buckets: end-song" in str(result.exception)
-
-
-@pytest.mark.parametrize("label", ["yesterday", "2026-11-21T05:07", "2026-13-01T00"])
-def test_a_wrong_hour_is_wrong_use(plan: Plan, run: Callable[..., Result], label: str) -> None:
-    result = run("show", TYPE, label)
-    assert isinstance(result.exception, UsageError) and label in str(result.exception)
-
-
-@pytest.mark.parametrize("command", ["", "ls", "show", "verify", "cat"])
-def test_every_help_has_an_example(command: str) -> None:
-    result = CliRunner().invoke(bucket, [*command.split(), "--help"])
-    assert result.exit_code == 0
-    assert "hourmark bucket" in result.stdout

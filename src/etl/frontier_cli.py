@@ -1,0 +1,197 @@
+"""`hourmark bucket why` and `force`: what a type's hours wait for, and an operator's word that one closes all the same.
+
+Both ask the ledger alone: they work while Kafka, storage and the driver are down.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import json
+import socket
+import sys
+from typing import Any
+
+import click
+
+from etl.ledger import overview
+from etl.ledger.database import Database
+from etl.ledger.existing import existing_ledger
+from etl.ledger.frontiers import frontiers
+from etl.ledger.orders import order_force, order_force_all, orders
+from etl.ledger.rows import Frontier
+from etl.ledger.staging import reporters
+from etl.ledger.waits import waits
+from etl.why import Answer, Facts, as_lines
+from etl.why import why as explain
+from etl.words import duration
+from hourmark.clock import SystemClock
+from hourmark.config import Config, config_option
+from hourmark.errors import HourmarkError, UsageError
+from hourmark.hours import Hour
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+_WAITS_SHOWN = 100  # characters in a table
+
+
+@click.command()
+@click.argument("event_type", metavar="TYPE")
+@click.argument("hour", metavar="HOUR")
+@json_option
+@config_option
+def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
+    """Say why the bucket is not closed: what it waits for, from whom, since when, and what to do. Or how it was closed.
+
+    \b
+    Examples:
+      hourmark bucket why end-song 2026-11-21T06
+      hourmark bucket why end-song 2026-11-21T06 --json
+    """
+    asked = hour_of(hour, config)
+    now_ms = SystemClock().now_ms()
+    database = existing_ledger(config)
+    try:
+        answer = explain(_facts(database, config, event_type, asked, now_ms))
+    finally:
+        database.close()
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(answer), indent=1))
+    else:
+        for line in as_lines(answer, now_ms):
+            click.echo(line)
+
+
+@click.command()
+@click.argument("event_type", metavar="[TYPE]", required=False)
+@click.argument("hour", metavar="[HOUR]", required=False)
+@click.option("--reason", metavar="TEXT", required=True, help="Why; it stands in the bucket's manifest for ever.")
+@click.option("--all-types", is_flag=True, help="Order the next hour of every type: for a hole in promises or reports.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@config_option
+def force(
+    event_type: str | None, hour: str | None, reason: str, all_types: bool, yes: bool, as_json: bool, config: Config
+) -> None:
+    """Order that the bucket be closed whatever of it cannot be verified: its grade is `forced`.
+
+    HOUR must be the type's next to close. What is missing of it (sources, promises, records that the mirror did not copy) is
+    named in its manifest; what arrives later goes into later buckets as late events. Nothing is deleted, and a closed bucket is
+    never changed. The order is carried out by the running driver (`hourmark etl run`), at its next look.
+
+    A hole in the topics of promises or reports concerns every type: `--all-types` orders the next hour of each, in place of TYPE
+    and HOUR.
+
+    \b
+    Examples:
+      hourmark bucket force end-song 2026-11-21T06 --reason "edge topic lost, ticket 17"
+      hourmark bucket force end-song 2026-11-21T06 --reason "ticket 17" --yes --json
+      hourmark bucket force --all-types --reason "audit topic made anew, ticket 18"
+    """
+    if all_types == (event_type is not None) or (event_type is None) != (hour is None):
+        raise UsageError("name TYPE and HOUR, or --all-types and neither; `hourmark bucket force --help` has examples")
+    now_ms = SystemClock().now_ms()
+    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    length_s = config.parsing.bucket_seconds
+    database = existing_ledger(config)
+    try:
+        if event_type is not None and hour is not None:
+            asked = hour_of(hour, config)
+            answer = explain(_facts(database, config, event_type, asked, now_ms))
+            if answer.frontier == answer.hour:  # an order for another hour is refused below
+                _confirm(answer, yes)
+            order_force(database, event_type, asked, reason, by, now_ms)
+            ordered = {event_type: asked}
+        else:
+            _confirm_all(database, length_s, yes)
+            ordered = order_force_all(database, length_s, reason, by, now_ms)
+    finally:
+        database.close()
+    if as_json:
+        rows = [{"type": t, "hour": str(h), "reason": reason, "ordered_by": by} for t, h in sorted(ordered.items())]
+        click.echo(json.dumps(rows, indent=1))
+    else:
+        for name, ordered_hour in sorted(ordered.items()):
+            click.echo(f"{name} {ordered_hour}: ordered; `hourmark bucket why {name} {ordered_hour}` says how it goes")
+
+
+def hour_of(label: str, config: Config) -> Hour:
+    """The hour as it is written on the command line; UsageError where it is none of the root's length."""
+    try:
+        return Hour.parse(label, config.parsing.bucket_seconds)
+    except ValueError as error:
+        raise UsageError(f"HOUR {label!r}: {error} (parsing.bucket_seconds is {config.parsing.bucket_seconds})") from error
+
+
+def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]]:
+    """Each type's next hour to close, as rows of `bucket ls`; none, and a word on stderr, where no ledger can be read."""
+    try:
+        database = existing_ledger(config)
+    except HourmarkError as error:
+        click.echo(f"closed buckets only, without the hours that are open: {error}", err=True)
+        return []
+    try:
+        found = frontiers(database, config.parsing.bucket_seconds)
+        waiting = waits(database, config.parsing.bucket_seconds)
+    finally:
+        database.close()
+    now_ms = SystemClock().now_ms()
+    rows = []
+    for f in found:
+        if event_type in (None, f.event_type):
+            wait = waiting.get(f.event_type)
+            rows.append(_frontier_row(f, list(wait.what) if wait is not None and wait.hour == f.hour else [], now_ms))
+    return rows
+
+
+def _frontier_row(f: Frontier, what: list[str], now_ms: int) -> dict[str, Any]:
+    columns = ("grade", "events", "late", "duplicates_removed", "surplus", "bytes", "closed_after_s")
+    overdue_s = (now_ms - f.hour.end_ms) / 1000
+    words = "; ".join(what) or (f"its end, in {duration(-overdue_s)}" if overdue_s < 0 else "the closer's next look")
+    short = words if len(words) <= _WAITS_SHOWN else f"{words[:_WAITS_SHOWN]} …"
+    return {
+        "type": f.event_type, "hour": str(f.hour), **dict.fromkeys(columns), "state": f.state.value, "waits_for": short,
+        "overdue_s": round(max(0.0, overdue_s), 1),
+    }  # fmt: skip
+
+
+def _facts(database: Database, config: Config, event_type: str, hour: Hour, now_ms: int) -> Facts:
+    length_s = config.parsing.bucket_seconds
+    known = {f.event_type: f for f in frontiers(database, length_s)}
+    return Facts(
+        event_type, hour, now_ms, config.etl.deadline_seconds, known.get(event_type), tuple(known), tuple(reporters(database)),
+        waits(database, length_s).get(event_type),
+        orders(database).get(event_type),
+        overview.set_aside(database).get(event_type),
+        overview.closed_manifest(database, event_type, hour),
+    )  # fmt: skip
+
+
+def _confirm(answer: Answer, yes: bool) -> None:
+    """Say on stderr what will not be verified, and ask, unless told not to."""
+    click.echo(f"{answer.event_type} {answer.hour}: {answer.summary}", err=True)
+    if answer.state == "open":
+        click.echo("closing it by force takes as it is, and names in the manifest:", err=True)
+        for reason in answer.reasons:
+            click.echo(f"  {reason.what}", err=True)
+    _ask(yes)
+
+
+def _confirm_all(database: Database, bucket_seconds: int, yes: bool) -> None:
+    found = frontiers(database, bucket_seconds)
+    oldest = min(found, key=lambda f: f.hour, default=None)
+    if oldest is not None:
+        click.echo(f"{len(found)} types, each with its next hour; the oldest is {oldest.event_type} {oldest.hour}", err=True)
+    _ask(yes)
+
+
+def on_terminal() -> bool:
+    """Whether somebody can answer."""
+    return sys.stdin.isatty()
+
+
+def _ask(yes: bool) -> None:
+    if yes:
+        return
+    if not on_terminal():
+        raise UsageError("an order cannot be taken back once it is carried out: answer on a terminal, or give --yes")
+    click.confirm("Order it?", abort=True, err=True)

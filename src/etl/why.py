@@ -1,0 +1,269 @@
+"""Why an hour of a type is not closed, or how it was: what it waits for, from whom, since when, and what to do. Pure.
+
+Everything is told from what the ledger says; each reason ends with the next step of an operator.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from etl.closing.readiness import Reports
+from etl.ledger.orders import Order
+from etl.ledger.overview import SetAside
+from etl.ledger.rows import Frontier, Reporter, State
+from etl.ledger.waits import Wait
+from etl.words import counted, duration, iso
+from hourmark.hours import Hour
+from hourmark.manifest import Grade, Manifest
+
+SILENT_SECONDS: Final = 60.0  # a source reports every few seconds
+REASONS_SHOWN: Final = 20
+
+_DO_BY_PHASE: Final = {
+    "reports": (
+        "a source: see that it runs and reports; a clock: set it right; records that may be missing: `hourmark mirror verify` "
+        "names them, and if they are gone for good, `hourmark bucket force` closes without them"
+    ),
+    "control": "see how far the mirror is: `hourmark mirror lag`; if it stands still, look at the log of `hourmark mirror run`",
+    "promises": "see in the log of `hourmark etl run` that batches are staged; a backlog is worked off by itself",
+    "events": "see how far the mirror is: `hourmark mirror lag`; if it stands still, look at the log of `hourmark mirror run`",
+    "arrival": "see in the log of `hourmark etl run` that batches are staged; a backlog is worked off by itself",
+    "proof": (
+        "what is on its way arrives by itself, and the proof is tried again; `hourmark audit {type} --from {hour} --to {hour}` "
+        "says at which stage events are missing"
+    ),
+    "publishing": "move away what stands at the bucket's path and is not Hourmark's; publishing is tried again by itself",
+    "servers": "see that the server named is up and can be reached from the driver; closing goes on by itself",
+    "storage": "see that the file system is up, has space, and is not in safe mode; closing goes on by itself",
+}
+_DO_OTHERWISE: Final = "see the log of `hourmark etl run`"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a type's hour. `frontier`: None where the ledger does not know the type."""
+
+    event_type: str
+    hour: Hour
+    now_ms: int
+    deadline_seconds: float
+    frontier: Frontier | None
+    known_types: tuple[str, ...] = ()
+    reporters: tuple[Reporter, ...] = ()
+    wait: Wait | None = None
+    order: Order | None = None
+    set_aside: SetAside | None = None
+    manifest: Manifest | None = None  # of the hour, where it is closed
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that holds an hour. `since_ms`: Unix milliseconds, where it is known."""
+
+    what: str
+    do: str
+    since_ms: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answer:
+    """`state`: closed, open, frozen, sealed (the frontier's), later (than the frontier), before-first, unknown-type.
+
+    `frontier`: the hour that the reasons are of. `times_out_at_ms`: when it closes without sources and promises, by its deadline.
+    """
+
+    event_type: str
+    hour: str
+    state: str
+    summary: str
+    frontier: str | None = None
+    reasons: tuple[Reason, ...] = ()
+    times_out_at_ms: int | None = None
+
+
+def why(facts: Facts) -> Answer:
+    """What to tell an operator who asks of this type and hour."""
+    f = facts.frontier
+    if f is None:
+        return _unknown(facts)
+    if facts.hour < f.first_hour:
+        return _before_first(facts, f)
+    if facts.hour < f.hour:
+        return _closed(facts)
+    reasons = tuple(_reasons(facts, f))
+    shown = reasons[:REASONS_SHOWN]
+    if len(reasons) > REASONS_SHOWN:
+        shown += (Reason(f"and {len(reasons) - REASONS_SHOWN} more", "begin with those above"),)
+    ended = facts.now_ms >= f.hour.end_ms
+    times_out = f.hour.end_ms + round(facts.deadline_seconds * 1000)
+    return Answer(
+        facts.event_type,
+        str(facts.hour),
+        f.state.value if facts.hour == f.hour else "later",
+        _summary(facts, f),
+        str(f.hour),
+        shown,
+        times_out if ended and f.state is State.OPEN and times_out > facts.now_ms else None,
+    )
+
+
+def _unknown(facts: Facts) -> Answer:
+    near = difflib.get_close_matches(facts.event_type, facts.known_types, 3)
+    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    reason = Reason(
+        "only declared types have buckets",
+        "`hourmark types list` names those declared; `hourmark types apply --dir types` declares new ones",
+    )
+    summary = f"the ledger knows no event type {facts.event_type}{meant}"
+    return Answer(facts.event_type, str(facts.hour), "unknown-type", summary, None, (reason,))
+
+
+def _before_first(facts: Facts, f: Frontier) -> Answer:
+    reason = Reason(
+        f"events of this hour that arrive are carried as late events, by the bucket that is open then (now {f.hour})",
+        f"look for them in later buckets: `hourmark bucket ls {facts.event_type}` shows which hold late events",
+    )
+    summary = f"it has no bucket and will have none: buckets of {facts.event_type} begin at {f.first_hour}"
+    return Answer(facts.event_type, str(facts.hour), "before-first", summary, str(f.hour), (reason,))
+
+
+def _closed(facts: Facts) -> Answer:
+    m = facts.manifest
+    if m is None:
+        reason = Reason(
+            "the ledger has gone past the hour without a bucket", "`hourmark ledger check` says what is wrong with it"
+        )
+        return Answer(facts.event_type, str(facts.hour), "closed", "closed by its frontier, but not found", None, (reason,))
+    delay = duration(max(0, m.closed_at_ms - facts.hour.end_ms) / 1000)
+    summary = f"closed as {m.grade.value} at {iso(m.closed_at_ms)}, {delay} after its end, with {counted(m.events, 'event')}"
+    details = f"`hourmark bucket show {facts.event_type} {facts.hour}` shows files and evidence"
+    evidence = f"evidence ({m.evidence.method}): {counted(m.evidence.promised, 'event')} promised by "
+    evidence += f"{counted(m.evidence.audit_records, 'audit record')}; {counted(m.surplus, 'event')} of surplus"
+    reasons = [Reason(evidence, details)]
+    reasons += [
+        Reason(f"closed without: {excused}", "nothing: if it arrives, a later bucket carries it as late")
+        for excused in m.evidence.excused
+    ]
+    if m.grade is Grade.PROVED:
+        assert not m.evidence.excused, "a proved bucket excuses nothing"
+    return Answer(facts.event_type, str(facts.hour), "closed", summary, None, tuple(reasons))
+
+
+def _summary(facts: Facts, f: Frontier) -> str:
+    since = (facts.now_ms - f.hour.end_ms) / 1000
+    when = f"ended {duration(since)} ago" if since >= 0 else f"ends in {duration(-since)}"
+    state = {
+        State.OPEN: "open",
+        State.FROZEN: "frozen: its rows are listed and being proved",
+        State.SEALED: f"sealed as {f.seal.grade if f.seal else '?'}: what it holds is fixed, and being written and published",
+    }[f.state]
+    if facts.hour == f.hour:
+        return f"{state}; it is the next hour of {f.event_type} to close, and {when}"
+    before = (facts.hour.start_s - f.hour.start_s) // f.hour.length_s
+    own = (facts.hour.end_ms - facts.now_ms) / 1000
+    ends = f"; it ends in {duration(own)} itself" if own > 0 else ""
+    return (
+        f"not its turn yet{ends}: {counted(before, 'hour')} of {f.event_type} close before it, first {f.hour}, which is {state}"
+    )
+
+
+def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
+    """Those of the frontier hour, the weightiest first."""
+    if facts.order is not None and facts.order.hour_s == f.hour.start_s:
+        yield Reason(
+            f"{facts.order.ordered_by} ordered it closed by force: {facts.order.reason}",
+            "nothing: the closer carries it out at its next look; if it does not, see that `hourmark etl run` runs",
+            facts.order.ordered_at_ms,
+        )
+    if facts.set_aside is not None:
+        yield _set_aside(facts.set_aside)
+    if facts.now_ms < f.hour.end_ms:
+        yield Reason(f"the hour ends in {duration((f.hour.end_ms - facts.now_ms) / 1000)}", "nothing: wait for its end")
+        return
+    behind = list(_behind(facts, f)) if f.state is State.OPEN else []
+    yield from behind
+    current = facts.wait is not None and facts.wait.hour == f.hour
+    if facts.wait is not None and current:
+        yield from _waiting(facts.wait, behind)
+    if f.alarm and not (facts.wait is not None and current and facts.wait.phase == "proof"):
+        do = _DO_BY_PHASE["proof"].format(type=f.event_type, hour=f.hour)
+        yield from (Reason(f"promise not kept: {what}", do) for what in f.alarm)
+    if not behind and not current and not f.alarm and facts.order is None and facts.set_aside is None:
+        yield Reason(
+            "nothing that the ledger knows of",
+            "the closer looks every second: see that `hourmark etl run` runs, and what its log says; ask again",
+        )
+
+
+def _set_aside(found: SetAside) -> Reason:
+    return Reason(
+        f"the type is set aside: topic {found.topic} partition {found.partition} offset {found.offset}: {found.reason}",
+        f"find who wrote that record (only the delivery service may); then `hourmark etl resume {found.event_type}`, or with "
+        "--skip-record where the record itself must be passed over",
+        found.set_aside_at_ms,
+    )
+
+
+def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
+    reports = Reports(facts.reporters)
+    if not reports.any_service:
+        yield Reason("no delivery service has ever reported", "start one: `hourmark serve`")
+        return
+    for group in reports.awaited(f):
+        for r in group:
+            if (r.caught_up_at_ms or 0) >= f.hour.end_ms:
+                break
+            yield _source(r, f, facts)
+
+
+def _source(r: Reporter, f: Frontier, facts: Facts) -> Reason:
+    age_s = (facts.now_ms - r.received_at_ms) / 1000
+    if r.caught_up_at_ms is None:
+        caught_up = "has never caught up"
+    else:
+        caught_up = f"had caught up {duration((f.hour.end_ms - r.caught_up_at_ms) / 1000)} before the hour's end"
+    pending = f", {counted(r.pending_bytes, 'byte')} pending" if r.pending_bytes else ""
+    what = f"{r.name} ({r.host_id}) {caught_up}; its last report is {duration(max(0.0, age_s))} old{pending}"
+    if age_s <= SILENT_SECONDS and r.kind == "service":
+        do = "it reports, but a request has been under way since then: see its log and the edge cluster"
+    elif age_s <= SILENT_SECONDS:
+        do = (
+            f"it reports: it is catching up, or a file of source {r.source} on {r.host_name} cannot be read: see its tailer's log"
+        )
+    elif r.kind == "service":
+        do = f"start the delivery service on {r.host_name} again (`hourmark serve`), or see why its reports do not arrive"
+    else:
+        do = (
+            f"start the tailer on {r.host_name} (`hourmark tail`); a host that is to be taken away drains first "
+            "(`hourmark tail --drain`); one that is gone for good is excused at the deadline"
+        )
+    return Reason(what, do, r.caught_up_at_ms)
+
+
+def _waiting(wait: Wait, behind: Sequence[Reason]) -> Iterator[Reason]:
+    """What the closer saw, less the sources that are named already."""
+    do = _DO_BY_PHASE.get(wait.phase, _DO_OTHERWISE).format(type=wait.event_type, hour=wait.hour)
+    named = [reason.what for reason in behind]
+    for what in wait.what or (f"its phase {wait.phase}",):
+        who = what.partition("):")[0]
+        if not any(who in reason for reason in named):
+            yield Reason(f"({wait.phase}) {what}", do, wait.since_ms)
+
+
+def as_lines(answer: Answer, now_ms: int) -> Iterator[str]:
+    """For people."""
+    yield f"{answer.event_type} {answer.hour}: {answer.summary}"
+    word = "waits for" if answer.state in ("open", "frozen", "sealed", "later") else "because"
+    for reason in answer.reasons:
+        since = f" (since {iso(reason.since_ms)})" if reason.since_ms else ""
+        yield f"  {word:10}{reason.what}{since}"
+        yield f"  {'do':10}{reason.do}"
+    if answer.times_out_at_ms is not None:
+        left = duration((answer.times_out_at_ms - now_ms) / 1000)
+        yield (
+            f"  {'deadline':10}{iso(answer.times_out_at_ms)}, in {left}: then it closes as timed_out, naming the sources that "
+            "are behind and the promises that are not kept; mirror and staging are awaited still"
+        )

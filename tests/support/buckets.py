@@ -1,0 +1,108 @@
+"""Builds closed buckets as a closer would, without one: tests change what goes in, or what stands there afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from typing import Any
+
+import fastavro
+
+from etl.avro_container import ContainerWriter
+from etl.storage import Storage
+from hourmark.avro import event_schema, fingerprint
+from hourmark.event_id import EventId, LineIds
+from hourmark.hours import Hour
+from hourmark.manifest import MARKER, BucketFile, Evidence, Grade, Manifest
+
+TYPE = "end-song"
+HOUR = Hour.parse("2026-11-21T05")
+EARLIER = Hour.parse("2026-11-21T04")
+LATER = Hour.parse("2026-11-21T06")
+SCHEMA = event_schema(TYPE, [{"name": "line", "type": "bytes"}, {"name": "ms", "type": "double"}])
+
+Datum = tuple[EventId, bytes]
+
+
+def make_event(hour: Hour, number: int, line: bytes = b"a line") -> Datum:
+    time_ms = hour.start_s * 1000 + number
+    event_id = LineIds("host-1", "file-1", 0).make(time_ms, number, line)
+    event = {
+        "event_id": bytes(event_id),
+        "event_time": time_ms,
+        "host": "host-1",
+        "source": "/var/log/app.log",
+        "file": {"id": "file-1", "generation": 0},
+        "position": number,
+        "line": line,
+        "ms": 1.5,
+    }
+    file = io.BytesIO()
+    fastavro.schemaless_writer(file, fastavro.parse_schema(SCHEMA), event)
+    return event_id, file.getvalue()
+
+
+@dataclasses.dataclass
+class Plan:
+    """What goes into a bucket; a test changes it before or after `close`."""
+
+    storage: Storage
+    hour: Hour
+    files: dict[str, list[Datum]]
+    changes: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the manifest
+
+    def close(self) -> Manifest:
+        folder = self.hour.bucket_path(TYPE)
+        listed = [self._write(f"{folder}/{name}", name, datums) for name, datums in self.files.items()]
+        ids = [event_id for datums in self.files.values() for event_id, _ in datums]
+        late: dict[str, int] = {}
+        for name, datums in self.files.items():
+            for event_id, _ in datums if name.startswith("late-") else []:
+                label = str(Hour.of(event_id.time_ms))
+                late[label] = late.get(label, 0) + 1
+        manifest = Manifest(
+            type=TYPE,
+            hour=str(self.hour),
+            bucket_seconds=self.hour.length_s,
+            grade=Grade.PROVED,
+            evidence=Evidence(method="join", cut_at_ms=self.hour.end_ms, audit_records=1, promised=len(ids), audit_next={"0": 1}),
+            files=listed,
+            events=len(ids),
+            late=late,
+            duplicates_removed=2,
+            surplus=0,
+            id_sum=f"{sum(event_id.tail for event_id in ids) % (1 << 64):016x}",
+            offsets=[],
+            ledger="3f0c8c1e",
+            ledger_commit=7,
+            attempt="attempt-1",
+            closed_at_ms=self.hour.end_ms,
+            software="hourmark test",
+        ).model_copy(update=self.changes)
+        self.storage.write_new(f"{folder}/{MARKER}", manifest.encode())
+        return manifest
+
+    def _write(self, path: str, name: str, datums: list[Datum]) -> BucketFile:
+        with self.storage.create(path) as file:
+            writer = ContainerWriter(file, json.dumps(SCHEMA))
+            writer.append_many(datum for _, datum in datums)
+            stats = writer.close()
+        return BucketFile(
+            name=name,
+            records=stats.records,
+            bytes=stats.bytes,
+            blake2b=stats.blake2b,
+            schema_id=1,
+            schema_fingerprint=fingerprint(SCHEMA),
+        )
+
+
+def usual_plan(storage: Storage) -> Plan:
+    """Thirty events in two files, and five late ones."""
+    files = {
+        "part-00000.avro": [make_event(HOUR, number) for number in range(20)],
+        "part-00001.avro": [make_event(HOUR, number) for number in range(20, 30)],
+        "late-00000.avro": [make_event(EARLIER, number) for number in range(5)],
+    }
+    return Plan(storage, HOUR, files)

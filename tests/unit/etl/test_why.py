@@ -1,0 +1,216 @@
+"""`bucket why`: every state of an hour is told, whoever holds it is named, and each reason has a next step."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etl.ledger.orders import Order
+from etl.ledger.overview import SetAside
+from etl.ledger.rows import Frontier, Reporter, Seal, State
+from etl.ledger.waits import PHASES, Wait
+from etl.why import REASONS_SHOWN, Answer, Facts, as_lines, why
+from hourmark.hours import Hour
+from hourmark.manifest import Evidence, Grade, Manifest
+
+HOUR = Hour(1_800_000_000, 3600)
+END = HOUR.end_ms
+FIRST = Hour(HOUR.start_s - 2 * 3600)
+SERVICE = Reporter("s" * 32, "api", "svc", "service", "one", 0, END + 60_000, END + 60_000, 0, 0, goodbye=False)
+TAILER = Reporter("t" * 32, "app", "web", "tailer", "one", 0, END + 60_000, END + 60_000, 0, 0, goodbye=False)
+BEHIND = dataclasses.replace(TAILER, host_id="b" * 32, host_name="db", caught_up_at_ms=END - 9_000, pending_bytes=1234)
+FRONTIER = Frontier("click", FIRST, HOUR, State.OPEN, frozenset({"app"}), 0, None, ())
+
+
+def facts(hour: Hour = HOUR, **changes: object) -> Facts:
+    made = Facts("click", hour, END + 61_000, 7200.0, FRONTIER, ("click",), (SERVICE, TAILER))
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def manifest(grade: Grade = Grade.PROVED, excused: tuple[str, ...] = ()) -> Manifest:
+    evidence = Evidence(
+        method="join", cut_at_ms=1, audit_records=7, promised=1200, audit_next={"0": 0}, excused=list(excused)
+    )  # fmt: skip
+    return Manifest(
+        type="click", hour=str(FIRST), bucket_seconds=3600, grade=grade, evidence=evidence, files=[], events=1205, late={},
+        duplicates_removed=0, surplus=5, id_sum="0" * 16, offsets=[], ledger="l", ledger_commit=1, attempt="a",
+        closed_at_ms=FIRST.end_ms + 90_000, software="test",
+    )  # fmt: skip
+
+
+def text(answer: Answer) -> str:
+    return "\n".join(as_lines(answer, END + 61_000))
+
+
+def test_a_source_that_is_behind_is_named_with_what_to_do_and_the_deadline() -> None:
+    answer = why(facts(reporters=(SERVICE, TAILER, BEHIND)))
+    (reason,) = answer.reasons
+    assert answer.state == "open" and answer.frontier == str(HOUR)
+    assert "next hour of click to close, and ended 61 s ago" in answer.summary
+    assert reason.what == (
+        f"tailer db source app ({'b' * 32}) had caught up 9 s before the hour's end; "
+        "its last report is 1 s old, 1,234 bytes pending"
+    )
+    assert "it reports: it is catching up, or a file of source app on db cannot be read" in reason.do
+    assert reason.since_ms == END - 9_000
+    assert answer.times_out_at_ms == END + 7_200_000
+    assert "in 119 min: then it closes as timed_out" in text(answer)
+
+
+def test_a_host_that_is_silent_is_to_be_started_or_drained() -> None:
+    silent = dataclasses.replace(BEHIND, received_at_ms=END - 300_000)
+    (reason,) = why(facts(reporters=(SERVICE, silent))).reasons
+    assert "its last report is 6 min old" in reason.what
+    assert "start the tailer on db (`hourmark tail`)" in reason.do and "`hourmark tail --drain`" in reason.do
+
+
+def test_a_service_that_holds_an_hour_is_told_apart_from_a_tailer() -> None:
+    busy = dataclasses.replace(SERVICE, caught_up_at_ms=END - 1000)
+    (reason,) = why(facts(reporters=(busy,))).reasons
+    assert "service svc" in reason.what and "a request has been under way" in reason.do
+    silent = dataclasses.replace(busy, received_at_ms=END - 100_000)
+    (reason,) = why(facts(reporters=(silent,))).reasons
+    assert "start the delivery service on svc again" in reason.do
+
+
+def test_a_source_that_never_caught_up_says_so() -> None:
+    (reason,) = why(facts(reporters=(SERVICE, dataclasses.replace(BEHIND, caught_up_at_ms=None)))).reasons
+    assert "has never caught up" in reason.what and reason.since_ms is None
+
+
+def test_without_any_service_one_is_to_be_started() -> None:
+    (reason,) = why(facts(reporters=())).reasons
+    assert reason.do == "start one: `hourmark serve`"
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_what_the_closer_waits_for_is_told_with_a_step_for_each_phase(phase: str) -> None:
+    wait = Wait("click", HOUR, phase, ("mirror: events.click-0 is at 5 of 9",), END + 5_000)
+    (reason,) = why(facts(wait=wait)).reasons
+    assert reason.what == f"({phase}) mirror: events.click-0 is at 5 of 9"
+    assert reason.since_ms == END + 5_000
+    assert "{" not in reason.do
+    assert reason.do != "see the log of `hourmark etl run`"
+
+
+def test_a_source_that_the_closer_names_too_is_told_once() -> None:
+    wait = Wait("click", HOUR, "reports", (f"tailer db source app ({'b' * 32}): caught up 9.0 s before its end",), END)
+    assert len(why(facts(reporters=(SERVICE, BEHIND), wait=wait)).reasons) == 1
+
+
+def test_what_the_closer_waited_for_in_an_earlier_hour_is_not_told() -> None:
+    (reason,) = why(facts(wait=Wait("click", FIRST, "proof", ("old news",), 1))).reasons
+    assert "nothing that the ledger knows of" in reason.what
+
+
+def test_promises_that_are_not_kept_are_named() -> None:
+    frontier = dataclasses.replace(FRONTIER, alarm=("range 00ff (range of web: /log [0, 9)): 5 events promised, 4 found",))
+    (reason,) = why(facts(frontier=frontier)).reasons
+    assert "range 00ff" in reason.what and f"`hourmark audit click --from {HOUR} --to {HOUR}`" in reason.do
+
+
+def test_an_order_and_a_type_set_aside_are_told() -> None:
+    aside = SetAside("click", "edge.events.click", 0, 17, "the key has not 24 bytes", END)
+    order = Order("click", HOUR.start_s, "ticket 17", "ann@ops", END + 1)
+    ordered, set_aside = why(facts(order=order, set_aside=aside)).reasons
+    assert ordered.what == "ann@ops ordered it closed by force: ticket 17"
+    assert "partition 0 offset 17: the key has not 24 bytes" in set_aside.what
+    assert "`hourmark etl resume click`" in set_aside.do
+
+
+def test_an_hour_that_has_not_ended_waits_for_its_end_alone() -> None:
+    answer = why(facts(now_ms=END - 90_000, reporters=(SERVICE, BEHIND)))
+    assert [reason.what for reason in answer.reasons] == ["the hour ends in 90 s"]
+    assert answer.times_out_at_ms is None
+
+
+def test_a_later_hour_waits_for_those_before_it_and_tells_why_they_wait() -> None:
+    later = Hour(HOUR.start_s + 3 * 3600)
+    answer = why(facts(later, reporters=(SERVICE, BEHIND)))
+    assert answer.state == "later" and answer.frontier == str(HOUR)
+    assert f"3 hours of click close before it, first {HOUR}" in answer.summary
+    assert "it ends in 3.0 h itself" in answer.summary or "it ends in 3 h itself" in answer.summary
+    assert "tailer db" in answer.reasons[0].what
+
+
+def test_frozen_and_sealed_hours_say_what_is_done_with_them() -> None:
+    assert "listed and being proved" in why(facts(frontier=dataclasses.replace(FRONTIER, state=State.FROZEN))).summary
+    seal = Seal("timed_out", "join", 1, 1, 1, 1, 0, (), ())
+    answer = why(facts(frontier=dataclasses.replace(FRONTIER, state=State.SEALED, seal=seal)))
+    assert "sealed as timed_out" in answer.summary and answer.times_out_at_ms is None
+
+
+def test_a_closed_hour_tells_grade_delay_and_evidence() -> None:
+    answer = why(facts(FIRST, manifest=manifest()))
+    assert answer.state == "closed"
+    assert "closed as proved" in answer.summary and "90 s after its end, with 1,205 events" in answer.summary
+    assert "1,200 events promised by 7 audit records; 5 events of surplus" in answer.reasons[0].what
+
+
+def test_a_bucket_that_timed_out_names_what_it_was_closed_without() -> None:
+    answer = why(facts(FIRST, manifest=manifest(Grade.TIMED_OUT, ("tailer db source app",))))
+    assert answer.reasons[1].what == "closed without: tailer db source app"
+
+
+def test_a_closed_hour_without_a_bucket_leads_to_the_ledgers_check() -> None:
+    assert "`hourmark ledger check`" in why(facts(FIRST)).reasons[0].do
+
+
+def test_an_hour_before_the_first_says_where_its_events_go() -> None:
+    answer = why(facts(Hour(FIRST.start_s - 3600)))
+    assert answer.state == "before-first" and f"begin at {FIRST}" in answer.summary
+
+
+def test_an_unknown_type_suggests_what_may_be_meant() -> None:
+    answer = why(facts(event_type="clik", frontier=None, known_types=("click", "view")))
+    assert answer.state == "unknown-type" and "did you mean click?" in answer.summary
+
+
+def test_many_reasons_are_cut_short_and_counted() -> None:
+    many = tuple(dataclasses.replace(BEHIND, host_id=f"{n:032x}") for n in range(REASONS_SHOWN + 7))
+    answer = why(facts(reporters=(SERVICE, *many)))
+    assert len(answer.reasons) == REASONS_SHOWN + 1
+    assert answer.reasons[-1].what == "and 7 more"
+
+
+reporters = st.lists(
+    st.builds(
+        Reporter,
+        host_id=st.text("abc", min_size=1, max_size=2),
+        source=st.sampled_from(["app", "other"]),
+        host_name=st.just("h"),
+        kind=st.sampled_from(["tailer", "service"]),
+        incarnation=st.just("one"),
+        sequence=st.just(0),
+        received_at_ms=st.integers(END - 10_000_000, END + 61_000),
+        caught_up_at_ms=st.none() | st.integers(END - 10_000_000, END + 61_000),
+        pending_bytes=st.integers(0, 10),
+        lost_bytes=st.just(0),
+        goodbye=st.booleans(),
+        excused=st.booleans(),
+    )
+)
+
+
+@given(
+    reporters,
+    st.sampled_from(State),
+    st.integers(-3, 3),
+    st.none() | st.builds(Wait, st.just("click"), st.sampled_from([FIRST, HOUR]), st.sampled_from(sorted(PHASES)),
+                          st.lists(st.text(max_size=5), max_size=2).map(tuple), st.integers(0, END)),
+    st.integers(-4_000_000, 8_000_000),
+)  # fmt: skip
+def test_whatever_the_ledger_says_there_is_a_reason_with_a_next_step(
+    said: list[Reporter], state: State, hours: int, wait: Wait | None, since_end_ms: int
+) -> None:
+    asked = Hour(HOUR.start_s + hours * 3600)
+    frontier = dataclasses.replace(FRONTIER, state=state)
+    answer = why(facts(asked, frontier=frontier, reporters=tuple(said), wait=wait, now_ms=END + since_end_ms))
+    assert answer.reasons
+    assert all(reason.what and reason.do for reason in answer.reasons)
+    assert json.loads(json.dumps(dataclasses.asdict(answer)))["state"] == answer.state
+    assert text(answer)
