@@ -77,7 +77,7 @@ def commit_batch(database: Database, lease: Lease, batch: StagedBatch) -> None:
 def put_staged(
     connection: Connection, batch: StagedBatch, listed_hour: Callable[[StagedGroup], int | None] = lambda _: None
 ) -> None:
-    """Name the batch's files and groups. `listed_hour`: of the bucket that holds a group; a rebuild knows, for a new batch none."""
+    """Name its files and groups. `listed_hour`: of the bucket that holds a group; a rebuild knows it, a new batch has none."""
     file_ids = {f.path: _insert_file(connection, batch.folder, f) for f in batch.files}
     if batch.groups:
         connection.execute(
