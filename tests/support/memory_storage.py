@@ -9,7 +9,7 @@ import builtins
 import io
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -34,7 +34,7 @@ class MemoryStorage:
         _BY_NAME.pop(self.name, None)
         self._files.clear()
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> tuple[Callable[[str], MemoryStorage], tuple[str]]:
         return _by_name, (self.name,)
 
     def write_new(self, path: str, content: bytes) -> None:
