@@ -96,12 +96,11 @@ def agrees(ledger: LostLedger) -> bool:
     wanted = [folder for folder in ledger.committed if folder in kept]
     positions = dict(ledger.positions)
     for extra in (kept[folder] for folder in found.committed if folder not in wanted):
-        at_the_end = extra.starts == ledger.positions
-        in_buckets = all(extra.ends[key] <= max(ledger.marked[key], default=0) for key in extra.moved)
-        if at_the_end:
-            positions |= extra.ends
-        elif not in_buckets:
-            return False
+        for key in extra.moved:
+            if extra.starts[key] == ledger.positions[key]:  # nothing was committed after it
+                positions[key] = extra.ends[key]
+            elif extra.ends[key] > max(ledger.marked[key], default=0):
+                return False
     return [f for f in found.committed if f in wanted] == wanted and all(
         found.positions.get(key, 0) == offset for key, offset in positions.items()
     )
