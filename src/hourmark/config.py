@@ -173,6 +173,18 @@ class Etl(Group):
         "longer than a restart, a failover or an evening's repair, short enough that one dead host does not stop a day's work",
     )
     target_file_bytes: int = Field(256 << 20, ge=1 << 20, description="of a bucket's files")
+    unit_bytes_max: int = Field(
+        128 << 20,
+        ge=1 << 20,
+        le=1 << 30,
+        description="of events in a closing task at once: a task's memory is some five times that, whatever a bucket's size",
+    )
+    index_hours: int = Field(
+        192, ge=1, description="how long ids of closed buckets are indexed; a day more than the default allowed lateness"
+    )
+    index_bytes_max: int = Field(
+        64 << 30, ge=0, description="of all id indexes, 16 bytes an event; beyond it late events are looked up in the buckets"
+    )
     metrics_port: Port = Field(8784, description="Prometheus' text at /metrics; 0: none. A port taken is said, not fatal")
     metrics_host: str = Field("127.0.0.1", description="loopback, because there is no authentication")
 

@@ -50,12 +50,23 @@ class Offsets(_Part):
 class Evidence(_Part):
     """What the grade rests on."""
 
-    method: str = Field(description="join: audit records and rows by range id over distinct ids; empty: nothing was promised")
+    method: str = Field(
+        description="sums: counts and id sums agree; join: by range id over distinct ids; empty: nothing was promised"
+    )
     cut_at_ms: int = Field(description="the closer's clock when the cut was taken")
     audit_records: int = Field(description="settled by this bucket")
     promised: int = Field(description="distinct ids promised by them, of hours up to this one")
     audit_next: dict[str, int] = Field(description="central offset up to which audit records were read, by partition")
     excused: list[str] = []
+
+
+class Book(_Part):
+    """One origin hour in this bucket. What was promised = the events of all buckets' books of that hour, less surplus."""
+
+    rows: int = Field(description="listed, duplicates counted each time")
+    events: int = Field(description="records in this bucket")
+    promised: int = Field(description="distinct ids promised by the audit records that this bucket settles")
+    surplus: int = Field(description="records that no audit record had promised when this bucket was sealed")
 
 
 class Manifest(_Part):
@@ -70,6 +81,7 @@ class Manifest(_Part):
     files: list[BucketFile]
     events: int = Field(description="records in all files")
     late: dict[str, int] = Field(description="late records by origin hour")
+    books: dict[str, Book] = Field({}, description="by origin hour, this bucket's own included; {} in manifests before 0.2")
     duplicates_removed: int
     surplus: int = Field(description="records that no audit record promised (yet)")
     id_sum: str = Field(description="sum modulo 2^64 of the last 8 bytes of all ids, hex")

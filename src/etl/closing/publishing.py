@@ -4,30 +4,27 @@ one rename that refuses an existing target makes it the bucket. Where the target
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 
-import fastavro
-
 from etl.buckets import NotClosed, read_manifest
-from etl.closing.writing import WrittenFile
-from etl.ledger.rows import Frontier
+from etl.closing.containers import WrittenFile
+from etl.ledger.rows import Frontier, HourBook, Seal, StagedGroup
 from etl.storage import AlreadyExists, Storage
 from hourmark.errors import Finding
 from hourmark.hours import Hour
-from hourmark.manifest import MARKER, BucketFile, Evidence, Grade, Manifest, Offsets
+from hourmark.manifest import MARKER, Book, BucketFile, Evidence, Grade, Manifest, Offsets
 
 ATTEMPTS_FOLDER: Final = "_attempts"
-_BLOCK: Final = 1 << 20
 
 
 def manifest_of(
     frontier: Frontier,
     written: Sequence[WrittenFile],
     *,
-    listed_rows: int,
+    listed: Collection[StagedGroup],
     fingerprints: Mapping[int, str],
     ledger: tuple[str, int],
     attempt: str,
@@ -36,7 +33,7 @@ def manifest_of(
     """What `_SUCCESS` will say; pure."""
     seal, hour = frontier.seal, frontier.hour
     assert seal is not None, "only a sealed hour is written"
-    ordered = sorted(written, key=lambda w: (w.late, w.schema_id, w.path))
+    ordered = _ordered(written)
     names = _names(ordered)
     late: dict[str, int] = {}
     for w in ordered:
@@ -66,7 +63,8 @@ def manifest_of(
         ],
         events=events,
         late=dict(sorted(late.items())),
-        duplicates_removed=listed_rows - events,
+        books=_books(seal, hour, listed, ordered),
+        duplicates_removed=sum(g.rows for g in listed) - events,
         surplus=seal.surplus,
         id_sum=f"{sum(w.id_sum for w in ordered) % (1 << 64):016x}",
         offsets=[Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset) for p in seal.offsets],
@@ -78,14 +76,34 @@ def manifest_of(
     )  # fmt: skip
 
 
+def _books(seal: Seal, hour: Hour, listed: Collection[StagedGroup], written: Sequence[WrittenFile]) -> dict[str, Book]:
+    rows, events = Counter[int](), Counter[int]()
+    for g in listed:
+        rows[g.hour_s] += g.rows
+    for w in written:
+        events.update(w.origin_hours if w.late else {hour.start_s: w.records})
+    sealed = {b.hour_s: b for b in seal.books}
+    nothing = HourBook(0, 0, 0)
+    return {
+        str(Hour(start_s, hour.length_s)): Book(
+            rows=rows[start_s], events=events[start_s], promised=sealed.get(start_s, nothing).promised,
+            surplus=sealed.get(start_s, nothing).surplus,
+        )
+        for start_s in sorted(rows.keys() | sealed.keys())
+    }  # fmt: skip
+
+
 def publish(storage: Storage, frontier: Frontier, written: Sequence[WrittenFile], manifest: Manifest) -> Manifest:
     """Make it the bucket, and return the manifest that stands there: this one, or that of whoever was first.
 
-    Finding, and nothing published, if what was written does not read back as the manifest says.
+    Finding, and nothing published, if what was written does not read back as the manifest says: files' contents were read back
+    by the tasks that wrote them, their names and sizes and the manifest are here.
     """
+    if troubles := sorted({w.trouble for w in written if w.trouble}):
+        raise Finding("; ".join(troubles))
     attempt = f"{ATTEMPTS_FOLDER}/{manifest.attempt}/{frontier.event_type}"
     target = frontier.hour.bucket_path(frontier.event_type)
-    names = _names(sorted(written, key=lambda w: (w.late, w.schema_id, w.path)))
+    names = _names(_ordered(written))
     storage.make_folder(attempt)
     for path, name in names.items():
         storage.rename_new(path, f"{attempt}/{name}")
@@ -114,6 +132,10 @@ def standing_marker(storage: Storage, frontier: Frontier) -> Manifest | None:
         return None
 
 
+def _ordered(written: Sequence[WrittenFile]) -> list[WrittenFile]:
+    return sorted((w for w in written if w.path), key=lambda w: (w.late, w.schema_id, w.path))
+
+
 def _names(ordered: Sequence[WrittenFile]) -> dict[str, str]:
     """Paths of written files → their names in the bucket."""
     names: dict[str, str] = {}
@@ -130,14 +152,5 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
     wanted = {f.name: f.bytes for f in manifest.files} | {MARKER: len(manifest.encode())}
     if found != wanted:
         raise Finding(f"{storage.url(attempt)} holds {found}, the manifest says {wanted}; the attempt is not published")
-    for file in manifest.files:
-        digest = hashlib.blake2b(digest_size=16)
-        with storage.open(f"{attempt}/{file.name}") as stream:
-            while block := stream.read(_BLOCK):
-                digest.update(block)
-        with storage.open(f"{attempt}/{file.name}") as stream:
-            decoded = next(fastavro.reader(stream), None)
-        if digest.hexdigest() != file.blake2b or not isinstance(decoded, dict):
-            raise Finding(f"{storage.url(attempt)}/{file.name} does not read back as written; the attempt is not published")
     if Manifest.decode(storage.read(f"{attempt}/{MARKER}")) != manifest:
         raise Finding(f"{storage.url(attempt)}/{MARKER} does not read back as written; the attempt is not published")

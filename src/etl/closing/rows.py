@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ import pyarrow as pa
 from etl.ledger.rows import StagedGroup
 from etl.staging.files import EVENT_SCHEMA, ID_MAX, IdRange, Rows, read_rows
 from etl.storage import Storage
+
+_LISTING_COST: Final = 1 << 16  # a listing without bytes still is a file to write: worth so many bytes of datums
+_UNIT_BYTES_MIN: Final = 1 << 20  # what is worth a task of its own
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -41,24 +45,27 @@ class Unit:
     slot: IdRange | None = None  # None: all ids
 
 
-def plan_units(listings: Iterable[Listing], unit_bytes_max: int) -> list[Unit]:
-    """Units of about `unit_bytes_max` bytes of datums at most, in order of type and hour; listings without groups give none.
+def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1) -> list[Unit]:
+    """Units of at most `unit_bytes_max` bytes of datums, in order of type and hour; listings without groups give none.
 
-    A large listing is cut by id as if each group's ids were spread evenly between its first and last: a slot may be larger than
-    wanted where they are not.
+    Smaller ones where there would be fewer than `tasks`. A large listing is cut by id as if each group's ids were spread evenly
+    between its first and last: a slot may be larger than wanted where they are not.
     """
+    filled = sorted((x for x in listings if x.groups), key=lambda x: (x.event_type, x.hour_s))
+    weights = [x.datum_bytes + _LISTING_COST for x in filled]
+    bytes_max = min(unit_bytes_max, max(sum(weights) // tasks + 1, _UNIT_BYTES_MIN))
     units: list[Unit] = []
     taken: list[Listing] = []
     size = 0
-    for listing in sorted((x for x in listings if x.groups), key=lambda x: (x.event_type, x.hour_s)):
-        if taken and size + listing.datum_bytes > unit_bytes_max:
+    for listing, weight in zip(filled, weights, strict=True):
+        if taken and size + weight > bytes_max:
             units.append(Unit(tuple(taken)))
             taken, size = [], 0
-        if listing.datum_bytes > unit_bytes_max:
-            units += _slots(listing, -(-listing.datum_bytes // unit_bytes_max))
+        if listing.datum_bytes > bytes_max:
+            units += _slots(listing, -(-listing.datum_bytes // bytes_max))
         else:
             taken.append(listing)
-            size += listing.datum_bytes
+            size += weight
     return [*units, Unit(tuple(taken))] if taken else units
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from etl.closing.engine import Engine
+from etl.closing.indexing import keep_indexes
 from etl.closing.ownership import refuse_other_seal
 from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish, standing_marker
 from etl.closing.writing import SealedHour, WrittenFile
@@ -71,18 +72,15 @@ class Publisher:
         schema_ids = {s for h in hours.values() for g in h.listed for s in g.schema_ids}
         schemas = {s: remembered_schema(self.database, self.lease, s, self.fetch_schema) for s in sorted(schema_ids)}
         texts = {s: text for s, (text, _) in schemas.items()}
-        files: dict[tuple[str, str], list[WrittenFile]] = {}
-        for n in range(max(map(len, chains))):  # a type has one hour in a write
-            layer = [chain[n] for chain in chains if len(chain) > n]
-            written = self.engine.write([hours[f.event_type, f.hour] for f in layer], texts, f"{folder}/tasks-{n}")
-            labels = {f.event_type: str(f.hour) for f in layer}
-            for w in written:
-                files.setdefault((w.event_type, labels[w.event_type]), []).append(w)
+        written = self.engine.write(list(hours.values()), texts, f"{folder}/_tasks")  # no type has such a name
+        files: dict[tuple[str, int], list[WrittenFile]] = {}
+        for w in written:
+            files.setdefault((w.event_type, w.hour_s), []).append(w)
         identity = self.database.identity()
 
         def manifest(f: Frontier, of: Sequence[WrittenFile]) -> Manifest:
             return manifest_of(
-                f, of, listed_rows=sum(g.rows for g in hours[f.event_type, f.hour].listed),
+                f, of, listed=hours[f.event_type, f.hour].listed,
                 fingerprints={s: mark for s, (_, mark) in schemas.items()}, ledger=identity, attempt=attempt,
                 now_ms=self.clock.now_ms(),
             )  # fmt: skip
@@ -90,7 +88,7 @@ class Publisher:
         def publish_chain(chain: Sequence[Frontier]) -> Published:
             done = Published()
             for f in chain:
-                of = files.get((f.event_type, str(f.hour)), [])
+                of = files.get((f.event_type, f.hour.start_s), [])
                 try:
                     done.closings.append(self._closing(f, publish(self.storage, f, of, manifest(f, of))))
                 except (Finding, StorageError) as error:
@@ -102,6 +100,8 @@ class Publisher:
         for done in self._each(chains, publish_chain):
             result.closings += done.closings
             result.troubles += done.troubles
+        published = [c.manifest for c in result.closings]
+        keep_indexes(self.storage, self.database, self.lease, attempt, published, written, self.clock.now_ms())
         self.storage.delete(folder)
         return result
 
@@ -125,9 +125,7 @@ class Publisher:
 
     def _sealed_hour(self, f: Frontier) -> SealedHour:
         listed = tuple(ledger.listed_groups(self.database, f.event_type, f.hour))
-        late = {g.hour_s for g in listed if g.hour_s < f.hour.start_s}
-        earlier = tuple(ledger.listed_before(self.database, f.event_type, f.hour, late))
-        return SealedHour(f.event_type, f.hour, listed, earlier)
+        return SealedHour(f.event_type, f.hour, listed)
 
     def _each(self, chains: Sequence[Sequence[Frontier]], act: Callable[[Sequence[Frontier]], Published]) -> list[Published]:
         with ThreadPoolExecutor(self.publishers) as pool:

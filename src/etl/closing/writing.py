@@ -1,183 +1,208 @@
-"""Writes sealed hours: deduplicated rows into Avro containers, as one Spark job for many types at once.
+"""Writes sealed hours: deduplicated rows into Avro containers, as one job for many types at once; no event is decoded.
 
-Rows travel with the id in front and the datum untouched; no event is decoded. An id stands once in a bucket (rows are sorted
-by id and equal neighbours dropped), and a late event whose id an earlier bucket holds is left out.
+A task reads a unit (see `rows`), sorts it by id, drops equal neighbours and late events whose id a closed bucket holds, and
+copies each bucket's datums in that order into containers: one a schema, late ones apart. Containers are sorted by id. Slots of
+a large listing that stand in one task go into the same container, until it has reached the wanted size. What was written is read
+again from storage by the task that wrote it, so the check is spread like the work.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
+import functools
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from etl.avro_container import ContainerWriter
-from etl.closing.frames import event_rows
+from etl.closing.containers import Containers, Run, WrittenFile
+from etl.closing.ids import IndexWriter, as_ids, held
+from etl.closing.rows import Listing, Unit, plan_units, read_unit
+from etl.closing.runner import Runner
+from etl.ledger.id_indexes import ClosedBucket
 from etl.ledger.rows import StagedGroup
-from etl.storage import Storage, open_storage
-from hourmark.config import Storage as StorageSettings
-from hourmark.event_id import EventId
-from hourmark.hours import Hour, hour_start_s
+from etl.staging.columns import binary_buffers, run_starts
+from etl.storage import Storage
+from hourmark.errors import Finding
+from hourmark.hours import Hour
 
-_COLUMNS: Final = ("event_id", "schema_id", "datum")
-_OUTPUT_SCHEMA: Final = "written string"
-_PARTITIONS_MAX: Final = 512
+__all__ = ["SealedHour", "WriteLimits", "WriteTask", "WrittenFile", "plan_tasks", "write_hours", "write_task"]
+
+_WRITERS: Final = 8  # files of small types open at once in a task: a file on HDFS is mostly waiting
 
 
 @dataclasses.dataclass(frozen=True)
 class SealedHour:
-    """What one bucket is to hold: listed groups, and those of earlier buckets that hold its late events' origin hours."""
+    """What one bucket is to hold."""
 
     event_type: str
     hour: Hour
     listed: tuple[StagedGroup, ...]
-    earlier: tuple[StagedGroup, ...]
+
+    @property
+    def late_hours_s(self) -> frozenset[int]:
+        """Origin hours of its late events."""
+        return frozenset(g.hour_s for g in self.listed if g.hour_s < self.hour.start_s)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WriteLimits:
+    """Bytes of datums in a unit, of a container file, and how many tasks run at a time."""
+
+    unit_bytes_max: int
+    target_file_bytes: int
+    tasks: int
 
 
 @dataclasses.dataclass(frozen=True)
-class WrittenFile:
-    """One container file, below the job's folder. `id_sum`: of the ids' last 8 bytes, modulo 2^64."""
+class WriteTask:
+    """One unit, or neighbouring slots of one listing; `earlier` for each listing of the units."""
 
-    event_type: str
-    late: bool
-    schema_id: int
-    path: str
-    records: int
-    bytes: int
-    blake2b: str
-    id_sum: int
-    origin_hours: Mapping[int, int]  # late files: records by origin hour, Unix seconds
+    units: tuple[Unit, ...]
+    earlier: tuple[tuple[ClosedBucket, ...], ...]
 
 
 def write_hours(
-    spark: SparkSession,
+    runner: Runner,
     storage: Storage,
-    settings: StorageSettings,
     sealed: Collection[SealedHour],
+    closed: Mapping[str, Sequence[ClosedBucket]],
     schemas: Mapping[int, str],
     folder: str,
-    *,
-    target_file_bytes: int,
-    tasks: int,
+    limits: WriteLimits,
 ) -> list[WrittenFile]:
-    """Write all of them into `folder`; an hour without rows gives no file. Safe to repeat into another folder."""
-    filled = [s for s in sealed if s.listed]
-    if not filled:
-        return []
-    parts = {s.event_type: 1 + sum(g.datum_bytes for g in s.listed) // target_file_bytes for s in filled}
-    slots = spark.createDataFrame(
-        [(s.event_type, s.hour.start_s, parts[s.event_type]) for s in filled], "type string, bucket long, parts int"
+    """Write all of them into `folder`; an hour without rows gives no file. Safe to repeat into another folder.
+
+    `closed`: by type, closed buckets that may hold late events of it already; of one type, hours that are late events of another
+    hour of the same call are an error. Unreadable names a staged file that must be staged again. What concerns one hour alone
+    comes back as its `trouble`.
+    """
+    work = functools.partial(
+        write_task, storage=storage, schemas=schemas, folder=folder, target_file_bytes=limits.target_file_bytes
     )
-    rows = _without_earlier(spark, storage, filled).join(F.broadcast(slots), "type")
-    partitions = max(tasks, min(_PARTITIONS_MAX, sum(parts.values())) if max(parts.values()) > 1 else tasks)
-    arranged = (
-        rows.withColumn("slot", F.pmod(F.xxhash64("event_id"), F.col("parts")))
-        .withColumn("late", F.col("hour") < F.col("bucket"))
-        .repartition(partitions, "type", "slot")
-        .sortWithinPartitions("type", "late", "slot", "event_id", "schema_id")
-        .select("type", "late", "slot", *_COLUMNS)
-    )
-    length_s = filled[0].hour.length_s
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return write_task(batches, settings, folder, schemas, length_s)
-
-    written = arranged.mapInArrow(run, _OUTPUT_SCHEMA).collect()
-    return [_from_json(row.written) for row in written]
+    return [file for files in runner.map(work, plan_tasks(sealed, closed, limits)) for file in files]
 
 
-def _without_earlier(spark: SparkSession, storage: Storage, sealed: Collection[SealedHour]) -> DataFrame:
-    rows = event_rows(spark, storage, [g for s in sealed for g in s.listed], _COLUMNS)
-    earlier = [g for s in sealed for g in s.earlier]
-    if not earlier:
-        return rows
-    ids = event_rows(spark, storage, earlier, ("event_id",)).select("type", "event_id")
-    return rows.join(ids, ["type", "event_id"], "left_anti")
+def plan_tasks(
+    sealed: Collection[SealedHour], closed: Mapping[str, Sequence[ClosedBucket]], limits: WriteLimits
+) -> list[WriteTask]:
+    """Tasks of a round; the slots of one listing are dealt to as many as run at a time."""
+    hours = {(s.event_type, s.hour.start_s) for s in sealed}
+    assert not any((s.event_type, late) in hours for s in sealed for late in s.late_hours_s), "an hour and its own late events"
+    earlier = {(s.event_type, s.hour.start_s): _earlier(s, closed.get(s.event_type, ())) for s in sealed}
+    tasks: list[WriteTask] = []
+    slots: dict[Listing, list[Unit]] = {}
+    for unit in plan_units(
+        [Listing(s.event_type, s.hour.start_s, s.listed) for s in sealed], limits.unit_bytes_max, tasks=limits.tasks
+    ):
+        if unit.slot is not None:
+            slots.setdefault(unit.listings[0], []).append(unit)
+        else:
+            tasks.append(WriteTask((unit,), tuple(earlier[x.event_type, x.hour_s] for x in unit.listings)))
+    for listing, units in slots.items():
+        each = -(-len(units) // limits.tasks)
+        for first in range(0, len(units), each):
+            tasks.append(WriteTask(tuple(units[first : first + each]), (earlier[listing.event_type, listing.hour_s],)))
+    return tasks
+
+
+def _earlier(sealed: SealedHour, closed: Sequence[ClosedBucket]) -> tuple[ClosedBucket, ...]:
+    return tuple(b for b in closed if b.hour_s < sealed.hour.start_s) if sealed.late_hours_s else ()
 
 
 def write_task(
-    batches: Iterable[pa.RecordBatch], settings: StorageSettings, folder: str, schemas: Mapping[int, str], length_s: int
-) -> Iterator[pa.RecordBatch]:
-    """In a Spark task: rows sorted by (type, late, slot, event id) → a container for each (type, late, slot, schema)."""
-    storage = open_storage(settings)
-    run: _Run | None = None
-    for batch in batches:
-        types, lates, slots = (batch.column(i).to_pylist() for i in range(3))
-        ids, schema_ids, values = (batch.column(i).to_pylist() for i in range(3, 6))
-        for key, event_id, schema_id, value in zip(zip(types, lates, slots, strict=True), ids, schema_ids, values, strict=True):
-            if run is None or run.key != key:
-                if run is not None:
-                    yield from run.finish()
-                run = _Run(key, storage, folder, schemas, length_s)
-            run.take(event_id, schema_id, value)
-    if run is not None:
-        yield from run.finish()
+    task: WriteTask, *, storage: Storage, schemas: Mapping[int, str], folder: str, target_file_bytes: int
+) -> list[WrittenFile]:
+    """One task's containers, and the index of their ids beside them."""
+    index_path = f"{folder}/{uuid.uuid4().hex}.ids"
+    containers = functools.partial(Containers, storage, folder, schemas, target_file_bytes)
+    files: list[WrittenFile] = []
+    with storage.create(index_path) as file, IndexWriter(file, index_path) as index, containers() as shared:
+        for unit in task.units:
+            chosen, troubles = _chosen(unit, task.earlier, storage)
+            files += troubles
+            runs = list(_runs(unit, chosen, index))
+            if len(runs) == 1 or unit.slot is not None:
+                for run in runs:
+                    shared.write(run)
+            else:
+                files += _write_each(containers, runs)
+        files += shared.finish()
+    return files
 
 
-class _Run:
-    """The rows of one (type, late, slot): one open container for each schema id among them."""
+def _write_each(containers: functools.partial[Containers], runs: Sequence[Run]) -> list[WrittenFile]:
+    """Each run as a file of its own, several at a time."""
 
-    def __init__(
-        self, key: tuple[str, bool, int], storage: Storage, folder: str, schemas: Mapping[int, str], length_s: int
-    ) -> None:
-        self.key = key
-        self._storage, self._folder, self._schemas, self._length_s = storage, folder, schemas, length_s
-        self._last_id = b""
-        self._open: dict[int, _OpenFile] = {}
+    def write(run: Run) -> list[WrittenFile]:
+        with containers() as own:
+            own.write(run)
+            return own.finish()
 
-    def take(self, event_id: bytes, schema_id: int, value: bytes) -> None:
-        """Append the datum, unless its id was the last one's."""
-        if event_id == self._last_id:
-            return
-        self._last_id = event_id
-        if schema_id not in self._open:
-            path = f"{self._folder}/{uuid.uuid4().hex}.avro"
-            self._open[schema_id] = _OpenFile(self._storage, path, self._schemas[schema_id])
-        self._open[schema_id].append(EventId(event_id), value, self._length_s if self.key[1] else None)
-
-    def finish(self) -> Iterator[pa.RecordBatch]:
-        """Close all containers; one row each."""
-        for schema_id, file in self._open.items():
-            fields = {"event_type": self.key[0], "late": self.key[1], "schema_id": schema_id, **file.finish()}
-            yield pa.RecordBatch.from_pydict({"written": [json.dumps(fields)]})
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        return [file for files in pool.map(write, runs) for file in files]
 
 
-class _OpenFile:
-    """A container being written, with what the manifest will say of it."""
+@dataclasses.dataclass(frozen=True)
+class _Chosen:
+    """The rows that buckets get, sorted by (listing, late or not, schema, id); `keys` says the first three in one number."""
 
-    def __init__(self, storage: Storage, path: str, schema_json: str) -> None:
-        self._path = path
-        self._context = storage.create(path)
-        self._writer = ContainerWriter(self._context.__enter__(), schema_json)
-        self._id_sum = 0
-        self._origin_hours: dict[int, int] = {}
-
-    def append(self, event_id: EventId, value: bytes, late_length_s: int | None) -> None:
-        self._writer.append(value)
-        self._id_sum += event_id.tail
-        if late_length_s is not None:
-            hour = hour_start_s(event_id.time_ms, late_length_s)
-            self._origin_hours[hour] = self._origin_hours.get(hour, 0) + 1
-
-    def finish(self) -> dict[str, Any]:
-        stats = self._writer.close()
-        self._context.__exit__(None, None, None)
-        return {
-            "path": self._path,
-            "records": stats.records,
-            "bytes": stats.bytes,
-            "blake2b": stats.blake2b,
-            "id_sum": self._id_sum % (1 << 64),
-            "origin_hours": self._origin_hours,
-        }
+    keys: npt.NDArray[np.int64]
+    hours: npt.NDArray[np.int64]
+    ids: npt.NDArray[np.uint8]  # rows x 16
+    datums: pa.LargeBinaryArray
 
 
-def _from_json(text: str) -> WrittenFile:
-    fields = json.loads(text)
-    fields["origin_hours"] = {int(hour): count for hour, count in fields["origin_hours"].items()}
-    return WrittenFile(**fields)
+def _chosen(unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Storage) -> tuple[_Chosen, list[WrittenFile]]:
+    """Each id once, none that a closed bucket holds; with the trouble of listings for which that cannot be told."""
+    table = read_unit(unit, storage, ("event_id", "schema_id", "datum"))
+    listing = table.column("listing").to_numpy().astype(np.int64)
+    hours, schemas = table.column("hour").to_numpy(), table.column("schema_id").to_numpy()
+    ids = as_ids(table.column("event_id"))
+    words = ids.view(">u8").reshape(-1, 2)
+    head, tail = words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64)
+    order = np.lexsort((tail, head, listing))
+    order = order[run_starts(listing[order], head[order], tail[order])]
+    starts = np.array([x.hour_s for x in unit.listings], np.int64)
+    late = hours[order] < starts[listing[order]]
+    keep, troubles = np.ones(len(order), bool), []
+    for at in np.unique(listing[order[late]]).tolist():
+        own = np.flatnonzero(late & (listing[order] == at))
+        try:
+            keep[own] = ~held(storage, earlier[at], ids[order[own]])
+        except Finding as error:
+            troubles.append(WrittenFile.of_trouble(unit.listings[at].event_type, unit.listings[at].hour_s, str(error)))
+    order, late = order[keep], late[keep]
+    keys = _key(listing[order], late, schemas[order])
+    if len(keys) and (keys[1:] < keys[:-1]).any():
+        again = np.argsort(keys, kind="stable")
+        order, keys = order[again], keys[again]
+    datums = table.column("datum").cast(pa.large_binary()).combine_chunks()
+    rows = pa.array(order)
+    return _Chosen(keys, hours[order], words.view(np.uint8).reshape(-1, 16)[order], datums.take(rows)), troubles
+
+
+def _key(listing: npt.NDArray[np.int64], late: npt.NDArray[np.bool_], schemas: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """On-time rows sort after late ones, as their ids do: then nothing is to be sorted again where a listing has one schema."""
+    return listing << 33 | (~late).astype(np.int64) << 32 | schemas.astype(np.int64)
+
+
+def _runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[Run]:
+    """What goes into one container, in turn; its ids are written to the index."""
+    if not len(chosen.keys):
+        return
+    base = index.write(chosen.ids)
+    offsets, data = binary_buffers(chosen.datums)
+    tails = chosen.ids[:, 8:].copy().view(">u8").ravel().astype(np.uint64)
+    starts = run_starts(chosen.keys)
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(chosen.keys)], strict=True):
+        key = int(chosen.keys[start])
+        listing = unit.listings[key >> 33]
+        yield Run(
+            listing.event_type, listing.hour_s, not key >> 32 & 1, key & 0xFFFFFFFF, data.data,
+            offsets[start : end + 1], tails[start:end], chosen.hours[start:end], index.path, base + start,
+        )  # fmt: skip

@@ -139,6 +139,15 @@ class StagedBatch:
     reports: tuple[tuple[Reporter, ...], ...]  # each of one host, in the order of the topic
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class HourBook:
+    """What a seal says of one origin hour: distinct ids promised by records it settles, listed ones that nobody promised yet."""
+
+    hour_s: int
+    promised: int
+    surplus: int
+
+
 @dataclasses.dataclass(frozen=True)
 class Seal:
     """The proof of a bucket: fixed before it is written, and copied into its manifest."""
@@ -152,6 +161,7 @@ class Seal:
     surplus: int
     excused: tuple[str, ...]
     offsets: tuple[Position, ...]
+    books: tuple[HourBook, ...] = ()  # by origin hour
 
     def to_json(self) -> str:
         """For the ledger."""
@@ -163,6 +173,7 @@ class Seal:
         fields: dict[str, Any] = json.loads(text)
         fields["offsets"] = tuple(Position(**p) for p in fields["offsets"])
         fields["excused"] = tuple(fields["excused"])
+        fields["books"] = tuple(HourBook(**b) for b in fields.get("books", ()))
         return cls(**fields)
 
 

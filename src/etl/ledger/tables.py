@@ -117,11 +117,12 @@ surplus = Table(
     Column("sealed_at_ms", BigInteger, nullable=False),
 )
 
-# Sorted ids of a closed bucket: a cache, behind it stands the bucket itself.
+# Runs of rows of an index file, each the sorted ids of some of a closed bucket: a cache, behind it stands the bucket itself.
 id_indexes = Table(
     "id_indexes",
     metadata,
     Column("path", Text, primary_key=True),
+    Column("first_row", BigInteger, primary_key=True),
     Column("type", Text, nullable=False),
     Column("hour", BigInteger, nullable=False),  # of the bucket
     Column("rows", BigInteger, nullable=False),

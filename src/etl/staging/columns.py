@@ -48,7 +48,7 @@ class KeyColumns:
 
 def key_columns(keys: pa.Array) -> KeyColumns:
     """Split record keys; Malformed for one that has not 24 bytes."""
-    offsets, data = _binary_buffers(keys)
+    offsets, data = binary_buffers(keys)
     wrong = np.flatnonzero(np.diff(offsets) != KEY_SIZE)
     if len(wrong):
         raise Malformed(int(wrong[0]), f"the key has not {KEY_SIZE} bytes")
@@ -59,7 +59,7 @@ def key_columns(keys: pa.Array) -> KeyColumns:
 
 def schema_ids(values: pa.Array) -> npt.NDArray[np.int32]:
     """The schema id of each framed value; Malformed for one without framing."""
-    offsets, data = _binary_buffers(values)
+    offsets, data = binary_buffers(values)
     starts = offsets[:-1]
     short = np.flatnonzero(np.diff(offsets) < FRAMING_SIZE)
     if len(short):
@@ -78,7 +78,7 @@ def schema_ids(values: pa.Array) -> npt.NDArray[np.int32]:
 
 def lengths(values: pa.Array) -> npt.NDArray[np.int64]:
     """Bytes of each value."""
-    return np.diff(_binary_buffers(values)[0])
+    return np.diff(binary_buffers(values)[0])
 
 
 def fixed_array(matrix: npt.NDArray[np.uint8]) -> pa.Array:
@@ -87,7 +87,7 @@ def fixed_array(matrix: npt.NDArray[np.uint8]) -> pa.Array:
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), rows, [None, pa.py_buffer(np.ascontiguousarray(matrix))])
 
 
-def _binary_buffers(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+def binary_buffers(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Offsets (one more than rows) and bytes; Malformed for a null."""
     if values.null_count:
         row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
@@ -99,3 +99,12 @@ def _binary_buffers(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArra
     offsets = np.frombuffer(offset_buffer, kind)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
     return offsets, data
+
+
+def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Where, in sorted columns, a new combination of values begins; none where there are no rows."""
+    changed = np.zeros(len(columns[0]), bool)
+    changed[:1] = True
+    for column in columns:
+        changed[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(changed)

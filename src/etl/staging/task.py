@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from etl.errors import BadRecord
 from etl.ledger.rows import AUDIT, EVENTS, AuditGroup, StagedGroup, to_signed, to_unsigned
-from etl.staging.columns import KeyColumns, Malformed, key_columns, lengths, schema_ids
+from etl.staging.columns import KeyColumns, Malformed, key_columns, lengths, run_starts, schema_ids
 from etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
 from etl.staging.pieces import PieceFile, ReportRecord, StagedPiece, StagePlan
 from etl.storage import Storage, open_storage
@@ -137,7 +137,7 @@ def _groups(
     order: npt.NDArray[np.int64],
 ) -> tuple[StagedGroup, ...]:
     """All columns but `key` in the order of the file."""
-    starts = _run_starts(ranks, hours)
+    starts = run_starts(ranks, hours)
     ends = np.append(starts[1:], len(order))
     tail_sums = np.add.reduceat(key.tail[order], starts)  # wraps at 64 bits, as it must
     first, last = key.matrix[order[starts], :16], key.matrix[order[ends - 1], :16]
@@ -156,7 +156,7 @@ def _schemas_of_runs(
 ) -> list[tuple[int, ...]]:
     """The distinct schema ids of each run of rows, ascending."""
     run = np.repeat(np.arange(len(starts)), ends - starts)
-    changes = _run_starts(run, schemas)
+    changes = run_starts(run, schemas)
     pairs = np.unique(run[changes] << 32 | schemas[changes].astype(np.int64))
     found: list[list[int]] = [[] for _ in starts]
     for pair in pairs.tolist():
@@ -203,15 +203,6 @@ def _decoded(table: pa.Table, decode: Callable[[bytes], _T]) -> list[_T]:
         except (ValueError, TypeError) as error:
             raise _bad(table, row, str(error)) from error
     return decoded
-
-
-def _run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Where, in sorted columns, a new combination of values begins."""
-    changed = np.zeros(len(columns[0]), bool)
-    changed[0] = True
-    for column in columns:
-        changed[1:] |= column[1:] != column[:-1]
-    return np.flatnonzero(changed)
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

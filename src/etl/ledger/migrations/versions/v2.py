@@ -174,11 +174,12 @@ def _make_closing() -> None:
     op.create_table(
         "id_indexes",
         sa.Column("path", sa.Text(), nullable=False),
+        sa.Column("first_row", sa.BigInteger(), nullable=False),
         sa.Column("type", sa.Text(), nullable=False),
         sa.Column("hour", sa.BigInteger(), nullable=False),
         sa.Column("rows", sa.BigInteger(), nullable=False),
         sa.Column("bytes", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("path"),
+        sa.PrimaryKeyConstraint("path", "first_row"),
     )
     op.create_index("id_indexes_by_bucket", "id_indexes", ["type", "hour"], unique=False)
     op.create_table(

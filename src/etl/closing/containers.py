@@ -1,0 +1,194 @@
+"""Container files of buckets while they are written: rolled over at the wanted size, read back when finished."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import BinaryIO, Final
+
+import fastavro
+import numpy as np
+import numpy.typing as npt
+
+from etl.avro_container import ContainerReader, ContainerWriter
+from etl.ledger.id_indexes import IdRun
+from etl.storage import Storage
+
+_STEP_BYTES: Final = 8 << 20  # of datums between looks at a container's size
+
+
+@dataclasses.dataclass(frozen=True)
+class WrittenFile:
+    """One container file, below the job's folder. `id_sum`: of the ids' last 8 bytes, modulo 2^64.
+
+    `trouble`: why this hour's files are not to be published, "" if nothing is wrong; there may be no file then (`path` "").
+    """
+
+    event_type: str
+    hour_s: int  # of the bucket
+    late: bool
+    schema_id: int
+    path: str
+    records: int
+    bytes: int
+    blake2b: str
+    id_sum: int
+    origin_hours: Mapping[int, int]  # of late files: records by origin hour, Unix seconds
+    index: tuple[IdRun, ...] = ()
+    trouble: str = ""
+
+    @classmethod
+    def of_trouble(cls, event_type: str, hour_s: int, trouble: str) -> WrittenFile:
+        """What stands for an hour that could not be written."""
+        return cls(event_type, hour_s, True, 0, "", 0, 0, "", 0, {}, (), trouble)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Rows of one bucket, schema and lateness, ascending by id: datum i is data[offsets[i]:offsets[i + 1]]."""
+
+    event_type: str
+    hour_s: int
+    late: bool
+    schema_id: int
+    data: memoryview
+    offsets: npt.NDArray[np.int64]
+    tails: npt.NDArray[np.uint64]
+    hours: npt.NDArray[np.int64]
+    index_path: str
+    index_row: int  # of the first
+
+    def part(self, start: int, end: int) -> Run:
+        """Rows [start, end) of it."""
+        return dataclasses.replace(
+            self, offsets=self.offsets[start : end + 1], tails=self.tails[start:end], hours=self.hours[start:end],
+            index_row=self.index_row + start,
+        )  # fmt: skip
+
+
+class Containers:
+    """Open containers of a task; what was written and not finished when its block ends with an exception is gone."""
+
+    def __init__(self, storage: Storage, folder: str, schemas: Mapping[int, str], target_bytes: int) -> None:
+        self._storage, self._folder, self._schemas, self._target_bytes = storage, folder, schemas, target_bytes
+        self._open: dict[tuple[str, int, bool, int], _OpenContainer] = {}
+        self._finished: list[WrittenFile] = []
+
+    def __enter__(self) -> Containers:
+        return self
+
+    def write(self, run: Run) -> None:
+        """Append; a run must not begin below what its container holds already."""
+        key = (run.event_type, run.hour_s, run.late, run.schema_id)
+        start, end = 0, len(run.tails)
+        while start < end:
+            until = int(np.searchsorted(run.offsets, run.offsets[start] + _STEP_BYTES, "right")) - 1
+            until = min(end, max(until, start + 1))
+            if key not in self._open:
+                path = f"{self._folder}/{uuid.uuid4().hex}.avro"
+                self._open[key] = _OpenContainer(self._storage, path, self._schemas[run.schema_id])
+            self._open[key].write(run.part(start, until))
+            if self._open[key].size >= self._target_bytes:
+                self._finished.append(self._open.pop(key).finish())
+            start = until
+
+    def finish(self) -> list[WrittenFile]:
+        """Finish all files: they are on storage then, and were read back."""
+        while self._open:
+            self._finished.append(self._open.popitem()[1].finish())
+        return self._finished
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for container in self._open.values():
+            container.give_up(kind, error, trace)
+
+
+class _OpenContainer:
+    """A container being written, with what the manifest will say of it."""
+
+    def __init__(self, storage: Storage, path: str, schema_json: str) -> None:
+        self._storage, self._path = storage, path
+        self._file = ExitStack()
+        self._writer = ContainerWriter(self._file.enter_context(storage.create(path)), schema_json)
+        self._runs: list[Run] = []  # without their datums
+        self._id_sum = 0
+        self._origin_hours: dict[int, int] = {}
+
+    @property
+    def size(self) -> int:
+        return self._writer.size
+
+    def write(self, run: Run) -> None:
+        self._writer.append_run(run.data, run.offsets)
+        self._id_sum += int(run.tails.sum(dtype=np.uint64))
+        if run.late:
+            for hour, count in zip(*(a.tolist() for a in np.unique(run.hours, return_counts=True)), strict=True):
+                self._origin_hours[hour] = self._origin_hours.get(hour, 0) + count
+        self._runs.append(dataclasses.replace(run, data=memoryview(b"")))
+
+    def finish(self) -> WrittenFile:
+        stats = self._writer.close()
+        self._file.close()
+        of = self._runs[0]
+        written = WrittenFile(
+            of.event_type, of.hour_s, of.late, of.schema_id, self._path, stats.records, stats.bytes, stats.blake2b,
+            self._id_sum % (1 << 64), self._origin_hours, _index(self._runs),
+        )  # fmt: skip
+        return dataclasses.replace(written, trouble=read_back(self._storage, written))
+
+    def give_up(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        cause = error or RuntimeError("the container was not finished")
+        self._file.__exit__(kind or RuntimeError, cause, trace)
+
+
+def _index(runs: list[Run]) -> tuple[IdRun, ...]:
+    """Neighbouring rows of the index as one run: parts of a sorted whole."""
+    joined: list[IdRun] = []
+    for run in runs:
+        last = joined[-1] if joined else None
+        if last is not None and (last.path, last.first_row + last.rows) == (run.index_path, run.index_row):
+            joined[-1] = IdRun(last.path, last.first_row, last.rows + len(run.tails))
+        else:
+            joined.append(IdRun(run.index_path, run.index_row, len(run.tails)))
+    return tuple(joined)
+
+
+def read_back(storage: Storage, written: WrittenFile) -> str:
+    """Read the file from storage: what of it is not as it was written; "" if all is (digest, size, records, a decoded one)."""
+    with storage.open(written.path) as file:
+        seen = _Digesting(file)
+        try:
+            container = ContainerReader(seen)  # type: ignore[arg-type]  # it reads, and nothing else
+            records, sample = 0, None
+            for block in container:
+                if not records:
+                    sample = next(iter(fastavro.reader(io.BytesIO(container.container(block)))), None)
+                records += block.records
+        except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything
+            return f"{storage.url(written.path)} does not read back as Avro ({type(error).__name__}: {error})"
+    found = (records, seen.bytes, seen.digest.hexdigest())
+    if found != (written.records, written.bytes, written.blake2b) or not isinstance(sample, dict):
+        return (
+            f"{storage.url(written.path)} reads back as {found}, {(written.records, written.bytes, written.blake2b)} was written"
+        )
+    return ""
+
+
+class _Digesting:
+    """A reader that digests all it reads."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.digest = hashlib.blake2b(digest_size=16)
+        self.bytes = 0
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self.digest.update(data)
+        self.bytes += len(data)
+        return data

@@ -1,0 +1,123 @@
+"""Which closed buckets may hold ids of an origin hour, and where the index of their ids stands: a cache, so rows may go."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select
+
+from etl.ledger import tables
+from etl.ledger.database import Database, Lease
+from hourmark.hours import Hour
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IdRun:
+    """Rows [first_row, first_row + rows) of an index file: ids of one bucket, ascending."""
+
+    path: str
+    first_row: int
+    rows: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BucketRun:
+    """A run of the ids of this bucket."""
+
+    event_type: str
+    hour_s: int
+    run: IdRun
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClosedBucket:
+    """A closed bucket of a type. `events`: records in all `files`, which are paths below the root."""
+
+    hour_s: int
+    events: int
+    index: tuple[IdRun, ...]
+    files: tuple[str, ...]
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether the index speaks of every event."""
+        return sum(run.rows for run in self.index) == self.events
+
+
+def closed_buckets(
+    database: Database, origin_hours_s: Mapping[str, Collection[int]], bucket_seconds: int
+) -> dict[str, tuple[ClosedBucket, ...]]:
+    """By type: closed buckets that hold events of these origin hours, as their own or as late ones. Empty ones are left out."""
+    found: dict[str, tuple[ClosedBucket, ...]] = {}
+    with database.reading() as connection:
+        for event_type, origins in origin_hours_s.items():
+            if not origins:
+                continue
+            rows = connection.execute(
+                select(tables.buckets.c.hour, tables.buckets.c.manifest).where(
+                    tables.buckets.c.type == event_type, tables.buckets.c.hour >= min(origins)
+                )
+            ).all()
+            told = [(hour, json.loads(manifest)) for hour, manifest in rows]
+            labels = {str(Hour(origin, bucket_seconds)) for origin in origins}
+            chosen = {hour: m for hour, m in told if m["events"] and (hour in origins or labels & m["late"].keys())}
+            index: dict[int, list[IdRun]] = {hour: [] for hour in chosen}
+            if chosen:
+                query = select(tables.id_indexes).where(
+                    tables.id_indexes.c.type == event_type, tables.id_indexes.c.hour.in_(sorted(chosen))
+                )
+                for row in connection.execute(query).mappings():
+                    index[row["hour"]].append(IdRun(row["path"], row["first_row"], row["rows"]))
+            found[event_type] = tuple(
+                _bucket(event_type, Hour(hour, bucket_seconds), manifest, index[hour])
+                for hour, manifest in sorted(chosen.items())
+            )
+    return found
+
+
+def _bucket(event_type: str, hour: Hour, manifest: Mapping[str, Any], index: Iterable[IdRun]) -> ClosedBucket:
+    files = tuple(f"{hour.bucket_path(event_type)}/{file['name']}" for file in manifest["files"])
+    return ClosedBucket(hour.start_s, manifest["events"], tuple(index), files)
+
+
+def remember(database: Database, lease: Lease, runs: Collection[BucketRun], bytes_each: int) -> None:
+    """Runs of closed buckets; `bytes_each`: of an id. What was known of those buckets before is forgotten."""
+    table = tables.id_indexes
+    if not runs:
+        return
+    with database.transaction(lease) as connection:
+        for event_type, hour_s in sorted({(r.event_type, r.hour_s) for r in runs}):
+            connection.execute(delete(table).where(table.c.type == event_type, table.c.hour == hour_s))
+        connection.execute(
+            insert(table),
+            [
+                {"path": r.run.path, "first_row": r.run.first_row, "type": r.event_type, "hour": r.hour_s, "rows": r.run.rows,
+                 "bytes": r.run.rows * bytes_each}
+                for r in runs
+            ],
+        )  # fmt: skip
+
+
+def forget_old(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:
+    """Forget runs of buckets before this hour, and the oldest hours beyond so many bytes in all; how many runs were forgotten."""
+    table = tables.id_indexes
+    with database.transaction(lease) as connection:
+        sizes = connection.execute(
+            select(table.c.hour, func.sum(table.c.bytes)).group_by(table.c.hour).order_by(table.c.hour.desc())
+        ).all()
+        kept, limit = 0, before_s
+        for hour, size in sizes:
+            kept += int(size)
+            if kept > bytes_max:
+                limit = max(limit, hour + 1)
+                break
+        return connection.execute(delete(table).where(table.c.hour < limit)).rowcount
+
+
+def paths(database: Database) -> set[str]:
+    """Index files that the ledger names."""
+    with database.reading() as connection:
+        return set(connection.execute(select(tables.id_indexes.c.path).distinct()).scalars())

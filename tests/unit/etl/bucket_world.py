@@ -1,0 +1,123 @@
+"""Buckets made by the real parts in this process: staged, listed, written, published, remembered. No Kafka, Spark or proof."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import uuid
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import fastavro
+import pyarrow as pa
+from sqlalchemy import insert
+
+from etl.buckets import Event, read_events
+from etl.closing.engine import write_on
+from etl.closing.indexing import keep_indexes
+from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish
+from etl.closing.runner import InProcess
+from etl.closing.writing import SealedHour, WrittenFile
+from etl.ledger import tables
+from etl.ledger.database import Database
+from etl.ledger.rows import Frontier, Seal, StagedGroup, State
+from etl.staging.pieces import StagePlan
+from etl.staging.task import stage_table
+from etl.storage import LocalDisk
+from hourmark.avro import event_schema, frame
+from hourmark.config import Config, Etl, Storage
+from hourmark.hours import Hour
+from hourmark.manifest import Manifest
+
+FIRST = Hour(1_800_000_000)
+SCHEMAS = {
+    1: event_schema("click", [{"name": "n", "type": "long"}]),
+    2: event_schema("click", [{"name": "n", "type": "long"}, {"name": "word", "type": "string", "default": "none"}]),
+}
+PARSED = {number: fastavro.parse_schema(schema) for number, schema in SCHEMAS.items()}
+RANGE = b"rangerng"
+
+
+def hour_at(number: int) -> Hour:
+    return Hour(FIRST.start_s + number * 3600)
+
+
+def an_id(hour: Hour, number: int) -> bytes:
+    """The id of one event of the hour; the same for the same number."""
+    drawn = random.Random(f"{hour} {number}")
+    return (hour.start_s * 1000 + drawn.randrange(3_600_000)).to_bytes(6, "big") + b"\x80" + drawn.randbytes(9)
+
+
+def datum(event_id: bytes, schema_id: int = 1, size: int = 0) -> bytes:
+    file = io.BytesIO()
+    value = {
+        "event_id": event_id, "event_time": 0, "host": "h" * size, "source": "s", "file": None, "position": 1,
+        "n": 5, "word": "other",
+    }  # fmt: skip
+    fastavro.schemaless_writer(file, PARSED[schema_id], value)
+    return file.getvalue()
+
+
+class World:
+    """One root and one ledger; hours of type `click` are closed as asked for, in turn."""
+
+    def __init__(self, folder: Path, **etl: int) -> None:
+        self.root = folder / "root"
+        self.storage = LocalDisk(self.root)
+        url = f"file://{self.root}"
+        self.config = Config(storage=Storage(root=url), etl=Etl(ledger=f"sqlite:///{folder}/ledger.sqlite", **etl))
+        self.database = Database(self.config.etl.ledger)
+        self.lease = self.database.acquire("closer")
+        self._plan = StagePlan(self.config.storage, "_staging/one", 3600, {"events.click": "click"}, "audit", "hosts")
+
+    def stage(self, ids: Sequence[bytes], schema_id: int = 1, size: int = 0) -> tuple[StagedGroup, ...]:
+        """One staged file of these events."""
+        values = [frame(schema_id) + datum(event_id, schema_id, size) for event_id in ids]
+        table = pa.table(
+            {
+                "key": pa.array([event_id + RANGE for event_id in ids], pa.binary()),
+                "value": pa.array(values, pa.binary()),
+                "topic": pa.array(["events.click"] * len(ids)),
+                "partition": pa.array([0] * len(ids), pa.int32()),
+                "offset": pa.array(range(len(ids)), pa.int64()),
+            }
+        )
+        return stage_table(table, self._plan, self.storage).groups if ids else ()
+
+    def write(self, hour: Hour, listed: Collection[StagedGroup], attempt: str) -> list[WrittenFile]:
+        """What the engine writes for the hour."""
+        texts = {number: json.dumps(schema) for number, schema in SCHEMAS.items()}
+        sealed = SealedHour("click", hour, tuple(listed))
+        folder = f"{ATTEMPTS_FOLDER}/{attempt}/_tasks"
+        return write_on(InProcess(), self.storage, self.database, self.config, [sealed], texts, folder)
+
+    def close(self, hour: Hour, listed: Collection[StagedGroup], *, indexed: bool = True) -> Manifest:
+        """Write, publish, keep the index, remember."""
+        attempt = uuid.uuid4().hex
+        written = self.write(hour, listed, attempt)
+        f = frontier(hour)
+        made = manifest_of(
+            f, written, listed=listed, fingerprints=dict.fromkeys(SCHEMAS, "mark"), ledger=self.database.identity(),
+            attempt=attempt, now_ms=hour.end_ms,
+        )  # fmt: skip
+        manifest = publish(self.storage, f, written, made)
+        if indexed:
+            keep_indexes(self.storage, self.database, self.lease, attempt, [manifest], written, hour.end_ms)
+        with self.database.transaction(self.lease) as connection:
+            connection.execute(
+                insert(tables.buckets).values(
+                    type="click", hour=hour.start_s, grade="proved", manifest=manifest.encode().decode(), closed_at_ms=0
+                )
+            )
+        self.storage.delete(f"{ATTEMPTS_FOLDER}/{attempt}")
+        return manifest
+
+    def events(self, hour: Hour, manifest: Manifest) -> list[Event]:
+        """What any Avro reader finds in the bucket."""
+        return list(read_events(self.storage, "click", hour, manifest))
+
+
+def frontier(hour: Hour) -> Frontier:
+    seal = Seal("proved", "join", 1, 0, 1, 1, 0, (), ())
+    return Frontier("click", FIRST, hour, State.SEALED, frozenset(), 0, seal, ())

@@ -1,0 +1,209 @@
+"""Written hours: every id in exactly one bucket, whatever came twice, late, in slots or in other schemas; ordinary Avro."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import fastavro
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from etl.avro_container import ContainerReader
+from etl.closing import ids as ids_module
+from etl.closing import writing
+from etl.closing.containers import WrittenFile, read_back
+from etl.closing.ids import held
+from etl.closing.publishing import manifest_of, publish
+from etl.closing.runner import InProcess
+from etl.closing.writing import SealedHour, WriteLimits, plan_tasks
+from etl.errors import Unreadable
+from etl.ledger.id_indexes import ClosedBucket
+from etl.ledger.rows import StagedGroup
+from etl.storage import Storage
+from hourmark.errors import Finding
+from hourmark.hours import Hour
+from tests.unit.etl.bucket_world import SCHEMAS, World, an_id, datum, frontier, hour_at
+
+batches = st.lists(st.lists(st.tuples(st.integers(-2, 4), st.integers(0, 6), st.sampled_from([1, 2])), max_size=12), max_size=3)
+
+
+def ids_of(events: Iterable[object]) -> list[bytes]:
+    return [event["event_id"] for event in events if isinstance(event, dict)]
+
+
+@given(st.lists(batches, min_size=1, max_size=5), st.lists(st.sampled_from(["kept", "lost", "damaged"]), min_size=5, max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_each_id_stands_in_exactly_one_bucket_whatever_came_twice_or_late(
+    tmp_path_factory: pytest.TempPathFactory, drawn: list[list[list[tuple[int, int, int]]]], indexes: list[str]
+) -> None:
+    world = World(tmp_path_factory.mktemp("world"))
+    found: Counter[bytes] = Counter()
+    told: set[bytes] = set()
+    waiting: list[tuple[int, int, int]] = []
+    for number, (staged, index) in enumerate(zip(drawn, indexes, strict=False)):
+        hour = hour_at(number)
+        listed: list[StagedGroup] = []
+        rows = waiting + [row for rows in staged for row in rows]
+        waiting = [row for row in rows if row[0] > number]  # not listed yet
+        for schema_id in (1, 2):
+            ids = [an_id(hour_at(h), n) for h, n, schema in rows if schema == schema_id and h <= number]
+            told |= set(ids)
+            listed += world.stage(ids, schema_id)
+        manifest = world.close(hour, listed, indexed=index != "lost")
+        if index == "damaged":
+            for file in (world.root / "_index").glob("*"):
+                file.write_bytes(file.read_bytes()[:-9])
+        events = world.events(hour, manifest)
+        found.update(ids_of(events))
+        assert manifest.events == len(events) and manifest.duplicates_removed == sum(g.rows for g in listed) - len(events)
+        late = Counter(str(hour_of(i)) for i in ids_of(events) if hour_of(i) != hour)
+        assert manifest.late == dict(sorted(late.items()))
+        assert manifest.id_sum == f"{sum(int.from_bytes(i[8:], 'big') for i in ids_of(events)) % 2**64:016x}"
+        assert sum(b.events for b in manifest.books.values()) == manifest.events
+    assert found == Counter(told)
+
+
+def hour_of(event_id: bytes) -> Hour:
+    return Hour.of(int.from_bytes(event_id[:6], "big"))
+
+
+def test_late_ids_are_looked_up_in_the_buckets_that_hold_their_origin_hour_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    for number in range(4):
+        world.close(hour_at(number), world.stage([an_id(hour_at(number), n) for n in range(5)]))
+    asked: list[list[int]] = []
+
+    def recorded(storage: Storage, buckets: Sequence[ClosedBucket], ids: ids_module.Ids) -> npt.NDArray[np.bool_]:
+        asked.append([b.hour_s for b in buckets])
+        return held(storage, buckets, ids)
+
+    monkeypatch.setattr(writing, "held", recorded)
+    late = [an_id(hour_at(1), n) for n in range(4, 7)]
+    manifest = world.close(hour_at(4), world.stage(late))
+    assert (manifest.events, manifest.late) == (2, {str(hour_at(1)): 2})
+    assert asked == [[hour_at(1).start_s]]
+    assert world.close(hour_at(5), world.stage(late)).events == 0
+    assert asked[1] == [hour_at(1).start_s, hour_at(4).start_s]
+
+
+def test_evolved_schemas_of_one_hour_are_files_that_any_reader_resolves(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    old, new = [an_id(hour_at(0), n) for n in range(30)], [an_id(hour_at(0), n) for n in range(20, 50)]
+    manifest = world.close(hour_at(0), [*world.stage(old, 1), *world.stage(new, 2)])
+    assert [f.schema_id for f in manifest.files] == [1, 2] and manifest.events == 50
+    words = Counter()  # type: Counter[str]
+    for file in manifest.files:
+        with world.storage.open(f"{hour_at(0).bucket_path('click')}/{file.name}") as stream:
+            reader = fastavro.reader(stream, reader_schema=fastavro.parse_schema(SCHEMAS[2]))
+            records = [r for r in reader if isinstance(r, dict)]
+        words.update(r["word"] for r in records)
+        assert len(records) == file.records
+    assert set(words) == {"none", "other"}
+
+
+def test_a_large_hour_is_written_in_slots_and_files_of_about_the_wanted_size(tmp_path: Path) -> None:
+    world = World(tmp_path, unit_bytes_max=1 << 20, target_file_bytes=1 << 20, tasks=2)
+    ids = [an_id(hour_at(0), n) for n in range(40_000)]
+    groups = [g for start in range(0, 40_000, 10_000) for g in world.stage(ids[start : start + 10_000], size=60)]
+    manifest = world.close(hour_at(0), [*groups, *world.stage(ids[:5_000], size=60)])
+    assert (manifest.events, manifest.duplicates_removed) == (40_000, 5_000)
+    assert len(manifest.files) == 2
+    events = world.events(hour_at(0), manifest)
+    assert sorted(ids_of(events)) == sorted(ids)
+    for file in manifest.files:
+        path = f"{hour_at(0).bucket_path('click')}/{file.name}"
+        with world.storage.open(path) as stream:
+            own = ids_of(fastavro.reader(stream))
+        assert own == sorted(own)
+    assert world.close(hour_at(1), world.stage(ids[100:200])).events == 0
+
+
+def test_a_container_rolls_over_once_it_has_reached_the_wanted_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etl.closing.containers._STEP_BYTES", 50_000)
+    world = World(tmp_path)
+    listed = world.stage([an_id(hour_at(0), n) for n in range(20_000)])
+    sealed = SealedHour("click", hour_at(0), listed)
+    (task,) = plan_tasks([sealed], {}, WriteLimits(1 << 30, 1, 1))
+    files = writing.write_task(
+        task, storage=world.storage, schemas={1: json.dumps(SCHEMAS[1])}, folder="made", target_file_bytes=1
+    )
+    assert len(files) >= 10 and not any(f.trouble for f in files) and sum(f.records for f in files) == 20_000
+    assert [run.first_row for f in files for run in f.index] == list(itertools.accumulate([0, *(f.records for f in files[:-1])]))
+
+
+def test_small_types_share_units_and_tasks_and_a_large_one_is_spread(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    (group,) = world.stage([an_id(hour_at(0), n) for n in range(10)])
+    small = [SealedHour(f"t{n}", hour_at(0), (group,)) for n in range(1000)]
+    tasks = plan_tasks(small, {}, WriteLimits(128 << 20, 1, 2))
+    assert [len(t.units) for t in tasks] == [1] * len(tasks) and 2 <= len(tasks) <= 3
+    assert sum(len(u.listings) for t in tasks for u in t.units) == 1000
+
+
+def test_a_damaged_bucket_is_the_trouble_of_its_type_alone(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    manifest = world.close(hour_at(0), world.stage([an_id(hour_at(0), n) for n in range(50)]), indexed=False)
+    container = world.root / hour_at(0).bucket_path("click") / manifest.files[0].name
+    content = container.read_bytes()
+    container.write_bytes(content[:-20])
+    listed = world.stage([an_id(hour_at(0), 1), an_id(hour_at(1), 1)])
+    written = world.write(hour_at(1), listed, "one")
+    with pytest.raises(Finding, match="closed bucket is damaged"):
+        publish_written(world, written, listed, "one")
+    assert not world.storage.exists(hour_at(1).bucket_path("click"))
+    container.write_bytes(content)
+    assert world.close(hour_at(1), listed).events == 1
+
+
+def publish_written(world: World, written: list[WrittenFile], listed: object, attempt: str) -> None:
+    made = manifest_of(
+        frontier(hour_at(1)), written, listed=listed, fingerprints=dict.fromkeys(SCHEMAS, "m"), ledger=("l", 1),  # type: ignore[arg-type]
+        attempt=attempt, now_ms=0,
+    )  # fmt: skip
+    publish(world.storage, frontier(hour_at(1)), written, made)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "gone on"])
+def test_what_does_not_read_back_is_named(tmp_path: Path, damage: str) -> None:
+    world = World(tmp_path)
+    (written,) = world.write(hour_at(0), world.stage([an_id(hour_at(0), n) for n in range(50)]), "one")
+    assert written.trouble == "" and read_back(world.storage, written) == ""
+    file = world.root / written.path
+    content = file.read_bytes()
+    flipped = content[:-30] + bytes([content[-30] ^ 1]) + content[-29:]
+    file.write_bytes({"cut": content[:-1], "flipped": flipped, "gone on": content + b"x"}[damage])
+    assert written.path in read_back(world.storage, written)
+
+
+def test_a_staged_file_that_is_gone_is_named_to_whoever_can_stage_it_again(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    listed = world.stage([an_id(hour_at(0), 1)])
+    (world.root / listed[0].path).unlink()
+    with pytest.raises(Unreadable) as caught:
+        world.write(hour_at(0), listed, "one")
+    assert caught.value.path == listed[0].path
+
+
+def test_datums_are_copied_byte_for_byte(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    ids = sorted(an_id(hour_at(0), n) for n in range(40))
+    (written,) = world.write(hour_at(0), world.stage(ids, 2, size=7), "one")
+    with world.storage.open(written.path) as file:
+        container = ContainerReader(file)
+        assert b"".join(map(container.content, container)) == b"".join(datum(i, 2, 7) for i in ids)
+
+
+def test_an_hour_without_rows_gives_no_file(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    assert world.write(hour_at(0), (), "one") == []
+    assert world.close(hour_at(0), ()).files == []
+    assert InProcess().map(len, []) == []
