@@ -1,0 +1,144 @@
+"""The ETL's own work on an event, without Kafka and Spark around it: the staging function, and writing a bucket by units.
+
+    python -m bench.closing_units [--json]
+
+A million events of 94 bytes (envelope and two fields), a tenth of them twice. CPU of all threads of this process; files
+on local disk. Beside it, in the same run, what any way must pay: zstandard of the datums, at the levels of staged files and of
+containers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import fastavro
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import zstandard
+
+from bench.structuring import run
+from etl.closing.runner import InProcess
+from etl.closing.writing import SealedHour, WriteLimits, write_hours
+from etl.ledger.rows import StagedGroup
+from etl.staging.pieces import StagePlan
+from etl.staging.task import stage_table
+from etl.storage import LocalDisk
+from hourmark.avro import event_schema, frame
+from hourmark.config import Storage
+from hourmark.hours import Hour
+
+EVENTS = 1_000_000
+HOUR = Hour(1_800_000_000)
+BATCHES = 10
+SCHEMA = event_schema("click", [{"name": "path", "type": "string"}, {"name": "status", "type": "int"}])
+
+
+@dataclasses.dataclass(frozen=True)
+class Events:
+    """Keys (rows x 24) and values (rows x size) as bytes."""
+
+    keys: npt.NDArray[np.uint8]
+    values: npt.NDArray[np.uint8]
+
+    def table(self, start: int, end: int) -> pa.Table:
+        """What a task is given of Kafka."""
+        count = end - start
+        return pa.table(
+            {
+                "key": _binary(self.keys[start:end]),
+                "value": _binary(self.values[start:end]),
+                "topic": pa.array(["events.click"] * count).dictionary_encode(),
+                "partition": pa.array(np.zeros(count, np.int32)),
+                "offset": pa.array(np.arange(start, end)),
+            }
+        )
+
+
+def make_events(count: int) -> Events:
+    """Events as real ones are: ids in order of arrival, random tails, texts that repeat."""
+    random = np.random.default_rng(1)
+    times = HOUR.start_s * 1000 + np.sort(random.integers(0, 3_600_000, count))
+    keys = random.integers(0, 256, (count, 24), dtype=np.uint8)
+    keys[:, :6] = times.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 2:]
+    texts = np.array([list(_after_id(n)) for n in range(997)], np.uint8)[random.integers(0, 997, count)]
+    framing = np.broadcast_to(np.frombuffer(frame(1), np.uint8), (count, 5))
+    return Events(keys, np.concatenate([framing, keys[:, :16], texts], axis=1))
+
+
+def _after_id(number: int) -> bytes:
+    """A datum without its id, always of one length."""
+    value = {
+        "event_id": bytes(16), "event_time": HOUR.start_s * 1000 + number * 3600, "host": f"web-{number % 20:02d}.example",
+        "source": "/var/log/app/access.log", "file": None, "position": 2_000_000 + number * 1009,
+        "path": f"/shelf/{number:05d}/{number * 7919 % 10007:05d}?page=7", "status": 200,
+    }  # fmt: skip
+    file = io.BytesIO()
+    fastavro.schemaless_writer(file, SCHEMA, value)
+    return file.getvalue()[16:]
+
+
+def _binary(matrix: npt.NDArray[np.uint8]) -> pa.Array:
+    rows, size = matrix.shape
+    offsets = np.arange(rows + 1, dtype=np.int32) * size
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(matrix))]
+    )
+
+
+def cpu_us(work: Callable[[], object], events: int) -> float:
+    """Microseconds of CPU an event, of all threads of this process."""
+    began = time.process_time()
+    work()
+    return (time.process_time() - began) / events * 1e6
+
+
+def measure() -> dict[str, float]:
+    """Microseconds of CPU per event."""
+    folder = Path(tempfile.mkdtemp(prefix="hourmark-bench-"))
+    try:
+        return _measure(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _measure(folder: Path) -> dict[str, float]:
+    events, storage = make_events(EVENTS), LocalDisk(folder)
+    plan = StagePlan(Storage(root=f"file://{folder}"), "_staging/one", 3600, {"events.click": "click"}, "audit", "hosts")
+    each = EVENTS // BATCHES
+    tables = [events.table(n * each, (n + 1) * each) for n in range(BATCHES)]
+    tables.append(events.table(0, each))  # a tenth came twice
+    groups: list[StagedGroup] = []
+
+    def stage() -> None:
+        for table in tables:
+            groups.extend(stage_table(table, plan, storage).groups)
+
+    def write() -> None:
+        limits = WriteLimits(128 << 20, 256 << 20, 1)
+        sealed = SealedHour("click", HOUR, tuple(groups))
+        files = write_hours(InProcess(), storage, [sealed], {}, {1: json.dumps(SCHEMA)}, "_attempts/one", limits)
+        assert sum(f.records for f in files) == EVENTS and not any(f.trouble for f in files)
+
+    staged = EVENTS + each
+    content = events.values[:, 5:].tobytes()
+    blocks = [content[at : at + (1 << 20)] for at in range(0, len(content), 1 << 20)]
+    figures = {
+        "datum_bytes": events.values.shape[1] - 5,
+        "staging_us": cpu_us(stage, staged),
+        "writing_us": cpu_us(write, staged),
+        "zstd_1_us": cpu_us(lambda: [zstandard.ZstdCompressor(level=1).compress(b) for b in blocks], EVENTS),
+        "zstd_3_us": cpu_us(lambda: [zstandard.ZstdCompressor(level=3).compress(b) for b in blocks], EVENTS),
+    }
+    return {name: round(value, 2) for name, value in figures.items()}
+
+
+if __name__ == "__main__":
+    run(__doc__, measure)
