@@ -123,6 +123,11 @@ class RulesBook:
         """The revision that new ranges are to name: the highest sequence, ties broken by id."""
         return max(self._revisions.values(), key=lambda r: (r.sequence, r.id), default=None)
 
+    @property
+    def revisions(self) -> list[Rules]:
+        """All of them, in order."""
+        return sorted(self._revisions.values(), key=lambda r: (r.sequence, r.id))
+
     def _assemble(self, text: str) -> Rules:
         content: dict[str, Any] = json.loads(text)
         types = {name: self._version(name, entry) for name, entry in content["types"].items()}

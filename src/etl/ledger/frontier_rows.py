@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -14,6 +15,8 @@ from hourmark.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.errors import UsageError
 from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
+
+BUCKET_SECONDS: Final = "bucket_seconds"  # in the table `meta`
 
 
 def ensure_frontier_rows(config: Config, types: Sequence[EventType], sources: Sequence[Source], first_hour: Hour) -> list[str]:
@@ -30,7 +33,7 @@ def ensure_frontier_rows(config: Config, types: Sequence[EventType], sources: Se
             live = set(connection.execute(select(tables.reporters.c.source).where(~tables.reporters.c.goodbye)).scalars())
             for t in types:
                 still = live & set(json.loads(known.get(t.name, "[]")))
-                declared = {"sources": json.dumps(sorted(_carriers(t.name, sources) | still)), "shard": t.shard}
+                declared = {"sources": json.dumps(sorted(carriers(t.name, sources) | still)), "shard": t.shard}
                 if t.name in known:
                     connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == t.name).values(**declared))
                 else:
@@ -56,13 +59,13 @@ def refuse_other_bucket_length(database: Database, bucket_seconds: int) -> None:
 def _fix_bucket_length(connection: Connection, bucket_seconds: int) -> None:
     length = _bucket_length(connection)
     if length is None:
-        connection.execute(insert(tables.meta).values(key="bucket_seconds", value=str(bucket_seconds)))
+        connection.execute(insert(tables.meta).values(key=BUCKET_SECONDS, value=str(bucket_seconds)))
     elif length != bucket_seconds:
         raise _other_length(bucket_seconds, length)
 
 
 def _bucket_length(connection: Connection) -> int | None:
-    value = connection.execute(select(tables.meta.c.value).where(tables.meta.c.key == "bucket_seconds")).scalar()
+    value = connection.execute(select(tables.meta.c.value).where(tables.meta.c.key == BUCKET_SECONDS)).scalar()
     return None if value is None else int(value)
 
 
@@ -70,7 +73,7 @@ def _other_length(wanted_s: int, known_s: int) -> UsageError:
     return UsageError(f"parsing.bucket_seconds is {wanted_s}, but the ledger's buckets have {known_s} s; set it back")
 
 
-def _carriers(event_type: str, sources: Sequence[Source]) -> set[str]:
+def carriers(event_type: str, sources: Iterable[Source]) -> set[str]:
     """The sources whose lines may become events of the type; any source's may become dead letters."""
     if event_type == DEAD_LETTERS:
         return {s.name for s in sources}

@@ -14,6 +14,7 @@ from etl.errors import StaleDriver, TopicReplaced
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
 from etl.ledger.rows import Position, Reporter, StagedBatch, StagedFile, StagedGroup, to_signed
+from hourmark.host_reports import HostReport
 from hourmark.kafka import TopicInfo
 
 _OVERTAKEN_MS_MAX: Final = 300_000  # a report on its way for longer was lost with its service
@@ -135,6 +136,17 @@ def _insert_file(connection: Connection, folder: str, file: StagedFile) -> int:
     return int(inserted[0])
 
 
+def reporters_of(report: HostReport) -> tuple[Reporter, ...]:
+    """What a report says, source by source."""
+    return tuple(
+        Reporter(
+            report.host_id, s.source, report.host_name, report.kind, report.incarnation, report.sequence, report.received_at_ms,
+            s.caught_up_at_ms, s.pending_bytes, s.lost_bytes, report.goodbye,
+        )
+        for s in report.sources
+    )  # fmt: skip
+
+
 def put_reports(connection: Connection, reports: Sequence[tuple[Reporter, ...]]) -> None:
     """A host's last report replaces all that it said before, so a source that it no longer has is no longer awaited.
 
@@ -148,13 +160,13 @@ def put_reports(connection: Connection, reports: Sequence[tuple[Reporter, ...]])
         known = connection.execute(
             select(table.c.incarnation, table.c.sequence, table.c.received_at_ms).where(table.c.host_id == said.host_id)
         ).first()
-        if known is not None and _is_older(said, *known):
+        if known is not None and is_overtaken(said, *known):
             continue
         connection.execute(delete(table).where(table.c.host_id == said.host_id))
         connection.execute(insert(table), [dataclasses.asdict(s) for s in {s.source: s for s in report}.values()])
 
 
-def _is_older(said: Reporter, incarnation: str, sequence: int, received_at_ms: int) -> bool:
+def is_overtaken(said: Reporter, incarnation: str, sequence: int, received_at_ms: int) -> bool:
     """Whether a report was overtaken by the one known. Between incarnations the services' clocks tell, within their agreement."""
     if said.incarnation == incarnation:
         return said.sequence < sequence

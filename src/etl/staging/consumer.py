@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from etl.errors import EtlStop
 from etl.ledger import staging as ledger
 from etl.ledger.database import Database, Lease
-from etl.ledger.rows import Position, Reporter, Span, StagedBatch, StagedFile
+from etl.ledger.rows import Position, Span, StagedBatch, StagedFile
 from etl.progress import Progress
 from etl.staging.pieces import StagedPiece, StagePlan
 from etl.staging.planned import planned_ends
@@ -144,15 +144,5 @@ class Consumer:
             files=tuple(StagedFile(f.path, f.kind, f.rows, spans) for s in staged for f in s.files),
             groups=tuple(g for s in staged for g in s.groups),
             audit_groups=tuple(g for s in staged for g in s.audit_groups),
-            reports=tuple(_reporters(HostReport.decode(r.datum)) for r in reports),
+            reports=tuple(ledger.reporters_of(HostReport.decode(r.datum)) for r in reports),
         )
-
-
-def _reporters(report: HostReport) -> tuple[Reporter, ...]:
-    return tuple(
-        Reporter(
-            report.host_id, s.source, report.host_name, report.kind, report.incarnation, report.sequence, report.received_at_ms,
-            s.caught_up_at_ms, s.pending_bytes, s.lost_bytes, report.goodbye,
-        )
-        for s in report.sources
-    )  # fmt: skip

@@ -1,0 +1,77 @@
+"""The ledger beside the markers of closed buckets: one that the ledger does not know says that the ledger is an older copy."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from etl.buckets import NotClosed, list_hours, list_types, read_manifest
+from etl.errors import ForeignLedger
+from etl.ledger.database import Database
+from etl.ledger.frontiers import frontiers, hours_on
+from etl.ledger.rows import Frontier
+from etl.storage import Storage
+from hourmark.hours import Hour
+from hourmark.manifest import Manifest
+
+_AT_ONCE: Final = 8  # requests to storage
+_HELP: Final = (
+    "restore the newest copy, or make the ledger anew from storage by `hourmark ledger rebuild`; where this is a new "
+    "installation, give it a root of its own (storage.root). Nothing was changed"
+)
+
+
+def refuse_older_copy(storage: Storage, database: Database, bucket_seconds: int) -> None:
+    """ForeignLedger if storage holds a marker that this ledger does not know: asked at a driver's start.
+
+    Two markers a type are looked at. As hours close in turn, an older copy has, of some type, the bucket of an hour that it
+    takes for open; and the newest bucket that it knows must be its own, of a commit that it has reached.
+    """
+    known = frontiers(database, bucket_seconds)
+    identity = database.identity()
+    folders = set(list_types(storage))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for problem in pool.map(lambda f: _problem(storage, f, identity), [f for f in known if f.event_type in folders]):
+            if problem:
+                raise ForeignLedger(f"{problem}: this ledger is an older copy, or another; {_HELP}")
+    unknown = sorted(folders - {f.event_type for f in known})
+    if strange := [t for t in unknown if list_hours(storage, t, bucket_seconds)]:
+        raise ForeignLedger(
+            f"{storage.url('')} holds buckets of types that this ledger has never heard of ({', '.join(strange)}): it is an "
+            f"older copy, or another; {_HELP}"
+        )
+
+
+def first_unsealed(frontier: Frontier) -> Hour:
+    """The first hour of which no bucket can have been published by this ledger."""
+    sealed = 0 if frontier.seal is None else 1 + len(frontier.later_seals)
+    return hours_on(frontier.hour, sealed)
+
+
+def marker(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
+    """The bucket's manifest, or None where it is not closed. BadMarker where what stands there is none."""
+    try:
+        return read_manifest(storage, event_type, hour)
+    except NotClosed:
+        return None
+
+
+def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:
+    """What speaks against the ledger in the markers of one type; empty: nothing."""
+    unsealed = first_unsealed(frontier)
+    if found := marker(storage, frontier.event_type, unsealed):
+        return (
+            f"{frontier.event_type} {unsealed} is closed (by ledger {found.ledger}, commit {found.ledger_commit}), and the "
+            f"ledger ({identity[0]}, commit {identity[1]}) has not even sealed it"
+        )
+    if frontier.hour == frontier.first_hour:
+        others = [h for h in list_hours(storage, frontier.event_type, unsealed.length_s) if not frontier.hour <= h < unsealed]
+        return f"{frontier.event_type} {others[0]} is closed, and the ledger has closed none of the type" if others else ""
+    last = Hour(frontier.hour.start_s - frontier.hour.length_s, frontier.hour.length_s)
+    found = marker(storage, frontier.event_type, last)
+    if found is not None and (found.ledger != identity[0] or found.ledger_commit > identity[1]):
+        return (
+            f"{frontier.event_type} {last} was closed by ledger {found.ledger}, commit {found.ledger_commit}, and the ledger "
+            f"is {identity[0]}, commit {identity[1]}"
+        )
+    return ""
