@@ -1,0 +1,181 @@
+"""A real standalone Spark cluster of local processes, and the ETL submitted to it.
+
+Where the tests run as root, workers and executors live in a mount namespace in which the driver's folder is empty: settings,
+ledger, checkpoint and temporary files are on another machine, as far as they can tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import psutil
+import pyspark
+
+from infra.java.find import java_executable
+from tests.support.etl import EtlRun
+from tests.support.waiting import wait_for
+
+_SPARK: Final = Path(pyspark.__file__).parent
+_EXECUTOR: Final = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_MASTER: Final = "org.apache.spark.deploy.master.Master"
+_WORKER: Final = "org.apache.spark.deploy.worker.Worker"
+
+
+class SparkCluster:
+    """A master and workers of one core each, from which the folder `hidden` is hidden where `hides` is true.
+
+    Memory: 128 MB each, and `memory_mb` for what a worker may give to executors.
+    """
+
+    def __init__(self, *, workers: int, memory_mb: int, hidden: Path) -> None:
+        self._workers, self._memory_mb, self._hidden = workers, memory_mb, hidden
+        self._folder = Path(tempfile.mkdtemp(prefix="hourmark-spark-"))
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.hides = os.geteuid() == 0
+        self._port = _free_port()
+
+    @property
+    def url(self) -> str:
+        """What --master takes."""
+        return f"spark://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        try:
+            self._start_all()
+        except BaseException:
+            self._kill_all()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._kill_all()
+        if error is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start_all(self) -> None:
+        self._start(_MASTER, "master", ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0"])
+        wait_for(partial(_says, self._folder / "master.log", "New state: ALIVE"), f"the master is alive (see {self._folder})")
+        for number in range(self._workers):
+            work = self._new_folder(f"worker-{number}")
+            limits = ["--cores", "1", "--memory", f"{self._memory_mb}m", "--work-dir", str(work)]
+            self._start(_WORKER, work.name, ["--host", "127.0.0.1", "--webui-port", "0", *limits, self.url])
+        for number in range(self._workers):
+            log = self._folder / f"worker-{number}.log"
+            wait_for(partial(_says, log, "Successfully registered"), f"a worker has registered (see {log})")
+
+    def executors(self) -> list[psutil.Process]:
+        """The executors that are alive, in whichever worker."""
+        return [p for p in self._below() if _EXECUTOR in _command(p)]
+
+    def at_work(self) -> list[psutil.Process]:
+        """Executors with Python workers: those that were given something to do."""
+        return [e for e in self.executors() if any("pyspark.daemon" in _command(c) for c in _children(e))]
+
+    def _kill_all(self) -> None:
+        doomed = self._below()
+        for started in self._processes:
+            started.kill()
+        for process in doomed:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        for started in self._processes:
+            started.wait()
+
+    def _start(self, main_class: str, name: str, arguments: Sequence[str]) -> None:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self._new_folder(f"{name}-home")),
+            "JAVA_HOME": str(java_executable().parents[1]),
+            "SPARK_HOME": str(_SPARK),
+            "SPARK_LOCAL_DIRS": str(self._new_folder(f"{name}-local")),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "128m",
+            "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",  # its port is a fixed one
+        }
+        command = [str(_SPARK / "bin" / "spark-class"), main_class, *arguments]
+        if self.hides:
+            hiding = ["unshare", "--mount", "--propagation", "private", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"']
+            command = [*hiding, str(self._hidden), *command]
+        with (self._folder / f"{name}.log").open("wb") as log:
+            self._processes.append(subprocess.Popen(command, cwd=environment["HOME"], env=environment, stdout=log, stderr=log))
+
+    def _new_folder(self, name: str) -> Path:
+        made = self._folder / name
+        made.mkdir()
+        return made
+
+    def _below(self) -> list[psutil.Process]:
+        return [child for p in self._processes if p.poll() is None for child in _children(psutil.Process(p.pid))]
+
+
+class SubmittedEtl(EtlRun):
+    """The ETL as `spark-submit` starts it on a cluster, from a working folder of its own."""
+
+    def __init__(self, cluster: SparkCluster, jars: Sequence[str], *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._cluster, self._jars = cluster, jars
+
+    def command(self, root: Path, conf: Mapping[str, str]) -> list[str]:
+        """As the README has it, with memory that suits a test."""
+        settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+        return [
+            str(Path(sys.executable).parent / "spark-submit"), "--master", self._cluster.url, "--jars", ",".join(self._jars),
+            *settings, str(root / "src" / "etl" / "job.py"), "--config", str(self.file),
+        ]  # fmt: skip
+
+    def start(self) -> None:
+        """Start the driver in its own folder, which holds all it keeps."""
+        assert self._process is None
+        self._starts += 1
+        conf = {
+            "spark.driver.memory": "640m", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.memory": "480m", "spark.executor.cores": "1", "spark.cores.max": "2",
+        }  # fmt: skip
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        environment |= {
+            "PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_executable().parents[1]), "TMPDIR": str(self.file.parent),
+            "SPARK_LOCAL_DIRS": str(self.file.parent),
+        }  # fmt: skip
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(Path(__file__).parents[2], conf), cwd=self.file.parent, stderr=log, stdout=log, env=environment,
+                start_new_session=True,
+            )  # fmt: skip
+
+
+def _says(log: Path, text: str) -> bool:
+    return text in log.read_text()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert isinstance(port, int)
+    return port
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return re.sub(r"\s+", " ", " ".join(process.cmdline()))
+    except psutil.Error:
+        return ""
