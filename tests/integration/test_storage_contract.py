@@ -7,15 +7,12 @@ import io
 import os
 import pickle
 import threading
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from etl.storage import AlreadyExists, Entry, NotFound, Storage, StorageError, open_storage
-from hourmark.config import Storage as StorageSettings
+from etl.storage import AlreadyExists, Entry, NotFound, Storage, StorageError
 from tests.support.memory_storage import MemoryStorage
 
 # Every character that a URL, a shell or WebHDFS treats in its own way and that HDFS allows in a name.
@@ -31,20 +28,6 @@ AWKWARD = [
     "date=2026-11-21",
     "_SUCCESS",
 ]
-
-
-@pytest.fixture(params=["local", "memory", pytest.param("hdfs", marks=pytest.mark.stack)])
-def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]:
-    if request.param == "local":
-        yield open_storage(StorageSettings(root=f"file://{tmp_path}/root"))
-        return
-    if request.param == "memory":  # what other tests stand on must keep the same promises
-        yield MemoryStorage()
-        return
-    settings: StorageSettings = request.getfixturevalue("config").storage
-    name = f"hourmark-test-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    yield open_storage(settings.model_copy(update={"root": f"{settings.root}/{name}"}))
-    open_storage(settings).delete(name)
 
 
 def test_a_file_is_read_as_it_was_written(storage: Storage) -> None:

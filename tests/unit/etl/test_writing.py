@@ -29,7 +29,7 @@ from etl.ledger.rows import StagedGroup
 from etl.storage import Storage
 from hourmark.errors import Finding
 from hourmark.hours import Hour
-from tests.unit.etl.bucket_world import SCHEMAS, World, an_id, datum, frontier, hour_at
+from tests.support.bucket_world import SCHEMAS, World, an_id, datum, frontier, hour_at
 
 batches = st.lists(st.lists(st.tuples(st.integers(-2, 4), st.integers(0, 6), st.sampled_from([1, 2])), max_size=12), max_size=3)
 

@@ -24,9 +24,10 @@ from etl.ledger.database import Database
 from etl.ledger.rows import Frontier, Seal, StagedGroup, State
 from etl.staging.pieces import StagePlan
 from etl.staging.task import stage_table
-from etl.storage import LocalDisk
+from etl.storage import LocalDisk, Storage
 from hourmark.avro import event_schema, frame
-from hourmark.config import Config, Etl, Storage
+from hourmark.config import Config, Etl
+from hourmark.config import Storage as Settings
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 
@@ -62,11 +63,11 @@ def datum(event_id: bytes, schema_id: int = 1, size: int = 0) -> bytes:
 class World:
     """One root and one ledger; hours of type `click` are closed as asked for, in turn."""
 
-    def __init__(self, folder: Path, **etl: int) -> None:
-        self.root = folder / "root"
-        self.storage = LocalDisk(self.root)
+    def __init__(self, folder: Path, storage: Storage | None = None, **etl: int) -> None:
+        self.root = folder / "root"  # where no other storage is given
+        self.storage: Storage = storage or LocalDisk(self.root)
         url = f"file://{self.root}"
-        self.config = Config(storage=Storage(root=url), etl=Etl(ledger=f"sqlite:///{folder}/ledger.sqlite", **etl))
+        self.config = Config(storage=Settings(root=url), etl=Etl(ledger=f"sqlite:///{folder}/ledger.sqlite", **etl))
         self.database = Database(self.config.etl.ledger)
         self.lease = self.database.acquire("closer")
         self._plan = StagePlan(self.config.storage, "_staging/one", 3600, {"events.click": "click"}, "audit", "hosts")
