@@ -60,8 +60,11 @@ class History:
     gaps: tuple[Gap, ...]
 
 
-def history(batches: Collection[Moves], marked: Mapping[Key, Sequence[int]]) -> History:
-    """`marked`: by partition, the offsets in markers, ascending."""
+def history(batches: Collection[Moves], marked: Mapping[Key, Sequence[int]], stood: Offsets | None = None) -> History:
+    """`marked`: by partition, the offsets of freezes in markers, ascending; what lies below is in buckets.
+
+    `stood`: where else the ledger's position is known to have stood, which says nothing of what lies below.
+    """
     begun: dict[Key, int] = {}  # where the batches after the one looked at begin
     committed: list[Moves] = []
     given_up: dict[str, str] = {}
@@ -73,7 +76,9 @@ def history(batches: Collection[Moves], marked: Mapping[Key, Sequence[int]]) -> 
         for key, start in batch.starts.items():
             begun[key] = min(start, begun.get(key, start))
     committed.reverse()
-    gaps, positions = _walk(committed, batches, marked)
+    # Where any batch was planned to begin, the ledger's position stood, whether that batch was committed or not.
+    places = [*(b.starts for b in batches), stood or {}]
+    gaps, positions = _walk(committed, [item for place in places for item in place.items()], marked)
     return History(tuple(b.folder for b in committed), given_up, positions, gaps)
 
 
@@ -90,13 +95,12 @@ def _never_committed(batch: Moves, begun: Offsets, marked: Mapping[Key, Sequence
 
 
 def _walk(
-    committed: Sequence[Moves], batches: Collection[Moves], marked: Mapping[Key, Sequence[int]]
+    committed: Sequence[Moves], stood: Collection[tuple[Key, int]], marked: Mapping[Key, Sequence[int]]
 ) -> tuple[tuple[Gap, ...], dict[Key, int]]:
     positions = {key: offsets[-1] for key, offsets in marked.items() if offsets}
     gaps: list[Gap] = []
-    spans = sorted((key, b.starts[key], b.ends[key]) for b in committed for key in b.moved)
-    # Where any batch was planned to begin, the ledger's position stood, whether that batch was committed or not.
-    spans += sorted((key, start, start) for b in batches for key, start in b.starts.items())
+    spans = [(key, b.starts[key], b.ends[key]) for b in committed for key in b.moved]
+    spans += [(key, offset, offset) for key, offset in stood]
     for key, start, end in sorted(spans):
         reached = positions.get(key, 0)
         if start > reached:

@@ -1,0 +1,214 @@
+"""A small ETL without servers, on real staging and a real ledger: what a rebuild must find again, and what it may look at."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from sqlalchemy import delete, select
+
+from etl.ledger import frontiers, staging, tables
+from etl.ledger.batch_file import BatchFile, write_batch_file
+from etl.ledger.central import Central
+from etl.ledger.database import Database
+from etl.ledger.first_hours import record_first_hours
+from etl.ledger.frontier_rows import ensure_frontier_rows
+from etl.ledger.rebuild import Outside
+from etl.ledger.rows import Frontier, Position, Seal, Span, StagedBatch, StagedFile
+from etl.staging.pieces import StagedPiece, StagePlan
+from etl.staging.task import stage_table
+from etl.storage import Storage
+from etl.topics import CentralTopics
+from hourmark.audit import AuditRecord, promises
+from hourmark.avro import fingerprint, frame
+from hourmark.config import Config, Etl, Kafka, Parsing
+from hourmark.config import Storage as StorageSettings
+from hourmark.event_id import EventId, LineIds
+from hourmark.event_types import EventType, Source
+from hourmark.host_reports import HostReport, SourceReport
+from hourmark.hours import Hour
+from hourmark.kafka import Partition, TopicInfo
+from hourmark.manifest import MARKER, BucketFile, Evidence, Grade, Manifest, Offsets
+from hourmark.ranges import RangeId
+from hourmark.record_key import RecordKey
+from hourmark.rules import Rules, TypeVersion
+
+CLUSTER = "cluster"
+LENGTH_S = 3600
+FIRST = Hour(1_800_000_000 // LENGTH_S * LENGTH_S)
+SCHEMA = {"type": "string"}
+SCHEMA_ID = 7
+
+
+@dataclasses.dataclass
+class Topics(Central):
+    """The central cluster: each topic one partition, a list of (key, value)."""
+
+    logs: dict[str, list[tuple[bytes, bytes]]]
+    log_starts: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def cluster_id(self) -> str:
+        return CLUSTER
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        return {name: TopicInfo(name, f"id of {name}", (0,)) for name in names if name in self.logs}
+
+    def starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        return {p: self.log_starts.get(p.topic, 0) for p in partitions}
+
+    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
+        return {p: len(self.logs[p.topic]) for p in partitions}
+
+    def values(self, partition: Partition, start: int, end: int) -> Iterator[bytes]:
+        assert start >= self.log_starts.get(partition.topic, 0), "below the log start"
+        return (value for _, value in self.logs[partition.topic][start:end])
+
+
+class Life:
+    """Types are produced, staged and closed step by step; `outside` is what is left when the ledger is lost."""
+
+    def __init__(self, storage: Storage, url: str, types: Sequence[str]) -> None:
+        self.storage, self.types = storage, list(types)
+        self.declared = [EventType(name=t, fields=[{"name": "n", "type": "long"}]) for t in types]
+        self.sources = [Source(name="app", types=list(types))]
+        self.kafka = Kafka()
+        topics = CentralTopics.of(self.kafka, types)
+        self.topics = Topics({name: [] for name in topics.all})
+        self._plan = StagePlan(StorageSettings(), "", LENGTH_S, dict(topics.types), topics.audit, topics.hosts)
+        ensure_frontier_rows(Config(etl=Etl(ledger=url)), self.declared, self.sources, FIRST)
+        self.database = Database(url)
+        self._closer = self.database.acquire("closer")
+        self.batches: list[str] = []
+        self._lines = self._reports = 0
+        self.start_driver()
+
+    def start_driver(self) -> None:
+        """As the driver does: take the lease, begin from the ledger."""
+        self._lease = self.database.acquire("consumer:default")
+        self._sequence = 0
+        record_first_hours(self.storage, self.database, LENGTH_S)
+        infos = self.topics.topics(self.topics.logs)
+        begun = [Position(CLUSTER, i.topic_id, i.name, 0, 0) for i in infos.values()]
+        known = {p.topic: p for p in staging.positions(self.database, CLUSTER)}
+        staging.begin_positions(self.database, self._lease, [known.get(p.topic, p) for p in begun])
+
+    def produce(self, event_type: str, hour: Hour, count: int) -> None:
+        """A range: its events, then its promise."""
+        ids: list[EventId] = []
+        range_id = RangeId(self._lines.to_bytes(8, "big"))
+        for _ in range(count):
+            self._lines += 1
+            ids.append(LineIds("a" * 32, "b" * 32, 0).make(hour.start_s * 1000 + self._lines, self._lines, b"line"))
+            topic = f"events.{event_type}"
+            self.topics.logs[topic].append((RecordKey(ids[-1], range_id).encode(), frame(SCHEMA_ID) + b"datum" + bytes(ids[-1])))
+        record = AuditRecord(
+            range_id, "range", "h", "host", "f", 0, 0, 9, 1, "1-x", "app", "/log", count,
+            promises((event_type, hour.start_s, i) for i in ids),
+        )  # fmt: skip
+        self.topics.logs[self._plan.audit_topic].append((bytes(range_id), frame(1) + record.encode()))
+
+    def report(self, host: str, *, goodbye: bool = False) -> None:
+        """One more report of a host."""
+        self._reports += 1
+        said = HostReport(
+            host, host, "tailer", "one", self._reports, self._reports, goodbye, (SourceReport("app", self._reports, 0, 0),)
+        )
+        self.topics.logs[self._plan.hosts_topic].append((host.encode(), frame(1) + said.encode()))
+
+    def stage(self, *, commit: bool = True, at_most: int = 1000) -> StagedBatch:
+        """A batch of what arrived; without `commit` it is an orphan: written, and never committed."""
+        self._sequence += 1
+        folder = f"_staging/batch-{len(self.batches)}"
+        self.batches.append(folder)
+        starts = tuple(staging.positions(self.database, CLUSTER))
+        ends = tuple(
+            dataclasses.replace(p, next_offset=min(len(self.topics.logs[p.topic]), p.next_offset + at_most)) for p in starts
+        )
+        rows = [
+            (key, value, s.topic, 0, offset)
+            for s, e in zip(starts, ends, strict=True)
+            for offset in range(s.next_offset, e.next_offset)
+            for key, value in [self.topics.logs[s.topic][offset]]
+        ]
+        piece = self._staged(rows, folder)
+        spans = tuple(Span(s.topic, s.topic_id, 0, s.next_offset, e.next_offset) for s, e in zip(starts, ends, strict=True))
+        batch = StagedBatch(
+            folder, starts, ends, tuple(StagedFile(f.path, f.kind, f.rows, spans) for f in piece.files), piece.groups,
+            piece.audit_groups, tuple(staging.reporters_of(HostReport.decode(r.datum)) for r in piece.reports),
+        )  # fmt: skip
+        if batch.files:
+            write_batch_file(self.storage, BatchFile(self.database.identity()[0], self._lease.epoch, self._sequence, batch))
+        if commit:
+            staging.commit_batch(self.database, self._lease, batch)
+        return batch
+
+    def _staged(self, rows: list[tuple[bytes, bytes, str, int, int]], folder: str) -> StagedPiece:
+        columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * 5
+        kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
+        arrays = [pa.array(c, k) for c, k in zip(columns, kinds, strict=True)]
+        table = pa.table(arrays, names=["key", "value", "topic", "partition", "offset"])
+        return stage_table(table, dataclasses.replace(self._plan, folder=folder), self.storage)
+
+    def freeze(self, event_type: str) -> None:
+        """As a closer that dies before its proof."""
+        frontiers.freeze(self.database, self._closer, [self._frontier(event_type)], {event_type: f"events.{event_type}"})
+
+    def close(self, event_type: str, *, in_ledger: bool = True) -> Manifest:
+        """Close the frontier hour; without `in_ledger` the closer dies after it published."""
+        opened = self._frontier(event_type)
+        offsets = frontiers.freeze(self.database, self._closer, [opened], {event_type: f"events.{event_type}"})
+        audit = next(p for p in staging.positions(self.database, CLUSTER) if p.topic == self._plan.audit_topic)
+        sealed = Seal("proved", "join", 1, audit.next_offset, 1, 1, 0, (), offsets[event_type])
+        frontiers.seal(self.database, self._closer, {event_type: sealed}, [self._frontier(event_type)])
+        frontier = self._frontier(event_type)
+        manifest = self._manifest(event_type, frontier.hour, sealed)
+        self.storage.write_new(f"{frontier.hour.bucket_path(event_type)}/{MARKER}", manifest.encode())
+        if in_ledger:
+            frontiers.close(self.database, self._closer, frontier, manifest)
+        return manifest
+
+    def _frontier(self, event_type: str) -> Frontier:
+        return next(f for f in frontiers.frontiers(self.database, LENGTH_S) if f.event_type == event_type)
+
+    def _manifest(self, event_type: str, hour: Hour, sealed: Seal) -> Manifest:
+        listed = frontiers.listed_groups(self.database, event_type, hour)
+        file = BucketFile(
+            name="part-00000.avro", records=1, bytes=1, blake2b="0" * 32, schema_id=SCHEMA_ID,
+            schema_fingerprint=fingerprint(SCHEMA),
+        )  # fmt: skip
+        ledger, commit = self.database.identity()
+        return Manifest(
+            type=event_type, hour=str(hour), bucket_seconds=LENGTH_S, grade=Grade.PROVED, files=[file] if listed else [], late={},
+            evidence=Evidence(
+                method="join", cut_at_ms=1, audit_records=1, promised=1, audit_next={"0": sealed.audit_next}
+            ),
+            events=sum(g.rows for g in listed), duplicates_removed=0, surplus=0, id_sum="0" * 16, ledger=ledger,
+            ledger_commit=commit, attempt="a", closed_at_ms=hour.end_ms, software="test",
+            offsets=[
+                Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset) for p in sealed.offsets
+            ],
+        )  # fmt: skip
+
+    def clean(self, batch: StagedBatch) -> None:
+        """Delete a batch that nothing needs any more."""
+        self.storage.delete(batch.folder)
+        files = select(tables.staged_files.c.id).where(tables.staged_files.c.batch == batch.folder)
+        with self.database.transaction(self._lease) as connection:
+            for table in (tables.groups, tables.audit_groups):
+                connection.execute(delete(table).where(table.c.file_id.in_(files)))
+            connection.execute(delete(tables.staged_files).where(tables.staged_files.c.batch == batch.folder))
+
+    def go_on_with(self, rebuilt: Database) -> None:
+        """The lost ledger is replaced, and the driver starts again."""
+        epoch = self._lease.epoch
+        self.database.close()
+        self.database, self._closer = rebuilt, rebuilt.acquire("closer")
+        self.start_driver()
+        assert self._lease.epoch > epoch, "batches of the new driver are in order after those of the old"
+
+    def outside(self) -> Outside:
+        """What a rebuild may look at."""
+        versions = {t.name: TypeVersion(t, SCHEMA_ID) for t in self.declared}
+        rules = Rules(1, versions, {s.name: s for s in self.sources}, Parsing(bucket_seconds=LENGTH_S))
+        return Outside(self.storage, self.kafka, self.topics, self.topics.values, [rules], lambda _: SCHEMA, LENGTH_S)

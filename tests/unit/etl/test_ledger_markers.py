@@ -1,0 +1,124 @@
+"""A driver with an older copy of the ledger, or another one, is stopped at its start; first hours are kept on storage too."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from etl.errors import ForeignLedger
+from etl.ledger.database import Database
+from etl.ledger.first_hours import FirstHours, read_first_hours, record_first_hours
+from etl.ledger.frontier_rows import ensure_frontier_rows
+from etl.ledger.markers import refuse_older_copy
+from hourmark.config import Config, Etl
+from tests.support.ledger_life import FIRST, LENGTH_S, Life
+from tests.support.memory_storage import MemoryStorage
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Iterator[Life]:
+    made = Life(MemoryStorage(), f"sqlite:///{tmp_path}/ledger.sqlite", ["click", "view"])
+    yield made
+    made.database.close()
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Iterator[list[Database]]:
+    """Whatever a test copies is closed at its end."""
+    made: list[Database] = []
+    yield made
+    for database in made:
+        database.close()
+
+
+def copy_of(folder: Path, copied: list[Database]) -> Database:
+    """The ledger as it is now, as a backup would keep it."""
+    with sqlite3.connect(folder / "ledger.sqlite") as source, sqlite3.connect(folder / "copy.sqlite") as kept:
+        source.backup(kept)
+    source.close()
+    kept.close()
+    copied.append(Database(f"sqlite:///{folder}/copy.sqlite"))
+    return copied[-1]
+
+
+def test_the_newest_ledger_is_taken_at_every_step(life: Life) -> None:
+    refuse_older_copy(life.storage, life.database, LENGTH_S)
+    for _ in range(3):
+        life.close("click")
+        refuse_older_copy(life.storage, life.database, LENGTH_S)
+    life.close("view", in_ledger=False)
+    refuse_older_copy(life.storage, life.database, LENGTH_S)
+    life.freeze("click")
+    refuse_older_copy(life.storage, life.database, LENGTH_S)
+
+
+@pytest.mark.parametrize("closed_before", [0, 1, 2])
+@pytest.mark.parametrize("closed_since", [1, 2])
+def test_yesterdays_copy_is_refused(
+    life: Life, tmp_path: Path, copied: list[Database], closed_before: int, closed_since: int
+) -> None:
+    for _ in range(closed_before):
+        life.close("click")
+    older = copy_of(tmp_path, copied)
+    for _ in range(closed_since):
+        life.close("click")
+    with pytest.raises(
+        ForeignLedger, match=r"click .* older copy, or another; restore the newest copy, or .*hourmark ledger rebuild"
+    ):
+        refuse_older_copy(life.storage, older, LENGTH_S)
+
+
+def test_a_copy_that_had_sealed_what_was_closed_since_goes_on_unless_more_was(
+    life: Life, tmp_path: Path, copied: list[Database]
+) -> None:
+    life.close("click", in_ledger=False)
+    older = copy_of(tmp_path, copied)
+    refuse_older_copy(life.storage, older, LENGTH_S)
+    manifest = life.storage.read(f"{FIRST.bucket_path('click')}/_SUCCESS").replace(
+        str(FIRST).encode(), str(FIRST.next()).encode()
+    )
+    life.storage.write_new(f"{FIRST.next().bucket_path('click')}/_SUCCESS", manifest)
+    with pytest.raises(ForeignLedger, match="has not even sealed it"):
+        refuse_older_copy(life.storage, older, LENGTH_S)
+
+
+def test_a_new_ledger_on_an_old_root_is_refused(life: Life, tmp_path: Path, copied: list[Database]) -> None:
+    life.close("click")
+    url = f"sqlite:///{tmp_path}/new.sqlite"
+    copied.append(Database(url))
+    with pytest.raises(ForeignLedger, match="types that this ledger has never heard of"):
+        refuse_older_copy(life.storage, copied[0], LENGTH_S)
+    later = FIRST.next().next()
+    ensure_frontier_rows(Config(etl=Etl(ledger=url)), life.declared, life.sources, later)
+    with pytest.raises(ForeignLedger, match="has closed none of the type"):
+        refuse_older_copy(life.storage, copied[0], LENGTH_S)
+
+
+def test_a_bucket_of_a_later_commit_than_the_ledgers_is_refused(life: Life, tmp_path: Path) -> None:
+    life.close("click")
+    with life.database.transaction() as connection:
+        connection.exec_driver_sql("UPDATE meta SET value = '1' WHERE key = 'commit'")
+    with pytest.raises(ForeignLedger, match=r"was closed by ledger .*commit"):
+        refuse_older_copy(life.storage, life.database, LENGTH_S)
+
+
+def test_first_hours_are_recorded_once_and_new_types_beside_them(life: Life, tmp_path: Path) -> None:
+    ledger = life.database.identity()[0]
+    record_first_hours(life.storage, life.database, LENGTH_S)
+    (only,) = read_first_hours(life.storage)
+    assert (only.ledger, only.first_hours_s) == (ledger, {"click": FIRST.start_s, "view": FIRST.start_s})
+    more = life.declared[0].model_copy(update={"name": "more"})
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    ensure_frontier_rows(Config(etl=Etl(ledger=url)), [*life.declared, more], life.sources, FIRST.next())
+    record_first_hours(life.storage, life.database, LENGTH_S)
+    assert [r.first_hours_s for r in read_first_hours(life.storage)][1:] == [{"more": FIRST.next().start_s}]
+
+
+def test_a_damaged_record_of_first_hours_is_named(life: Life) -> None:
+    life.storage.write_new("_ledger/first-hours-x.json", b"{}")
+    with pytest.raises(ValueError, match=r"first-hours-x\.json: no record of first hours"):
+        read_first_hours(life.storage)
+    assert FirstHours.decode(FirstHours("l", 1, {"a": 2}).encode()) == FirstHours("l", 1, {"a": 2})
