@@ -21,8 +21,10 @@ from etl.closing.cut import Waiting
 from etl.closing.engine import SparkEngine
 from etl.ledger.database import Database
 from etl.ledger.engines import refuse_moving_driver
+from etl.ledger.first_hours import record_first_hours
 from etl.ledger.frontier_rows import refuse_other_bucket_length
 from etl.ledger.frontiers import frontiers
+from etl.ledger.markers import refuse_older_copy
 from etl.metrics import Metrics, serve_metrics
 from etl.progress import BatchListener, Progress
 from etl.spark import spark_session, submitted_settings
@@ -52,6 +54,9 @@ def run(config: Config, *, submitted: bool) -> None:
     types = _types(database, config)
     if not types:
         raise UsageError("the ledger knows no event types; run `hourmark types apply --dir types` first")
+    storage = open_storage(config.storage)
+    refuse_older_copy(storage, database, config.parsing.bucket_seconds)
+    record_first_hours(storage, database, config.parsing.bucket_seconds)
     clock = SystemClock()
     spark = spark_session(config, submitted=submitted)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -63,7 +68,7 @@ def run(config: Config, *, submitted: bool) -> None:
     stop_metrics = serve_metrics(metrics, config.etl.metrics_host, config.etl.metrics_port)
     consumer = Consumer(spark, config, database, clock, progress)
     registry = SchemaRegistry(config.registry)
-    engine = SparkEngine(spark, open_storage(config.storage), database, config)
+    engine = SparkEngine(spark, storage, database, config)
     closer = closer_on_servers(engine, config, database, central.cluster_id(), registry.schema, clock, metrics)
     try:
         consumer.start(types, central)
@@ -81,16 +86,29 @@ def _loop(
     consumer: Consumer, closer: Closer, database: Database, central: Cluster, config: Config, progress: Progress,
     stopping: threading.Event, types: frozenset[str],
 ) -> None:  # fmt: skip
+    recorded = types
     while not stopping.is_set():
         consumer.check()
         now_types = _types(database, config)
         if now_types != types:
             types = now_types
             consumer.start(types, central)
+        if recorded != types and _record(database, config):
+            recorded = types
         waits = _look(closer)
         progress.looked(waits or "")
         if waits is not None:
             stopping.wait(config.etl.close_poll_seconds)
+
+
+def _record(database: Database, config: Config) -> bool:
+    """Whether first hours of new types are on storage; where it is away, the next look tries again."""
+    try:
+        record_first_hours(open_storage(config.storage), database, config.parsing.bucket_seconds)
+    except Unavailable as error:
+        _LOG.warning("first hours of new types are not recorded yet: %s", error)
+        return False
+    return True
 
 
 def _look(closer: Closer) -> str | None:

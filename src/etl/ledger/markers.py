@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -27,13 +28,13 @@ def refuse_older_copy(storage: Storage, database: Database, bucket_seconds: int)
     Two markers a type are looked at. As hours close in turn, an older copy has, of some type, the bucket of an hour that it
     takes for open; and the newest bucket that it knows must be its own, of a commit that it has reached.
     """
-    known = frontiers(database, bucket_seconds)
-    identity = database.identity()
     folders = set(list_types(storage))
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for problem in pool.map(lambda f: _problem(storage, f, identity), [f for f in known if f.event_type in folders]):
-            if problem:
-                raise ForeignLedger(f"{problem}: this ledger is an older copy, or another; {_HELP}")
+    known = frontiers(database, bucket_seconds)
+    suspected = _problems(storage, [f for f in known if f.event_type in folders], database.identity())
+    if suspected:  # unless another driver has closed them since they were read
+        now = [f for f in frontiers(database, bucket_seconds) if f.event_type in suspected]
+        if still := _problems(storage, now, database.identity()):
+            raise ForeignLedger(f"{'; '.join(still.values())}: this ledger is an older copy, or another; {_HELP}")
     unknown = sorted(folders - {f.event_type for f in known})
     if strange := [t for t in unknown if list_hours(storage, t, bucket_seconds)]:
         raise ForeignLedger(
@@ -54,6 +55,13 @@ def marker(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
         return read_manifest(storage, event_type, hour)
     except NotClosed:
         return None
+
+
+def _problems(storage: Storage, known: Sequence[Frontier], identity: tuple[str, int]) -> dict[str, str]:
+    """What speaks against the ledger, by type."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = pool.map(lambda f: _problem(storage, f, identity), known)
+        return {f.event_type: problem for f, problem in zip(known, found, strict=True) if problem}
 
 
 def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:
