@@ -14,11 +14,10 @@ import pyarrow as pa
 from sqlalchemy import insert
 
 from etl.buckets import Event, read_events
-from etl.closing.engine import write_on
 from etl.closing.indexing import keep_indexes
 from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish
 from etl.closing.runner import InProcess
-from etl.closing.writing import SealedHour, WrittenFile
+from etl.closing.writing import SealedHour, WrittenFile, write_on
 from etl.ledger import tables
 from etl.ledger.database import Database
 from etl.ledger.rows import Frontier, Seal, StagedGroup, State

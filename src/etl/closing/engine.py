@@ -12,10 +12,9 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from etl.closing.proof import Proof, prove
-from etl.closing.runner import OnSpark, Runner
-from etl.closing.writing import SealedHour, WriteLimits, WrittenFile, write_hours
+from etl.closing.runner import OnSpark
+from etl.closing.writing import SealedHour, WrittenFile, write_on
 from etl.ledger.database import Database
-from etl.ledger.id_indexes import closed_buckets
 from etl.ledger.rows import Frontier
 from etl.storage import Storage
 from hourmark.config import Config
@@ -49,23 +48,3 @@ class SparkEngine:
     def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
         """See `Engine`."""
         return write_on(OnSpark(self.spark), self.storage, self.database, self.config, sealed, schemas, folder)
-
-
-def write_on(
-    runner: Runner,
-    storage: Storage,
-    database: Database,
-    config: Config,
-    sealed: Collection[SealedHour],
-    schemas: Mapping[int, str],
-    folder: str,
-) -> list[WrittenFile]:
-    """`Engine.write` by units, wherever they run."""
-    etl = config.etl
-    late: dict[str, set[int]] = {}
-    for s in sealed:
-        late.setdefault(s.event_type, set()).update(s.late_hours_s)
-    return write_hours(
-        runner, storage, sealed, closed_buckets(database, late, config.parsing.bucket_seconds), schemas, folder,
-        WriteLimits(etl.unit_bytes_max, etl.target_file_bytes, etl.tasks),
-    )  # fmt: skip

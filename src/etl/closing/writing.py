@@ -23,16 +23,18 @@ from etl.closing.containers import Containers, Run, WrittenFile
 from etl.closing.ids import IndexWriter, as_ids, held
 from etl.closing.rows import Listing, Unit, plan_units, read_unit
 from etl.closing.runner import Runner
-from etl.ledger.id_indexes import ClosedBucket
+from etl.ledger.database import Database
+from etl.ledger.id_indexes import ClosedBucket, closed_buckets
 from etl.ledger.rows import StagedGroup
 from etl.staging.columns import binary_buffers, run_starts
 from etl.storage import Storage
+from hourmark.config import Config
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 
-__all__ = ["SealedHour", "WriteLimits", "WriteTask", "WrittenFile", "plan_tasks", "write_hours", "write_task"]
+__all__ = ["SealedHour", "WriteLimits", "WriteTask", "WrittenFile", "plan_tasks", "write_hours", "write_on", "write_task"]
 
-_WRITERS: Final = 8  # files of small types open at once in a task: a file on HDFS is mostly waiting
+_WRITERS: Final = 16  # files of small types open at once in a task: a file on HDFS is mostly waiting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +66,26 @@ class WriteTask:
 
     units: tuple[Unit, ...]
     earlier: tuple[tuple[ClosedBucket, ...], ...]
+
+
+def write_on(
+    runner: Runner,
+    storage: Storage,
+    database: Database,
+    config: Config,
+    sealed: Collection[SealedHour],
+    schemas: Mapping[int, str],
+    folder: str,
+) -> list[WrittenFile]:
+    """Write a round by units, wherever they run: see `etl.closing.engine.Engine.write`."""
+    etl = config.etl
+    late: dict[str, set[int]] = {}
+    for s in sealed:
+        late.setdefault(s.event_type, set()).update(s.late_hours_s)
+    return write_hours(
+        runner, storage, sealed, closed_buckets(database, late, config.parsing.bucket_seconds), schemas, folder,
+        WriteLimits(etl.unit_bytes_max, etl.target_file_bytes, etl.tasks),
+    )  # fmt: skip
 
 
 def write_hours(

@@ -1,0 +1,168 @@
+"""Which ids closed buckets hold: the same answer by index and by containers, and little is read for few ids."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from etl.avro_container import ContainerReader, ContainerWriter
+from etl.closing import ids as ids_module
+from etl.closing.ids import held
+from etl.closing.indexing import INDEX_FOLDER, clean_indexes, keep_indexes
+from etl.ledger.id_indexes import ClosedBucket, IdRun, closed_buckets
+from etl.storage import AccessDenied, LocalDisk
+from tests.support.bucket_world import SCHEMAS, World, an_id, datum, hour_at
+
+HOUR_MS = 3_600_000
+
+
+def bucket_of(world: World, number: int = 0) -> ClosedBucket:
+    (found,) = closed_buckets(world.database, {"click": {hour_at(number).start_s}}, 3600)["click"]
+    return found
+
+
+def asked(storage: LocalDisk, bucket: ClosedBucket, ids: list[bytes]) -> list[bool]:
+    return list(held(storage, [bucket], np.array(ids, "S16")))
+
+
+@given(st.sets(st.integers(0, 300)), st.lists(st.integers(0, 300), max_size=20), st.integers(20, 2000))
+@settings(max_examples=40, deadline=None)
+def test_index_and_containers_give_the_same_exact_answer(
+    tmp_path_factory: pytest.TempPathFactory, inside: set[int], wanted: list[int], block_bytes: int
+) -> None:
+    folder = tmp_path_factory.mktemp("ids")
+    storage = LocalDisk(folder)
+    own = sorted(an_id(hour_at(0), n) for n in inside)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ids_module, "_ROWS_IN_GROUP", 7)
+        with storage.create("index") as file, ids_module.IndexWriter(file, "index") as index:
+            index.write(np.frombuffer(b"\xff" * 16, np.uint8).reshape(1, 16))  # of another bucket
+            first = index.write(np.frombuffer(b"".join(own), np.uint8).reshape(-1, 16))
+    with storage.create("part") as file:
+        writer = ContainerWriter(file, json.dumps(SCHEMAS[1]), block_bytes=block_bytes)
+        writer.append_many(datum(event_id) for event_id in own)
+        writer.close()
+    indexed = ClosedBucket(0, len(own), (IdRun("index", first, len(own)),), ())
+    read = ClosedBucket(0, len(own), (), ("part",))
+    ids = [an_id(hour_at(0), n) for n in wanted] + [b"\xff" * 16, bytes(16)]
+    expected = [n in inside for n in wanted] + [False, False]
+    assert asked(storage, indexed, ids) == expected
+    assert asked(storage, read, ids) == expected if own else True
+
+
+def test_few_ids_read_few_row_groups_and_decode_few_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ids_module, "_ROWS_IN_GROUP", 100)
+    monkeypatch.setattr(ContainerWriter.__init__, "__kwdefaults__", {**_defaults(), "block_bytes": 2_000})
+    world = World(tmp_path)
+    ids = [an_id(hour_at(0), n) for n in range(5_000)]
+    world.close(hour_at(0), world.stage(ids))
+    bucket = bucket_of(world)
+    groups: list[int] = []
+    real = pq.ParquetFile.read_row_group
+
+    def recorded(self: pq.ParquetFile, at: int) -> pa.Table:
+        groups.append(at)
+        return real(self, at)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", recorded)
+    assert asked(LocalDisk(world.root), bucket, [ids[7], ids[8]]) == [True, True]
+    assert len(groups) <= 2
+    decoded: list[int] = []
+    whole = ids_module._ids_of
+
+    def counted(container: bytes) -> Iterator[bytes]:
+        decoded.append(len(container))
+        return whole(container)
+
+    monkeypatch.setattr(ids_module, "_ids_of", counted)
+    assert asked(LocalDisk(world.root), dataclasses.replace(bucket, index=()), [ids[7], ids[8]]) == [True, True]
+    assert 1 <= len(decoded) <= 2
+
+
+def _defaults() -> dict[str, object]:
+    return dict(ContainerWriter.__init__.__kwdefaults__ or {})
+
+
+def test_containers_that_are_not_sorted_are_decoded_whole(tmp_path: Path) -> None:
+    storage, ids = LocalDisk(tmp_path), [an_id(hour_at(0), n) for n in range(60)]  # drawn times: in no order
+    with storage.create("part") as file:
+        writer = ContainerWriter(file, json.dumps(SCHEMAS[1]), block_bytes=1)
+        writer.append_many(datum(event_id) for event_id in ids)
+        writer.close()
+    read = ClosedBucket(0, 60, (), ("part",))
+    assert all(asked(storage, read, ids))
+
+
+def test_a_lost_index_costs_reading_the_bucket_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    world = World(tmp_path)
+    ids = [an_id(hour_at(0), n) for n in range(20)]
+    world.close(hour_at(0), world.stage(ids))
+    for file in (world.root / INDEX_FOLDER).iterdir():
+        file.unlink()
+    assert all(asked(LocalDisk(world.root), bucket_of(world), ids))
+    assert "the bucket itself is read" in caplog.text
+
+
+def test_an_index_is_kept_only_for_buckets_of_its_own_attempt(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    listed = world.stage([an_id(hour_at(0), 1)])
+    written = world.write(hour_at(0), listed, "mine")
+    manifest = world.close(hour_at(0), listed, indexed=False)  # another closer was first
+    assert manifest.attempt != "mine"
+    keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], written, 0)
+    assert not bucket_of(world).is_indexed
+    assert not world.storage.exists(INDEX_FOLDER)
+
+
+def test_a_storage_that_refuses_an_index_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+
+    def refuse(self: LocalDisk, source: str, target: str) -> None:
+        raise AccessDenied(target, "file:///x", "denied") if target.startswith(INDEX_FOLDER) else AssertionError(source)
+
+    listed = world.stage([an_id(hour_at(0), 1)])
+    manifest = world.close(hour_at(0), listed, indexed=False).model_copy(update={"attempt": "mine"})
+    written = world.write(hour_at(0), listed, "mine")
+    monkeypatch.setattr(LocalDisk, "rename_new", refuse)
+    keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], written, 0)
+    assert "not indexed" in caplog.text
+
+
+def test_old_and_large_indexes_are_forgotten_and_their_files_deleted(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    for number in range(6):
+        world.close(hour_at(number), world.stage([an_id(hour_at(number), n) for n in range(10)]))
+    world.storage.write_new(f"{INDEX_FOLDER}/20990101T000000-fresh.ids", b"its row is on its way")
+    now_ms = hour_at(5).start_s * 1000 + 48 * HOUR_MS
+
+    def clean(hours_max: int, bytes_max: int) -> list[bool]:
+        clean_indexes(
+            world.storage, world.database, world.lease, hours_max=hours_max, bytes_max=bytes_max, now_ms=now_ms, files_max=2
+        )
+        return [bucket_of(world, number).is_indexed for number in range(6)]
+
+    assert clean(1000, 10**6) == [True] * 6
+    assert clean(48 + 3, 10**6) == [False, False, True, True, True, True]
+    assert clean(1000, 2 * 160 + 159) == [False] * 4 + [True, True]
+    names = [entry.name for entry in world.storage.list(INDEX_FOLDER)]
+    assert len(names) == 3 and "20990101T000000-fresh.ids" in names
+    assert world.close(hour_at(6), world.stage([an_id(hour_at(0), 1), an_id(hour_at(5), 1)])).events == 0
+
+
+def test_blocks_of_buckets_are_walked_as_they_were_written(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.close(hour_at(0), world.stage([an_id(hour_at(0), n) for n in range(20)]))
+    (path,) = bucket_of(world).files
+    assert sum(block.records for block in ContainerReader(io.BytesIO(world.storage.read(path)))) == 20
