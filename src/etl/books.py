@@ -63,7 +63,10 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class ClosedBucket:
-    """What a manifest says. `entries` by origin hour (Unix seconds); None where it was written without them."""
+    """What a manifest says. `entries` by origin hour (Unix seconds); None where it was written without them.
+
+    `promised`: distinct events of the audit records that it settles, of all hours.
+    """
 
     hour_s: int
     grade: Grade
@@ -71,8 +74,8 @@ class ClosedBucket:
     file_records: int
     late: Mapping[int, int]
     duplicates_removed: int
+    promised: int
     surplus: int
-    excused: tuple[str, ...]
     entries: Mapping[int, Entry] | None
 
     def events_of(self, origin_s: int) -> int:
@@ -95,6 +98,7 @@ class TypeFacts:
     event_type: str
     length_s: int
     frontier_s: int
+    settled_next: int  # central audit offset: promises below it, of closed hours, are settled
     alarm: tuple[str, ...]
     listed: Mapping[tuple[int | None, int], int]
     promised: Mapping[int, Promised]
@@ -169,7 +173,7 @@ def _hour(facts: TypeFacts, origin_s: int) -> HourBook:
     return HourBook(
         facts.event_type, _label(facts, origin_s), "open" if own is None else own.grade.value, settled + by_ledger.unsettled,
         taken + waiting, closed, late, waiting, taken - closed, surplus,
-        excused=min(missing, settled) if own is not None and _excuses(facts, origin_s) else 0,
+        excused=min(missing, settled) if own is not None and excuses(facts, origin_s) else 0,
         on_its_way=missing if own is None else min(missing, by_ledger.unsettled),
     )  # fmt: skip
 
@@ -193,7 +197,7 @@ def _has_books(facts: TypeFacts, origin_s: int) -> bool:
     return own is not None and own.entries is not None
 
 
-def _excuses(facts: TypeFacts, origin_s: int) -> bool:
+def excuses(facts: TypeFacts, origin_s: int) -> bool:
     """Whether a bucket that may have settled promises of this hour was closed without some."""
     return any(b.grade is not Grade.PROVED for b in facts.buckets.values() if b.hour_s >= origin_s)
 
@@ -217,6 +221,12 @@ def _check_bucket(facts: TypeFacts, bucket: ClosedBucket) -> Iterator[Difference
             facts, label,
             f"it took in {rows} rows, but accounts for {bucket.events} events and {bucket.duplicates_removed} duplicates removed",
         )  # fmt: skip
+    for what, said, summed in (
+        ("promised events", bucket.promised, sum(entry.promised for entry in bucket.entries.values())),
+        ("events of surplus", bucket.surplus, sum(entry.surplus for entry in bucket.entries.values())),
+    ):
+        if said != summed:
+            yield _written(facts, label, f"its evidence speaks of {said} {what}, its books of {summed}")
     for origin_s in sorted({*bucket.entries, *bucket.late, bucket.hour_s}):
         entry = bucket.entries.get(origin_s, Entry(0, 0, 0, 0))
         if entry.events != bucket.events_of(origin_s):
@@ -253,7 +263,7 @@ def _check_promises(facts: TypeFacts, origin_s: int, book: HourBook) -> Iterator
     by_ledger = facts.promised.get(origin_s, Promised(0, 0))
     settled = book.promised - by_ledger.unsettled
     taken = book.closed + book.duplicates_removed
-    if settled > taken and not _excuses(facts, origin_s):
+    if settled > taken and not excuses(facts, origin_s):
         detail = f"{settled} events are promised and settled, buckets took in {taken} rows only, and none excuses what is missing"
         yield Difference(facts.event_type, book.hour, Stage.PROOF, detail)
     known = _has_books(facts, origin_s) or by_ledger.settled + by_ledger.unsettled > 0
