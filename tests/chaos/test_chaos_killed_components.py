@@ -17,6 +17,7 @@ from hourmark.clock import SystemClock
 from hourmark.config import Config
 from infra.demo import outcome
 from infra.demo.demo import Demo, Wish
+from infra.demo.leader_kill import Stage
 from infra.demo.traffic import Traffic
 from infra.jars.cache import say_on_stderr
 from infra.stack import Stack
@@ -41,7 +42,8 @@ class Killing:
     def __init__(self, seed: int) -> None:
         self.kills = kills(seed)
 
-    def __call__(self, demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
+    def __call__(self, demo: Stage, traffic: Traffic, stack: Stack, config: Config) -> None:
+        assert isinstance(demo, Demo)  # it is the demo's components that die
         for moment, victim, away_s in self.kills:
             demo.wait(lambda moment=moment: traffic.moment >= moment, "the next kill", traffic.span_s)  # type: ignore[misc]
             demo.tell(f"SIGKILL for the {victim}, {traffic.written:,} lines written")

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from hourmark.audit import AuditRecord, promises
 from hourmark.avro import frame
+from hourmark.clock import SystemClock
 from hourmark.config import Config
 from hourmark.event_id import EventId, LineIds
 from hourmark.host_reports import API_SOURCE, HostReport, SourceReport
@@ -90,10 +91,10 @@ class DirectDelivery:
         self.send_audit(sent)
 
     def report(self, caught_up_at_ms: int, *, host_id: str = SERVICE_ID, source: str = API_SOURCE, goodbye: bool = False) -> None:
-        """A service's report (or, with another source, a tailer's)."""
+        """A service's report (or, with another source, a tailer's), received now."""
         kind = "service" if source == API_SOURCE else "tailer"
         sources = (SourceReport(source, caught_up_at_ms, 0, 0),)
-        report = HostReport(host_id, "host", kind, "one", 0, caught_up_at_ms, goodbye, sources)
+        report = HostReport(host_id, "host", kind, "one", 0, SystemClock().now_ms(), goodbye, sources)
         self._produce(HOSTS, host_id.encode(), report.encode())
 
     def _produce(self, topic: str, key: bytes, datum: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from hourmark.kafka import Cluster, Partition
 from hourmark.manifest import MARKER, Manifest
 from hourmark.topics import CONTROL
 from hourmark.types_apply import apply
+from tests.support.crash import ORDER_VARIABLE, Order
 from tests.support.waiting import wait_for
 
 
@@ -32,16 +34,18 @@ class EtlRun:
 
     def __init__(
         self, stack_config: Path, folder: Path, types: list[str], first_hour: Hour, *, root: str | None = None,
-        etl: Mapping[str, Any] | None = None,
+        etl: Mapping[str, Any] | None = None, cluster: str = "edge", crashing: bool = False,
     ) -> None:  # fmt: skip
+        """`cluster`: which of the stack's two is the one cluster. `crashing`: the driver dies when `order` says so."""
         self.file = folder / "hourmark.toml"
         folder.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(_own_settings(stack_config, folder, root, etl or {}))
+        self.file.write_text(_own_settings(stack_config, folder, root, etl or {}, cluster))
         self.config: Config = load_config(self.file)
         self.storage: Storage = open_storage(self.config.storage)
         self.log = folder / "etl.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
+        self._crash_order = folder / "crash-order.json" if crashing else None
         declared = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in types]
         apply(
             self.config,
@@ -58,18 +62,43 @@ class EtlRun:
         """Start the driver; its log goes on in the same file."""
         assert self._process is None
         self._starts += 1
+        environment = {**os.environ, "PYTHONPATH": "src"}
+        command = ["hourmark", "etl", "run", "--config", str(self.file)]
+        if self._crash_order is not None:
+            environment |= {"PYTHONPATH": "src:.", ORDER_VARIABLE: str(self._crash_order)}
+            command = ["tests.support.crashing_driver", str(self.file)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "hourmark", "etl", "run", "--config", str(self.file)],
-                stderr=log, stdout=log, env={**os.environ, "PYTHONPATH": "src"}, start_new_session=True,
-            )  # fmt: skip
+                [sys.executable, "-m", *command], stderr=log, stdout=log, env=environment, start_new_session=True
+            )
 
     def kill(self) -> None:
-        """SIGKILL to the driver and all it started (JVM and Python workers)."""
+        """SIGKILL to the driver and all it started (JVM and Python workers), or to what one that has ended left."""
         assert self._process is not None
-        os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._process = None
+
+    def order(self, crash: Order) -> None:
+        """The next process of this ETL that comes to the step dies."""
+        assert self._crash_order is not None, "this run was not made to crash"
+        crash.place(self._crash_order)
+
+    def crashed(self, crash: Order, within_s: float = 120.0) -> None:
+        """Wait until the order is carried out; where it was for the driver, until that has ended."""
+        assert self._crash_order is not None
+        wait_for(lambda order=self._crash_order: not order.exists(), f"{crash} (see {self.log})", within_s)  # type: ignore[misc]
+        if crash.ends_driver:
+            assert self._process is not None
+            assert self._process.wait(30) == -signal.SIGKILL, f"the driver ended otherwise than by {crash} (see {self.log})"
+
+    def revive(self) -> None:
+        """Start the driver if it has ended, as a supervisor does."""
+        if self._process is not None and not self.running():
+            self.kill()
+        if self._process is None:
+            self.start()
 
     def wait_until_staging(self, within_s: float = 120.0) -> None:
         """Wait until the driver that was started last has begun its query."""
@@ -128,9 +157,10 @@ class EtlRun:
         database.close()
 
 
-def _own_settings(stack_config: Path, folder: Path, root: str | None, etl: Mapping[str, Any]) -> str:
+def _own_settings(stack_config: Path, folder: Path, root: str | None, etl: Mapping[str, Any], cluster: str) -> str:
     """The stack's settings, as one cluster, with this run's own ledger, root and scratch."""
     settings: dict[str, Any] = tomllib.loads(stack_config.read_text())
+    settings["kafka"] = {**settings["kafka"], "edge": settings["kafka"][cluster]}
     settings["kafka"].pop("central", None)
     settings["storage"]["root"] = root or f"{settings['storage']['root']}-{folder.name}"
     settings["etl"] |= {
