@@ -145,15 +145,26 @@ def write_task(
     files: list[WrittenFile] = []
     with storage.create(index_path) as file, IndexWriter(file, index_path) as index, containers() as shared:
         for unit in task.units:
-            chosen, troubles = _chosen(unit, task.earlier, storage)
-            files += troubles
-            runs = list(_runs(unit, chosen, index))
-            if len(runs) == 1 or unit.slot is not None:
-                for run in runs:
-                    shared.write(run)
-            else:
-                files += _write_each(containers, runs)
+            files += _write_unit(unit, task.earlier, storage, index, containers, shared)
         files += shared.finish()
+    return files
+
+
+def _write_unit(
+    unit: Unit,
+    earlier: Sequence[Sequence[ClosedBucket]],
+    storage: Storage,
+    index: IndexWriter,
+    containers: functools.partial[Containers],
+    shared: Containers,
+) -> list[WrittenFile]:
+    """Runs of a slot go into the task's `shared` containers, others into files of their own. The unit's memory ends with it."""
+    chosen, files = _chosen(unit, earlier, storage)
+    runs = list(_runs(unit, chosen, index))
+    if len(runs) > 1 and unit.slot is None:
+        return files + _write_each(containers, runs)
+    for run in runs:
+        shared.write(run)
     return files
 
 
@@ -203,9 +214,11 @@ def _chosen(unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Stor
     if len(keys) and (keys[1:] < keys[:-1]).any():
         again = np.argsort(keys, kind="stable")
         order, keys = order[again], keys[again]
-    datums = table.column("datum").cast(pa.large_binary()).combine_chunks()
-    rows = pa.array(order)
-    return _Chosen(keys, hours[order], words.view(np.uint8).reshape(-1, 16)[order], datums.take(rows)), troubles
+    datums = table.column("datum")
+    del table  # what is copied from here on is large
+    whole = datums.cast(pa.large_binary()).combine_chunks()
+    del datums
+    return _Chosen(keys, hours[order], words.view(np.uint8).reshape(-1, 16)[order], whole.take(pa.array(order))), troubles
 
 
 def _key(listing: npt.NDArray[np.int64], late: npt.NDArray[np.bool_], schemas: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
