@@ -29,7 +29,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "serve": ("delivery_service.cli:serve", "Run the Event Delivery Service."),
     "mirror": ("mirror.cli:mirror", "MirrorMaker 2: run it, show its lag, verify it."),
     "etl": ("etl.cli:etl", "The PySpark job from the central cluster to closed buckets."),
+    "ledger": ("etl.ledger_cli:ledger", "The ETL's ledger: check it, make a lost one anew."),
     "bucket": ("etl.bucket_cli:bucket", "Hourly buckets: list, show, verify, print; why one is open, force one."),
+    "audit": ("etl.audit_cli:audit", "The books: what was promised, and what became of it."),
     "judge": (
         "infra.judge.cli:judge",
         "Compare source files with buckets and dead letters, sharing no code with either.",

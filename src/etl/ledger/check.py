@@ -1,0 +1,267 @@
+"""What must hold of a ledger by itself, beside storage, and beside the topics: `hourmark ledger check`. Changes nothing.
+
+It may run beside a driver, which goes on meanwhile: what disagrees is looked at a second time, and only what disagrees in the
+same way is a finding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from sqlalchemy import CompoundSelect, Select, Table, func, or_, select, union
+
+from etl.buckets import BadMarker, list_hours, list_types
+from etl.ledger import tables
+from etl.ledger.central import Central
+from etl.ledger.database import Database
+from etl.ledger.frontiers import frontiers
+from etl.ledger.markers import first_unsealed, marker
+from etl.ledger.rows import AUDIT, EVENTS, Frontier, Position, State
+from etl.storage import NotFound, Storage
+from hourmark.hours import Hour
+from hourmark.kafka import Partition
+from hourmark.manifest import Manifest
+
+_AT_ONCE: Final = 8  # requests to storage
+
+
+class Kind(enum.Enum):
+    """What kind of disagreement it is."""
+
+    OLDER_COPY = "older-copy"  # a marker that the ledger does not know
+    MARKER = "marker"  # a closed bucket without its marker, or with another
+    CHAIN = "chain"  # closed hours and frontier do not make one line
+    SEAL = "seal"  # a seal without its state, or the other way round
+    LISTING = "listing"  # a group listed where it cannot be
+    SUMS = "sums"  # groups of a file do not add up to it
+    FILE = "file"  # a staged file that is needed is missing, damaged or of another length
+    POSITION = "position"  # an offset that the topic does not have
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LedgerFinding:
+    """One disagreement. `where`: a type, a type and hour, a path, a topic-partition."""
+
+    kind: Kind
+    where: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}: {self.where}: {self.detail}"
+
+
+def check_ledger(database: Database, storage: Storage, bucket_seconds: int, central: Central) -> list[LedgerFinding]:
+    """All checks. Unavailable where storage, the ledger or the cluster does not answer."""
+
+    def look() -> list[LedgerFinding]:
+        on_storage = {t: list_hours(storage, t, bucket_seconds) for t in list_types(storage)}
+        known = frontiers(database, bucket_seconds)  # read after storage was listed: a bucket is published before it is closed
+        return [
+            *check_chains(database, known),
+            *check_groups(database, known),
+            *check_markers(database, storage, known, on_storage),
+            *check_files(database, storage),
+            *check_positions(database, central),
+        ]
+
+    found = look()
+    still = set(look()) if found else set()
+    return [finding for finding in found if finding in still]
+
+
+def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:
+    """Every hour from the first to the frontier is closed, and no other; a seal stands exactly where the state says so."""
+    table = tables.buckets
+    query = select(table.c.type, func.count(), func.min(table.c.hour), func.max(table.c.hour)).group_by(table.c.type)
+    with database.reading() as connection:
+        closed = {row[0]: (row[1], row[2], row[3]) for row in connection.execute(query).all()}
+    for f in known:
+        wanted = (f.hour.start_s - f.first_hour.start_s) // f.hour.length_s
+        count, first, last = closed.pop(f.event_type, (0, f.first_hour.start_s, f.first_hour.start_s - f.hour.length_s))
+        if (count, first, last + f.hour.length_s) != (wanted, f.first_hour.start_s, f.hour.start_s):
+            yield LedgerFinding(
+                Kind.CHAIN, f.event_type, f"{count} closed hours; from {f.first_hour} to the frontier {f.hour} there are {wanted}"
+            )
+        if (f.seal is not None) != (f.state is State.SEALED):
+            yield LedgerFinding(Kind.SEAL, f"{f.event_type} {f.hour}", f"it is {f.state.value}, with seal {f.seal is not None}")
+    for event_type in closed:
+        yield LedgerFinding(Kind.CHAIN, event_type, "closed buckets, but no frontier")
+
+
+def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:
+    """Groups are listed for their hour or a later one that was frozen; those of a file add up to it."""
+    groups = tables.groups
+    query = (
+        select(groups.c.type, groups.c.listed_hour, func.max(groups.c.hour), func.count())
+        .where(groups.c.listed_hour.is_not(None))
+        .group_by(groups.c.type, groups.c.listed_hour)
+    )
+    frontier = {f.event_type: f for f in known}
+    with database.reading() as connection:
+        listed = connection.execute(query).all()
+        sums = {kind: _sums(connection.execute(_rows_by_file(kind)).all()) for kind in (EVENTS, AUDIT)}
+    for event_type, listed_hour, latest, count in listed:
+        f = frontier.get(event_type)
+        if f is None or (why := _not_listable(f, listed_hour, latest)):
+            detail = f"{count} groups are listed for {listed_hour}: " + (why if f is not None else "the type has no frontier")
+            yield LedgerFinding(Kind.LISTING, event_type, detail)
+    for kind, found in sums.items():
+        for path, rows, added in found:
+            yield LedgerFinding(Kind.SUMS, path, f"{rows} rows of {kind}, its groups have {added}")
+
+
+def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
+    """Why no group of these hours can be listed for that one; empty where it can."""
+    if latest > listed_hour:
+        return f"one of {Hour.of(latest * 1000, f.hour.length_s)} is later than its bucket"
+    if listed_hour < f.first_hour.start_s:
+        return f"before the type's first hour {f.first_hour}"
+    if listed_hour >= first_unsealed(f).start_s and f.state is not State.FROZEN:
+        return f"the frontier {f.hour} is {f.state.value}"
+    return ""
+
+
+def _rows_by_file(kind: str) -> Select[Any]:
+    table: Table = tables.groups if kind == EVENTS else tables.audit_groups
+    files = tables.staged_files
+    return (
+        select(files.c.path, files.c.rows, func.coalesce(func.sum(table.c.rows), 0))
+        .join(table, table.c.file_id == files.c.id, isouter=True)
+        .where(files.c.kind == kind)
+        .group_by(files.c.id, files.c.path, files.c.rows)
+    )
+
+
+def _sums(rows: Iterable[Sequence[Any]]) -> list[tuple[str, int, int]]:
+    return [(path, rows, int(added)) for path, rows, added in rows if rows != added]
+
+
+def check_markers(
+    database: Database, storage: Storage, known: Collection[Frontier], on_storage: Mapping[str, Sequence[Hour]]
+) -> list[LedgerFinding]:
+    """Every closed bucket has its marker, which says the same; and storage has no marker beyond. `on_storage`: listed before."""
+    frontier = {f.event_type: f for f in known}
+    found: list[LedgerFinding] = []
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for f in known:
+            for problem in pool.map(lambda closed: _marker_problem(storage, *closed), _closed(database, f)):
+                found += problem
+    for event_type, hours in on_storage.items():
+        own = frontier.get(event_type)
+        for hour in hours:
+            if own is None or not own.first_hour <= hour < first_unsealed(own):
+                found.append(_strange(database, storage, event_type, hour))
+    return found
+
+
+def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, str]]:
+    table = tables.buckets
+    query = select(table.c.hour, table.c.manifest).where(table.c.type == f.event_type).order_by(table.c.hour)
+    with database.reading() as connection:
+        for hour, manifest in connection.execute(query):
+            yield f.event_type, Hour(hour, f.hour.length_s), manifest
+
+
+def _marker_problem(storage: Storage, event_type: str, hour: Hour, remembered: str) -> list[LedgerFinding]:
+    where = f"{event_type} {hour}"
+    try:
+        standing = marker(storage, event_type, hour)
+    except BadMarker as error:
+        return [LedgerFinding(Kind.MARKER, where, str(error))]
+    if standing is None:
+        return [LedgerFinding(Kind.MARKER, where, f"closed, but {storage.url(hour.bucket_path(event_type))} has no marker")]
+    if standing != Manifest.decode(remembered.encode()):
+        return [LedgerFinding(Kind.MARKER, where, "its marker says otherwise than the ledger remembers")]
+    return []
+
+
+def _strange(database: Database, storage: Storage, event_type: str, hour: Hour) -> LedgerFinding:
+    where = f"{event_type} {hour}"
+    try:
+        found = marker(storage, event_type, hour)
+    except BadMarker as error:
+        return LedgerFinding(Kind.MARKER, where, str(error))
+    if found is None:
+        return LedgerFinding(Kind.MARKER, where, f"{storage.url(hour.bucket_path(event_type))} stands without a marker")
+    ledger, commit = database.identity()
+    return LedgerFinding(
+        Kind.OLDER_COPY,
+        where,
+        f"closed by ledger {found.ledger}, commit {found.ledger_commit}; this ledger ({ledger}, at {commit}) does not know it",
+    )
+
+
+def check_files(database: Database, storage: Storage) -> list[LedgerFinding]:
+    """Staged files of events not in a closed bucket, and of promises not settled, stand with the rows that the ledger names."""
+    files = tables.staged_files
+    batches: dict[str, dict[str, int]] = {}
+    with database.reading() as connection:
+        query = select(files.c.path, files.c.batch, files.c.rows).where(files.c.id.in_(_needed()))
+        for path, batch, rows in connection.execute(query):
+            batches.setdefault(batch, {})[path] = rows
+    found: list[LedgerFinding] = []
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for problems in pool.map(lambda item: _file_problems(storage, *item), batches.items()):
+            found += problems
+    return found
+
+
+def _needed() -> CompoundSelect[Any]:
+    groups, audits, frontier = tables.groups, tables.audit_groups, tables.frontiers
+    events = select(groups.c.file_id).join(frontier, frontier.c.type == groups.c.type)
+    promises = select(audits.c.file_id).join(frontier, frontier.c.type == audits.c.type)
+    return union(
+        events.where(or_(groups.c.listed_hour.is_(None), groups.c.listed_hour >= frontier.c.hour)),
+        promises.where(or_(audits.c.hour >= frontier.c.hour, audits.c.last_offset >= frontier.c.settled_next)),
+    )
+
+
+def _file_problems(storage: Storage, folder: str, files: Mapping[str, int]) -> list[LedgerFinding]:
+    try:
+        standing = {f"{folder}/{entry.name}" for entry in storage.list(folder)}
+    except NotFound:
+        standing = set()
+    missing = sorted(set(files) - standing)
+    found = [LedgerFinding(Kind.FILE, path, "missing; closing stages it again") for path in missing]
+    for path in sorted(set(files) & standing):
+        try:
+            with storage.open(path) as file:
+                rows = pq.read_metadata(file).num_rows
+        except NotFound:
+            continue  # cleaned away a moment ago
+        except pa.ArrowException as error:
+            found.append(LedgerFinding(Kind.FILE, path, f"damaged ({error}); closing stages it again"))
+            continue
+        if rows != files[path]:
+            found.append(LedgerFinding(Kind.FILE, path, f"{rows} rows, the ledger says {files[path]}"))
+    return found
+
+
+def check_positions(database: Database, central: Central) -> Iterator[LedgerFinding]:
+    """Each position lies within the log of the very topic that was staged."""
+    with database.reading() as connection:
+        positions = [Position(**row) for row in connection.execute(select(tables.positions)).mappings()]
+    infos = central.topics({p.topic for p in positions})
+    alive = []
+    for p in positions:
+        info = infos.get(p.topic)
+        if info is None or info.topic_id != p.topic_id:
+            now = "it is gone" if info is None else f"its id is {info.topic_id} now"
+            yield LedgerFinding(Kind.POSITION, p.topic, f"staged from the topic with id {p.topic_id}; {now}")
+        else:
+            alive.append(p)
+    partitions = [Partition(p.topic, p.partition) for p in alive]
+    starts, ends = central.starts(partitions), central.ends(partitions, committed=False)
+    for p, partition in zip(alive, partitions, strict=True):
+        if not starts[partition] <= p.next_offset <= ends[partition]:
+            yield LedgerFinding(
+                Kind.POSITION,
+                str(partition),
+                f"staged to offset {p.next_offset}, its log is [{starts[partition]}, {ends[partition]})",
+            )

@@ -1,0 +1,102 @@
+"""`hourmark ledger`: whether the ledger agrees with itself, with storage and with the topics; and a lost one made anew."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+
+import click
+
+from etl.ledger.central import values_of
+from etl.ledger.check import check_ledger
+from etl.ledger.database import Database
+from etl.ledger.engines import shown
+from etl.ledger.existing import existing_ledger
+from etl.ledger.rebuild import Outside, Rebuilt
+from etl.ledger.rebuild import rebuild as make_anew
+from etl.storage import open_storage
+from hourmark.config import Config, config_option
+from hourmark.errors import Finding
+from hourmark.kafka import Cluster
+from hourmark.registry import SchemaRegistry
+from hourmark.rules_topic import read_rules
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+@click.group()
+def ledger() -> None:
+    """The ETL's ledger (etl.ledger): check it, or make a lost one anew."""
+
+
+@ledger.command()
+@json_option
+@config_option
+def check(as_json: bool, config: Config) -> None:
+    """Compare the ledger with itself, with storage and with the topics. Changes nothing; exit 1 on findings.
+
+    Checked: closed hours and frontier make one line; markers stand and say the same; no marker that the ledger does not know (it
+    would be an older copy); groups add up to their files and are listed where they can be; staged files stand; offsets lie
+    within their topics. May run beside the driver.
+
+    \b
+    Example:
+      hourmark ledger check
+    """
+    with contextlib.closing(existing_ledger(config)) as database:
+        central = Cluster(config.kafka.central_cluster, "central")
+        found = check_ledger(database, open_storage(config.storage), config.parsing.bucket_seconds, central)
+        uuid, commit = database.identity()
+    if as_json:
+        findings = [{"kind": f.kind.value, "where": f.where, "detail": f.detail} for f in found]
+        click.echo(json.dumps({"ledger": uuid, "commit": commit, "findings": findings}, indent=1))
+    else:
+        for finding in found:
+            click.echo(str(finding))
+        click.echo(f"ledger {uuid}, commit {commit}: {len(found)} findings")
+    if found:
+        raise Finding(
+            f"{len(found)} findings. A ledger that does not know a marker is an older copy: restore the newest one, or make it "
+            "anew by `hourmark ledger rebuild --into URL`; docs/operations.md says more"
+        )
+
+
+@ledger.command()
+@click.option("--into", required=True, metavar="URL", help="An empty ledger: sqlite:////path or postgresql://user@host/database.")
+@json_option
+@config_option
+def rebuild(into: str, as_json: bool, config: Config) -> None:
+    """Make a lost ledger anew, from markers, staged batches and topics, into an empty one. Stop the driver first.
+
+    It has the lost one's offsets, frontiers and lists, and its UUID. Afterwards set etl.ledger to it, and start the driver.
+    Orders, excuses and the memory of the edge's checks are not rebuilt.
+
+    \b
+    Example:
+      hourmark ledger rebuild --into sqlite:////var/lib/hourmark/rebuilt.sqlite
+    """
+    central = config.kafka.central_cluster
+    with contextlib.closing(SchemaRegistry(config.registry)) as registry, contextlib.closing(Database(into)) as target:
+        outside = Outside(
+            storage=open_storage(config.storage),
+            kafka=config.kafka,
+            central=Cluster(central, "central"),
+            values=values_of(central),
+            rules=read_rules(config.kafka.edge).revisions,
+            fetch_schema=registry.schema,
+            bucket_seconds=config.parsing.bucket_seconds,
+        )
+        done = make_anew(outside, target, lambda line: click.echo(line, err=True))
+    click.echo(json.dumps(dataclasses.asdict(done), indent=1) if as_json else _told(done, into))
+
+
+def _told(done: Rebuilt, into: str) -> str:
+    lines = [
+        f"ledger {done.ledger}, commit {done.commit}: {done.types} types, {done.buckets} closed buckets, {done.batches} batches "
+        f"with {done.staged_files} staged files, reports of {done.hosts} hosts",
+        *(f"batch {folder} was never committed: {why}" for folder, why in done.given_up.items()),
+        *(f"note: {note}" for note in done.notes),
+        f"set etl.ledger to {shown(into)} (with its password), run `hourmark ledger check`, then start the driver",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,126 @@
+"""The check finds nothing in a sound ledger at any step of its life, and each planted fault by its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from etl.ledger.check import Kind, check_ledger
+from hourmark.manifest import MARKER
+from tests.support.ledger_life import FIRST, LENGTH_S, Life
+from tests.support.memory_storage import MemoryStorage
+
+SECOND = FIRST.next()
+
+
+@pytest.fixture
+def life(ledger_url: str) -> Iterator[Life]:
+    """One closed hour of click, with a late group in the second, which is open; view is open."""
+    made = Life(MemoryStorage(), ledger_url, ["click", "view"])
+    made.produce("click", FIRST, 5)
+    made.produce("view", FIRST, 2)
+    made.stage()
+    made.close("click")
+    made.produce("click", FIRST, 1)
+    made.produce("click", SECOND, 1)
+    made.stage()
+    yield made
+    made.database.close()
+
+
+def kinds(life: Life) -> list[Kind]:
+    return [f.kind for f in check_ledger(life.database, life.storage, LENGTH_S, life.topics)]
+
+
+def sql(life: Life, statement: str) -> None:
+    with life.database.transaction() as connection:
+        connection.exec_driver_sql(statement)
+
+
+def delete_needed_file(life: Life) -> None:
+    life.storage.delete(next(iter(files(life, "events"))))
+
+
+def files(life: Life, kind: str) -> list[str]:
+    """Staged files of the newest batch."""
+    folder = life.batches[-1]
+    return [f"{folder}/{entry.name}" for entry in life.storage.list(folder) if entry.name.startswith(kind)]
+
+
+def damage_needed_file(life: Life) -> None:
+    path = files(life, "events")[0]
+    content = life.storage.read(path)
+    life.storage.delete(path)
+    life.storage.write_new(path, content[:-20])
+
+
+def change_marker(life: Life) -> None:
+    path = f"{FIRST.bucket_path('click')}/{MARKER}"
+    content = life.storage.read(path)
+    life.storage.delete(path)
+    life.storage.write_new(path, content.replace(b'"test"', b'"another"'))
+
+
+def publish_unknown(life: Life) -> None:
+    content = life.storage.read(f"{FIRST.bucket_path('click')}/{MARKER}").replace(b'"click"', b'"view"')
+    life.storage.write_new(f"{FIRST.bucket_path('view')}/{MARKER}", content)
+
+
+def test_nothing_is_found_at_any_step(life: Life) -> None:
+    assert kinds(life) == []
+    life.freeze("view")
+    assert kinds(life) == []
+    life.close("click", in_ledger=False)
+    assert kinds(life) == []
+
+
+def test_files_that_nothing_needs_may_be_gone(life: Life) -> None:
+    life.close("view")
+    life.close("click")
+    for kind in ("events", "audit"):
+        life.storage.delete(files(life, kind)[0])
+    assert kinds(life) == []
+
+
+FAULTS: dict[str, tuple[Kind, Callable[[Life], object]]] = {
+    "a bucket forgotten": (Kind.CHAIN, lambda life: sql(life, "DELETE FROM buckets")),
+    "a frontier set back": (
+        Kind.CHAIN,
+        lambda life: sql(life, f"UPDATE frontiers SET hour = {FIRST.start_s} WHERE type = 'click'"),
+    ),
+    "sealed without a seal": (Kind.SEAL, lambda life: sql(life, "UPDATE frontiers SET state = 'sealed' WHERE type = 'view'")),
+    "listed for an open hour": (
+        Kind.LISTING,
+        lambda life: sql(life, f"UPDATE staged_groups SET listed_hour = {SECOND.start_s} WHERE listed_hour IS NULL"),
+    ),
+    "listed for an earlier hour": (
+        Kind.LISTING,
+        lambda life: sql(life, f"UPDATE staged_groups SET listed_hour = {FIRST.start_s} WHERE hour = {SECOND.start_s}"),
+    ),
+    "a group lost": (Kind.SUMS, lambda life: sql(life, "DELETE FROM staged_groups WHERE type = 'view'")),
+    "promises lost": (Kind.SUMS, lambda life: sql(life, "DELETE FROM audit_groups WHERE type = 'view'")),
+    "a marker lost": (Kind.MARKER, lambda life: life.storage.delete(f"{FIRST.bucket_path('click')}/{MARKER}")),
+    "a marker changed": (Kind.MARKER, change_marker),
+    "a marker that the ledger does not know": (Kind.OLDER_COPY, publish_unknown),
+    "a staged file lost": (Kind.FILE, delete_needed_file),
+    "a staged file cut off": (Kind.FILE, damage_needed_file),
+    "a row too many in a file": (Kind.FILE, lambda life: sql(life, "UPDATE staged_files SET rows = rows + 1")),
+    "an offset beyond the topic": (
+        Kind.POSITION,
+        lambda life: sql(life, "UPDATE positions SET next_offset = 99 WHERE topic = 'events.view'"),
+    ),
+    "an offset below the log start": (Kind.POSITION, lambda life: life.topics.log_starts.update({"events.view": 9})),
+    "a topic made anew": (
+        Kind.POSITION,
+        lambda life: sql(life, "UPDATE positions SET topic_id = 'x' WHERE topic = 'events.view'"),
+    ),
+    "a topic gone": (Kind.POSITION, lambda life: life.topics.logs.pop("events.view")),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_found_by_its_kind(life: Life, fault: str) -> None:
+    kind, plant = FAULTS[fault]
+    plant(life)
+    assert kind in kinds(life)
