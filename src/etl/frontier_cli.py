@@ -1,6 +1,7 @@
 """`hourmark bucket why` and `force`: what a type's hours wait for, and an operator's word that one closes all the same.
 
-Both ask the ledger alone: they work while Kafka, storage and the driver are down.
+Both ask the ledger: they work while Kafka, storage and the driver are down. Where the ledger is down, `why` tells of closed hours
+by their markers.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import click
 
+from etl.buckets import read_manifest
 from etl.ledger import overview
 from etl.ledger.database import Database
 from etl.ledger.existing import existing_ledger
@@ -22,12 +24,13 @@ from etl.ledger.orders import order_force, order_force_all, orders
 from etl.ledger.rows import Frontier
 from etl.ledger.staging import reporters
 from etl.ledger.waits import waits
-from etl.why import Answer, Facts, as_lines
+from etl.storage import open_storage
+from etl.why import Answer, Facts, as_lines, closed
 from etl.why import why as explain
 from etl.words import duration
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
-from hourmark.errors import HourmarkError, UsageError
+from hourmark.errors import HourmarkError, Unavailable, UsageError
 from hourmark.hours import Hour
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
@@ -49,11 +52,17 @@ def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
     """
     asked = hour_of(hour, config)
     now_ms = SystemClock().now_ms()
-    database = existing_ledger(config)
     try:
-        answer = explain(_facts(database, config, event_type, asked, now_ms))
-    finally:
-        database.close()
+        database = existing_ledger(config)
+    except Unavailable:
+        answer = _closed_on_storage(config, event_type, asked)
+        if answer is None:
+            raise
+    else:
+        try:
+            answer = explain(_facts(database, config, event_type, asked, now_ms))
+        finally:
+            database.close()
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(answer), indent=1))
     else:
@@ -152,6 +161,14 @@ def _frontier_row(f: Frontier, what: list[str], now_ms: int) -> dict[str, Any]:
         "type": f.event_type, "hour": str(f.hour), **dict.fromkeys(columns), "state": f.state.value, "waits_for": short,
         "overdue_s": round(max(0.0, overdue_s), 1),
     }  # fmt: skip
+
+
+def _closed_on_storage(config: Config, event_type: str, hour: Hour) -> Answer | None:
+    """How it was closed, by its marker alone; None where it is not, or storage does not answer either."""
+    try:
+        return closed(event_type, hour, read_manifest(open_storage(config.storage), event_type, hour))
+    except HourmarkError:
+        return None
 
 
 def _facts(database: Database, config: Config, event_type: str, hour: Hour, now_ms: int) -> Facts:

@@ -94,7 +94,9 @@ class Metrics:
             "hourmark_etl_events_staged", "Events staged: timely, or late for the bucket of their hour.", ["arrival"], registry=r
         )
         self.events_falsely_late = Counter(
-            "hourmark_etl_events_falsely_late", "Late events staged while their bucket was sealed, not yet published.", registry=r
+            "hourmark_etl_events_falsely_late",
+            "Late events staged after their bucket was frozen, before it was published.",
+            registry=r,
         )
         self.late_seconds = Counter(
             "hourmark_etl_late_seconds", "Over all late events: from the end of their hour to being staged.", registry=r

@@ -66,12 +66,12 @@ class Progress:
     def staged(self, batch: StagedBatch, seconds: float) -> None:
         """A micro-batch has been committed; it took so long."""
         try:
-            states = overview.frontier_states(self._database)
+            fixed = overview.fixed_hours(self._database, self._bucket_seconds)
         except _LEDGER_AWAY as error:
             _LOG.warning("a batch is committed, but not counted: %s", error)
             return
         now_ms = self._clock.now_ms()
-        self._metrics.staged(staged_of(batch, states, self._bucket_seconds, seconds, now_ms), now_ms)
+        self._metrics.staged(staged_of(batch, fixed, self._bucket_seconds, seconds, now_ms), now_ms)
 
     def looked(self, trouble: str = "") -> None:
         """Once a look of the driver's loop. `trouble`: what keeps all of closing, in words; empty where nothing does."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from etl.closing.readiness import Reports
+from etl.ledger.overview import Fixed
 from etl.ledger.rows import Frontier, Reporter, StagedBatch, State
 from etl.metrics import OLDEST_SHOWN, Staged, Standing
 
@@ -69,10 +70,8 @@ def standing_of(
     )
 
 
-def staged_of(
-    batch: StagedBatch, frontiers: Mapping[str, tuple[int, State]], bucket_seconds: int, seconds: float, now_ms: int
-) -> Staged:
-    """What a committed batch counts as. `frontiers`: hour's start and state by type, as they stood at its commit.
+def staged_of(batch: StagedBatch, fixed: Mapping[str, Fixed], bucket_seconds: int, seconds: float, now_ms: int) -> Staged:
+    """What a committed batch counts as. `fixed`: by type, as it stood at the commit.
 
     An event is late if what its own hour's bucket holds was fixed before it was staged; falsely late if that bucket was not
     even published then.
@@ -80,13 +79,12 @@ def staged_of(
     timely = late = falsely_late = 0
     late_seconds = 0.0
     for g in batch.groups:
-        hour_s, state = frontiers.get(g.event_type, (0, State.OPEN))
-        fixed = state is not State.OPEN and g.hour_s == hour_s
-        if g.hour_s >= hour_s and not fixed:
+        of_type = fixed.get(g.event_type, Fixed(0, 0))
+        if g.hour_s >= of_type.fixed_to_s:
             timely += g.rows
             continue
         late += g.rows
-        falsely_late += g.rows if fixed else 0
+        falsely_late += g.rows if g.hour_s >= of_type.closed_to_s else 0
         late_seconds += g.rows * max(0.0, now_ms / 1000 - g.hour_s - bucket_seconds)
     kinds = Counter(f.kind for f in batch.files)
     return Staged(

@@ -92,7 +92,7 @@ def why(facts: Facts) -> Answer:
     if facts.hour < f.first_hour:
         return _before_first(facts, f)
     if facts.hour < f.hour:
-        return _closed(facts)
+        return closed(facts.event_type, facts.hour, facts.manifest)
     reasons = tuple(_reasons(facts, f))
     shown = reasons[:REASONS_SHOWN]
     if len(reasons) > REASONS_SHOWN:
@@ -130,16 +130,16 @@ def _before_first(facts: Facts, f: Frontier) -> Answer:
     return Answer(facts.event_type, str(facts.hour), "before-first", summary, str(f.hour), (reason,))
 
 
-def _closed(facts: Facts) -> Answer:
-    m = facts.manifest
+def closed(event_type: str, hour: Hour, m: Manifest | None) -> Answer:
+    """Of an hour that is closed, by its manifest."""
     if m is None:
         reason = Reason(
             "the ledger has gone past the hour without a bucket", "`hourmark ledger check` says what is wrong with it"
         )
-        return Answer(facts.event_type, str(facts.hour), "closed", "closed by its frontier, but not found", None, (reason,))
-    delay = duration(max(0, m.closed_at_ms - facts.hour.end_ms) / 1000)
+        return Answer(event_type, str(hour), "closed", "closed by its frontier, but not found", None, (reason,))
+    delay = duration(max(0, m.closed_at_ms - hour.end_ms) / 1000)
     summary = f"closed as {m.grade.value} at {iso(m.closed_at_ms)}, {delay} after its end, with {counted(m.events, 'event')}"
-    details = f"`hourmark bucket show {facts.event_type} {facts.hour}` shows files and evidence"
+    details = f"`hourmark bucket show {event_type} {hour}` shows files and evidence"
     evidence = f"evidence ({m.evidence.method}): {counted(m.evidence.promised, 'event')} promised by "
     evidence += f"{counted(m.evidence.audit_records, 'audit record')}; {counted(m.surplus, 'event')} of surplus"
     reasons = [Reason(evidence, details)]
@@ -149,7 +149,7 @@ def _closed(facts: Facts) -> Answer:
     ]
     if m.grade is Grade.PROVED:
         assert not m.evidence.excused, "a proved bucket excuses nothing"
-    return Answer(facts.event_type, str(facts.hour), "closed", summary, None, tuple(reasons))
+    return Answer(event_type, str(hour), "closed", summary, None, tuple(reasons))
 
 
 def _summary(facts: Facts, f: Frontier) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 from sqlalchemy import select
 
@@ -11,6 +12,14 @@ from etl.ledger.database import Database
 from etl.ledger.rows import State
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fixed:
+    """Buckets of hours before `closed_to_s` are closed; those before `fixed_to_s` take in nothing more. Unix seconds."""
+
+    closed_to_s: int
+    fixed_to_s: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,11 +34,18 @@ class SetAside:
     set_aside_at_ms: int
 
 
-def frontier_states(database: Database) -> dict[str, tuple[int, State]]:
-    """By type: where its frontier hour begins (Unix seconds), and its state."""
-    query = select(tables.frontiers.c.type, tables.frontiers.c.hour, tables.frontiers.c.state)
+def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, Fixed]:
+    """By type, which of its buckets take in nothing more."""
+    table = tables.frontiers
+    query = select(table.c.type, table.c.hour, table.c.state, table.c.seal)
     with database.reading() as connection:
-        return {row[0]: (row[1], State(row[2])) for row in connection.execute(query)}
+        return {row[0]: _fixed(row[1], State(row[2]), row[3], bucket_seconds) for row in connection.execute(query)}
+
+
+def _fixed(hour_s: int, state: State, seals: str | None, bucket_seconds: int) -> Fixed:
+    """A frozen type has listed its frontier hour at least; a sealed one has a seal for each hour that it closes next."""
+    count = 0 if state is State.OPEN else len(json.loads(seals)) if seals else 1
+    return Fixed(hour_s, hour_s + count * bucket_seconds)
 
 
 def set_aside(database: Database) -> dict[str, SetAside]:

@@ -14,10 +14,12 @@ from etl.ledger.database import Database
 from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.ledger.orders import orders
 from etl.ledger.waits import Wait, put_waits
+from etl.storage import LocalDisk
 from hourmark.config import load_config
 from hourmark.errors import Unavailable, UsageError
 from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
+from tests.support.buckets import HOUR, TYPE, usual_plan
 
 PAST = Hour.parse("2026-01-05T07")  # long ended
 FUTURE = Hour(PAST.start_s + 87_600 * 3600)
@@ -66,6 +68,12 @@ def test_why_without_a_ledger_says_where_it_should_be_and_makes_none(run: Run, t
     result = run("why", "click", str(PAST))
     assert isinstance(result.exception, Unavailable) and f"{tmp_path}/ledger.sqlite" in str(result.exception)
     assert not (tmp_path / "ledger.sqlite").exists()
+
+
+def test_why_of_a_closed_hour_is_told_by_storage_where_there_is_no_ledger(run: Run, tmp_path: Path) -> None:
+    usual_plan(LocalDisk(tmp_path / "root")).close()
+    result = run("why", TYPE, str(HOUR))
+    assert result.exit_code == 0 and "closed as proved" in result.stdout
 
 
 def test_force_writes_an_order_after_naming_what_is_not_verified(database: Database, run: Run) -> None:

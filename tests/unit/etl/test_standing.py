@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
-from etl.ledger.rows import AUDIT, EVENTS, AuditGroup, Frontier, Reporter, StagedBatch, StagedFile, StagedGroup, State
+from etl.ledger import frontiers as ledger
+from etl.ledger.database import Database
+from etl.ledger.frontier_rows import ensure_frontier_rows
+from etl.ledger.overview import Fixed, fixed_hours
+from etl.ledger.rows import AUDIT, EVENTS, AuditGroup, Frontier, Reporter, Seal, StagedBatch, StagedFile, StagedGroup, State
 from etl.metrics import OLDEST_SHOWN
 from etl.standing import LagWindow, open_ages_s, staged_of, standing_of, watermarks_ms
+from hourmark.config import Config, Etl
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
 
 HOUR = Hour(1_800_000_000, 3600)
@@ -30,7 +37,7 @@ def batch(*groups: tuple[str, int, int]) -> StagedBatch:
 
 def test_events_of_the_open_hour_and_later_ones_are_timely() -> None:
     staged = staged_of(
-        batch(("click", HOUR.start_s, 5), ("click", HOUR.end_s, 2)), {"click": (HOUR.start_s, State.OPEN)}, 3600, 1.0, END
+        batch(("click", HOUR.start_s, 5), ("click", HOUR.end_s, 2)), {"click": Fixed(HOUR.start_s, HOUR.start_s)}, 3600, 1.0, END
     )
     assert (staged.timely, staged.late, staged.late_seconds, staged.bytes, staged.promised) == (7, 0, 0.0, 70, 12)
     assert (staged.event_files, staged.audit_files) == (1, 1)
@@ -38,15 +45,35 @@ def test_events_of_the_open_hour_and_later_ones_are_timely() -> None:
 
 def test_events_of_closed_hours_are_late_by_the_time_since_the_end_of_their_hour() -> None:
     closed = Hour(HOUR.start_s - 3600)
-    staged = staged_of(batch(("click", closed.start_s, 4)), {"click": (HOUR.start_s, State.OPEN)}, 3600, 1.0, END)
+    staged = staged_of(batch(("click", closed.start_s, 4)), {"click": Fixed(HOUR.start_s, HOUR.start_s)}, 3600, 1.0, END)
     assert (staged.timely, staged.late, staged.falsely_late) == (0, 4, 0)
     assert staged.late_seconds == 4 * 3600
 
 
 def test_events_of_an_hour_that_is_sealed_and_not_yet_published_are_falsely_late() -> None:
-    states = {"click": (HOUR.start_s, State.SEALED)}
-    staged = staged_of(batch(("click", HOUR.start_s, 4), ("click", HOUR.end_s, 1)), states, 3600, 1.0, END)
-    assert (staged.timely, staged.late, staged.falsely_late) == (1, 4, 4)
+    fixed = {"click": Fixed(HOUR.start_s, HOUR.end_s)}
+    groups = (("click", HOUR.start_s - 3600, 2), ("click", HOUR.start_s, 4), ("click", HOUR.end_s, 1))
+    staged = staged_of(batch(*groups), fixed, 3600, 1.0, END)
+    assert (staged.timely, staged.late, staged.falsely_late) == (1, 6, 4)
+
+
+def test_what_is_fixed_follows_the_frontier_through_its_states(tmp_path: Path) -> None:
+    config = Config(etl=Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite"))
+    click = EventType(name="click", fields=[{"name": "n", "type": "long"}])
+    ensure_frontier_rows(config, [click], [Source(name="app", types=["click"])], HOUR)
+    database = Database(config.etl.ledger)
+    lease = database.acquire("closer")
+
+    def fixed() -> Fixed:
+        return fixed_hours(database, 3600)["click"]
+
+    assert fixed() == Fixed(HOUR.start_s, HOUR.start_s)
+    ledger.freeze(database, lease, ledger.frontiers(database, 3600), {"click": "events.click"})
+    assert fixed() == Fixed(HOUR.start_s, HOUR.end_s)
+    seal = Seal("proved", "join", 1, 0, 0, 0, 0, (), ())
+    ledger.seal(database, lease, {"click": seal}, ledger.frontiers(database, 3600), {"click": [seal]})
+    assert fixed() == Fixed(HOUR.start_s, HOUR.end_s + 3600)
+    database.close()
 
 
 def test_events_of_a_type_that_the_ledger_does_not_know_yet_are_timely() -> None:
