@@ -24,7 +24,7 @@ from etl.closing.publishing import ATTEMPTS_FOLDER
 from etl.closing.sealed import Published, Publisher, Trouble
 from etl.closing.twins import TwinWatch
 from etl.closing.waiting import WaitsKeeper
-from etl.errors import Unreadable
+from etl.errors import ForeignLedger, Unreadable
 from etl.ledger import frontiers as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.orders import Order, orders
@@ -161,7 +161,7 @@ class Closer:
 
     def _close_hours(self, chosen: Sequence[Frontier], last: Mapping[str, Hour], cut: Cut, given: Mapping[str, Order]) -> int:
         """One round: freeze, prove, seal, write, publish, close. `last`: the last hour of each type that takes part."""
-        refuse_published(self._ports.storage, chosen)
+        self._refuse_published(chosen)
         topics = {event_type: topic for topic, event_type in self._topics(chosen).types.items()}
         offsets = ledger.freeze(self._database, self._lease, chosen, topics, last)
         frozen = [dataclasses.replace(f, state=State.FROZEN) for f in chosen]
@@ -174,6 +174,18 @@ class Closer:
             self._sealed_are_untroubled(chains)
             return self._finish(self._publisher.publish(self._sealed_now()))
         return 0
+
+    def _refuse_published(self, chosen: Sequence[Frontier]) -> None:
+        try:
+            refuse_published(self._ports.storage, chosen)
+        except ForeignLedger:
+            self._keep_lease()  # another closer may have published it meanwhile: then this one is stale, and the ledger is not
+            raise
+
+    def _keep_lease(self) -> None:
+        """StaleDriver for a closer that was taken over."""
+        with self._database.transaction(self._lease):
+            pass
 
     def _prove(
         self,
@@ -243,8 +255,7 @@ class Closer:
         sealed = [f for f in frontiers if f.state is State.SEALED]
         if recovered := self._finish(self._publisher.standing(sealed)) if sealed else 0:
             _LOG.info("%d hours that were published when a closer ended are closed", recovered)
-        with self._database.transaction(self._lease):
-            pass  # a closer that was taken over stops here, and deletes nothing
+        self._keep_lease()  # a closer that was taken over stops here, and deletes nothing
         self._ports.storage.delete(ATTEMPTS_FOLDER)  # of closers that were interrupted
 
     def _finish(self, published: Published) -> int:

@@ -1,0 +1,146 @@
+"""Histories that hold say little unless a fault turns them red: each fault is planted in the real code, and must be found.
+
+Seeds are fixed, so a fault is found by the same history each time, unless histories or code have changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sqlalchemy import select, update
+
+import etl.ledger.staging
+from etl.closing import deciding, publishing
+from etl.closing.containers import WrittenFile
+from etl.closing.proof import Proof
+from etl.ledger import tables
+from etl.ledger.database import Database, Lease
+from etl.ledger.rows import Frontier, StagedBatch, State
+from etl.storage import Storage
+from hourmark.event_id import EventId, LineIds
+from hourmark.manifest import Manifest
+from tests.property.histories import WEIGHTS, first_broken
+
+HISTORIES_MAX = 40
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def stage_into_frozen(patch: pytest.MonkeyPatch) -> None:
+    """Staging gives a group its bucket at once, also while that bucket is frozen."""
+    real = etl.ledger.staging.commit_batch
+
+    def commit(database: Database, lease: Lease, batch: StagedBatch) -> None:
+        real(database, lease, batch)
+        with database.transaction(lease) as connection:
+            states = select(tables.frontiers.c.type, tables.frontiers.c.hour, tables.frontiers.c.state)
+            for event_type, hour, state in connection.execute(states).all():
+                if state != State.OPEN.value:
+                    groups = tables.groups.c
+                    connection.execute(
+                        update(tables.groups)
+                        .where(groups.type == event_type, groups.listed_hour.is_(None), groups.hour <= hour)
+                        .values(listed_hour=hour)
+                    )
+
+    patch.setattr(etl.ledger.staging, "commit_batch", commit)
+
+
+def no_cross_bucket(patch: pytest.MonkeyPatch) -> None:
+    """Late events are not looked up in closed buckets."""
+
+    def held(storage: Storage, buckets: Sequence[object], ids: npt.NDArray[np.bytes_]) -> npt.NDArray[np.bool_]:
+        return np.zeros(len(ids), bool)
+
+    patch.setattr("etl.closing.writing.held", held)
+
+
+def mirror_hole(patch: pytest.MonkeyPatch) -> None:
+    """Source retention overtakes the mirror, which skips ahead, and nobody compares log starts."""
+    patch.setattr("etl.closing.edge.holes", lambda previous, starts: [])
+
+
+def zombie_closer(patch: pytest.MonkeyPatch) -> None:
+    """Publishing overwrites what is there."""
+    real = publishing.publish
+
+    def publish(storage: Storage, frontier: Frontier, written: Sequence[WrittenFile], manifest: Manifest) -> Manifest:
+        storage.delete(frontier.hour.bucket_path(frontier.event_type))
+        return real(storage, frontier, written, manifest)
+
+    patch.setattr("etl.closing.sealed.publish", publish)
+
+
+def cut_by_time(patch: pytest.MonkeyPatch) -> None:
+    """The closer does not wait until the ledger reaches the central ends taken after the mirror."""
+    patch.setattr("etl.closing.assembly.LedgerProgress.not_staged", lambda self, ends: [])
+
+
+def count_only(patch: pytest.MonkeyPatch) -> None:
+    """A mirror that drops and doubles, and a proof that counts rows instead of distinct ids with a digest."""
+    plant_count_only(patch)
+
+
+def no_proof(patch: pytest.MonkeyPatch) -> None:
+    """The same mirror, and hours are closed when the offsets arrived."""
+    real: Any = deciding.decide
+
+    def decide(frontier: Frontier, proof: Proof, *rest: Any) -> Any:
+        return real(frontier, Proof(proof.method, proof.audit_records, proof.promised, proof.surplus), *rest)
+
+    patch.setattr("etl.closing.closer.decide", decide)
+
+
+def recut_new_id(patch: pytest.MonkeyPatch) -> None:
+    """A lost checkpoint makes new ids."""
+    real, count = LineIds.make, itertools.count()
+
+    def make(self: LineIds, time_ms: int, offset: int, line: bytes) -> EventId:
+        return real(self, time_ms, offset, line + str(next(count)).encode())
+
+    patch.setattr(LineIds, "make", make)
+
+
+# More of what a fault needs to show.
+PLANTS: Mapping[str, tuple[Plant, Mapping[str, int]]] = {
+    "stage-into-frozen": (stage_into_frozen, {"go_on_at": 20}),
+    "no-cross-bucket": (no_cross_bucket, {}),
+    "mirror-hole": (mirror_hole, {"retention_overtakes": 4}),
+    "zombie-closer": (zombie_closer, {"pause": 12, "wake": 6}),
+    "cut-by-time": (cut_by_time, {"send_all": 12, "haste": 24, "flow": 3}),
+    "count-only": (count_only, {"mirror_drops": 10}),
+    "no-proof": (no_proof, {"mirror_drops": 10}),
+    "recut-new-id": (recut_new_id, {}),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch, ledgers: Path, template: Path) -> None:
+    plant, more = PLANTS[name]
+    plant(monkeypatch)
+    found = first_broken(range(HISTORIES_MAX), {**WEIGHTS, **more}, ledgers, template)
+    assert found is not None, f"{name} ({plant.__doc__}) was planted, and {HISTORIES_MAX} histories hold all the same"
+    print(f"{name}: history {found[0]}: {found[1]}")
+
+
+@pytest.mark.parametrize("name", ["stage-into-frozen", "mirror-hole", "zombie-closer", "count-only"])
+def test_the_same_histories_hold_without_the_fault(name: str, ledgers: Path, template: Path) -> None:
+    _, more = PLANTS[name]
+    assert first_broken(range(6), {**WEIGHTS, **more}, ledgers, template) is None
+
+
+def plant_count_only(patch: pytest.MonkeyPatch) -> None:
+    from tests.property import plain_engine
+
+    def proof(self: Any, f: Frontier, audit_next: int) -> Proof:
+        promises = self._promises(f, audit_next)
+        rows = sum(g.rows for g in etl.ledger.frontiers.listed_groups(self.database, f.event_type, f.hour))
+        kept = sum(count for count, _ in promises.values()) <= rows
+        return Proof("join", 0, 0, 0, () if kept else ("fewer rows than promised",))
+
+    patch.setattr(plain_engine.PlainEngine, "_prove", proof)
