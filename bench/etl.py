@@ -1,19 +1,28 @@
-"""The ETL beside Spark's own ways, and at sizes that matter.
+"""The ETL beside Spark's own ways on the same topics, and alone at sizes that matter.
 
-    hourmark bench etl [--json] [--scenario NAME] [--size small|large]
+    compare   staging and closing beside Spark's deduplicating way and its plain one: CPU seconds per million events, ratios
+    types     1, 10, 100 (large: and 1,000) types at the same total rate
+    latency   from arrival to staged; from the last condition to _SUCCESS
+    backlog   an hour's events wait: how much faster than they came they are worked off
+    memory    a bucket of more bytes than driver and Python workers may have
 
-One JSON object a line, the last a summary; without --json the same for people. Runs on the stack of $HOURMARK_HOME, and starts it
-where it is not up. Outputs are checked: the benchmark fails where one is wrong.
+One JSON object a line with --json, the last a summary (where compare was run: with the ratios); else the same for people. Runs on
+the stack of $HOURMARK_HOME, and starts it where it is not up. All outputs are checked: it fails where one is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Callable
 from typing import Any
 
-from bench.etl_compare import compare
+from bench.etl_compare import Say, compare
+from bench.etl_scenarios import backlog, beyond_memory, latency, many_types
 from bench.etl_site import Site
+
+SCENARIOS = ("compare", "types", "latency", "backlog", "memory")
 
 
 def main() -> None:
@@ -21,27 +30,45 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="hourmark bench etl", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("scenarios", nargs="*", default=["compare"], metavar="SCENARIO", help="of the above; default: compare")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--events", type=int, default=1_000_000, help="distinct events of a round")
-    parser.add_argument("--types", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=3, help="that count; one more is run before them")
-    parser.add_argument("--batch", type=int, default=250_000, help="records of a micro-batch, for all contenders")
+    parser.add_argument("--large", action="store_true", help="sizes that take half an hour instead of minutes")
     parser.add_argument("--local", action="store_true", help="buckets and files on the local disk instead of HDFS")
+    parser.add_argument("--events", type=int, default=1_000_000, help="compare: distinct events of a round")
+    parser.add_argument("--types", type=int, default=10, help="compare: types they are of")
+    parser.add_argument("--rounds", type=int, default=3, help="compare: that count; one more is run before them")
+    parser.add_argument("--batch", type=int, default=250_000, help="compare: records of a micro-batch, for all contenders")
     arguments = parser.parse_args()
+    if unknown := set(arguments.scenarios) - set(SCENARIOS):
+        parser.error(f"there is no scenario {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
+    said: list[dict[str, Any]] = []
 
     def say(found: dict[str, Any]) -> None:
-        print(json.dumps(found) if arguments.json else _words(found), flush=True)
+        said.append(found)
+        print(json.dumps(found) if arguments.json else "  ".join(f"{k} {v}" for k, v in found.items()), flush=True)
 
     with Site(local=arguments.local) as site:
-        say(
-            compare(
-                site, say, events=arguments.events, types=arguments.types, rounds=arguments.rounds, batch_records=arguments.batch
-            )
-        )
+        ratios: dict[str, Any] = {}
+        for name in arguments.scenarios:
+            ratios |= _run(name, site, say, arguments)
+    say({"kind": "summary", "scenarios": arguments.scenarios, "lines": len(said), **ratios})
 
 
-def _words(found: dict[str, Any]) -> str:
-    return "  ".join(f"{name} {value}" for name, value in found.items())
+def _run(name: str, site: Site, say: Say, arguments: argparse.Namespace) -> dict[str, Any]:
+    large: bool = arguments.large
+    scenarios: dict[str, Callable[[], dict[str, Any] | None]] = {
+        "compare": lambda: compare(
+            site, say, events=arguments.events, types=arguments.types, rounds=arguments.rounds, batch_records=arguments.batch
+        ),
+        "types": lambda: many_types(
+            site, say, counts=(1, 10, 100, 1000) if large else (1, 10, 100), per_second=10_000, seconds=60 if large else 20
+        ),
+        "latency": lambda: latency(site, say, types=10, per_second=5000, seconds=120 if large else 30, hours=12 if large else 5),
+        "backlog": lambda: backlog(site, say, events=18_000_000 if large else 2_000_000, types=10),
+        "memory": lambda: beyond_memory(site, say, events=30_000_000 if large else 3_000_000, worker_mb=1024, driver_mb=640),
+    }
+    print(f"{name} …", file=sys.stderr)
+    return scenarios[name]() or {}
 
 
 if __name__ == "__main__":

@@ -97,7 +97,6 @@ def summary(per_million: dict[str, list[float]]) -> dict[str, Any]:
     medians = {name: statistics.median(costs) for name, costs in per_million.items()}
     spread = {name: [round(min(costs), 2), round(max(costs), 2)] for name, costs in per_million.items()}
     return {
-        "kind": "summary",
         "cpu_s_per_million": {name: round(cost, 2) for name, cost in medians.items()},
         "spread": spread,
         "ratio_to_spark_dedup": round(medians["hourmark"] / medians["spark_dedup"], 2),

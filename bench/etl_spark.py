@@ -65,7 +65,7 @@ class SparkWay:
         began, cpu = time.monotonic(), self._tree.cpu_seconds()
         answer = self._ask(dataclasses.asdict(job))
         used, wall = self._tree.cpu_seconds() - cpu, time.monotonic() - began
-        return Round(used, wall, {"memory_mb": round(self._tree.memory_mb()), **answer})
+        return Round(used, wall, {"memory_mb_peak": round(self._tree.memory_mb_peak()), **answer})
 
     def check(self, delivered: Delivered) -> None:
         """WrongOutput unless the folder holds as many rows as this way promises: all of them, or the distinct ones."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import fastavro
@@ -34,7 +34,7 @@ from hourmark.topics import AUDIT, HOSTS, events_topic
 RANGE_EVENTS: Final = 500
 TYPES_IN_RANGE: Final = 10
 HOSTS_COUNT: Final = 40
-_BLOCK_RANGES: Final = 400  # made and sent at once: 20 MB
+_BLOCK_RANGES: Final = 400  # made at once: 20 MB
 _PATH: Final = b"/var/log/shop/app.log"
 _FIRST_POSITION: Final = 1 << 21  # from here to 2^27 a zigzag varint has 4 bytes
 Bytes = npt.NDArray[np.uint8]
@@ -86,30 +86,62 @@ def declared(name: str, partitions: int = 1) -> EventType:
     return EventType(name=name, fields=[{"name": "number", "type": "long"}], partitions=partitions)
 
 
-def deliver(cluster: KafkaCluster, plan: Plan, schema_ids: dict[str, int], *, now: bool = False) -> Delivered:
-    """Append all events of the plan to their topics (not the audit records: see `promise`).
+def deliver(cluster: KafkaCluster, plan: Plan, schema_ids: dict[str, int]) -> Delivered:
+    """Append all events of the plan to their topics (not the audit records: see `promise`), as fast as it goes.
 
-    Records carry their event time as timestamp, which spares peers from decoding it; or the time of sending, with `now`.
+    Records carry their event time as timestamp, which spares peers from decoding it.
     """
-    producer = Producer(
+    producer = _producer(cluster, linger_ms=50)
+    delivered = nothing_yet(plan)
+    topics = [events_topic(t) for t in plan.types]
+    for block in blocks(plan, schema_ids, delivered):
+        _send(producer, topics, block, now=False)
+    assert producer.flush(120) == 0, "brokers did not take all events within 120 s"
+    return delivered
+
+
+def stream(
+    cluster: KafkaCluster, plan: Plan, schema_ids: dict[str, int], *, per_second: int, sent: Callable[[int], None]
+) -> Delivered:
+    """Append events at this rate, each range's audit record after it, as services do: `sent` hears the records so far.
+
+    Records carry the time of sending. Slower than asked where the brokers are; not faster.
+    """
+    producer = _producer(cluster, linger_ms=5)
+    delivered = nothing_yet(plan)
+    topics = [events_topic(t) for t in plan.types]
+    began = time.monotonic()
+    for block in blocks(plan, schema_ids, delivered, ranges=max(1, per_second // RANGE_EVENTS // 10)):
+        _send(producer, topics, block, now=True)
+        assert producer.flush(60) == 0, "brokers did not take events within 60 s"
+        for key, value in delivered.audit:
+            producer.produce(AUDIT, key=key, value=value)
+        delivered.audit.clear()
+        sent(int(delivered.records.sum()))
+        time.sleep(max(0.0, began + int(delivered.records.sum()) / per_second - time.monotonic()))
+    assert producer.flush(60) == 0, "brokers did not take all audit records within 60 s"
+    return delivered
+
+
+def nothing_yet(plan: Plan) -> Delivered:
+    """Before the first block."""
+    shape = (len(plan.types), plan.hours)
+    return Delivered(plan, np.zeros(shape, np.int64), np.zeros(shape, np.uint64), np.zeros(shape, np.int64))
+
+
+def _producer(cluster: KafkaCluster, *, linger_ms: int) -> Producer:
+    return Producer(
         client_settings(
-            cluster, acks="all", enable_idempotence=True, compression_type="lz4", linger_ms=50,
+            cluster, acks="all", enable_idempotence=True, compression_type="lz4", linger_ms=linger_ms,
             queue_buffering_max_messages=1_000_000, queue_buffering_max_kbytes=512_000,
         )
     )  # fmt: skip
-    shape = (len(plan.types), plan.hours)
-    delivered = Delivered(plan, np.zeros(shape, np.int64), np.zeros(shape, np.uint64), np.zeros(shape, np.int64))
-    topics = [events_topic(t) for t in plan.types]
-    for block in blocks(plan, schema_ids, delivered):
-        _send(producer, topics, block, now=now)
-    assert producer.flush(120) == 0, "brokers did not take all events within 120 s"
-    return delivered
 
 
 def promise(cluster: KafkaCluster, delivered: Delivered) -> None:
     """Append the audit records, then a service's report that all hours of the plan are over."""
     end_ms = delivered.plan.end.start_s * 1000
-    producer = Producer(client_settings(cluster, acks="all", enable_idempotence=True, compression_type="lz4", linger_ms=5))
+    producer = _producer(cluster, linger_ms=5)
     for key, value in delivered.audit:
         producer.produce(AUDIT, key=key, value=value)
         producer.poll(0)
@@ -138,11 +170,11 @@ class Block:
     values: Bytes
 
 
-def blocks(plan: Plan, schema_ids: dict[str, int], delivered: Delivered) -> Iterator[Block]:
-    """All of the plan, block by block; what each holds is added to `delivered`."""
+def blocks(plan: Plan, schema_ids: dict[str, int], delivered: Delivered, *, ranges: int = _BLOCK_RANGES) -> Iterator[Block]:
+    """All of the plan, block by block of so many ranges; what each holds is added to `delivered`."""
     rng = np.random.default_rng(plan.seed)
-    for first in range(0, plan.ranges, _BLOCK_RANGES):
-        numbers = np.arange(first, min(first + _BLOCK_RANGES, plan.ranges))
+    for first in range(0, plan.ranges, ranges):
+        numbers = np.arange(first, min(first + ranges, plan.ranges))
         yield _block(plan, numbers, schema_ids, delivered, rng)
 
 
@@ -293,8 +325,7 @@ def _send(producer: Producer, topics: Sequence[str], block: Block, *, now: bool)
 
 def check_sample(plan: Plan, schema_ids: dict[str, int]) -> None:
     """AssertionError unless records of the first block are what Hourmark's own code reads: keys, framing, Avro, ids, hours."""
-    shape = (len(plan.types), plan.hours)
-    delivered = Delivered(plan, np.zeros(shape, np.int64), np.zeros(shape, np.uint64), np.zeros(shape, np.int64))
+    delivered = nothing_yet(plan)
     block = next(blocks(plan, schema_ids, delivered))
     for n in range(0, len(block.keys), 997):
         event_id, _ = RecordKey.decode(block.keys[n].tobytes())

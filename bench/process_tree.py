@@ -7,6 +7,7 @@ import threading
 import psutil
 
 SAMPLE_S = 0.1
+_LOOKS_PER_MEMORY = 10  # asking for memory costs more than asking for times
 
 
 class ProcessTree:
@@ -16,6 +17,7 @@ class ProcessTree:
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
         self._used: dict[tuple[int, float], float] = {}
+        self._memory_mb_peak = 0.0
         self._guard = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -27,15 +29,11 @@ class ProcessTree:
         with self._guard:
             return sum(self._used.values())
 
-    def memory_mb(self) -> float:
-        """Proportional memory of the tree now: pages that forked workers share count once."""
-        total = 0.0
-        for process in self._processes():
-            try:
-                total += process.memory_full_info().pss / 1e6
-            except psutil.Error:
-                continue  # it has just ended
-        return total
+    def memory_mb_peak(self) -> float:
+        """Most memory that was seen since the last call, once a second: proportional, so pages that workers share count once."""
+        peak = max(self._memory_mb_peak, self._memory_mb())
+        self._memory_mb_peak = 0.0
+        return peak
 
     def close(self) -> None:
         """Stop watching."""
@@ -43,8 +41,12 @@ class ProcessTree:
         self._thread.join()
 
     def _watch(self) -> None:
+        looks = 0
         while not self._over.wait(SAMPLE_S):
             self._look()
+            looks += 1
+            if not looks % _LOOKS_PER_MEMORY:
+                self._memory_mb_peak = max(self._memory_mb_peak, self._memory_mb())
 
     def _look(self) -> None:
         for process in self._processes():
@@ -55,6 +57,15 @@ class ProcessTree:
                 continue
             with self._guard:
                 self._used[key] = max(self._used.get(key, 0.0), times.user + times.system)
+
+    def _memory_mb(self) -> float:
+        total = 0.0
+        for process in self._processes():
+            try:
+                total += process.memory_full_info().pss / 1e6
+            except psutil.Error:
+                continue  # it has just ended
+        return total
 
     def _processes(self) -> list[psutil.Process]:
         try:

@@ -1,0 +1,216 @@
+"""The ETL alone, at sizes and in situations that matter: many types, delays, a backlog, a bucket larger than memory.
+
+Each starts a driver of its own, with the default settings but for what is named, and checks every bucket's content at the end.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from bench.etl_compare import Say, data_set, past_hour
+from bench.etl_ours import PAUSE_S, OurEtl
+from bench.etl_site import Site
+from bench.etl_traffic import RANGE_EVENTS, Delivered, Plan, deliver, promise, stream
+from hourmark.hours import Hour
+
+DEFAULTS: Final = {"trigger_seconds": 2.0, "close_poll_seconds": 1.0}  # the tests' harness sets its own
+
+
+def many_types(site: Site, say: Say, *, counts: Sequence[int], per_second: int, seconds: int) -> None:
+    """So many types at the same total rate, one count after another: what an event costs, how long batches and closing take."""
+    for count in counts:
+        _types_once(site, say, count, per_second, seconds)
+
+
+def _types_once(site: Site, say: Say, count: int, per_second: int, seconds: int) -> None:
+    first = past_hour(4)
+    names, schema_ids = site.new_types(f"n{count}", count, partitions=max(1, 2 // count), first_hour=first)
+    with OurEtl(site, names, first, DEFAULTS, f"types-{count}") as etl:
+        _warm_up(site, etl, names, schema_ids, first)
+        measured = Plan(names, Hour(first.start_s + 120, 60), 2, per_second * seconds // RANGE_EVENTS, 2)
+        began, cpu, logged, files = time.monotonic(), etl.tree.cpu_seconds(), etl.log_size(), etl.staged_files()
+        delays = Delays(etl, names)
+        with delays:
+            delivered = stream(site.config.kafka.edge, measured, schema_ids, per_second=per_second, sent=delays.sent)
+            sent_s = time.monotonic() - began
+            etl.wait(delays.all_staged, "all events are staged")
+        files = etl.staged_files() - files
+        closing = _close(site, etl, delivered)
+        records = int(delivered.records.sum())
+        found = {
+            "kind": "types",
+            "types": count,
+            "events_per_s": round(records / sent_s),
+            "cpu_s_per_million": round((etl.tree.cpu_seconds() - cpu) / records * 1e6, 2),
+            "staged_files_per_hour": round(files / sent_s * 3600),
+            **etl.batches(logged),
+            **delays.figures(),
+            "hours_closed": len(names) * measured.hours,
+            "closing_s": round(closing, 1),
+            "memory_mb_peak": round(etl.tree.memory_mb_peak()),
+        }
+        etl.check(delivered)
+    say(found)
+    site.remove_types(names)
+
+
+def latency(site: Site, say: Say, *, types: int, per_second: int, seconds: int, hours: int) -> None:
+    """How long a record waits until it is staged, and an hour, from the last condition (a report) to the last `_SUCCESS`."""
+    first = past_hour(hours + 2)
+    names, schema_ids = site.new_types("latency", types, partitions=1, first_hour=first)
+    with OurEtl(site, names, first, DEFAULTS, "latency") as etl:
+        _warm_up(site, etl, names, schema_ids, first)
+        closings = []
+        delays = Delays(etl, names)
+        with delays:
+            for number in range(hours):
+                hour = Hour(first.start_s + 120 + 60 * number, 60)
+                plan = Plan(names, hour, 1, per_second * seconds // hours // RANGE_EVENTS, number)
+                delivered = stream(site.config.kafka.edge, plan, schema_ids, per_second=per_second, sent=delays.sent)
+                etl.wait(delays.all_staged, "all events are staged")
+                closings.append(_close(site, etl, delivered))
+                etl.check(delivered)
+        say(
+            {
+                "kind": "latency",
+                "types": types,
+                "events_per_s": per_second,
+                **delays.figures(),
+                "closings": len(closings),
+                "closing_s_mean": round(statistics.mean(closings), 2),
+                "closing_s_p99": round(_percentile([(c, 1) for c in closings], 0.99), 2),
+                "closing_s_least": round(min(closings), 2),
+            }
+        )
+    site.remove_types(names)
+
+
+def backlog(site: Site, say: Say, *, events: int, types: int) -> None:
+    """An hour's events wait in the topics when the driver's query meets them: how much faster than it arrived it is worked off."""
+    first = past_hour(1)
+    waiting = data_set(site, "backlog", types=types, hours=1, events=events, first_hour=first, seed=1)
+    warm = data_set(site, "warm", types=types, hours=1, events=100_000, first_hour=first, seed=2)
+    with OurEtl(site, warm.plan.types, first, DEFAULTS, "backlog") as etl:
+        etl.round(warm)
+        found = etl.round(waiting)
+        etl.check(waiting)
+    records = int(waiting.records.sum())
+    say(
+        {
+            "kind": "backlog",
+            "events": records,
+            "types": types,
+            "arrived_per_s": round(records / 3600),
+            "worked_off_per_s": round(records / found.wall_s),
+            "catch_up_factor": round(3600 / found.wall_s, 1),
+            "wall_s": round(found.wall_s, 1),
+            "cpu_s_per_million": round(found.cpu_s / records * 1e6, 2),
+            **found.facts,
+        }
+    )
+    site.remove_types([*waiting.plan.types, *warm.plan.types])
+
+
+def beyond_memory(site: Site, say: Say, *, events: int, worker_mb: int, driver_mb: int) -> None:
+    """One bucket of more bytes than driver and Python workers may have: `worker_mb` each (address space), `driver_mb` of heap."""
+    first = past_hour(1)
+    waiting = data_set(site, "large", types=1, hours=1, events=events, first_hour=first, seed=1)
+    limits = {
+        "spark.driver.memory": f"{driver_mb}m",
+        "spark.executor.pyspark.memory": f"{2 * worker_mb}m",  # Spark divides it by the cores
+    }
+    warm = data_set(site, "little", types=1, hours=1, events=50_000, first_hour=first, seed=2)
+    with OurEtl(site, warm.plan.types, first, {**DEFAULTS, "spark_conf": limits}, "memory") as etl:
+        etl.round(warm)
+        found = etl.round(waiting)
+        etl.check(waiting)
+    say(
+        {
+            "kind": "memory",
+            "events": int(waiting.records.sum()),
+            "bucket_mb": round(waiting.value_bytes / 1e6),
+            "driver_mb_max": driver_mb,
+            "worker_mb_max": worker_mb,
+            "wall_s": round(found.wall_s, 1),
+            "cpu_s_per_million": round(found.cpu_s / waiting.records.sum() * 1e6, 2),
+            **found.facts,
+        }
+    )
+    site.remove_types([*waiting.plan.types, *warm.plan.types])
+
+
+class Delays:
+    """From a record's acknowledgement by the broker to the ledger's commit of its staging; looked at every tenth of a second."""
+
+    def __init__(self, etl: OurEtl, types: Sequence[str]) -> None:
+        self._etl, self._types = etl, types
+        self._before = etl.staged(types)
+        self._offset = 0
+        self._sent: list[tuple[float, int]] = []
+        self._staged: list[tuple[float, int]] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def sent(self, records: int) -> None:
+        """So many records of this stream are in Kafka; a smaller number than the last begins another stream."""
+        if self._sent and records + self._offset < self._sent[-1][1]:
+            self._offset = self._sent[-1][1]
+        self._sent.append((time.monotonic(), records + self._offset))
+
+    def all_staged(self) -> bool:
+        """Whether everything sent so far is staged."""
+        return bool(self._staged) and self._staged[-1][1] >= self._sent[-1][1]
+
+    def figures(self) -> dict[str, float]:
+        """Mean and 99th percentile over records, in seconds."""
+        totals = [total for _, total in self._staged]
+        delays, before = [], 0
+        for at, total in self._sent:
+            staged_at = self._staged[bisect.bisect_left(totals, total)][0]
+            delays.append((staged_at - at, total - before))
+            before = total
+        mean = sum(d * n for d, n in delays) / before
+        return {"staged_after_s_mean": round(mean, 2), "staged_after_s_p99": round(_percentile(delays, 0.99), 2)}
+
+    def __enter__(self) -> Delays:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(PAUSE_S):
+            self._staged.append((time.monotonic(), self._etl.staged(self._types) - self._before))
+
+
+def _percentile(weighted: Sequence[tuple[float, int]], share: float) -> float:
+    """The least value that at least this share of the weight does not exceed."""
+    left = share * sum(weight for _, weight in weighted)
+    for value, weight in sorted(weighted):
+        left -= weight
+        if left <= 0:
+            return value
+    return max(value for value, _ in weighted)
+
+
+def _warm_up(site: Site, etl: OurEtl, names: Sequence[str], schema_ids: dict[str, int], first: Hour) -> None:
+    """Two hours of little traffic, closed: what is measured is a driver that has done everything once."""
+    plan = Plan(tuple(names), first, 2, max(100, len(names)), 1)
+    delivered = deliver(site.config.kafka.edge, plan, schema_ids)
+    etl.round(delivered)
+
+
+def _close(site: Site, etl: OurEtl, delivered: Delivered) -> float:
+    """Report that the plan's hours are over, which is all that is missing; seconds until all of them are closed."""
+    promise(site.config.kafka.edge, dataclasses.replace(delivered, audit=[]))
+    began = time.monotonic()
+    etl.wait(lambda: etl.closed(delivered.plan.types, delivered.plan.end), "all hours are closed")
+    return time.monotonic() - began
