@@ -92,7 +92,7 @@ def latency(site: Site, say: Say, *, types: int, per_second: int, seconds: int, 
 
 
 def backlog(site: Site, say: Say, *, events: int, types: int) -> None:
-    """An hour's events wait in the topics when the driver's query meets them: how much faster than it arrived it is worked off."""
+    """An hour's events wait in the topics when the driver meets them: how much faster than they arrived they are worked off."""
     first = past_hour(1)
     waiting = data_set(site, "backlog", types=types, hours=1, events=events, first_hour=first, seed=1)
     warm = data_set(site, "warm", types=types, hours=1, events=100_000, first_hour=first, seed=2)
