@@ -20,6 +20,7 @@ from hourmark.hours import Hour
 from hourmark.manifest import Grade, Manifest
 
 SILENT_SECONDS: Final = 60.0  # a source reports every few seconds
+STALE_SECONDS: Final = 120.0  # some source always reports: without anything newer in the ledger, nothing is staged
 REASONS_SHOWN: Final = 20
 
 _DO_BY_PHASE: Final = {
@@ -183,6 +184,13 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
     if facts.now_ms < f.hour.end_ms:
         yield Reason(f"the hour ends in {duration((f.hour.end_ms - facts.now_ms) / 1000)}", "nothing: wait for its end")
         return
+    heard_ms = max((r.received_at_ms for r in facts.reporters), default=facts.now_ms)
+    if stale := facts.now_ms - heard_ms > STALE_SECONDS * 1000:
+        yield Reason(
+            f"the newest report in the ledger is {duration((facts.now_ms - heard_ms) / 1000)} old: what follows may be, too",
+            "see that `hourmark etl run` runs and stages, that services run, and that the mirror copies (`hourmark mirror lag`)",
+            heard_ms,
+        )
     behind = list(_behind(facts, f)) if f.state is State.OPEN else []
     yield from behind
     current = facts.wait is not None and facts.wait.hour == f.hour
@@ -191,7 +199,7 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
     if f.alarm and not (facts.wait is not None and current and facts.wait.phase == "proof"):
         do = _DO_BY_PHASE["proof"].format(type=f.event_type, hour=f.hour)
         yield from (Reason(f"promise not kept: {what}", do) for what in f.alarm)
-    if not behind and not current and not f.alarm and facts.order is None and facts.set_aside is None:
+    if not (stale or behind or current or f.alarm or facts.order or facts.set_aside):
         yield Reason(
             "nothing that the ledger knows of",
             "the closer looks every second: see that `hourmark etl run` runs, and what its log says; ask again",

@@ -72,9 +72,16 @@ def test_a_service_that_holds_an_hour_is_told_apart_from_a_tailer() -> None:
     busy = dataclasses.replace(SERVICE, caught_up_at_ms=END - 1000)
     (reason,) = why(facts(reporters=(busy,))).reasons
     assert "service svc" in reason.what and "a request has been under way" in reason.do
-    silent = dataclasses.replace(busy, received_at_ms=END - 100_000)
+    silent = dataclasses.replace(busy, received_at_ms=END - 30_000)
     (reason,) = why(facts(reporters=(silent,))).reasons
     assert "start the delivery service on svc again" in reason.do
+
+
+def test_a_ledger_into_which_nothing_is_staged_says_so_first() -> None:
+    stale = dataclasses.replace(SERVICE, received_at_ms=END - 200_000)
+    first, second = why(facts(reporters=(stale, dataclasses.replace(BEHIND, received_at_ms=END - 200_000)))).reasons
+    assert "the newest report in the ledger is 4.3 min old" in first.what and "`hourmark etl run` runs" in first.do
+    assert "tailer db" in second.what
 
 
 def test_a_source_that_never_caught_up_says_so() -> None:
