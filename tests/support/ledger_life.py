@@ -152,23 +152,31 @@ class Life:
 
     def freeze(self, event_type: str) -> None:
         """As a closer that dies before its proof."""
-        frontiers.freeze(self.database, self._closer, [self._frontier(event_type)], {event_type: f"events.{event_type}"})
+        frontiers.freeze(self.database, self._closer, [self.frontier(event_type)], {event_type: f"events.{event_type}"})
 
     def close(self, event_type: str, *, in_ledger: bool = True) -> Manifest:
         """Close the frontier hour; without `in_ledger` the closer dies after it published."""
-        opened = self._frontier(event_type)
+        opened = self.frontier(event_type)
         offsets = frontiers.freeze(self.database, self._closer, [opened], {event_type: f"events.{event_type}"})
         audit = next(p for p in staging.positions(self.database, CLUSTER) if p.topic == self._plan.audit_topic)
         sealed = Seal("proved", "join", 1, audit.next_offset, 1, 1, 0, (), offsets[event_type])
-        frontiers.seal(self.database, self._closer, {event_type: sealed}, [self._frontier(event_type)])
-        frontier = self._frontier(event_type)
+        frontiers.seal(self.database, self._closer, {event_type: sealed}, [self.frontier(event_type)])
+        frontier = self.frontier(event_type)
         manifest = self._manifest(event_type, frontier.hour, sealed)
         self.storage.write_new(f"{frontier.hour.bucket_path(event_type)}/{MARKER}", manifest.encode())
         if in_ledger:
             frontiers.close(self.database, self._closer, frontier, manifest)
         return manifest
 
-    def _frontier(self, event_type: str) -> Frontier:
+    def recover(self, event_type: str) -> None:
+        """As the next closer does: what was published is closed."""
+        frontier = self.frontier(event_type)
+        if frontier.seal is not None:
+            content = self.storage.read(f"{frontier.hour.bucket_path(event_type)}/{MARKER}")
+            frontiers.close(self.database, self._closer, frontier, Manifest.decode(content))
+
+    def frontier(self, event_type: str) -> Frontier:
+        """The type's, as the ledger has it."""
         return next(f for f in frontiers.frontiers(self.database, LENGTH_S) if f.event_type == event_type)
 
     def _manifest(self, event_type: str, hour: Hour, sealed: Seal) -> Manifest:
@@ -193,6 +201,12 @@ class Life:
     def clean(self, batch: StagedBatch) -> None:
         """Delete a batch that nothing needs any more."""
         self.storage.delete(batch.folder)
+        for p in batch.ends:
+            if p.topic in (
+                self._plan.audit_topic,
+                self._plan.hosts_topic,
+            ):  # batches with promises are kept longer than the topic's
+                self.topics.log_starts[p.topic] = p.next_offset
         files = select(tables.staged_files.c.id).where(tables.staged_files.c.batch == batch.folder)
         with self.database.transaction(self._lease) as connection:
             for table in (tables.groups, tables.audit_groups):
