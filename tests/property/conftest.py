@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.property.world import make_template
+from tests.property.truth import make_template
 
 
 @pytest.fixture(scope="session")

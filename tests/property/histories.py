@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.property.world import Broken, World
+from tests.property.truth import Broken
+from tests.property.world import World
 
 History = Sequence[tuple[str, int]]
 
@@ -54,11 +55,10 @@ def play(history: History, folder: Path, template: Path) -> World:
     try:
         for name, draw in history:
             world.clock.advance(0.01)
-            if name != "nothing":
-                getattr(world, name)(draw)
+            world.act(name, draw)
             world.check()
         world.drain()
-        world.check_end()
+        world.judge.check_end()
     finally:
         world.end()
     return world

@@ -1,0 +1,107 @@
+"""What must hold after every action, and at the end of a history."""
+
+from __future__ import annotations
+
+import collections
+import io
+from typing import Any
+
+import fastavro
+
+from hourmark.event_id import EventId
+from hourmark.hours import Hour
+from hourmark.kafka import Partition
+from hourmark.manifest import Manifest
+from hourmark.record_key import RecordKey
+from hourmark.topics import AUDIT
+from tests.property.producers import Producers
+from tests.property.sites import FakeMirror
+from tests.property.truth import FIRST_HOUR, TYPES, Broken
+from tests.support.memory_storage import MemoryStorage
+
+
+class Judge:
+    """Looks at storage alone, and at what producers know to be true."""
+
+    def __init__(self, producers: Producers, mirror: FakeMirror, storage: MemoryStorage) -> None:
+        self._producers, self._mirror, self._storage = producers, mirror, storage
+        self._seen = producers.seen
+        self.closed: dict[tuple[str, Hour], dict[str, bytes]] = {}
+        self.where: dict[EventId, tuple[str, Hour]] = {}
+        self.manifests: dict[tuple[str, Hour], Manifest] = {}
+
+    def check(self) -> None:
+        """After every action: no closed bucket changed, no event is in two, and `proved` is true of new ones."""
+        for (event_type, hour), content in self.closed.items():
+            if self._storage.content(hour.bucket_path(event_type)) != content:
+                raise Broken(f"the closed bucket {event_type} {hour} has changed")
+        for event_type in TYPES:
+            hour = FIRST_HOUR
+            while hour.end_ms <= self._producers.clock.now_ms():
+                if (event_type, hour) not in self.closed:
+                    content = self._storage.content(hour.bucket_path(event_type))
+                    if content:
+                        self._take_in(event_type, hour, content)
+                hour = hour.next()
+
+    def _take_in(self, event_type: str, hour: Hour, content: dict[str, bytes]) -> None:
+        folder = hour.bucket_path(event_type)
+        if f"{folder}/_SUCCESS" not in content:
+            raise Broken(f"{folder} stands without a marker")
+        manifest = Manifest.decode(content[f"{folder}/_SUCCESS"])
+        if hour > FIRST_HOUR and (event_type, Hour(hour.start_s - 3600, 3600)) not in self.closed:
+            raise Broken(f"{event_type} {hour} was closed before the hour that precedes it")
+        ids = []
+        for file in manifest.files:
+            rows: Any = fastavro.reader(io.BytesIO(content[f"{folder}/{file.name}"]))
+            ids += [EventId(row["event_id"]) for row in rows]
+        if len(ids) != manifest.events or set(content) != {f"{folder}/{f.name}" for f in manifest.files} | {f"{folder}/_SUCCESS"}:
+            raise Broken(f"{event_type} {hour} does not hold what its manifest says")
+        for event_id in ids:
+            event = self._producers.events[event_id]
+            if event_id in self.where:
+                raise Broken(f"line {event.line} is in {self.where[event_id]} and in {event_type} {hour}")
+            if event.event_type != event_type or Hour.of(event.time_ms) > hour:
+                raise Broken(f"line {event.line} is in {event_type} {hour}, where it does not belong")
+            self.where[event_id] = (event_type, hour)
+        self.closed[event_type, hour] = content
+        self.manifests[event_type, hour] = manifest
+        grade = manifest.grade.value
+        self._seen[f"buckets {grade}"] += 1
+        self._seen["events in buckets"] += len(ids)
+        self._seen["late events"] += sum(manifest.late.values())
+        self._seen["duplicates removed"] += manifest.duplicates_removed
+        if (grade == "proved") != (not manifest.evidence.excused):
+            raise Broken(f"{event_type} {hour} is {grade}, and excuses {manifest.evidence.excused}")
+        if grade == "proved":
+            self._check_proof(event_type, hour, manifest)
+
+    def _check_proof(self, event_type: str, hour: Hour, manifest: Manifest) -> None:
+        """Every event promised before its cut, of hours up to this one, is inside, or an earlier marker names its range."""
+        excused = [e for (t, h), m in self.manifests.items() if t == event_type and h < hour for e in m.evidence.excused]
+        by_id = {bytes(x.id): x for x in self._producers.ranges}
+        told = any("may be missing" in e for (t, _), m in self.manifests.items() if t == event_type for e in m.evidence.excused)
+        lost = {id(record) for record in self._mirror.skipped} if told else set()
+        for record in self._producers.edge.logs[Partition(AUDIT, 0)].records:
+            if record is None or record.at_ms >= manifest.evidence.cut_at_ms or id(record) in lost:
+                continue
+            for e in by_id[record.key].events:
+                if e.event_type != event_type or Hour.of(e.time_ms) > hour or e.id in self.where:
+                    continue
+                if not any(record.key.hex() in text for text in excused):
+                    raise Broken(f"{event_type} {hour} is proved without line {e.line}, promised before its cut")
+
+    def check_end(self) -> None:
+        """Every acknowledged line is in one closed bucket, once; what was lost on the way is named."""
+        self.check()
+        lost = {RecordKey.decode(r.key).event_id for r in self._mirror.skipped if len(r.key) == 24}
+        count = collections.Counter(self._producers.events[i].line for i in self.where)
+        for acked in (x for x in self._producers.ranges if x.acked):
+            for e in acked.events:
+                if count[e.line] != 1 and not (count[e.line] == 0 and e.id in lost):
+                    raise Broken(f"the acknowledged line {e.line} is in closed buckets {count[e.line]} times")
+        if doubled := [line for line, times in count.items() if times > 1]:
+            raise Broken(f"lines {doubled} are in closed buckets twice")
+        for (event_type, hour), m in self.manifests.items():
+            if not self._mirror.skipped and any("not kept" in e or "not verified" in e for e in m.evidence.excused):
+                raise Broken(f"nothing was lost, yet {event_type} {hour} excuses {m.evidence.excused}")

@@ -1,0 +1,163 @@
+"""The mirror and the consumer: a mirror of lists, and the real staging function and ledger commit in micro-batches."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import uuid
+
+import pyarrow as pa
+
+from etl.ledger import staging
+from etl.ledger.database import Database
+from etl.ledger.edge import last_checks
+from etl.ledger.rows import Position, Reporter, Span, StagedBatch, StagedFile
+from etl.staging.pieces import StagePlan
+from etl.staging.task import stage_table
+from hourmark.config import Config
+from hourmark.host_reports import HostReport
+from hourmark.kafka import Partition
+from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
+from tests.property.producers import Producers
+from tests.property.sites import ALIAS, FakeCluster, FakeMirror
+from tests.property.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, TYPES
+from tests.support.memory_storage import MemoryStorage
+
+
+class Pipeline:
+    """From the edge into the ledger."""
+
+    def __init__(self, producers: Producers, storage: MemoryStorage, database: Database, config: Config) -> None:
+        self.edge, self.seen = producers.edge, producers.seen
+        self.storage, self.database, self.config = storage, database, config
+        self.central = FakeCluster("central", [Partition(central_topic(p.topic, ALIAS), p.partition) for p in EDGE_PARTITIONS])
+        self.mirror = FakeMirror(self.edge, self.central)
+        self.whole: dict[str, bytes] = {}  # damaged files as they were
+        self.consumer = database.acquire("consumer:default")
+        infos = self.central.topics({p.topic for p in self.central.logs})
+        staging.begin_positions(
+            database,
+            self.consumer,
+            [Position(CLUSTER, infos[p.topic].topic_id, p.topic, p.partition, 0) for p in self.central.logs],
+        )
+
+    def mirror_some(self, draw: int) -> None:
+        """The mirror copies a few records of one partition."""
+        r = random.Random(draw)
+        self.mirror.copy(r.choice(EDGE_PARTITIONS), r.randint(1, 6))
+
+    def mirror_all(self, _: int) -> None:
+        """The mirror catches up."""
+        for p in EDGE_PARTITIONS:
+            self.mirror.copy(p, self.mirror.lag(p))
+
+    def mirror_drops(self, draw: int) -> None:
+        """A faulty mirror drops an event and doubles its neighbour."""
+        r = random.Random(draw)
+        busy = [p for p in EDGE_PARTITIONS if p.topic not in (HOSTS, AUDIT) and self.mirror.lag(p) >= 2]
+        if busy:
+            p = r.choice(busy)
+            self.mirror.copy(p, 2, drop=1)
+            self.seen["mirror dropped and doubled"] += 1
+
+    def retention(self, draw: int) -> None:
+        """The edge deletes what was copied long ago: before the closer's last look for holes."""
+        p = EDGE_PARTITIONS[draw % len(EDGE_PARTITIONS)]
+        if (known := last_checks(self.database).get(p)) is not None:
+            self.edge.logs[p].start = max(self.edge.logs[p].start, known.mirror_next)
+
+    def retention_overtakes(self, draw: int) -> None:
+        """The edge deletes before the mirror has copied, in one partition or in all; the mirror goes on with what is left."""
+        for p in EDGE_PARTITIONS if draw % 2 else [EDGE_PARTITIONS[draw // 2 % len(EDGE_PARTITIONS)]]:
+            if self.mirror.lag(p):
+                self.mirror.overtake(p)
+                self.seen["retention overtook the mirror"] += 1
+
+    def stage(self, draw: int) -> None:
+        """A micro-batch of some of every partition; the driver may be killed before or after the commit."""
+        r = random.Random(draw)
+        ends = {}
+        for p, start in self._positions().items():
+            end = len(self.central.logs[p].records)
+            ends[p] = r.choice((start.next_offset, r.randint(start.next_offset, end), end))
+        self._stage(ends, r.random())
+
+    def stage_all(self, _: int) -> None:
+        """A micro-batch of all there is."""
+        self._stage({p: len(self.central.logs[p].records) for p in self._positions()}, 1.0)
+
+    def _positions(self) -> dict[Partition, Position]:
+        return {Partition(p.topic, p.partition): p for p in staging.positions(self.database, CLUSTER)}
+
+    def _stage(self, ends: dict[Partition, int], fate: float) -> None:
+        starts = self._positions()
+        moved = {p: end for p, end in ends.items() if end > starts[p].next_offset}
+        if not moved:
+            return
+        rows = [
+            (record.key, record.value, p.topic, p.partition, offset)
+            for p, end in moved.items()
+            for offset in range(starts[p].next_offset, end)
+            if (record := self.central.logs[p].records[offset]) is not None
+        ]
+        folder = f"_staging/{uuid.uuid4().hex}"
+        batch = self._batch(folder, rows, starts, moved)
+        if fate < 0.1:
+            self.seen["driver killed before the ledger commit"] += 1
+            return
+        staging.commit_batch(self.database, self.consumer, batch)
+        self.seen["staged"] += 1
+
+    def _batch(
+        self,
+        folder: str,
+        rows: list[tuple[bytes, bytes, str, int, int]],
+        starts: dict[Partition, Position],
+        ends: dict[Partition, int],
+    ) -> StagedBatch:
+        types = {central_topic(events_topic(t), ALIAS): t for t in TYPES}
+        plan = StagePlan(
+            self.config.storage, folder, FIRST_HOUR.length_s, types, central_topic(AUDIT, ALIAS), central_topic(HOSTS, ALIAS)
+        )
+        kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
+        names = ("key", "value", "topic", "partition", "offset")
+        columns = list(zip(*rows, strict=True)) or [()] * 5
+        piece = stage_table(
+            pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)}), plan, self.storage
+        )
+        spans = tuple(Span(s.topic, s.topic_id, s.partition, s.next_offset, ends[p]) for p, s in starts.items() if p in ends)
+        reports = [HostReport.decode(r.datum) for r in sorted(piece.reports)]
+        return StagedBatch(
+            folder,
+            tuple(s for p, s in starts.items() if p in ends),
+            tuple(dataclasses.replace(s, next_offset=ends[p]) for p, s in starts.items() if p in ends),
+            tuple(StagedFile(f.path, f.kind, f.rows, spans) for f in piece.files),
+            piece.groups,
+            piece.audit_groups,
+            tuple(_reporters(report) for report in reports),
+        )
+
+    def damage(self, draw: int) -> None:
+        """A staged file of events loses its second half."""
+        files = sorted(p for p in self.storage.content("_staging") if "/events-" in p and p not in self.whole)
+        if files:
+            path = files[draw % len(files)]
+            self.whole[path] = self.storage.read(path)
+            self.storage.damage(path)
+            self.seen["staged file damaged"] += 1
+
+    def restage(self, path: str) -> None:
+        """What staging does with an unreadable file, in short: the same rows again."""
+        self.storage.delete(path)
+        self.storage.write_new(path, self.whole.pop(path))
+        self.seen["staged again"] += 1
+
+
+def _reporters(report: HostReport) -> tuple[Reporter, ...]:
+    return tuple(
+        Reporter(
+            report.host_id, s.source, report.host_name, report.kind, report.incarnation, report.sequence, report.received_at_ms,
+            s.caught_up_at_ms, s.pending_bytes, s.lost_bytes, report.goodbye,
+        )
+        for s in report.sources
+    )  # fmt: skip

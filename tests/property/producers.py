@@ -1,0 +1,154 @@
+"""Hosts and delivery services: what is written, sent and promised, with the faults that the path allows."""
+
+from __future__ import annotations
+
+import collections
+import io
+import random
+from typing import Any
+
+import fastavro
+
+from hourmark.audit import AuditRecord, promises
+from hourmark.avro import frame
+from hourmark.clock import FakeClock
+from hourmark.event_id import EventId, LineIds
+from hourmark.host_reports import API_SOURCE, HostReport, SourceReport
+from hourmark.hours import Hour
+from hourmark.kafka import Partition
+from hourmark.ranges import RangeId
+from hourmark.record_key import RecordKey
+from hourmark.topics import AUDIT, HOSTS, events_topic
+from tests.property.sites import FakeCluster, Record
+from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, HOSTS_OF, PARSED, SCHEMA_IDS, SOURCES, Event, Host, Range
+
+
+class Producers:
+    """Tailers and one service. Every action takes a number from which it draws what it needs."""
+
+    def __init__(self, clock: FakeClock, seen: collections.Counter[str]) -> None:
+        self.clock, self.seen = clock, seen
+        self.edge = FakeCluster("edge", EDGE_PARTITIONS)
+        self.hosts = [Host(n, s, clock.now_ms()) for n, s in enumerate(s for s, count in HOSTS_OF.items() for _ in range(count))]
+        self.service_sequence = 0
+        self.lines = 0
+        self.ranges: list[Range] = []
+        self.events: dict[EventId, Event] = {}
+
+    def cut_range(self, draw: int) -> None:
+        """A host writes lines, of now or as of some hours ago, and cuts a range."""
+        r = random.Random(draw)
+        living = [h for h in self.hosts if not h.dead]
+        if not living:
+            return
+        host = r.choice(living)
+        events = []
+        for _ in range(r.randint(1, 4)):
+            event_type = r.choice(next(s.types for s in SOURCES if s.name == host.source))
+            late_ms = 0 if r.random() < 0.8 else r.randint(1, 4) * 3_600_000
+            time_ms = max(FIRST_HOUR.start_s * 1000, self.clock.now_ms() - late_ms)
+            self.lines += 1
+            events.append(self._event(self.lines, host.number, event_type, time_ms))
+        self._take(host.number, tuple(events))
+
+    def send(self, draw: int) -> None:
+        """A range is sent: it is acknowledged, or the ack is lost, or the service is killed before the audit record."""
+        r = random.Random(draw)
+        todo = [x for x in self.ranges if not x.acked and not x.abandoned and not self.hosts[x.host].dead]
+        if not todo:
+            return
+        sent, fate = r.choice(todo), r.random()
+        upto = len(sent.events) if fate > 0.2 else r.randint(0, len(sent.events))
+        for e in sent.events[:upto]:
+            self._append(Partition(events_topic(e.event_type), r.randint(0, 1)), RecordKey(e.id, sent.id).encode(), e.value)
+        if fate <= 0.2:
+            self.seen["service killed before the audit record"] += 1
+            return
+        self._append(Partition(AUDIT, 0), bytes(sent.id), frame(1) + self._audit(sent).encode())
+        if fate <= 0.35:
+            self.seen["ack lost"] += 1
+            return
+        sent.acked = True
+        self.seen["acked"] += 1
+
+    def send_all(self, draw: int) -> None:
+        """Whatever hosts hold is acknowledged."""
+        r = random.Random(draw)
+        for _ in range(200):
+            if all(x.acked or x.abandoned or self.hosts[x.host].dead for x in self.ranges):
+                return
+            self.send(r.getrandbits(32))
+
+    def lose_checkpoint(self, draw: int) -> None:
+        """A host reads its last lines again, and cuts them differently."""
+        r = random.Random(draw)
+        host = r.choice(self.hosts)
+        mine = [x for x in self.ranges if x.host == host.number and not x.abandoned][-3:]
+        if host.dead or not mine:
+            return
+        for x in mine:
+            x.abandoned = x.abandoned or not x.acked  # the same lines come again below
+        again = [self._event(e.line, host.number, e.event_type, e.time_ms) for x in mine for e in x.events]
+        at = r.randint(0, len(again))
+        for part in (again[:at], again[at:]):
+            if part:
+                self._take(host.number, tuple(part))
+        self.seen["checkpoint lost"] += 1
+
+    def host_dies(self, draw: int) -> None:
+        """A host falls silent with what it holds."""
+        host = self.hosts[draw % len(self.hosts)]
+        if not host.dead:
+            host.dead = True
+            self.seen["host dead"] += 1
+
+    def host_returns(self, draw: int) -> None:
+        """It comes back with its old files."""
+        dead = [h for h in self.hosts if h.dead]
+        if dead:
+            dead[draw % len(dead)].dead = False
+            self.seen["host back"] += 1
+
+    def report(self, _: int) -> None:
+        """Every living host and the service report; nobody says that it caught up while it holds something."""
+        now_ms = self.clock.now_ms()
+        for host in self.hosts:
+            if host.dead:
+                continue
+            if not any(x.host == host.number and not x.acked and not x.abandoned for x in self.ranges):
+                host.caught_up_at_ms = now_ms
+            host.sequence += 1
+            self._report("tailer", f"{host.number:032x}", host.sequence, host.source, host.caught_up_at_ms)
+        self.service_sequence += 1
+        self._report("service", "5" * 32, self.service_sequence, API_SOURCE, now_ms)
+
+    def _report(self, kind: str, host_id: str, sequence: int, source: str, caught_up_at_ms: int) -> None:
+        now_ms = self.clock.now_ms()
+        sources = (SourceReport(source, caught_up_at_ms, 0, 0),)
+        report = HostReport(host_id, f"host-{host_id[-1]}", kind, "one", sequence, now_ms, False, sources)
+        self._append(Partition(HOSTS, 0), host_id.encode(), frame(1) + report.encode())
+
+    def _event(self, line: int, host: int, event_type: str, time_ms: int) -> Event:
+        event_id = LineIds(f"{host:032x}", "f" * 32, 0).make(time_ms, line, b"line")
+        row: dict[str, Any] = {
+            "event_id": bytes(event_id), "event_time": time_ms, "host": "h", "source": "/log", "file": None, "position": line,
+            "number": line,
+        }  # fmt: skip
+        buffer, schema_id = io.BytesIO(), SCHEMA_IDS[event_type]
+        fastavro.schemaless_writer(buffer, PARSED[schema_id], row)
+        event = Event(line, event_type, time_ms, event_id, frame(schema_id) + buffer.getvalue())
+        self.events[event_id] = event
+        return event
+
+    def _take(self, host: int, events: tuple[Event, ...]) -> None:
+        self.ranges.append(Range(RangeId((len(self.ranges) + 1).to_bytes(8, "big")), host, events))
+
+    def _audit(self, sent: Range) -> AuditRecord:
+        promised = promises((e.event_type, Hour.of(e.time_ms).start_s, e.id) for e in sent.events)
+        return AuditRecord(
+            sent.id, "range", f"{sent.host:032x}", "host", "f" * 32, 0, 0, 1, 0, "1-0", "app", "/log", len(sent.events), promised
+        )
+
+    def _append(self, partition: Partition, key: bytes, value: bytes) -> None:
+        self.clock.advance(0.001)
+        self.edge.append(partition, Record(key, value, self.clock.now_ms()))

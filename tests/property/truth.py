@@ -1,0 +1,78 @@
+"""What the histories are about: types, lines, ranges, hosts, and what is true of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import fastavro
+
+from etl.ledger.frontier_rows import ensure_frontier_rows
+from hourmark.avro import Schema, event_schema
+from hourmark.config import Config, Etl, Kafka, KafkaCluster
+from hourmark.event_id import EventId
+from hourmark.event_types import EventType, Source
+from hourmark.hours import Hour
+from hourmark.kafka import Partition
+from hourmark.ranges import RangeId
+from hourmark.topics import AUDIT, HOSTS, events_topic
+
+FIRST_HOUR = Hour(1_800_000_000, 3600)
+TYPES = ("click", "view")
+HOSTS_OF = {"app": 2, "web": 1}  # source → hosts
+SOURCES = [Source(name="app", types=["click", "view"]), Source(name="web", types=["view"])]
+SCHEMAS: dict[int, Schema] = {n: event_schema(t, [{"name": "number", "type": "long"}]) for n, t in enumerate(TYPES, 1)}
+PARSED = {n: fastavro.parse_schema(dict(schema)) for n, schema in SCHEMAS.items()}
+SCHEMA_IDS = {t: n for n, t in enumerate(TYPES, 1)}
+CLUSTER = "central-cluster"
+EDGE_PARTITIONS = [Partition(HOSTS, 0), Partition(AUDIT, 0), *(Partition(events_topic(t), n) for t in TYPES for n in range(2))]
+
+
+class Broken(AssertionError):
+    """The promise does not hold in this history."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """`line` is what was written on the host: the truth that ids must tell."""
+
+    line: int
+    event_type: str
+    time_ms: int
+    id: EventId
+    value: bytes
+
+
+@dataclasses.dataclass
+class Range:
+    """Lines of one host, durable there before the first send."""
+
+    id: RangeId
+    host: int
+    events: tuple[Event, ...]
+    acked: bool = False
+    abandoned: bool = False  # will never be sent again
+
+
+@dataclasses.dataclass
+class Host:
+    """A tailer."""
+
+    number: int
+    source: str
+    caught_up_at_ms: int
+    sequence: int = 0
+    dead: bool = False
+
+
+def config_of(ledger: Path) -> Config:
+    """Two sites; a bucket is an hour."""
+    return Config(kafka=Kafka(central=KafkaCluster()), etl=Etl(ledger=f"sqlite:///{ledger}"))
+
+
+def make_template(folder: Path) -> Path:
+    """A ledger with the types, made once: each history begins with a copy."""
+    path = folder / "template.sqlite"
+    types = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in TYPES]
+    ensure_frontier_rows(config_of(path), types, SOURCES, FIRST_HOUR)
+    return path
