@@ -1,4 +1,4 @@
-"""Ends a process of the ETL by SIGKILL at a named step, on a test's order, without a hook in the program itself.
+"""Ends (or pauses) a process of the ETL at a named step, on a test's order, without a hook in the program itself.
 
 `install` wraps the functions in which the steps are taken; the test places an order in a file, and the first process that comes
 to the step takes the order and dies. Without an order the wrapped functions do what they always did. Names move while code is
@@ -27,6 +27,7 @@ DRIVER_VARIABLE: Final = "HOURMARK_TEST_CRASH_DRIVER"
 
 Moment = Literal["before", "after"]
 Victim = Literal["itself", "driver"]
+How = Literal["SIGKILL", "SIGSTOP"]
 Arguments = Mapping[str, Any]
 
 
@@ -40,11 +41,15 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """Who dies when. A step that is taken in a Python worker may kill the worker ("itself") or the driver."""
+    """Who dies when. A step that is taken in a Python worker may kill the worker ("itself") or the driver.
+
+    SIGSTOP only pauses it: a test that has its pid wakes it.
+    """
 
     step: str
     moment: Moment
     victim: Victim = "itself"
+    how: How = "SIGKILL"
 
     def __str__(self) -> str:
         whom = "" if self.victim == "itself" else f"-kills-the-{self.victim}"
@@ -151,5 +156,6 @@ def _die_if_ordered(steps: list[str], moment: Moment) -> None:
         file.unlink()  # whoever unlinks it, dies: one process alone
     except FileNotFoundError:
         return
-    os.kill(os.getpid() if order.victim == "itself" else int(os.environ[DRIVER_VARIABLE]), signal.SIGKILL)
-    signal.pause()  # of a worker whose driver is dead: the step goes no further
+    os.kill(os.getpid() if order.victim == "itself" else int(os.environ[DRIVER_VARIABLE]), signal.Signals[order.how])
+    if order.victim == "driver":
+        signal.pause()  # the worker whose driver is dead goes no further

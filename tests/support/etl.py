@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import signal
 import subprocess
@@ -17,13 +18,13 @@ from etl.ledger import staging
 from etl.ledger.database import Database
 from etl.ledger.rows import Position
 from etl.storage import NotFound, Storage, open_storage
+from etl.topics import CentralTopics
 from hourmark.clock import SystemClock
 from hourmark.config import Config, load_config
 from hourmark.event_types import DEAD_LETTERS, EventType, Source
 from hourmark.hours import Hour
 from hourmark.kafka import Cluster, Partition
 from hourmark.manifest import MARKER, Manifest
-from hourmark.topics import CONTROL
 from hourmark.types_apply import apply
 from tests.support.crash import ORDER_VARIABLE, Order
 from tests.support.waiting import wait_for
@@ -34,9 +35,12 @@ class EtlRun:
 
     def __init__(
         self, stack_config: Path, folder: Path, types: list[str], first_hour: Hour, *, root: str | None = None,
-        etl: Mapping[str, Any] | None = None, cluster: str = "edge", crashing: bool = False,
+        etl: Mapping[str, Any] | None = None, cluster: str = "edge", crashing: bool = False, source: str = "app",
     ) -> None:  # fmt: skip
-        """`cluster`: which of the stack's two is the one cluster. `crashing`: the driver dies when `order` says so."""
+        """`cluster`: which of the stack's two is the one cluster; "both": as the stack has it, with the mirror between them.
+
+        `crashing`: the driver dies, or pauses, when `order` says so. `source`: whose lines become events of the types.
+        """
         self.file = folder / "hourmark.toml"
         folder.mkdir(parents=True, exist_ok=True)
         self.file.write_text(_own_settings(stack_config, folder, root, etl or {}, cluster))
@@ -45,12 +49,13 @@ class EtlRun:
         self.log = folder / "etl.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
+        self._environment: dict[str, str] = {}
         self._crash_order = folder / "crash-order.json" if crashing else None
         declared = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in types]
         apply(
             self.config,
             [*declared, DEAD_LETTERS],
-            [Source(name="app", types=types)],
+            [Source(name=source, types=types)],
             first_hour,
             SystemClock(),
             lambda _: None,
@@ -62,7 +67,7 @@ class EtlRun:
         """Start the driver; its log goes on in the same file."""
         assert self._process is None
         self._starts += 1
-        environment = {**os.environ, "PYTHONPATH": "src"}
+        environment = {**os.environ, **self._environment, "PYTHONPATH": "src"}
         command = ["hourmark", "etl", "run", "--config", str(self.file)]
         if self._crash_order is not None:
             environment |= {"PYTHONPATH": "src:.", ORDER_VARIABLE: str(self._crash_order)}
@@ -89,9 +94,22 @@ class EtlRun:
         """Wait until the order is carried out; where it was for the driver, until that has ended."""
         assert self._crash_order is not None
         wait_for(lambda order=self._crash_order: not order.exists(), f"{crash} (see {self.log})", within_s)  # type: ignore[misc]
-        if crash.ends_driver:
+        if crash.ends_driver and crash.how == "SIGKILL":
             assert self._process is not None
             assert self._process.wait(30) == -signal.SIGKILL, f"the driver ended otherwise than by {crash} (see {self.log})"
+
+    def wake(self) -> None:
+        """Let a driver go on that an order paused."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def twin(self) -> EtlRun:
+        """A second driver with the same ledger and root, as on another machine: not yet started, with a log of its own."""
+        made = copy.copy(self)
+        made.log = self.log.with_name("etl-twin.log")
+        made._process, made._starts, made._crash_order = None, 0, None
+        made._environment = {"HOURMARK_ETL__SCRATCH_DIR": str(self.log.parent / "scratch-twin")}
+        return made
 
     def revive(self) -> None:
         """Start the driver if it has ended, as a supervisor does."""
@@ -146,8 +164,9 @@ class EtlRun:
     def _skip_what_others_reported(self) -> None:
         """Reports and promises of other tests on the same stack are none of this ETL's business."""
         cluster = Cluster(self.config.kafka.central_cluster, "central")
-        infos = cluster.topics(CONTROL)
-        ends = cluster.ends([Partition(t, 0) for t in CONTROL])
+        topics = CentralTopics.of(self.config.kafka, ())
+        infos = cluster.topics([topics.audit, topics.hosts])
+        ends = cluster.ends([Partition(t, 0) for t in infos])
         database = Database(self.config.etl.ledger)
         lease = database.acquire("consumer:default")
         cluster_id = cluster.cluster_id()
@@ -158,10 +177,11 @@ class EtlRun:
 
 
 def _own_settings(stack_config: Path, folder: Path, root: str | None, etl: Mapping[str, Any], cluster: str) -> str:
-    """The stack's settings, as one cluster, with this run's own ledger, root and scratch."""
+    """The stack's settings with this run's own ledger, root and scratch."""
     settings: dict[str, Any] = tomllib.loads(stack_config.read_text())
-    settings["kafka"] = {**settings["kafka"], "edge": settings["kafka"][cluster]}
-    settings["kafka"].pop("central", None)
+    if cluster != "both":
+        settings["kafka"]["edge"] = settings["kafka"][cluster]
+        settings["kafka"].pop("central")
     settings["storage"]["root"] = root or f"{settings['storage']['root']}-{folder.name}"
     settings["etl"] |= {
         "ledger": f"sqlite:///{folder}/ledger.sqlite",

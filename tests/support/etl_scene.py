@@ -1,0 +1,108 @@
+"""An ETL, its types and its hours: each hour's events come doubled, cut anew and late, and the buckets are judged."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hourmark.hours import Hour
+from hourmark.kafka import Cluster
+from hourmark.manifest import Manifest
+from tests.support.bucket_judge import BucketJudge
+from tests.support.delivery import DirectDelivery
+from tests.support.etl import EtlRun
+from tests.support.waiting import wait_for
+
+ON_TIME = 50  # events of an hour and type
+EVENTS = ON_TIME + 1  # and one late
+DUPLICATES = 2 * ON_TIME
+
+
+@dataclasses.dataclass
+class Scene:
+    """One run, its types, and the hours begun so far; none of them is before `first`.
+
+    A host of its own is awaited: what other tests on the same stack report at the same time closes nothing here.
+    """
+
+    run: EtlRun
+    types: tuple[str, ...]
+    first: Hour
+    source: str
+    hours: list[Hour] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.delivery = DirectDelivery(self.run.config)
+        self.judge = BucketJudge(self.run.storage)
+        self.edge = Cluster(self.run.config.kafka.edge, "edge")
+        self.host_id = uuid.uuid4().hex
+        self.caught_up(self.first.start_s * 1000)
+
+    def caught_up(self, at_ms: int, *, goodbye: bool = False) -> None:
+        """The scene's host, and the delivery service, report that they have read and acknowledged everything until then."""
+        self.delivery.report(at_ms, host_id=self.host_id, source=self.source, goodbye=goodbye)
+        self.delivery.report(at_ms)
+
+    @property
+    def next_hour(self) -> Hour:
+        """The one to begin next."""
+        return self.hours[-1].next() if self.hours else self.first
+
+    def begin_hour(self, *, without: Collection[str] = (), report: bool = True) -> Hour:
+        """Deliver the next hour's events: twice, cut anew, and one that is late; then everybody has caught up."""
+        hour = self.next_hour
+        self.hours.append(hour)
+        for event_type in sorted(set(self.types) - set(without)):
+            on_time = self.delivery.make(event_type, [hour.start_s * 1000 + 100 * n for n in range(ON_TIME)])
+            late = self.delivery.make(event_type, [self.first.start_s * 1000 - 60_000 + len(self.hours)])
+            for sent in (on_time, on_time, self.delivery.recut(on_time), late):
+                self.delivery.deliver(sent)
+            self.judge.promised(on_time, late, by=hour)
+        if report:
+            self.caught_up(hour.end_ms)
+        return hour
+
+    def closed(self, hour: Hour, *, without: Collection[str] = (), within_s: float = 240.0) -> Manifest:
+        """Wait until the hour is closed for all types, reviving a driver that ends by itself, and judge all buckets."""
+        types = sorted(set(self.types) - set(without))
+
+        def all_stand() -> bool:
+            self.run.revive()
+            return all(self.run.manifest(t, hour) is not None for t in types)
+
+        wait_for(all_stand, f"{hour} of {types} closed (see {self.run.log})", within_s)
+        self.content_is_as_promised(without=without)
+        last = self.run.manifest(types[0], hour)
+        assert last is not None
+        return last
+
+    def content_is_as_promised(self, *, without: Collection[str] = ()) -> None:
+        """Judge all buckets of the hours begun so far that stand."""
+        types = sorted(set(self.types) - set(without))
+        standing = [h for h in self.hours if all(self.run.manifest(t, h) is not None for t in types)]
+        if standing:
+            found = self.judge.look(types, standing)
+            assert not found, f"{len(found)} findings (see {self.run.log}):\n" + "\n".join(found[:20])
+
+
+@contextmanager
+def scene(
+    stack_config: Path, folder: Path, names: Collection[str], *, cluster: str = "central", crashing: bool = False,
+    root: str | None = None, etl: Mapping[str, Any] | None = None, minutes_ago: int = 60,
+) -> Iterator[Scene]:  # fmt: skip
+    """A scene whose first hour began so long ago, its driver started; types are unique, as topics of a used stack stay."""
+    unique = uuid.uuid4().hex[:8]
+    types = tuple(f"{name}-{unique}" for name in names)
+    first = Hour.of(time.time_ns() // 1_000_000 - 60_000 * minutes_ago, 60)
+    run = EtlRun(
+        stack_config, folder, list(types), first, root=root, etl=etl, cluster=cluster, crashing=crashing, source=f"app-{unique}"
+    )
+    made = Scene(run, types, first, f"app-{unique}")
+    with run:
+        yield made
+    made.caught_up(made.next_hour.start_s * 1000, goodbye=True)
