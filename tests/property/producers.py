@@ -118,14 +118,25 @@ class Producers:
             if not any(x.host == host.number and not x.acked and not x.abandoned for x in self.ranges):
                 host.caught_up_at_ms = now_ms
             host.sequence += 1
-            self._report("tailer", f"{host.number:032x}", host.sequence, host.source, host.caught_up_at_ms)
+            self.say("tailer", f"{host.number:032x}", host.sequence, host.source, host.caught_up_at_ms)
         self.service_sequence += 1
-        self._report("service", "5" * 32, self.service_sequence, API_SOURCE, now_ms)
+        self.say("service", "5" * 32, self.service_sequence, API_SOURCE, now_ms)
 
-    def _report(self, kind: str, host_id: str, sequence: int, source: str, caught_up_at_ms: int) -> None:
-        now_ms = self.clock.now_ms()
+    def say(
+        self,
+        kind: str,
+        host_id: str,
+        sequence: int,
+        source: str,
+        caught_up_at_ms: int,
+        *,
+        ahead_ms: int = 0,
+        incarnation: str = "one",
+    ) -> None:
+        """One report; `ahead_ms`: how far the clock of the service that received it runs ahead."""
+        received_ms = self.clock.now_ms() + ahead_ms
         sources = (SourceReport(source, caught_up_at_ms, 0, 0),)
-        report = HostReport(host_id, f"host-{host_id[-1]}", kind, "one", sequence, now_ms, False, sources)
+        report = HostReport(host_id, f"host-{host_id[-1]}", kind, incarnation, sequence, received_ms, False, sources)
         self._append(Partition(HOSTS, 0), host_id.encode(), frame(1) + report.encode())
 
     def _event(self, line: int, host: int, event_type: str, time_ms: int) -> Event:

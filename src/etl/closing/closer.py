@@ -21,6 +21,7 @@ from etl.closing.engine import Engine
 from etl.closing.forcing import accepted_holes, accepted_topics, forced_cut, ordered
 from etl.closing.ownership import refuse_foreign_root, refuse_published
 from etl.closing.publishing import ATTEMPTS_FOLDER
+from etl.closing.readiness import fallen_silent
 from etl.closing.sealed import Published, Publisher, Trouble
 from etl.closing.twins import TwinWatch
 from etl.closing.waiting import WaitsKeeper
@@ -220,10 +221,11 @@ class Closer:
         return chains
 
     def _with_seals(self, sealed: Sequence[Frontier], cut: Cut, given: Mapping[str, Order]) -> ledger.WithSeals:
-        excused = {(r.host_id, r.source): r for f in sealed for r in cut.excused.get(f.event_type, ())}
+        named = {(r.host_id, r.source): r for f in sealed for r in cut.excused.get(f.event_type, ())}
+        excused = fallen_silent(named.values(), self._ports.progress.reporters())
         forced = [f.event_type for f in sealed if f.event_type in given]
         if not forced:
-            return ledger.WithSeals(excused.values())
+            return ledger.WithSeals(excused)
         holes = self._sites.holes()
         all_ordered = {f.event_type for f in self._frontiers()} <= set(given)
         topics = [t for t in accepted_topics(forced, all_ordered=all_ordered) if t in holes]
@@ -231,10 +233,10 @@ class Closer:
             checks = self._sites.watched_anew(topics)
         except Unavailable as error:  # then the holes stay, and later hours need orders of their own
             _LOG.error("the holes of %s are not accepted yet: %s", topics, error)
-            return ledger.WithSeals(excused.values())
+            return ledger.WithSeals(excused)
         accepted = accepted_holes(holes, topics, given[forced[0]].reason, self._clock.now_ms())
         self._checked_at_s = None
-        return ledger.WithSeals(excused.values(), (), accepted, checks)
+        return ledger.WithSeals(excused, (), accepted, checks)
 
     def _refuse(self, refused: Sequence[tuple[Frontier, tuple[str, ...]]]) -> None:
         ledger.unfreeze_all(self._database, self._lease, refused)

@@ -5,7 +5,7 @@ must agree: the earlier of the two decides, so a clock that runs ahead, whosever
 minutes apart, nothing closes at all, because a deadline would be judged by a wrong clock.
 
 Past its deadline an hour goes without the sources that have not caught up with its end: they are excused, and named. A source
-that was excused is not awaited again until it reports.
+that was excused because it has fallen silent is not awaited again until it reports.
 """
 
 from __future__ import annotations
@@ -104,6 +104,15 @@ def still_excused(frontier: Frontier, excused: Iterable[Reporter], later: Report
         if now is None or now.goodbye or _caught_up_ms(now) >= frontier.hour.end_ms:
             return False
     return True
+
+
+def fallen_silent(excused: Iterable[Reporter], latest: Iterable[Reporter]) -> list[Reporter]:
+    """Those of the excused from whom nothing has been heard for a minute, while others report: later hours do not await them.
+
+    One that reports and stays behind is awaited for each hour anew, up to that hour's own deadline.
+    """
+    heard_ms = max((r.received_at_ms for r in latest), default=0)
+    return [r for r in excused if heard_ms - r.received_at_ms > SILENT_MS]
 
 
 def clocks_apart(reports: Reports, now_ms: int) -> str | None:

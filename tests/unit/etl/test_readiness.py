@@ -14,6 +14,7 @@ from etl.closing.readiness import (
     Readiness,
     Reports,
     clocks_apart,
+    fallen_silent,
     newcomers,
     ready,
     still_excused,
@@ -169,3 +170,10 @@ def test_clocks_that_are_minutes_apart_are_named_and_whose_they_are() -> None:
     assert "the closer's clock is 300.0 s ahead" in (clocks_apart(Reports([heard]), now_ms + CLOCKS_APART_MS_MAX + 1) or "")
     assert clocks_apart(Reports([heard]), now_ms + CLOCKS_APART_MS_MAX) is None
     assert clocks_apart(Reports([dataclasses.replace(ahead, goodbye=True)]), now_ms) is None, "nobody live: no clock to compare"
+
+
+def test_only_who_has_fallen_silent_is_not_awaited_by_later_hours() -> None:
+    stuck = dataclasses.replace(TAILER, caught_up_at_ms=None)
+    silent = dataclasses.replace(stuck, host_id="g" * 32, received_at_ms=END - SILENT_MS - 1)
+    assert fallen_silent([stuck, silent], [SERVICE, stuck, silent]) == [silent]
+    assert fallen_silent([], []) == []

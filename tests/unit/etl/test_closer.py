@@ -1,0 +1,408 @@
+"""The closing machine by scripted histories: idle partitions, hosts that vanish and return, clocks that lie, orders.
+
+Everything of closing is real; clusters, mirror and clock are played (tests/property/world.py).
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from etl.closing.containers import WrittenFile
+from etl.closing.cut import Waiting
+from etl.closing.proof import Proof
+from etl.closing.writing import SealedHour
+from etl.ledger import staging
+from etl.ledger.orders import order_force, order_force_all, orders
+from etl.ledger.rows import Frontier, State
+from etl.ledger.waits import Wait, waits
+from etl.storage import SafeMode
+from hourmark.errors import UsageError
+from hourmark.hours import Hour
+from hourmark.kafka import Partition
+from hourmark.manifest import Manifest
+from hourmark.topics import AUDIT, events_topic
+from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES, make_template
+from tests.property.world import World
+
+CLICK = EDGE_PARTITIONS[2]
+assert CLICK.topic == events_topic("click")
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_template(tmp_path_factory.mktemp("template"))
+
+
+@pytest.fixture
+def world(tmp_path: Path, template: Path) -> Iterator[World]:
+    made = World(tmp_path, template)
+    yield made
+    made.end()
+
+
+def hour(count: int) -> Hour:
+    return Hour(FIRST_HOUR.start_s + 3600 * count, 3600)
+
+
+def until(world: World, at: Hour, seconds: float = 1.0) -> None:
+    """The clock stands this long after the hour's end."""
+    world.clock.advance(at.end_s + seconds - world.clock.now_ms() / 1000)
+
+
+def settle(world: World) -> None:
+    """All that is sent arrives, and the closer looks until it waits."""
+    world.producers.report(0)
+    look(world)
+
+
+def look(world: World) -> Waiting:
+    """The same without new reports."""
+    world.pipeline.mirror_all(0)
+    world.pipeline.stage_all(0)
+    for _ in range(20):
+        outcome = world.closer.step()
+        if isinstance(outcome, Waiting):
+            world.check()
+            return outcome
+    raise AssertionError("the closer never comes to rest")
+
+
+def frontier(world: World, event_type: str) -> Frontier:
+    return next(f for f in world.frontiers() if f.event_type == event_type)
+
+
+def manifest(world: World, event_type: str, at: Hour = FIRST_HOUR) -> Manifest:
+    return world.judge.manifests[event_type, at]
+
+
+def wait_of(world: World, event_type: str) -> Wait:
+    return waits(world.database, FIRST_HOUR.length_s)[event_type]
+
+
+def line(world: World) -> None:
+    """One range, sent and acknowledged."""
+    world.producers.cut_range(1)
+    world.producers.send_all(1)
+
+
+def drop_one(world: World) -> None:
+    """The mirror drops an event that was sent once."""
+    logs = {p: [r for r in log.records if r] for p, log in world.producers.edge.logs.items() if p.topic.startswith("events.")}
+    times = collections.Counter(r.key[:16] for records in logs.values() for r in records)
+    for p, records in logs.items():
+        for at, record in enumerate(records):
+            if times[record.key[:16]] == 1:
+                world.pipeline.mirror.copy(p, at + 1, drop=at)
+                return
+    raise AssertionError("every event was sent more than once")
+
+
+def test_types_without_traffic_and_idle_partitions_close_within_a_look_of_the_last_condition(world: World) -> None:
+    until(world, FIRST_HOUR)
+    settle(world)
+    assert all(manifest(world, t).grade.value == "proved" and manifest(world, t).files == [] for t in TYPES)
+    assert {f.hour for f in world.frontiers()} == {hour(1)}
+
+
+def test_nothing_closes_before_its_end_however_often_the_closer_looks(world: World) -> None:
+    until(world, FIRST_HOUR, seconds=-1.0)
+    settle(world)
+    assert {f.hour for f in world.frontiers()} == {FIRST_HOUR}
+    assert waits(world.database, FIRST_HOUR.length_s) == {}, "to wait for time alone is no wait"
+
+
+def test_a_backlog_of_many_hours_and_types_is_one_proof_a_layer_and_one_write(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    written: list[int] = []
+    engine = world.engine(world.database)
+
+    class Counting:
+        def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
+            asked.append(len(frozen))
+            return engine.prove(frozen, audit_next)
+
+        def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
+            written.append(len(sealed))
+            return engine.write(sealed, schemas, folder)
+
+    monkeypatch.setattr(world, "engine", lambda database: Counting())
+    world.start_closer()
+    for n in range(5):
+        line(world)
+        until(world, hour(n))
+    settle(world)
+    assert {f.hour for f in world.frontiers()} == {hour(5)}
+    assert (asked, written) == ([2] * 5, [10])
+    world.judge.check_end()
+
+
+def test_a_host_that_vanishes_is_excused_after_the_deadline_by_name_and_not_awaited_again(world: World) -> None:
+    line(world)
+    world.producers.host_dies(0)
+    until(world, FIRST_HOUR)
+    settle(world)
+    assert frontier(world, "click").hour == FIRST_HOUR
+    wait = wait_of(world, "click")
+    assert wait.phase == "reports"
+    assert "tailer host-0 source app" in wait.what[0]
+    until(world, FIRST_HOUR, seconds=7199)
+    settle(world)
+    assert frontier(world, "click").hour == FIRST_HOUR
+    until(world, FIRST_HOUR, seconds=7200)
+    settle(world)
+    closed = manifest(world, "click")
+    assert closed.grade.value == "timed_out"
+    assert "source app of tailer host-0" in closed.evidence.excused[0] and len(closed.evidence.excused) == 1
+    assert [r.host_name for r in staging.reporters(world.database) if r.excused] == ["host-0"]
+    settle(world)
+    assert manifest(world, "click", hour(1)).grade.value == "proved", "who was excused once is not awaited again"
+    assert waits(world.database, FIRST_HOUR.length_s) == {}
+
+
+def test_another_types_sources_are_not_held_up_by_a_host_that_vanished(world: World) -> None:
+    world.producers.host_dies(2)  # of source web, which carries view alone
+    until(world, FIRST_HOUR)
+    settle(world)
+    assert manifest(world, "click").grade.value == "proved"
+    assert frontier(world, "view").hour == FIRST_HOUR
+
+
+def test_a_host_that_returns_after_two_days_is_awaited_again_and_its_old_events_are_late_and_proved(world: World) -> None:
+    for seed in range(40):  # until the host that dies holds something
+        world.producers.cut_range(seed)
+    held = [e for r in world.producers.ranges if r.host == 0 for e in r.events if e.event_type == "click"]
+    assert held
+    world.producers.host_dies(0)
+    world.producers.send_all(0)
+    until(world, FIRST_HOUR, seconds=48 * 3600)
+    settle(world)
+    settle(world)
+    assert manifest(world, "click").grade.value == "timed_out"
+    closed_before = frontier(world, "click").hour
+    world.producers.host_returns(0)
+    world.producers.report(0)  # it says that it holds something
+    until(world, closed_before)
+    world.producers.report(0)
+    look(world)
+    assert frontier(world, "click").hour == closed_before, "it is awaited again"
+    world.producers.send_all(0)
+    settle(world)
+    late = manifest(world, "click", closed_before)
+    assert late.grade.value == "proved"
+    assert late.late == {str(FIRST_HOUR): len(held)}
+    world.judge.check_end()
+
+
+def test_a_host_that_reports_and_stays_behind_times_out_each_hour_by_its_own_deadline(world: World) -> None:
+    for seed in range(40):
+        world.producers.cut_range(seed)  # nothing is sent
+    until(world, FIRST_HOUR, seconds=7200)
+    settle(world)
+    assert manifest(world, "click").grade.value == "timed_out"
+    settle(world)
+    assert frontier(world, "click").hour == hour(1), "its report made it awaited again"
+    until(world, hour(1), seconds=7200)
+    settle(world)
+    assert manifest(world, "click", hour(1)).grade.value == "timed_out"
+
+
+def test_reports_that_lay_unread_while_the_etl_was_down_excuse_nobody(world: World) -> None:
+    settle(world)
+    until(world, FIRST_HOUR, seconds=4 * 3600)
+    world.producers.report(0)
+    settle(world)
+    assert {m.grade.value for m in world.judge.manifests.values()} == {"proved"}
+
+
+def test_a_closers_clock_that_runs_ahead_closes_nothing_and_is_named(world: World) -> None:
+    until(world, FIRST_HOUR, seconds=-1800)
+    world.producers.report(0)
+    until(world, FIRST_HOUR, seconds=8 * 3600)  # by the closer alone: nobody reports at this time
+    look(world)
+    assert world.judge.manifests == {}
+    assert "the closer's clock is" in wait_of(world, "click").what[0] and "ahead" in wait_of(world, "click").what[0]
+
+
+def test_a_services_clock_that_runs_ahead_closes_nothing_and_is_named(world: World) -> None:
+    until(world, FIRST_HOUR)
+    world.producers.report(0)
+    world.producers.say("service", "6" * 32, 1, "api", world.clock.now_ms() + 8 * 3_600_000, ahead_ms=8 * 3_600_000)
+    look(world)
+    assert world.judge.manifests == {}
+    assert "service host-6 source api" in wait_of(world, "click").what[0]
+
+
+def test_a_promise_that_is_not_kept_waits_in_the_ledgers_words_and_times_out(world: World) -> None:
+    for seed in range(10):
+        world.producers.cut_range(seed)
+    world.producers.send_all(0)
+    drop_one(world)
+    until(world, FIRST_HOUR)
+    settle(world)
+    (stuck,) = [t for t in TYPES if frontier(world, t).hour == FIRST_HOUR]
+    assert wait_of(world, stuck).phase == "proof"
+    assert "range " in wait_of(world, stuck).what[0]
+    since_ms = wait_of(world, stuck).since_ms
+    world.clock.advance(60)
+    settle(world)
+    assert wait_of(world, stuck).since_ms == since_ms
+    until(world, FIRST_HOUR, seconds=7200)
+    settle(world)
+    assert manifest(world, stuck).grade.value == "timed_out"
+    assert manifest(world, stuck).evidence.excused[0].startswith("not kept: range")
+    assert manifest(world, stuck, hour(1)).grade.value == "proved", "it is not held against later buckets"
+    world.judge.check_end()
+
+
+def test_an_order_is_for_the_frontier_hour_alone_and_needs_a_reason(world: World) -> None:
+    now_ms = hour(3).end_ms
+    with pytest.raises(UsageError, match="needs a reason"):
+        order_force(world.database, "click", FIRST_HOUR, " ", "ada", now_ms)
+    with pytest.raises(UsageError, match="the frontier of click is 2027-01-15T08"):
+        order_force(world.database, "click", hour(1), "why not", "ada", now_ms)
+    with pytest.raises(UsageError, match="knows no event type nothing"):
+        order_force(world.database, "nothing", FIRST_HOUR, "why not", "ada", now_ms)
+    with pytest.raises(UsageError, match="has not ended"):
+        order_force(world.database, "click", FIRST_HOUR, "why not", "ada", FIRST_HOUR.end_ms - 1)
+    assert orders(world.database) == {}
+
+
+def test_an_order_closes_an_hour_whatever_is_missing_and_names_it_all(world: World) -> None:
+    for seed in range(10):
+        world.producers.cut_range(seed)
+    world.producers.send_all(0)
+    world.producers.host_dies(0)
+    until(world, FIRST_HOUR)
+    world.pipeline.stage_all(0)  # nothing was mirrored
+    order_force(world.database, "click", FIRST_HOUR, "the auditors are at the door", "ada", world.clock.now_ms())
+    assert world.closer.step() == 1
+    world.check()
+    forced = manifest(world, "click")
+    assert forced.grade.value == "forced"
+    assert forced.evidence.excused[0] == "forced by ada: the auditors are at the door"
+    said = "\n".join(forced.evidence.excused)
+    assert "mirror: events.click-" in said and "the cut is" in said
+    assert "no delivery service has reported yet" in said
+    assert orders(world.database) == {}, "it is done"
+    assert frontier(world, "view").hour == FIRST_HOUR
+    settle(world)
+    until(world, hour(1), seconds=7200)
+    settle(world)
+    assert manifest(world, "click", hour(1)).late, "what was not there comes late"
+    world.judge.check_end()
+
+
+def test_a_hole_keeps_its_type_open_until_an_order_accepts_it_and_then_hours_are_proved_again(world: World) -> None:
+    line(world)
+    settle(world)  # the mirror is known to stand somewhere
+    for seed in range(10):
+        world.producers.cut_range(seed)
+    world.producers.send_all(0)
+    assert world.pipeline.mirror.lag(CLICK)
+    world.pipeline.mirror.overtake(CLICK)
+    until(world, FIRST_HOUR, seconds=10_000)
+    settle(world)
+    assert frontier(world, "click").hour == FIRST_HOUR, "no time excuses a hole"
+    assert "log start passed the mirror" in wait_of(world, "click").what[0]
+    assert manifest(world, "view").grade.value == "proved"
+    order_force(world.database, "click", FIRST_HOUR, "the disk is gone", "ada", world.clock.now_ms())
+    settle(world)
+    assert manifest(world, "click").grade.value == "forced"
+    assert any("accepted" in e or "may be missing" in e for e in manifest(world, "click").evidence.excused)
+    settle(world)
+    assert manifest(world, "click", hour(1)).grade.value == "proved"
+
+
+def test_a_hole_in_promises_holds_all_types_and_takes_an_order_for_each(world: World) -> None:
+    line(world)
+    settle(world)
+    line(world)
+    audit = Partition(AUDIT, 0)
+    assert world.pipeline.mirror.lag(audit)
+    world.pipeline.mirror.overtake(audit)
+    until(world, FIRST_HOUR)
+    settle(world)
+    assert {f.hour for f in world.frontiers()} == {FIRST_HOUR}
+    order_force(world.database, "click", FIRST_HOUR, "click is wanted now", "ada", world.clock.now_ms())
+    settle(world)
+    assert manifest(world, "click").grade.value == "forced"
+    assert frontier(world, "view").hour == FIRST_HOUR, "one type's order accepts nothing for the others"
+    until(world, hour(1))
+    settle(world)
+    assert frontier(world, "click").hour == hour(1), "nor for its own later hours"
+    ordered = order_force_all(world.database, 3600, "the disk is gone", "ada", world.clock.now_ms())
+    assert ordered == {"click": hour(1), "view": FIRST_HOUR}
+    settle(world)
+    assert {manifest(world, "click", hour(1)).grade.value, manifest(world, "view").grade.value} == {"forced"}
+    assert manifest(world, "view", hour(1)).grade.value == "forced", "it had begun before the hole was accepted"
+    until(world, hour(3))
+    settle(world)
+    assert manifest(world, "view", hour(3)).grade.value == "proved"
+
+
+def test_storage_that_refuses_is_waited_for_and_closing_goes_on_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = world.storage.make_folder
+
+    def refuse(path: str) -> None:
+        raise SafeMode(path, "hdfs://nn/" + path, "name node is in safe mode")
+
+    monkeypatch.setattr(world.storage, "make_folder", refuse)
+    until(world, FIRST_HOUR)
+    settle(world)
+    assert {f.state for f in world.frontiers()} == {State.SEALED}
+    settle(world)
+    assert wait_of(world, "click").phase == "storage"
+    assert "safe mode" in wait_of(world, "click").what[0]
+    monkeypatch.setattr(world.storage, "make_folder", real)
+    world.clock.advance(11)
+    settle(world)
+    assert manifest(world, "click").grade.value == "proved"
+    settle(world)
+    assert waits(world.database, FIRST_HOUR.length_s) == {}
+
+
+def test_an_unreadable_staged_file_is_staged_again_and_the_hour_closes(world: World) -> None:
+    line(world)
+    settle(world)
+    world.pipeline.damage(0)
+    until(world, FIRST_HOUR)
+    settle(world)
+    assert world.seen["staged again"] == 1
+    assert {f.hour for f in world.frontiers()} == {hour(1)}
+    world.judge.check_end()
+
+
+def test_two_live_incarnations_of_one_host_are_an_alarm_and_no_more(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    for n, incarnation in enumerate(("one", "two", "one", "two")):
+        world.clock.advance(2)
+        world.producers.say("tailer", "0" * 32, n + 5, "app", world.clock.now_ms(), incarnation=incarnation)
+        with caplog.at_level(logging.ERROR):
+            look(world)
+    assert sum("two live incarnations" in r.message for r in caplog.records) == 2
+    until(world, FIRST_HOUR)
+    settle(world)
+    assert manifest(world, "click").grade.value == "proved"
+
+
+def test_a_paused_closer_that_wakes_after_another_published_changes_nothing(world: World) -> None:
+    line(world)
+    until(world, FIRST_HOUR)
+    world.points.disarm()
+    for point in range(1, 60):
+        world.clock.advance(3600)
+        world.producers.cut_range(point)
+        world.producers.send_all(point)
+        world.pause(point - 1)
+        settle(world)
+        world.wake(0)
+        world.check()
+    world.drain()
+    world.judge.check_end()
+    assert world.seen["closer woken"] > 20
