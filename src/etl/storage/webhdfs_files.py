@@ -35,7 +35,7 @@ class Upload(io.RawIOBase):
     def begin(cls, target: Target, replication: int) -> Upload:
         """Ask the NameNode where to write, and begin to write there. AlreadyExists if the name is taken."""
         told = ask(target, "PUT", "CREATE", repeatable=True, overwrite="false", replication=replication)
-        address = urlsplit(told.headers.get("Location", ""))
+        address = urlsplit(told.location)
         if not address.hostname:
             raise StorageError(target.path, target.url, f"the NameNode named no DataNode to write to ({told.status_code})")
         kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
