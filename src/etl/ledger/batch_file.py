@@ -7,8 +7,7 @@ rests on:
 - `starts` are the ledger's positions when the batch was planned, `ends` how far its commit moves them. They name every partition
   of which the batch holds rows; others of the shard may be named too, moved or not.
 - (epoch, sequence) orders all batches of a ledger: the lease's epoch (epochs grow over all leases, see `Database.acquire`), then
-  a number that grows with each batch planned under it, those given up included. Positions are read after the lease was taken;
-  a shard that takes over partitions from another takes its lease anew.
+  a number that grows with each batch planned under it, those given up included. Positions are read after the lease was taken.
 - Host reports are not in it: they are read again from their topic. So a batch without files needs no batch file.
 - It is deleted with the last file of its folder, and not before.
 """

@@ -3,9 +3,8 @@
 A batch file is written before its commit, so it may speak of a batch that never was one. What tells them apart: a ledger's
 positions move by whole batches only, and whoever plans a batch begins at the ledger's positions. So every start of a batch, and
 every offset in a marker (taken in the transaction of a freeze), is a place where the ledger's position *stood*. A batch was never
-committed if a later one (by its order) begins before its end, or if a marker's offset lies within it: between its start and its
-end no position can have stood. The last batch of all cannot be told from one that was about to be committed; it is whole, and
-taken.
+committed if the position stood within it, between its start and its end; or if a batch planned later (by its order) begins where
+it does. The last batch of all cannot be told from one that was about to be committed; it is whole, and taken.
 
 The position is the end of the last batch that was committed, or a marker's offset, whatever is furthest. Offsets before it that
 neither a batch that is known nor a bucket covers are *gaps*: their batch file was deleted with its last staged file, all of it
@@ -22,8 +21,8 @@ from typing import Final
 Key = tuple[str, int]  # topic id, partition
 Offsets = Mapping[Key, int]
 
-_BEFORE: Final = "a later batch begins before its end"
-_ACROSS: Final = "a marker's offset lies within it"
+_WITHIN: Final = "the ledger stood within it"
+_AGAIN: Final = "a later batch begins where it does"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,32 +64,34 @@ def history(batches: Collection[Moves], marked: Mapping[Key, Sequence[int]], sto
 
     `stood`: where else the ledger's position is known to have stood, which says nothing of what lies below.
     """
-    begun: dict[Key, int] = {}  # where the batches after the one looked at begin
+    stands = {key: set(offsets) for key, offsets in marked.items()}
+    latest: dict[tuple[Key, int], tuple[int, int]] = {}  # of the batches that begin there
+    for batch in batches:
+        for key, start in batch.starts.items():
+            stands.setdefault(key, set()).add(start)
+            latest[key, start] = max(batch.order, latest.get((key, start), batch.order))
+    ordered = {key: sorted(offsets) for key, offsets in stands.items()}
     committed: list[Moves] = []
     given_up: dict[str, str] = {}
-    for batch in sorted(batches, key=lambda b: b.order, reverse=True):
-        if why := _never_committed(batch, begun, marked):
+    for batch in sorted(batches, key=lambda b: b.order):
+        if why := _never_committed(batch, ordered, latest):
             given_up[batch.folder] = why
         else:
             committed.append(batch)
-        for key, start in batch.starts.items():
-            begun[key] = min(start, begun.get(key, start))
-    committed.reverse()
     # Where any batch was planned to begin, the ledger's position stood, whether that batch was committed or not.
     places = [*(b.starts for b in batches), stood or {}]
     gaps, positions = _walk(committed, [item for place in places for item in place.items()], marked)
     return History(tuple(b.folder for b in committed), given_up, positions, gaps)
 
 
-def _never_committed(batch: Moves, begun: Offsets, marked: Mapping[Key, Sequence[int]]) -> str:
+def _never_committed(batch: Moves, stood: Mapping[Key, Sequence[int]], latest: Mapping[tuple[Key, int], tuple[int, int]]) -> str:
     for key in batch.moved:
         start, end = batch.starts[key], batch.ends[key]
-        if begun.get(key, end) < end:
-            return _BEFORE
-        offsets = marked.get(key, ())
-        above = bisect.bisect_right(offsets, start)
-        if above < len(offsets) and offsets[above] < end:
-            return _ACROSS
+        above = bisect.bisect_right(stood[key], start)
+        if above < len(stood[key]) and stood[key][above] < end:
+            return _WITHIN
+        if latest[key, start] > batch.order:
+            return _AGAIN
     return ""
 
 

@@ -102,7 +102,7 @@ def comparable(dump: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(actions=ACTIONS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_rebuilt_ledger_is_the_lost_one(actions: list[Action], tmp_path_factory: pytest.TempPathFactory) -> None:
     with rebuilt_beside(actions, str(tmp_path_factory.mktemp("life"))) as (lost, made, notes):
         assert made == lost
