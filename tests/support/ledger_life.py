@@ -154,12 +154,12 @@ class Life:
         """As a closer that dies before its proof."""
         frontiers.freeze(self.database, self._closer, [self.frontier(event_type)], {event_type: f"events.{event_type}"})
 
-    def close(self, event_type: str, *, in_ledger: bool = True) -> Manifest:
+    def close(self, event_type: str, *, in_ledger: bool = True, surplus: int = 0) -> Manifest:
         """Close the frontier hour; without `in_ledger` the closer dies after it published."""
         opened = self.frontier(event_type)
         offsets = frontiers.freeze(self.database, self._closer, [opened], {event_type: f"events.{event_type}"})
         audit = next(p for p in staging.positions(self.database, CLUSTER) if p.topic == self._plan.audit_topic)
-        sealed = Seal("proved", "join", 1, audit.next_offset, 1, 1, 0, (), offsets[event_type])
+        sealed = Seal("proved", "join", 1, audit.next_offset, 1, 1, surplus, (), offsets[event_type])
         frontiers.seal(self.database, self._closer, {event_type: sealed}, [self.frontier(event_type)])
         frontier = self.frontier(event_type)
         manifest = self._manifest(event_type, frontier.hour, sealed)
@@ -191,7 +191,7 @@ class Life:
             evidence=Evidence(
                 method="join", cut_at_ms=1, audit_records=1, promised=1, audit_next={"0": sealed.audit_next}
             ),
-            events=sum(g.rows for g in listed), duplicates_removed=0, surplus=0, id_sum="0" * 16, ledger=ledger,
+            events=sum(g.rows for g in listed), duplicates_removed=0, surplus=sealed.surplus, id_sum="0" * 16, ledger=ledger,
             ledger_commit=commit, attempt="a", closed_at_ms=hour.end_ms, software="test",
             offsets=[
                 Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset) for p in sealed.offsets

@@ -27,7 +27,7 @@ from etl.ledger.database import Database
 from etl.ledger.first_hours import FirstHours, read_first_hours
 from etl.ledger.frontier_rows import BUCKET_SECONDS, carriers
 from etl.ledger.history import Gap, History, Key, bucket_of, history
-from etl.ledger.remains import Batches, Chain, files_of, read_batches, read_chain
+from etl.ledger.remains import Batches, Chain, SurplusLeft, files_of, read_batches, read_chain, read_surplus_files
 from etl.ledger.rows import DEFAULT_SHARD, AuditGroup, Position, Reporter, StagedBatch, State
 from etl.ledger.staging import is_overtaken, put_reports, put_staged, reporters_of
 from etl.storage import Storage
@@ -36,7 +36,9 @@ from hourmark.avro import Schema, canonical_json, fingerprint, unframe
 from hourmark.config import Kafka
 from hourmark.errors import Finding, UsageError
 from hourmark.host_reports import HostReport
+from hourmark.hours import Hour
 from hourmark.kafka import Partition, TopicInfo
+from hourmark.manifest import Manifest
 from hourmark.rules import Rules
 
 _MUST_BE_EMPTY: Final = (tables.frontiers, tables.positions, tables.buckets, tables.staged_files)
@@ -114,6 +116,7 @@ class _Rebuild:
         self.done.given_up = found.given_up
         positions = self._put_positions(connection, found, topics, infos.values())
         self._put_batches(connection, found)
+        self._put_surplus(connection)
         self._put_reporters(connection, positions)
         self._put_schemas(connection)
         self._put_meta(connection)
@@ -263,6 +266,25 @@ class _Rebuild:
         if chain is None:
             return group.event_type not in self.frontiers  # nobody will ask
         return group.hour_s < self.frontiers[group.event_type] and group.last_offset < chain.settled_next
+
+    def _put_surplus(self, connection: Connection) -> None:
+        """Of each closed hour, the file with as many rows as its manifest says; another is of a proof that failed."""
+        files: dict[tuple[str, Hour], list[SurplusLeft]] = {}
+        for file in read_surplus_files(self.outside.storage, self.outside.bucket_seconds):
+            files.setdefault((file.event_type, file.hour), []).append(file)
+        table = tables.buckets
+        for (event_type, hour), found in sorted(files.items()):
+            query = select(table.c.manifest).where(table.c.type == event_type, table.c.hour == hour.start_s)
+            text = connection.execute(query).scalar()
+            if text is None:
+                continue  # never sealed, or sealed and not published: the proof makes it anew
+            manifest = Manifest.decode(text.encode())
+            if sealed := [f for f in found if f.rows == manifest.surplus]:
+                row = {"type": event_type, "hour": hour.start_s, "path": sealed[0].path, "rows": sealed[0].rows}
+                audit_next = max(manifest.evidence.audit_next.values(), default=0)
+                connection.execute(
+                    insert(tables.surplus).values(**row, audit_next=audit_next, sealed_at_ms=manifest.closed_at_ms)
+                )
 
     def _put_reporters(self, connection: Connection, positions: Mapping[Key, Position]) -> None:
         """The last report of each host, as if all had been staged again in the order of the topic."""

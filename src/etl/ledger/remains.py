@@ -1,21 +1,26 @@
-"""What is left of a lost ledger on storage: markers of closed buckets, and batch files beside staged files."""
+"""What is left of a lost ledger on storage: markers of closed buckets, batch files beside staged files, files of surplus rows."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
+
+import pyarrow.parquet as pq
 
 from etl.buckets import list_hours, read_manifest
 from etl.ledger.batch_file import NAME, BatchFile, read_batch_file
 from etl.ledger.history import ClosedHour, Key, Moves
 from etl.ledger.rows import Position
-from etl.storage import NotFound, Storage
+from etl.storage import Entry, NotFound, Storage
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 
 STAGING_FOLDER: Final = "_staging"
+SURPLUS_FOLDER: Final = "_surplus"
+_SURPLUS_NAME: Final = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2})(?:-(\d{2}))?-[0-9a-f]{32}\.parquet")
 _AT_ONCE: Final = 8  # requests to storage
 
 
@@ -44,10 +49,7 @@ class Batches:
 
 def read_batches(storage: Storage) -> Batches:
     """Look at every batch's folder."""
-    try:
-        folders = [f"{STAGING_FOLDER}/{entry.name}" for entry in storage.list(STAGING_FOLDER) if entry.is_folder]
-    except NotFound:
-        folders = []
+    folders = [f"{STAGING_FOLDER}/{entry.name}" for entry in _entries(storage, STAGING_FOLDER) if entry.is_folder]
     found = Batches()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for file in pool.map(lambda folder: _read(storage, folder), folders):
@@ -125,3 +127,31 @@ def read_chain(storage: Storage, event_type: str, bucket_seconds: int) -> Iterat
 def files_of(storage: Storage, folder: str) -> set[str]:
     """Paths of the staged files that still stand in a batch's folder."""
     return {f"{folder}/{entry.name}" for entry in storage.list(folder) if entry.name != NAME}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SurplusLeft:
+    """A file of surplus rows. A proof that failed may have left one too: then there are several of one hour."""
+
+    event_type: str
+    hour: Hour
+    path: str
+    rows: int
+
+
+def read_surplus_files(storage: Storage, bucket_seconds: int) -> Iterator[SurplusLeft]:
+    """All that stand in `_surplus/<type>/` (see `etl.closing.surplus`)."""
+    for folder in _entries(storage, SURPLUS_FOLDER):
+        for entry in _entries(storage, f"{SURPLUS_FOLDER}/{folder.name}"):
+            if match := _SURPLUS_NAME.fullmatch(entry.name):
+                path = f"{SURPLUS_FOLDER}/{folder.name}/{entry.name}"
+                label = match[1] + (f":{match[2]}" if match[2] else "")
+                with storage.open(path) as file:
+                    yield SurplusLeft(folder.name, Hour.parse(label, bucket_seconds), path, pq.read_metadata(file).num_rows)
+
+
+def _entries(storage: Storage, folder: str) -> list[Entry]:
+    try:
+        return storage.list(folder)
+    except NotFound:
+        return []

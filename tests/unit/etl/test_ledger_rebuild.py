@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select
 
@@ -213,3 +215,20 @@ def test_a_schema_that_changed_is_told_of_and_remembered_as_it_was(life: Life, t
     life.close("click")
     done = rebuild(dataclasses.replace(life.outside(), fetch_schema=lambda _: {"type": "bytes"}), target, lambda _: None)
     assert [note for note in done.notes if "schema id 7 stands for another schema" in note]
+
+
+def test_surplus_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(life: Life, target: Database) -> None:
+    for rows, digest in ((2, "a" * 32), (3, "b" * 32)):
+        for hour in (FIRST, SECOND):
+            with life.storage.create(f"_surplus/click/{hour}-{digest}.parquet") as file:
+                pq.write_table(pa.table({"hour": [FIRST.start_s] * rows}), file)
+    life.produce("click", FIRST, 4)
+    life.stage()
+    life.close("click", surplus=3)
+    rebuilt(life, target)
+    with target.reading() as connection:
+        (row,) = connection.execute(select(tables.surplus)).mappings().all()
+    assert dict(row) == {
+        "type": "click", "hour": FIRST.start_s, "path": f"_surplus/click/{FIRST}-{'b' * 32}.parquet", "rows": 3,
+        "audit_next": 1, "sealed_at_ms": FIRST.end_ms,
+    }  # fmt: skip
