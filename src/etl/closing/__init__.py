@@ -4,8 +4,8 @@
     cut.py        the cut: what must be on the central cluster, and staged, before an hour may freeze (a small state machine)
     edge.py       asks the edge and the mirror for the cut
     engine.py     the port to the heavy work, and Spark behind it
-    proof.py      promises against listed rows, as one Spark job for all types at once
-    frames.py     the Spark frames of listed rows and of promises
+    proof.py      promises against listed rows, for all types at once: by sums, or range by range
+    evidence.py   what the proof reads, in tasks; promises.py: how it is compared (pure); surplus.py: what waits for a promise
     writing.py    deduplicated rows → Avro containers, as one Spark job for all types at once
     publishing.py the attempt folder, read back; the one rename that publishes
     closer.py     drives them, and picks up whatever a crash left

@@ -1,6 +1,6 @@
 """The heavy work of closing behind one port: proving many types' frozen hours, and writing many types' sealed hours.
 
-The closer decides; an engine reads staged rows. `SparkEngine` spreads the work over a cluster.
+The closer decides; an engine reads staged rows: `SparkEngine` on a cluster, `LocalEngine` in this process, by the same work.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Protocol
 
 from pyspark.sql import SparkSession
 
-from etl.closing.proof import Proof, prove
-from etl.closing.runner import OnSpark
+from etl.closing.proof import Proof, Prover
+from etl.closing.runner import InProcess, OnSpark, Runner
 from etl.closing.writing import SealedHour, WrittenFile, write_on
 from etl.ledger.database import Database
 from etl.ledger.rows import Frontier
@@ -43,8 +43,34 @@ class SparkEngine:
 
     def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
         """See `Engine`."""
-        return prove(self.spark, self.storage, self.database, frozen, audit_next)
+        return _by_type(OnSpark(self.spark), self, frozen, audit_next)
 
     def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
         """See `Engine`."""
         return write_on(OnSpark(self.spark), self.storage, self.database, self.config, sealed, schemas, folder)
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalEngine:
+    """The same work in this process, without Spark."""
+
+    storage: Storage
+    database: Database
+    config: Config
+
+    def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
+        """See `Engine`."""
+        return _by_type(InProcess(), self, frozen, audit_next)
+
+    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
+        """See `Engine`."""
+        return write_on(InProcess(), self.storage, self.database, self.config, sealed, schemas, folder)
+
+
+def _by_type(
+    runner: Runner, engine: SparkEngine | LocalEngine, frozen: Collection[Frontier], audit_next: int
+) -> dict[str, Proof]:
+    """One frontier of a type."""
+    asked = list(frozen)
+    proofs = Prover(runner, engine.storage, engine.database, engine.config.etl.unit_bytes_max).prove(asked, audit_next)
+    return {f.event_type: proof for f, proof in zip(asked, proofs, strict=True)}

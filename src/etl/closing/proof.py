@@ -1,197 +1,297 @@
 """The proof: every promise up to the cut is kept by rows that are listed, here or before.
 
-One Spark job for all types at once joins promises and rows by (type, hour, range id) over distinct event ids, and compares
-counts and sums. This is the slow path in its plain form: it reads every listed row's ids.
+A promise (of one audit record, for one type and hour: how many distinct ids, and the sum of their tails) counts for the frontier
+hour H of its type if its record lies below the cut, and it is of H, or of an earlier hour and not settled by an earlier seal
+(its record lies at or past `settled_next`). All types of a round are asked for together.
 
-A promise counts for the frontier hour H of its type if its audit record lies below the cut, and it is of H, or of an earlier
-hour and not settled by an earlier seal. Its rows of earlier hours may stand in earlier buckets, so what is not found among
-the rows listed now is looked up among those listed before.
+**By sums.** Number and digest of what is newly promised equal those of what is newly listed. The digest adds up, modulo 2^64, for
+each event its id's tail and its range id times an odd constant; staging keeps it by group, so no row is read. Only groups of
+audit records that lie across the cut, or across `settled_next`, are taken apart by reading their file.
+
+Why a proof by sums is never a false one. Write m(x) for how often the id x is newly promised (a record that stands twice
+counted twice), r(x) for how often it is newly listed, M(R) and Q(R) for how many promised events and listed rows are of range
+R. Equal sums say that the sum of m(x) - r(x) is 0, and that the sum of (m(x) - r(x)) · tail(x) + weight · (M(R) - Q(R)) · R
+is 0 modulo 2^64. Tails and range ids are digests of what they name, which nobody chooses: unless all these differences are 0,
+that is one linear equation between such numbers, which holds by chance once in about 2^60 proofs. So every promised id is
+listed, as often. A loss that a duplicate makes up for, or an audit record that stands twice while its rows stand once, makes
+the sums differ; then the slow path decides. And every listed row is of a range that is newly promised, so none is surplus,
+and what was surplus stays so.
+
+**By join.** Otherwise distinct rows and distinct promises are compared range by range (`promises`), in tasks that read units of
+listed rows and files of audit records (`evidence`). Then:
+
+- Rows of an earlier bucket's surplus stand beside the listed ones, so a range whose rows were listed in parts, before its record
+  came, is whole. Rows of earlier buckets that are no surplus are not needed: their ranges were promised below those buckets'
+  cuts, and so settled by their seals.
+- A late promise that is not kept, whose range was promised with the same content below `settled_next`, is a second copy of one
+  that a seal settled: it is passed over. So is late surplus of a range that is promised there: its rows are copies of it.
+- What is left is named: promises without exactly their rows, and ranges that have two audit records that differ.
+- Listed rows of ranges without a record are surplus, and are kept for promises to come (`surplus`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+import functools
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from etl.closing.frames import audit_rows, event_rows
-from etl.ledger import frontiers as ledger
+from etl.closing.evidence import (
+    Found,
+    PromisesItem,
+    RowsItem,
+    Windows,
+    hours_of,
+    matching_promises,
+    promises_items,
+    read_item,
+    read_promises,
+    rows_items,
+    scattered,
+    surplus_rows,
+)
+from etl.closing.promises import KEY, KEYS, Unkept, Verdict, judge, merged
+from etl.closing.runner import Runner
+from etl.closing.surplus import SurplusFile, write_surplus
 from etl.ledger.database import Database
-from etl.ledger.rows import AuditGroup, Frontier, StagedGroup
+from etl.ledger.listings import (
+    RoundSums,
+    Sums,
+    counting_promises,
+    listed_groups,
+    promises_between,
+    round_sums,
+)
+from etl.ledger.rows import RANGE_WEIGHT, Frontier, HourBook, to_unsigned
+from etl.ledger.surplus import surplus_files
 from etl.storage import Storage
 from hourmark.hours import Hour
 
 FINDINGS_MAX: Final = 20  # named per type; all are counted
-
-_KEY: Final = ["type", "hour", "range_id"]
+SURPLUS_ROWS_MAX: Final = 20_000_000  # of a round: 32 bytes each, in the driver
+OLDER: Final = pa.schema([*KEYS, ("count", pa.int64()), ("sum", pa.int64())])
+_RANGES_HERE_MAX: Final = 1_000_000  # with more promises, ranges are judged in tasks, this many in one
+_LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Proof:
-    """What the proof of one type's frontier hour found. Proved if `findings` is empty."""
+    """What the proof of one type's hour found. Proved if `findings` is empty.
+
+    `method`: "empty" (nothing promised, nothing listed), "sums" or "join". `audit_records`: promises that this hour settles.
+    `promised`: distinct ids of them; by sums, a record that stands twice counts twice, as its rows do. `surplus`: distinct ids.
+    `differing` are those of the findings that name ranges with two audit records.
+    """
 
     method: str
     audit_records: int
     promised: int
     surplus: int
     findings: tuple[str, ...] = ()
-
-
-_EMPTY: Final = Proof("empty", 0, 0, 0)
-
-
-class _Unkept(NamedTuple):
-    """A promise without exactly its rows; the columns of `_unkept`."""
-
-    type: str
-    hour: int
-    range_id: bytes
-    promised: int
-    promised_sum: int
-    origin: str
-    held: int | None
-
-    def describe(self, length_s: int) -> str:
-        """For people."""
-        return (
-            f"range {bytes(self.range_id).hex()} ({self.origin}): "
-            f"{self.promised} events of {Hour(self.hour, length_s)} promised, "
-            f"{self.held or 0} found" + (", but others" if self.held == self.promised else "")
-        )
+    differing: tuple[str, ...] = ()
+    books: tuple[HourBook, ...] = ()
+    surplus_file: SurplusFile | None = None
 
 
 @dataclasses.dataclass(frozen=True)
-class _Question:
-    """What there is to prove for one type: promises that count now, those that only explain surplus, listed rows."""
+class Prover:
+    """Proves rounds. `unit_bytes_max`: of datums that one task's rows stand for (`rows.plan_units`)."""
 
-    frontier: Frontier
-    promises: tuple[AuditGroup, ...]
-    explaining: tuple[AuditGroup, ...]
-    rows: tuple[StagedGroup, ...]
+    runner: Runner
+    storage: Storage
+    database: Database
+    unit_bytes_max: int
+    ranges_here_max: int = _RANGES_HERE_MAX
 
+    def prove(self, asked: Sequence[Frontier], below: int) -> list[Proof]:
+        """A proof for each frontier, in turn; `below`: the central audit offset of the cut. Unreadable names a staged file."""
+        sums = with_straddling(round_sums(self.database, asked, below), self.storage, asked, below)
+        proofs = [by_sums(listed, promised) for listed, promised in sums]
+        slow = {at: asked[at] for at, proof in enumerate(proofs) if proof is None}
+        joined = self._by_join(slow, below) if slow else {}
+        return [proof or joined[at] for at, proof in enumerate(proofs)]
 
-def prove(
-    spark: SparkSession, storage: Storage, database: Database, frozen: Collection[Frontier], audit_next: int
-) -> dict[str, Proof]:
-    """A proof for each frozen type, in as many Spark jobs as for one."""
-    asked = [_question(database, f, audit_next) for f in frozen]
-    proofs = {q.frontier.event_type: _EMPTY for q in asked if not q.promises and not q.rows}
-    asked = [q for q in asked if q.frontier.event_type not in proofs]
-    if asked:
-        proofs |= _prove(spark, storage, database, asked, audit_next)
-    return proofs
+    def _by_join(self, asked: Mapping[int, Frontier], below: int) -> dict[int, Proof]:
+        rows = self._rows_items(asked)
+        verdict = self._verdict(rows, asked, below)
+        older = self._older(asked, verdict)
+        surplus = _unexplained(verdict.surplus, older)
+        unkept, passed_over = _still_unkept(verdict.unkept, older)
+        found = Joined(verdict, surplus, unkept, passed_over)
+        files = self._keep_surplus(asked, rows, surplus)
+        return {at: proof_of(at, f, found, files.get(at)) for at, f in asked.items()}
 
+    def _rows_items(self, asked: Mapping[int, Frontier]) -> list[RowsItem]:
+        groups = listed_groups(self.database, list(asked.values()))
+        earlier: dict[str, list[str]] = {}
+        for file in surplus_files(self.database):
+            earlier.setdefault(file.event_type, []).append(file.path)
+        listed = {at: (f, g) for (at, f), g in zip(asked.items(), groups, strict=True)}
+        return rows_items(listed, {at: earlier.get(f.event_type, []) for at, f in asked.items()}, self.unit_bytes_max)
 
-def _question(database: Database, f: Frontier, audit_next: int) -> _Question:
-    listed = tuple(ledger.listed_groups(database, f.event_type, f.hour))
-    late_hours = {g.hour_s for g in listed if g.hour_s < f.hour.start_s}
-    current = ledger.audit_groups(database, f.event_type, {f.hour.start_s}, audit_next)
-    late = ledger.new_audit_groups(database, f.event_type, f.hour, f.settled_next, audit_next)
-    explaining = ledger.audit_groups(database, f.event_type, late_hours, audit_next)
-    return _Question(f, tuple(current + late), tuple(explaining), listed)
+    def _verdict(self, rows: Sequence[RowsItem], asked: Mapping[int, Frontier], below: int) -> Verdict:
+        """All partial counts come here and are judged, or, where they are many, meet range by range in tasks."""
+        groups = [g for of in counting_promises(self.database, list(asked.values()), below) for g in of]
+        items: list[RowsItem | PromisesItem] = [*rows, *promises_items(groups)]
+        windows = Windows.of(asked, below)
+        merge = functools.partial(_judged, hours=[asked[at].hour.start_s if at in asked else 0 for at in range(max(asked) + 1)])
+        parts = 1 + sum(g.rows for g in groups) // self.ranges_here_max
+        if parts == 1:
+            return merge(self.runner.map(functools.partial(read_item, storage=self.storage, windows=windows), items))
+        work = functools.partial(scattered, storage=self.storage, windows=windows, parts=parts)
+        return merged(self.runner.gather(work, items, merge, parts))
 
+    def _older(self, asked: Mapping[int, Frontier], verdict: Verdict) -> pa.Table:
+        """Promises below `settled_next` of the late ranges in doubt: columns KEY, count, sum. Few, so they are read here."""
+        in_doubt = [KEYS.empty_table(), _keys_of(verdict.unkept), verdict.surplus.select(KEY)]
+        keys = pa.concat_tables(in_doubt).group_by(KEY, use_threads=False).aggregate([])
+        found = [OLDER.empty_table()]
+        for at, f in asked.items():
+            own = keys.filter(pc.and_(pc.equal(keys.column("asked"), at), pc.less(keys.column("hour"), f.hour.start_s)))
+            if len(own) and f.settled_next:
+                groups = promises_between(self.database, f.event_type, hours_of(own), 0, f.settled_next)
+                work = functools.partial(
+                    matching_promises, storage=self.storage, event_type=f.event_type, keys=own, below=f.settled_next
+                )
+                for rows in self.runner.map(work, promises_items(groups)):
+                    label = pa.array(np.full(len(rows), at, np.int32))
+                    found.append(rows.select(OLDER.names[1:]).add_column(0, OLDER.field(0), label))
+        return pa.concat_tables(found)
 
-def _prove(
-    spark: SparkSession, storage: Storage, database: Database, asked: Sequence[_Question], audit_next: int
-) -> dict[str, Proof]:
-    known = _promises(spark, storage, asked, audit_next).cache()
-    held = _held(spark, storage, [g for q in asked for g in q.rows]).cache()
-    try:
-        counting = known.where("counts")
-        totals = {
-            row["type"]: (row["records"], row["promised"])
-            for row in counting.groupBy("type")
-            .agg(F.countDistinct("range_id").alias("records"), F.sum("promised").alias("promised"))
-            .collect()
+    def _keep_surplus(
+        self, asked: Mapping[int, Frontier], items: Sequence[RowsItem], surplus: pa.Table
+    ) -> dict[int, SurplusFile]:
+        total = pc.sum(surplus.column("rows")).as_py() or 0
+        if total > SURPLUS_ROWS_MAX:
+            _LOG.error(
+                "%d listed rows have no audit record, more than the %d that are kept to settle one that comes later: their hours "
+                "will time out if it does. Is the topic of audit records whole?", total, SURPLUS_ROWS_MAX,
+            )  # fmt: skip
+            surplus = surplus.filter(pc.less_equal(pc.cumulative_sum(surplus.column("rows")), SURPLUS_ROWS_MAX))
+        if not len(surplus):
+            return {}
+        concerned = set(surplus.column("asked").to_pylist())
+        work = functools.partial(surplus_rows, storage=self.storage, keys=surplus)
+        rows = pa.concat_tables(self.runner.map(work, [i for i in items if concerned & set(i.asked)]))
+        return {
+            at: write_surplus(self.storage, asked[at], rows.filter(pc.equal(rows.column("asked"), at)))
+            for at in sorted(concerned)
         }
-        surplus = {
-            row["type"]: row["surplus"]
-            for row in held.join(known, _KEY, "left_anti").groupBy("type").agg(F.sum("held").alias("surplus")).collect()
-        }
-        unkept = _collect(_unkept(counting, held))
-        if unkept:
-            unkept = _look_before(spark, storage, database, asked, unkept)
-    finally:
-        known.unpersist()
-        held.unpersist()
-    findings: dict[str, list[str]] = {}
-    for promise in unkept:
-        findings.setdefault(promise.type, []).append(promise.describe(asked[0].frontier.hour.length_s))
-    return {
-        q.frontier.event_type: Proof(
-            "join",
-            *totals.get(q.frontier.event_type, (0, 0)),
-            surplus.get(q.frontier.event_type, 0),
-            _shortened(findings.get(q.frontier.event_type, [])),
-        )
-        for q in asked
-    }
 
 
-def _promises(spark: SparkSession, storage: Storage, asked: Sequence[_Question], audit_next: int) -> DataFrame:
-    """Distinct promises below the cut; `counts` where they are to be kept now."""
-    limits = spark.createDataFrame(
-        [(q.frontier.event_type, q.frontier.hour.start_s, q.frontier.settled_next) for q in asked],
-        "type string, frontier long, settled long",
+@dataclasses.dataclass(frozen=True)
+class Joined:
+    """A verdict, with what older promises explain taken out; `passed_over`: second copies of settled promises."""
+
+    verdict: Verdict
+    surplus: pa.Table
+    unkept: Sequence[Unkept]
+    passed_over: Sequence[Unkept]
+
+
+def by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof | None:
+    """Proved, if it can be told by sums (by origin hour); None: the slow path decides. Pure."""
+    if not listed and not promised:
+        return Proof("empty", 0, 0, 0)
+    rows, promises = sum(listed.values(), Sums()), sum(promised.values(), Sums())
+    if (rows.events, rows.digest) != (promises.events, promises.digest):
+        return None
+    books = tuple(HourBook(hour, of.events, 0) for hour, of in sorted(promised.items()))
+    return Proof("sums", promises.records, promises.events, 0, books=books)
+
+
+def with_straddling(
+    sums: Sequence[RoundSums], storage: Storage, asked: Sequence[Frontier], below: int
+) -> list[tuple[Mapping[int, Sums], Mapping[int, Sums]]]:
+    """For each frontier its (listed, promised) sums by hour, with those rows of straddling groups that count.
+
+    Each file is read once.
+    """
+    wanted: dict[str, dict[int, set[int]]] = {}  # path → asked → hours
+    for at, of in enumerate(sums):
+        for g in of.straddling:
+            wanted.setdefault(g.path, {}).setdefault(at, set()).add(g.hour_s)
+    promised = [dict(of.promised) for of in sums]
+    for path, hours in wanted.items():
+        counting = Windows.of({at: asked[at] for at in hours}, below).counting(read_promises(storage, path))
+        for at, hour, count, total, range_id in zip(
+            *(counting.column(name).to_pylist() for name in ("asked", "hour", "count", "sum", "range_id")), strict=True
+        ):
+            if hour in hours[at]:
+                one = Sums(1, count, to_unsigned(total + RANGE_WEIGHT * count * int.from_bytes(range_id, "big")))
+                promised[at][hour] = promised[at].get(hour, Sums()) + one
+    return [(of.listed, found) for of, found in zip(sums, promised, strict=True)]
+
+
+def proof_of(at: int, f: Frontier, joined: Joined, file: SurplusFile | None) -> Proof:
+    """The proof of one frontier by what the join found."""
+    own = [u for u in joined.unkept if u.asked == at]
+    differing = tuple(
+        sorted({f"range {u.range_id.hex()} ({u.origin}) has two audit records that differ" for u in own if u.differs})
     )
-    wanted = [g for q in asked for g in (*q.promises, *q.explaining)]
-    if not wanted:
-        return spark.createDataFrame(
-            [], "type string, hour long, range_id binary, promised long, promised_sum long, origin string, counts boolean"
-        )
+    unkept = [_described(u, f.hour.length_s) for u in own if not u.differs]
+    surplus: dict[int, int] = {}
+    rows = joined.surplus.filter(pc.equal(joined.surplus.column("asked"), at))
+    for hour, count in zip(rows.column("hour").to_pylist(), rows.column("rows").to_pylist(), strict=True):
+        surplus[hour] = surplus.get(hour, 0) + count
+    promised = {hour: count for (one, hour), count in joined.verdict.promised.items() if one == at}
+    records = sum(count for (one, _), count in joined.verdict.records.items() if one == at)
+    for u in joined.passed_over:
+        if u.asked == at:
+            promised[u.hour] -= u.promised
+            records -= 1
+    hours = sorted({h for h, n in promised.items() if n} | set(surplus))
+    return Proof(
+        "join",
+        records,
+        sum(promised.values()),
+        sum(surplus.values()),
+        (*_shortened(differing, 0), *_shortened(unkept, joined.verdict.unnamed.get(at, 0))),
+        differing,
+        tuple(HourBook(h, promised.get(h, 0), surplus.get(h, 0)) for h in hours),
+        file,
+    )
+
+
+def _judged(parts: Sequence[Found], hours: Sequence[int]) -> Verdict:
+    return judge([p.held for p in parts], [p.promised for p in parts], hours, FINDINGS_MAX)
+
+
+def _keys_of(unkept: Sequence[Unkept]) -> pa.Table:
+    return pa.Table.from_pylist([u._asdict() for u in unkept], schema=KEYS)
+
+
+def _unexplained(surplus: pa.Table, older: pa.Table) -> pa.Table:
+    return surplus.join(older.select(KEY), KEY, join_type="left anti", use_threads=False)
+
+
+def _still_unkept(unkept: Sequence[Unkept], older: pa.Table) -> tuple[list[Unkept], list[Unkept]]:
+    """Those that older promises do not settle, and those that they do. One that differs from an older one says so."""
+    settled: dict[tuple[int, int, bytes], set[tuple[int, int]]] = {}
+    for at, hour, range_id, count, total in zip(*(column.to_pylist() for column in older.columns), strict=True):
+        settled.setdefault((at, hour, range_id), set()).add((count, total))
+    still, passed_over = [], []
+    for u in unkept:
+        contents = settled.get((u.asked, u.hour, u.range_id), set())
+        if (u.promised, u.sum) in contents and not u.differs:
+            passed_over.append(u)
+        else:
+            still.append(u._replace(differs=u.differs or bool(contents)))
+    return still, passed_over
+
+
+def _described(u: Unkept, length_s: int) -> str:
+    others = ", but others" if u.held == u.promised else ""
     return (
-        audit_rows(spark, storage, wanted)
-        .where(F.col("offset") < audit_next)
-        .join(F.broadcast(limits), "type")
-        .withColumn("counts", (F.col("hour") == F.col("frontier")) | (F.col("offset") >= F.col("settled")))
-        .groupBy(*_KEY, F.col("count").alias("promised"), F.col("sum").alias("promised_sum"))
-        .agg(F.max("counts").alias("counts"), F.first("origin").alias("origin"))
+        f"range {u.range_id.hex()} ({u.origin}): {u.promised} events of {Hour(u.hour, length_s)} promised, {u.held} found{others}"
     )
 
 
-def _held(spark: SparkSession, storage: Storage, groups: Collection[StagedGroup]) -> DataFrame:
-    """Distinct ids and the sum of their tails, by (type, hour, range id), of these groups' rows."""
-    if not groups:
-        return spark.createDataFrame([], "type string, hour long, range_id binary, held long, held_sum long")
-    rows = event_rows(spark, storage, groups, ("range_id", "event_id", "tail"))
-    distinct = rows.groupBy(*_KEY, "event_id").agg(F.first("tail").alias("tail"))
-    return distinct.groupBy(*_KEY).agg(F.count(F.lit(1)).alias("held"), F.sum("tail").alias("held_sum"))
-
-
-def _unkept(promises: DataFrame, held: DataFrame) -> DataFrame:
-    """Promises whose rows are not exactly there. Sums wrap at 64 bits, as the promised ones do."""
-    joined = promises.join(held, _KEY, "left")
-    kept = (F.col("promised") == F.col("held")) & (F.col("promised_sum") == F.col("held_sum"))
-    return joined.where(~F.coalesce(kept, F.lit(False))).select(*_KEY, "promised", "promised_sum", "origin", "held")
-
-
-def _collect(unkept: DataFrame) -> list[_Unkept]:
-    return [_Unkept(*row) for row in unkept.collect()]
-
-
-def _look_before(
-    spark: SparkSession, storage: Storage, database: Database, asked: Sequence[_Question], unkept: Sequence[_Unkept]
-) -> list[_Unkept]:
-    """What is still not kept when rows that earlier buckets list are counted too."""
-    groups: list[StagedGroup] = []
-    for q in asked:
-        late = {u.hour for u in unkept if u.type == q.frontier.event_type and u.hour < q.frontier.hour.start_s}
-        if late:
-            groups += ledger.listed_before(database, q.frontier.event_type, q.frontier.hour, late)
-            groups += [g for g in q.rows if g.hour_s in late]
-    if not groups:
-        return list(unkept)
-    again = spark.createDataFrame(
-        list(unkept), "type string, hour long, range_id binary, promised long, promised_sum long, origin string, held long"
-    )
-    still = {(u.type, u.hour, bytes(u.range_id)) for u in _collect(_unkept(again.drop("held"), _held(spark, storage, groups)))}
-    return [u for u in unkept if (u.type, u.hour, bytes(u.range_id)) in still]
-
-
-def _shortened(findings: Sequence[str]) -> tuple[str, ...]:
-    if len(findings) <= FINDINGS_MAX:
-        return tuple(findings)
-    return (*findings[:FINDINGS_MAX], f"and {len(findings) - FINDINGS_MAX} more ranges")
+def _shortened(findings: Sequence[str], unnamed: int) -> tuple[str, ...]:
+    more = len(findings[FINDINGS_MAX:]) + unnamed
+    return (*findings[:FINDINGS_MAX], f"and {more} more ranges") if more else tuple(findings)

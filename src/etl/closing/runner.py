@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar, cast
 
 from pyspark.sql import SparkSession
@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from hourmark.errors import HourmarkError
 
 _Item = TypeVar("_Item")
+_Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 
 
@@ -21,6 +22,19 @@ class Runner(Protocol):
         """Results in the order of items. The first HourmarkError of `work` is raised as it was."""
         ...
 
+    def gather(
+        self,
+        work: Callable[[_Item], Mapping[int, _Part]],
+        items: Sequence[_Item],
+        merge: Callable[[Sequence[_Part]], _Result],
+        keys: int,
+    ) -> list[_Result]:
+        """`work` gives parts by key, of 0 to `keys` - 1; all parts of a key are merged at one place, so that none holds them all.
+
+        Results in no order, none for a key without parts. Errors as of `map`.
+        """
+        ...
+
 
 @dataclasses.dataclass(frozen=True)
 class InProcess:
@@ -29,6 +43,20 @@ class InProcess:
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """See `Runner`."""
         return [work(item) for item in items]
+
+    def gather(
+        self,
+        work: Callable[[_Item], Mapping[int, _Part]],
+        items: Sequence[_Item],
+        merge: Callable[[Sequence[_Part]], _Result],
+        keys: int,  # noqa: ARG002  # there is one place
+    ) -> list[_Result]:
+        """See `Runner`."""
+        parts: dict[int, list[_Part]] = {}
+        for item in items:
+            for key, part in work(item).items():
+                parts.setdefault(key, []).append(part)
+        return [merge(parts[key]) for key in sorted(parts)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +69,39 @@ class OnSpark:
         """See `Runner`. A Spark error where a task failed in another way."""
         if not items:
             return []
-        outcomes = self.spark.sparkContext.parallelize(items, len(items)).map(_Guarded(work)).collect()
-        results: list[_Result] = []
-        for outcome in outcomes:
-            if isinstance(outcome, _Failed):
-                raise outcome.error
-            results.append(cast(_Result, outcome))
-        return results
+        return _results(self.spark.sparkContext.parallelize(items, len(items)).map(_Guarded(work)).collect())
+
+    def gather(
+        self,
+        work: Callable[[_Item], Mapping[int, _Part]],
+        items: Sequence[_Item],
+        merge: Callable[[Sequence[_Part]], _Result],
+        keys: int,
+    ) -> list[_Result]:
+        """See `Runner`: one job of two stages, one task a key in the second."""
+        if not items:
+            return []
+        guarded, guarded_merge = _Guarded(work), _Guarded(merge)
+
+        def parts(item: _Item) -> list[tuple[int, object]]:
+            outcome = guarded(item)
+            return [(0, outcome)] if isinstance(outcome, _Failed) else list(cast(Mapping[int, object], outcome).items())
+
+        def together(found: Iterable[object]) -> object:
+            taken = list(found)
+            return next((p for p in taken if isinstance(p, _Failed)), None) or guarded_merge(taken)
+
+        mapped = self.spark.sparkContext.parallelize(items, len(items)).flatMap(parts)
+        return _results(mapped.groupByKey(keys).mapValues(together).values().collect())
+
+
+def _results(outcomes: Iterable[object]) -> list[_Result]:
+    results: list[_Result] = []
+    for outcome in outcomes:
+        if isinstance(outcome, _Failed):
+            raise outcome.error
+        results.append(cast(_Result, outcome))
+    return results
 
 
 @dataclasses.dataclass(frozen=True)

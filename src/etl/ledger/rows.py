@@ -12,6 +12,8 @@ from hourmark.hours import Hour
 DEFAULT_SHARD: Final = "default"
 EVENTS: Final = "events"
 AUDIT: Final = "audit"
+# In a group's digest, range ids count by this odd number: equal digests tell equal ids and equal ranges (`closing.proof`).
+RANGE_WEIGHT: Final = 0x9E37_79B9_7F4A_7C15
 _MODULUS: Final = 1 << 64
 
 
@@ -71,7 +73,8 @@ class StagedFile:
 class StagedGroup:
     """Rows of one type and hour in one staged file: [first_row, first_row + rows) of it, sorted by event id.
 
-    `datum_bytes`: of all its datums. `tail_sum`: of the ids' last 8 bytes, modulo 2^64, unsigned, duplicates counted each time.
+    `datum_bytes`: of all its datums. `tail_sum`: its digest, the sum modulo 2^64, unsigned, of each row's id tail (its last 8
+    bytes) and RANGE_WEIGHT times its range id, duplicates counted each time.
     """
 
     path: str
@@ -90,7 +93,8 @@ class StagedGroup:
 class AuditGroup:
     """Promises of one type and hour in one staged file of audit records, from this span of central offsets (inclusive).
 
-    `promised` and `tail_sum` (unsigned) add up the promised counts and sums, an audit record that occurs twice counted twice.
+    `promised` adds up the promised counts, an audit record that occurs twice counted twice. `tail_sum`: the digest that the
+    promised rows would have as a `StagedGroup`: the promised sums, and RANGE_WEIGHT times range id times count.
     """
 
     path: str

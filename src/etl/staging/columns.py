@@ -37,6 +37,11 @@ class KeyColumns:
         """Event times."""
         return (self.head >> np.uint64(16)).astype(np.int64)
 
+    @property
+    def ranges(self) -> npt.NDArray[np.uint64]:
+        """Range ids as numbers."""
+        return np.ascontiguousarray(self.matrix[:, 16:]).view(">u8").ravel().astype(np.uint64)
+
     def event_ids(self, rows: npt.NDArray[np.int64]) -> pa.Array:
         """Ids of these rows, fixed 16."""
         return fixed_array(self.matrix[rows, :16])

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from etl.errors import BadRecord
-from etl.ledger.rows import AUDIT, EVENTS, AuditGroup, StagedGroup, to_signed, to_unsigned
+from etl.ledger.rows import AUDIT, EVENTS, RANGE_WEIGHT, AuditGroup, StagedGroup, to_signed, to_unsigned
 from etl.staging.columns import KeyColumns, Malformed, key_columns, lengths, run_starts, schema_ids
 from etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
 from etl.staging.pieces import PieceFile, ReportRecord, StagedPiece, StagePlan
@@ -139,7 +139,8 @@ def _groups(
     """All columns but `key` in the order of the file."""
     starts = run_starts(ranks, hours)
     ends = np.append(starts[1:], len(order))
-    tail_sums = np.add.reduceat(key.tail[order], starts)  # wraps at 64 bits, as it must
+    digests = key.tail + key.ranges * np.uint64(RANGE_WEIGHT)  # wraps at 64 bits, as it must
+    tail_sums = np.add.reduceat(digests[order], starts)
     first, last = key.matrix[order[starts], :16], key.matrix[order[ends - 1], :16]
     of_group = _schemas_of_runs(starts, ends, schemas)
     return tuple(
@@ -179,8 +180,9 @@ def _audit_rows(table: pa.Table) -> list[tuple[str, int, bytes, int, int, int, s
 
 def _audit_groups(rows: list[tuple[str, int, bytes, int, int, int, str]], path: str) -> tuple[AuditGroup, ...]:
     groups: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
-    for event_type, hour, _, count, tail_sum, offset, _ in rows:
-        groups.setdefault((event_type, hour), []).append((offset, count, tail_sum))
+    for event_type, hour, range_id, count, total, offset, _ in rows:
+        digest = total + RANGE_WEIGHT * int.from_bytes(range_id, "big") * count
+        groups.setdefault((event_type, hour), []).append((offset, count, digest))
     return tuple(
         AuditGroup(
             path, event_type, hour, len(found), min(o for o, _, _ in found), max(o for o, _, _ in found),

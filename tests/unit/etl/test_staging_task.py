@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etl.errors import BadRecord
-from etl.ledger.rows import AuditGroup
+from etl.ledger.rows import RANGE_WEIGHT, AuditGroup
 from etl.staging import task
 from etl.staging.files import EVENT_SCHEMA
 from etl.staging.pieces import StagedPiece, StagePlan
@@ -93,9 +93,13 @@ def test_every_row_is_in_one_group_whose_count_sum_and_schemas_agree(
         group_ids = ids[g.first_row : g.first_row + g.rows]
         assert group_ids == sorted(group_ids) and [g.first_id, g.last_id] == [group_ids[0], group_ids[-1]]
         own = [r for r in rows if TYPES[r[2]] == g.event_type and hour_of(r) == g.hour_s]
-        assert g.tail_sum == sum(int.from_bytes(key[8:16], "big") for key, *_ in own) % 2**64
+        assert g.tail_sum == sum(digest_of(key) for key, *_ in own) % 2**64
         assert g.datum_bytes == sum(len(value) - 5 for _, value, *_ in own)
         assert g.schema_ids == tuple(sorted({int.from_bytes(value[1:5], "big") for _, value, *_ in own}))
+
+
+def digest_of(key: bytes) -> int:
+    return int.from_bytes(key[8:16], "big") + RANGE_WEIGHT * int.from_bytes(key[16:], "big")
 
 
 def hour_of(row: Row) -> int:
@@ -130,9 +134,10 @@ def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Pa
     (out,) = staged([batch(rows)], tmp_path)
     (file,) = out.files
     assert (file.kind, file.rows) == ("audit", 2)
+    ranged = RANGE_WEIGHT * int.from_bytes(RANGE, "big")
     assert out.audit_groups == (
-        AuditGroup(file.path, "click", 3600, 1, 7, 7, 2, 2**64 - 1),
-        AuditGroup(file.path, "view", 7200, 1, 7, 7, 1, 5),
+        AuditGroup(file.path, "click", 3600, 1, 7, 7, 2, (2**64 - 1 + 2 * ranged) % 2**64),
+        AuditGroup(file.path, "view", 7200, 1, 7, 7, 1, (5 + ranged) % 2**64),
     )
     assert pq.read_table(tmp_path / file.path).column("sum").to_pylist() == [-1, 5]
     assert [HostReport.decode(r.datum) for r in out.reports] == [report]

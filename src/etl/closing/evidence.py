@@ -1,0 +1,178 @@
+"""What the proof reads, as items of work for a `Runner`: listed rows and earlier surplus unit by unit, promises file by file.
+
+Each item gives the tables of `promises` for what it read; nothing of a row leaves its task but its share of a range's count.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from etl.closing.promises import HELD, KEY, PROMISED, ROWS, distinct_rows, held, range_words
+from etl.closing.rows import Listing, Unit, plan_units, read_unit
+from etl.errors import Unreadable
+from etl.ledger.rows import AuditGroup, Frontier, StagedGroup
+from etl.staging.files import AUDIT_SCHEMA, IdRange, read_all
+from etl.storage import Storage
+
+SURPLUS_SCHEMA: Final = pa.schema([("hour", pa.int64()), ("event_id", pa.binary(16)), ("range_id", pa.binary(8))])
+_FILES_IN_ITEM: Final = 16  # audit files: small
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class RowsItem:
+    """A unit of listed rows. `asked`: the frontier of each of its listings; `earlier`: (asked, path) of surplus files."""
+
+    unit: Unit
+    asked: tuple[int, ...]
+    earlier: tuple[tuple[int, str], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class PromisesItem:
+    """Files of audit records."""
+
+    paths: tuple[str, ...]
+
+
+class Found(NamedTuple):
+    """What an item gave: tables HELD and PROMISED."""
+
+    held: pa.Table
+    promised: pa.Table
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """Which promises count: for each frontier those of its hour below the cut, and earlier hours' from `settled_next` on."""
+
+    frontiers: tuple[tuple[int, str, int, int], ...]  # asked, type, hour, settled_next
+    below: int
+
+    @classmethod
+    def of(cls, asked: Mapping[int, Frontier], below: int) -> Windows:
+        """Of these frontiers, by their index."""
+        return cls(tuple((at, f.event_type, f.hour.start_s, f.settled_next) for at, f in asked.items()), below)
+
+    def counting(self, rows: pa.Table) -> pa.Table:
+        """Rows of AUDIT_SCHEMA → PROMISED: once for each frontier for which one counts."""
+        columns = list(zip(*self.frontiers, strict=True))
+        kinds = (pa.int32(), pa.string(), pa.int64(), pa.int64())
+        frontiers = pa.table([pa.array(c, k) for c, k in zip(columns, kinds, strict=True)], ["asked", "type", "own", "settled"])
+        rows = rows.filter(pc.less(rows.column("offset"), self.below))
+        known = rows.join(frontiers, "type", join_type="inner", use_threads=False)
+        timely = pc.equal(known.column("hour"), known.column("own"))
+        late = pc.and_(
+            pc.less(known.column("hour"), known.column("own")), pc.greater_equal(known.column("offset"), known.column("settled"))
+        )
+        return known.filter(pc.or_(timely, late)).select(PROMISED.names)
+
+
+def rows_items(
+    groups: Mapping[int, tuple[Frontier, Sequence[StagedGroup]]], earlier: Mapping[int, Sequence[str]], unit_bytes_max: int
+) -> list[RowsItem]:
+    """Units of these frontiers' listed groups; each frontier's earlier surplus goes with its units, or into one of its own."""
+    listings = {(f.event_type, f.hour.start_s): at for at, (f, _) in groups.items()}
+    units = plan_units((Listing(f.event_type, f.hour.start_s, tuple(g)) for f, g in groups.values()), unit_bytes_max)
+    items = []
+    for unit in units:
+        asked = tuple(listings[x.event_type, x.hour_s] for x in unit.listings)
+        items.append(RowsItem(unit, asked, tuple((at, path) for at in asked for path in earlier.get(at, ()))))
+    unlisted = [(at, path) for at, (_, listed) in groups.items() if not listed for path in earlier.get(at, ())]
+    return [*items, RowsItem(Unit(()), (), tuple(unlisted))] if unlisted else items
+
+
+def promises_items(groups: Iterable[AuditGroup]) -> list[PromisesItem]:
+    """The files of these groups, each once."""
+    paths = sorted({g.path for g in groups})
+    return [PromisesItem(tuple(paths[at : at + _FILES_IN_ITEM])) for at in range(0, len(paths), _FILES_IN_ITEM)]
+
+
+def read_item(item: RowsItem | PromisesItem, storage: Storage, windows: Windows) -> Found:
+    """The item's share of the tables. Unreadable names a staged file that must be staged again."""
+    if isinstance(item, RowsItem):
+        return Found(held(_item_rows(item, storage)), PROMISED.empty_table())
+    found = [windows.counting(read_promises(storage, path)) for path in item.paths]
+    return Found(HELD.empty_table(), pa.concat_tables([PROMISED.empty_table(), *found]))
+
+
+def scattered(item: RowsItem | PromisesItem, storage: Storage, windows: Windows, parts: int) -> dict[int, Found]:
+    """The same, by parts of the range ids, so that all of a range meets in one part."""
+    found = read_item(item, storage, windows)
+    split = [_split(table, parts) for table in found]
+    return {
+        part: Found(split[0].get(part, HELD.empty_table()), split[1].get(part, PROMISED.empty_table()))
+        for part in {*split[0], *split[1]}
+    }
+
+
+def surplus_rows(item: RowsItem, storage: Storage, keys: pa.Table) -> pa.Table:
+    """Rows of these ranges (columns KEY) that are listed and were not surplus before, each once."""
+    rows = _item_rows(item, storage)
+    wanted = rows.join(keys.select(KEY), KEY, join_type="left semi", use_threads=False)
+    distinct = distinct_rows(wanted.select(ROWS.names))
+    return distinct.filter(pc.invert(distinct.column("earlier")))
+
+
+def matching_promises(item: PromisesItem, storage: Storage, event_type: str, keys: pa.Table, below: int) -> pa.Table:
+    """Rows of AUDIT_SCHEMA of the type and of these (hour, range_id), below a central audit offset."""
+    found = [AUDIT_SCHEMA.empty_table()]
+    for path in item.paths:
+        rows = read_promises(storage, path)
+        rows = rows.filter(pc.and_(pc.less(rows.column("offset"), below), pc.equal(rows.column("type"), event_type)))
+        wanted = keys.select(KEY[1:])
+        found.append(rows.join(wanted, KEY[1:], join_type="left semi", use_threads=False).select(AUDIT_SCHEMA.names))
+    return pa.concat_tables(found)
+
+
+def read_promises(storage: Storage, path: str) -> pa.Table:
+    """All of a staged file of audit records."""
+    return read_all(storage, path, AUDIT_SCHEMA.names)
+
+
+def _item_rows(item: RowsItem, storage: Storage) -> pa.Table:
+    """The item's rows as a table of ROWS, earlier surplus among them."""
+    read = read_unit(item.unit, storage, ("range_id", "event_id"))
+    asked = np.array(item.asked, np.int32)[read.column("listing").to_numpy()] if len(read) else np.empty(0, np.int32)
+    listed = pa.table(
+        [pa.array(asked), *(read.column(name) for name in ("hour", "range_id", "event_id")), pa.array(np.zeros(len(read), bool))],
+        schema=ROWS,
+    )
+    return pa.concat_tables([listed, *(_earlier(storage, at, path, item.unit.slot) for at, path in item.earlier)])
+
+
+def read_surplus(storage: Storage, path: str) -> pa.Table:
+    """A surplus file. One that is gone, or damaged, is empty: rows of it can only keep promises, so its loss proves nothing."""
+    try:
+        return read_all(storage, path, SURPLUS_SCHEMA.names)
+    except Unreadable as error:
+        _LOG.warning("the surplus file %s cannot be read (%s): a promise that it would keep stays unkept", path, error.why)
+        return SURPLUS_SCHEMA.empty_table()
+
+
+def _earlier(storage: Storage, asked: int, path: str, slot: IdRange | None) -> pa.Table:
+    rows = read_surplus(storage, path)
+    if slot is not None:
+        ids = rows.column("event_id")
+        low, high = (pa.scalar(edge.to_bytes(16, "big"), ids.type) for edge in (slot.low, slot.high))
+        rows = rows.filter(pc.and_(pc.greater_equal(ids, low), pc.less_equal(ids, high)))
+    columns = [pa.array(np.full(len(rows), asked, np.int32)), *(rows.column(name) for name in ROWS.names[1:4])]
+    return pa.table([*columns, pa.array(np.ones(len(rows), bool))], schema=ROWS)
+
+
+def _split(table: pa.Table, parts: int) -> dict[int, pa.Table]:
+    of = range_words(table.column("range_id")) % np.uint64(parts)
+    return {int(part): table.filter(pa.array(of == part)) for part in np.unique(of)}
+
+
+def hours_of(rows: pa.Table) -> Collection[int]:
+    """The distinct origin hours of rows."""
+    hours: list[int] = pc.unique(rows.column("hour")).to_pylist()
+    return hours

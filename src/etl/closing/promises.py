@@ -1,0 +1,176 @@
+"""Promises against rows, range by range: pure functions over Arrow tables.
+
+Rows are counted once per (range, id), wherever and however often they stand; promises once per (range, content). A key is (asked,
+hour, range id), where `asked` is the index of a frontier of the round. Ids that are cut into slots are disjoint, so what each
+slot counts adds up. Sums are modulo 2^64, as promised ones are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+KEY: Final = ["asked", "hour", "range_id"]
+KEYS: Final = pa.schema([("asked", pa.int32()), ("hour", pa.int64()), ("range_id", pa.binary(8))])
+# One row an event of a listed group, or of an earlier bucket's surplus.
+ROWS: Final = pa.schema([*KEYS, ("event_id", pa.binary(16)), ("earlier", pa.bool_())])
+# Distinct ids of a range: `fresh` of them are listed now and were not surplus before; `held` and `sum` speak of all.
+HELD: Final = pa.schema([*KEYS, ("fresh", pa.int64()), ("held", pa.int64()), ("sum", pa.uint64())])
+# One row a promise of an audit record; `sum` as staged, signed.
+PROMISED: Final = pa.schema([*KEYS, ("count", pa.int64()), ("sum", pa.int64()), ("offset", pa.int64()), ("origin", pa.string())])
+_Key = TypeVar("_Key")
+
+
+class Unkept(NamedTuple):
+    """A promise without exactly its rows, or one of two that differ."""
+
+    asked: int
+    hour: int
+    range_id: bytes
+    promised: int
+    sum: int  # signed
+    held: int
+    origin: str
+    differs: bool  # from another audit record of the same range
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What became of some ranges. Verdicts of disjoint ranges add up (`merged`).
+
+    `records` and `promised` speak of distinct promises, by (asked, hour). `surplus`: columns KEY and `rows`, distinct ids that no
+    promise of this verdict explains. `unkept`: all late ones; of those of the frontier's own hour so many that they can be named,
+    the others are only counted in `unnamed`, by asked.
+    """
+
+    records: Mapping[tuple[int, int], int]
+    promised: Mapping[tuple[int, int], int]
+    surplus: pa.Table
+    unkept: tuple[Unkept, ...]
+    unnamed: Mapping[int, int]
+
+
+def distinct_rows(rows: pa.Table) -> pa.Table:
+    """Each (range, id) of a table of ROWS once; `earlier` where it was surplus of an earlier bucket, whether or not it is listed
+    now."""
+    return rows.group_by([*KEY, "event_id"], use_threads=False).aggregate([("earlier", "max")]).rename_columns(ROWS.names)
+
+
+def held(rows: pa.Table) -> pa.Table:
+    """Rows → HELD."""
+    distinct = distinct_rows(rows)
+    fresh = pc.invert(distinct.column("earlier")).cast(pa.int64())
+    counted = (
+        distinct.select(KEY).append_column("fresh", fresh).append_column("tail", pa.array(tails(distinct.column("event_id"))))
+    )
+    return (
+        counted.group_by(KEY, use_threads=False)
+        .aggregate([("fresh", "sum"), ([], "count_all"), ("tail", "sum")])
+        .rename_columns(HELD.names)
+        .cast(HELD)
+    )
+
+
+def tails(event_ids: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """The last 8 bytes of each id, unsigned."""
+    return _words(event_ids, 2)[:, 1]
+
+
+def range_words(range_ids: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """Range ids as numbers."""
+    return _words(range_ids, 1)[:, 0]
+
+
+def judge(held_parts: Sequence[pa.Table], promised_parts: Sequence[pa.Table], hours: Sequence[int], named_max: int) -> Verdict:
+    """Compare the HELD and the PROMISED tables of some ranges: all that there is of them. `hours`: of each frontier asked for."""
+    rows = _added_up(pa.concat_tables([HELD.empty_table(), *held_parts]))
+    promises = _distinct(pa.concat_tables([PROMISED.empty_table(), *promised_parts]))
+    joined = promises.join(rows, KEY, right_suffix="_held", use_threads=False)
+    found = pc.fill_null(joined.column("held"), 0)
+    same_sum = pc.equal(joined.column("sum").combine_chunks().view(pa.uint64()), joined.column("sum_held"))
+    kept = pc.and_(pc.equal(joined.column("count"), found), pc.fill_null(same_sum, False))
+    wrong = joined.append_column("found", found).filter(pc.or_(pc.invert(kept), joined.column("differs")))
+    unpromised = rows.filter(pc.greater(rows.column("fresh"), 0)).join(
+        promises.select(KEY), KEY, join_type="left anti", use_threads=False
+    )
+    once = promises.group_by(KEY, use_threads=False).aggregate([("count", "max")])
+    by_hour = once.group_by(KEY[:2], use_threads=False).aggregate([([], "count_all"), ("count_max", "sum")]).to_pylist()
+    unkept, unnamed = _unkept(wrong, hours, named_max)
+    return Verdict(
+        {(r["asked"], r["hour"]): r["count_all"] for r in by_hour},
+        {(r["asked"], r["hour"]): r["count_max_sum"] for r in by_hour},
+        unpromised.select([*KEY, "fresh"]).rename_columns([*KEY, "rows"]),
+        unkept,
+        unnamed,
+    )
+
+
+def merged(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict on all ranges of all of these. There must be one."""
+    records: dict[tuple[int, int], int] = {}
+    promised: dict[tuple[int, int], int] = {}
+    unnamed: dict[int, int] = {}
+    for v in verdicts:
+        _add(records, v.records)
+        _add(promised, v.promised)
+        _add(unnamed, v.unnamed)
+    unkept = tuple(sorted(u for v in verdicts for u in v.unkept))
+    return Verdict(records, promised, pa.concat_tables([v.surplus for v in verdicts]), unkept, unnamed)
+
+
+def _add(total: dict[_Key, int], part: Mapping[_Key, int]) -> None:
+    for key, count in part.items():
+        total[key] = total.get(key, 0) + count
+
+
+def _added_up(parts: pa.Table) -> pa.Table:
+    return (
+        parts.group_by(KEY, use_threads=False)
+        .aggregate([("fresh", "sum"), ("held", "sum"), ("sum", "sum")])
+        .rename_columns(HELD.names)
+    )
+
+
+def _distinct(promises: pa.Table) -> pa.Table:
+    """Each content of a key once, with `differs` where the key has another one."""
+    contents = (
+        promises.group_by([*KEY, "count", "sum"], use_threads=False)
+        .aggregate([("origin", "first")])
+        .rename_columns([*KEY, "count", "sum", "origin"])
+    )
+    keys = contents.group_by(KEY, use_threads=False).aggregate([([], "count_all")])
+    keys = keys.select(KEY).append_column("differs", pc.greater(keys.column("count_all"), 1))
+    return contents.join(keys, KEY, use_threads=False)
+
+
+def _unkept(wrong: pa.Table, hours: Sequence[int], named_max: int) -> tuple[tuple[Unkept, ...], dict[int, int]]:
+    if not len(wrong):
+        return (), {}
+    wrong = wrong.sort_by([(name, "ascending") for name in KEY])
+    asked, hour = wrong.column("asked").to_numpy(), wrong.column("hour").to_numpy()
+    timely = hour == np.asarray(hours, np.int64)[asked]  # the last of its frontier's rows, as others are of earlier hours
+    starts = np.flatnonzero(np.diff(asked * 2 + timely, prepend=-1))
+    rank = np.arange(len(asked)) - np.repeat(starts, np.diff(np.append(starts, len(asked))))
+    named = ~timely | (rank < named_max)
+    columns = [
+        wrong.filter(pa.array(named)).column(name).to_pylist() for name in (*KEY, "count", "sum", "found", "origin", "differs")
+    ]
+    counts = np.bincount(asked[~named], minlength=1)
+    unnamed = {at: int(count) for at, count in enumerate(counts) if count}
+    return tuple(Unkept(*row) for row in zip(*columns, strict=True)), unnamed
+
+
+def _words(column: pa.ChunkedArray, words: int) -> npt.NDArray[np.uint64]:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):  # combining none gives none
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)
+    if not len(array):
+        return np.empty((0, words), np.uint64)
+    data = np.frombuffer(array.buffers()[1], ">u8").reshape(-1, words)[array.offset : array.offset + len(array)]
+    return data.astype(np.uint64)

@@ -1,0 +1,128 @@
+"""Surplus: listed rows of which no audit record had promised anything when their bucket was sealed.
+
+Their service was killed before the audit record, or the record came after the cut. They are bucketed like all others, and what
+tells them apart is kept, because a promise that comes later must find them: hour, event id and range id of each, one file a
+bucket, `_surplus/<type>/<hour>-<digest>.parquet`. The name is a digest of the rows, so a proof that is tried again finds its file
+there. A file counts once the seal's transaction has put it into the ledger's table `surplus`; others are left over from
+proofs that failed, and swept away when a closer begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from etl.closing.evidence import SURPLUS_SCHEMA, hours_of, matching_promises, promises_items, read_surplus
+from etl.closing.promises import KEY
+from etl.ledger import surplus as ledger
+from etl.ledger.database import Database, Lease
+from etl.ledger.listings import promises_between
+from etl.ledger.rows import Frontier
+from etl.staging.files import AUDIT_SCHEMA, write_rows
+from etl.storage import AlreadyExists, NotFound, Storage
+
+FOLDER: Final = "_surplus"
+FILES_AT_ONCE: Final = 16  # looked into by one call of `SurplusCleaner.clean`
+_AUDIT_FILES_MAX: Final = 64  # read for one of them; with more, it stays until it is old
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SurplusFile:
+    """Surplus of one bucket; `hour_s`: the bucket's, Unix seconds."""
+
+    event_type: str
+    hour_s: int
+    path: str
+    rows: int
+
+    def ledger_row(self, audit_next: int, sealed_at_ms: int) -> Mapping[str, Any]:
+        """Its row of the table `surplus`, for the seal's transaction."""
+        return {
+            "type": self.event_type, "hour": self.hour_s, "path": self.path, "rows": self.rows, "audit_next": audit_next,
+            "sealed_at_ms": sealed_at_ms,
+        }  # fmt: skip
+
+
+def write_surplus(storage: Storage, frontier: Frontier, rows: pa.Table) -> SurplusFile:
+    """Keep these rows (columns of SURPLUS_SCHEMA, each once) for the frontier's hour, which is not sealed yet."""
+    rows = rows.select(SURPLUS_SCHEMA.names).sort_by([(name, "ascending") for name in ("hour", "range_id", "event_id")])
+    digest = hashlib.blake2b(digest_size=16)
+    for name in SURPLUS_SCHEMA.names:
+        for chunk in rows.column(name).cast(SURPLUS_SCHEMA.field(name).type).chunks:
+            width = chunk.type.bit_width // 8
+            digest.update(memoryview(chunk.buffers()[1])[chunk.offset * width : (chunk.offset + len(chunk)) * width])
+    label = str(frontier.hour).replace(":", "-")
+    path = f"{FOLDER}/{frontier.event_type}/{label}-{digest.hexdigest()}.parquet"
+    if not storage.exists(path):
+        with contextlib.suppress(AlreadyExists):  # the same rows, by another closer
+            write_rows(storage, path, rows)
+    return SurplusFile(frontier.event_type, frontier.hour.start_s, path, len(rows))
+
+
+def sweep_surplus(storage: Storage, database: Database) -> int:
+    """Delete surplus files that no seal names; returns how many. For a closer that holds its lease and has begun no proof."""
+    named = {row.path for row in ledger.surplus_files(database)}
+    swept = 0
+    for folder in _names(storage, FOLDER):
+        for name in _names(storage, f"{FOLDER}/{folder}"):
+            path = f"{FOLDER}/{folder}/{name}"
+            if path not in named:
+                storage.delete(path)
+                swept += 1
+    return swept
+
+
+class SurplusCleaner:
+    """Deletes surplus that nothing can ask for: promised meanwhile, or older than audit records are kept.
+
+    A row is promised where an audit record of its range, at or past its seal's cut, lies below its type's `settled_next`: that
+    promise was settled by a seal. `keep_ms`: how long audit files are kept after they were staged.
+    """
+
+    def __init__(self, storage: Storage, database: Database, keep_ms: int) -> None:
+        self._storage, self._database, self._keep_ms = storage, database, keep_ms
+        self._looked: dict[str, int] = {}  # path → settled_next when it was looked into
+
+    def clean(self, lease: Lease, now_ms: int) -> int:
+        """Returns how many files it deleted; looks into `FILES_AT_ONCE` at most. The ledger forgets a file before it goes."""
+        found = ledger.surplus_files(self._database)
+        self._looked = {f.path: self._looked.get(f.path, f.audit_next) for f in found}
+        done = [f for f in found if f.sealed_at_ms + self._keep_ms < now_ms]
+        for f in [f for f in found if f.settled_next > self._looked[f.path] and f not in done][:FILES_AT_ONCE]:
+            self._looked[f.path] = f.settled_next
+            if self._is_settled(f):
+                done.append(f)
+        if done:
+            ledger.forget_surplus(self._database, lease, [f.path for f in done])
+        for f in done:
+            self._storage.delete(f.path)
+        return len(done)
+
+    def _is_settled(self, file: ledger.KeptSurplus) -> bool:
+        rows = read_surplus(self._storage, file.path)
+        groups = promises_between(self._database, file.event_type, hours_of(rows), file.audit_next, file.settled_next)
+        items = promises_items(groups)
+        if sum(len(i.paths) for i in items) > _AUDIT_FILES_MAX:
+            return False
+        keys = rows.select(KEY[1:]).group_by(KEY[1:], use_threads=False).aggregate([])
+        found = pa.concat_tables(
+            [
+                AUDIT_SCHEMA.empty_table(),
+                *(matching_promises(item, self._storage, file.event_type, keys, file.settled_next) for item in items),
+            ]
+        )
+        found = found.filter(pc.greater_equal(found.column("offset"), file.audit_next)).select(KEY[1:])
+        return not len(keys.join(found, KEY[1:], join_type="left anti", use_threads=False))
+
+
+def _names(storage: Storage, folder: str) -> list[str]:
+    try:
+        return [entry.name for entry in storage.list(folder)]
+    except NotFound:
+        return []

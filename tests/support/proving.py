@@ -1,0 +1,181 @@
+"""One type's events and promises, staged and closed hour by hour on a real ledger, and what a plain oracle says of each proof."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from etl.closing.proof import Proof, Prover
+from etl.closing.runner import InProcess
+from etl.ledger import frontiers, staging
+from etl.ledger.database import Database
+from etl.ledger.frontiers import WithSeals
+from etl.ledger.rows import Frontier, Position, Seal, Span, StagedBatch, StagedFile
+from etl.staging.pieces import StagePlan
+from etl.staging.task import stage_table
+from etl.storage import Storage
+from hourmark.audit import AuditRecord, Promise
+from hourmark.avro import frame
+from hourmark.config import Storage as StorageSettings
+from hourmark.event_id import EventId, LineIds
+from hourmark.hours import Hour
+from hourmark.manifest import Evidence, Grade, Manifest
+from hourmark.ranges import RangeId
+
+TYPE = "click"
+FIRST = Hour(1_800_000_000)
+EVENTS, AUDIT = "edge.events.click", "edge.hourmark.audit"
+_STARTS = (Position("c", "id-e", EVENTS, 0, 0), Position("c", "id-a", AUDIT, 0, 0))
+_IDS = LineIds("a" * 32, "b" * 32, 0)
+
+
+def event_id(hour: int, number: int) -> EventId:
+    """An event of the hour `FIRST` + `hour`."""
+    return _IDS.make((FIRST.start_s + hour * 3600) * 1000 + number, number, b"line")
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """`events`: (hour, number) of each, in the order in which it is sent."""
+
+    name: int
+    events: tuple[tuple[int, int], ...]
+
+    @property
+    def range_id(self) -> bytes:
+        return hashlib.blake2b(b"range %d" % self.name, digest_size=8).digest()
+
+    def promises(self, extra: int = 0) -> dict[int, tuple[int, int]]:
+        """By hour: count and sum; `extra` makes them differ."""
+        tails: dict[int, set[int]] = collections.defaultdict(set)
+        for hour, number in self.events:
+            tails[hour].add(event_id(hour, number).tail)
+        return {hour: (len(of), (sum(of) + extra) % 2**64) for hour, of in tails.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What the oracle says: `kept` range by range; `inside`: every promised id is in a bucket; `surplus`: distinct rows."""
+
+    kept: bool
+    inside: bool
+    surplus: int
+
+
+class Site:
+    """Topics, a ledger, staged files; `close` proves the frontier hour and closes it, whatever the proof says."""
+
+    def __init__(
+        self, storage: Storage, database: Database, ranges_here_max: int = 1_000_000, unit_bytes_max: int = 1 << 20
+    ) -> None:
+        self.storage, self.database = storage, database
+        self.lease = database.acquire("closer")
+        self.prover = Prover(InProcess(), storage, database, unit_bytes_max, ranges_here_max)
+        staging.begin_positions(database, self.lease, _STARTS)
+        self.audits: list[tuple[Range, int]] = []  # by central offset
+        self._positions: tuple[Position, ...] = _STARTS
+        self._batches = 0
+        self._pending: list[tuple[Range, tuple[int, int]]] = []
+        self._staged_audits = 0
+        self._unlisted: list[tuple[Range, tuple[int, int]]] = []
+        self._listed: set[tuple[int, int, int]] = set()  # (range, hour, number), in any bucket
+        self._surplus: set[tuple[int, int, int]] = set()
+
+    def send(self, sent: Range, rows: Sequence[int] | None = None, audit: bool = True, extra: int = 0) -> None:
+        """Append rows (all, or these indexes) to the topic, and then, perhaps, the audit record."""
+        chosen = sent.events if rows is None else [sent.events[i] for i in rows]
+        self._pending += [(sent, e) for e in chosen]
+        if audit and sent.events:
+            self.audits.append((sent, extra))
+
+    def stage(self) -> None:
+        """Stage and commit all that was sent."""
+        rows, audits = self._pending, self.audits[self._staged_audits :]
+        if not rows and not audits:
+            return
+        values = [(bytes(event_id(*e)) + r.range_id, frame(7) + b"datum", EVENTS, n) for n, (r, e) in enumerate(rows)]
+        values += [
+            (b"", frame(9) + _record(r, extra).encode(), AUDIT, self._staged_audits + n) for n, (r, extra) in enumerate(audits)
+        ]
+        keys, datums, topics, offsets = zip(*values, strict=True)
+        table = pa.table(
+            [pa.array(keys, pa.binary()), pa.array(datums, pa.binary()), pa.array(topics), pa.array([0] * len(keys), pa.int32()),
+             pa.array(offsets, pa.int64())],
+            names=["key", "value", "topic", "partition", "offset"],
+        )  # fmt: skip
+        folder = f"_staging/{self._batches}"
+        plan = StagePlan(StorageSettings(root="file:///memory"), folder, 3600, {EVENTS: TYPE}, AUDIT, "edge.hourmark.hosts")
+        piece = stage_table(table, plan, self.storage)
+        added = (len(rows), len(audits))
+        ends = tuple(dataclasses.replace(p, next_offset=p.next_offset + n) for p, n in zip(self._positions, added, strict=True))
+        span = Span(EVENTS, "id-e", 0, 0, 1)
+        files = tuple(StagedFile(f.path, f.kind, f.rows, (span,)) for f in piece.files)
+        staging.commit_batch(
+            self.database, self.lease, StagedBatch(folder, self._positions, ends, files, piece.groups, piece.audit_groups, ())
+        )
+        self._positions, self._batches, self._pending = ends, self._batches + 1, []
+        self._staged_audits = len(self.audits)
+        self._unlisted += rows
+
+    def frontier(self) -> Frontier:
+        """Of the one type."""
+        (found,) = [f for f in frontiers.frontiers(self.database, 3600) if f.event_type == TYPE]
+        return found
+
+    def close(self, back: int = 0) -> tuple[Proof, Expected]:
+        """Cut `back` audit records before the staged end; freeze, prove, seal, close."""
+        f = self.frontier()
+        below = max(f.settled_next, self._staged_audits - back)
+        frontiers.freeze(self.database, self.lease, [f], {TYPE: EVENTS})
+        (proof,) = self.prover.prove([f], below)
+        expected = self._expected((f.hour.start_s - FIRST.start_s) // 3600, f.settled_next, below)
+        kept = proof.surplus_file
+        rows = [kept.ledger_row(below, 1)] if kept else []
+        seal = Seal("proved", proof.method, 1, below, 1, 1, 0, (), (), proof.books)
+        frontiers.seal(self.database, self.lease, {TYPE: seal}, [f], None, WithSeals(surplus=rows))
+        frontiers.close(self.database, self.lease, self.frontier(), _manifest(f.hour))
+        return proof, expected
+
+    def _expected(self, hour: int, settled: int, below: int) -> Expected:
+        listing = [(r, e) for r, e in self._unlisted if e[0] <= hour]
+        self._unlisted = [(r, e) for r, e in self._unlisted if e[0] > hour]
+        now = {(r.name, *e) for r, e in listing}
+        self._listed |= now
+        old = {(r.name, h, p) for r, extra in self.audits[:settled] for h, p in r.promises(extra).items() if h < hour}
+        counting = {
+            (r.name, h, p)
+            for at, (r, extra) in enumerate(self.audits[:below])
+            for h, p in r.promises(extra).items()
+            if h == hour or (h < hour and at >= settled)
+        } - old
+        held: dict[tuple[int, int], set[int]] = collections.defaultdict(set)
+        for name, h, number in self._listed:
+            held[name, h].add(event_id(h, number).tail)
+        contents = collections.Counter((name, h) for name, h, _ in counting | old)
+        kept = all((len(held[name, h]), sum(held[name, h]) % 2**64) == p and contents[name, h] == 1 for name, h, p in counting)
+        ids = {(h, number) for _, h, number in self._listed}
+        promised = {e for r, _ in self.audits[:below] for e in r.events if (r.name, e[0]) in {(n, h) for n, h, _ in counting}}
+        audited = {(r.name, h) for r, extra in self.audits[:below] for h in r.promises(extra)}
+        surplus = {row for row in now if row[:2] not in audited} - self._surplus
+        self._surplus |= surplus
+        return Expected(kept, promised <= ids, len(surplus))
+
+
+def _record(r: Range, extra: int) -> AuditRecord:
+    promised = tuple(
+        Promise(TYPE, FIRST.start_s + 3600 * h, count, total) for h, (count, total) in sorted(r.promises(extra).items())
+    )
+    return AuditRecord(RangeId(r.range_id), "range", "a" * 32, "web", "b" * 32, 0, 0, 10, 5, "1-a", "app", "/log", 3, promised)
+
+
+def _manifest(hour: Hour) -> Manifest:
+    evidence = Evidence(method="join", cut_at_ms=1, audit_records=1, promised=1, audit_next={"0": 0})
+    return Manifest(
+        type=TYPE, hour=str(hour), bucket_seconds=3600, grade=Grade.PROVED, evidence=evidence, files=[], events=0, late={},
+        duplicates_removed=0, surplus=0, id_sum="0", offsets=[], ledger="x", ledger_commit=1, attempt="a", closed_at_ms=1,
+        software="test",
+    )  # fmt: skip

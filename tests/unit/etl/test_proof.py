@@ -1,0 +1,278 @@
+"""The proof against a plain oracle: proved if and only if every promise is kept, by sums and by join."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import logging
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from etl.closing import evidence, promises, proof
+from etl.closing.surplus import SurplusCleaner, sweep_surplus
+from etl.ledger.database import Database
+from etl.ledger.frontier_rows import ensure_frontier_rows
+from etl.ledger.surplus import surplus_files
+from hourmark.config import Config, Etl
+from hourmark.event_types import EventType, Source
+from tests.support.memory_storage import MemoryStorage
+from tests.support.proving import FIRST, TYPE, Range, Site
+
+CLICK = EventType(name=TYPE, fields=[{"name": "n", "type": "long"}])
+LAST_HOUR = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Send:
+    """`rows`: None for all; `extra` makes the record differ from others of the range."""
+
+    range: Range
+    rows: tuple[int, ...] | None = None
+    audit: bool = True
+    extra: int = 0
+
+
+STAGE, CLOSE = "stage", "close"
+FAULTS = ("lossy", "differs")
+Action = Send | str
+
+
+@pytest.fixture(scope="module")
+def template() -> Iterator[Path]:
+    memory = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(prefix="hourmark-proof-", dir=memory if memory.is_dir() else None))
+    config = Config(etl=Etl(ledger=f"sqlite:///{folder}/template.sqlite"))
+    ensure_frontier_rows(config, [CLICK], [Source(name="app", types=[TYPE])], FIRST)
+    logging.disable(logging.CRITICAL)
+    yield folder
+    logging.disable(logging.NOTSET)
+    shutil.rmtree(folder)
+
+
+_NUMBERS = itertools.count()
+
+
+@contextlib.contextmanager
+def site(template: Path, **limits: int) -> Iterator[Site]:
+    path = template / f"{next(_NUMBERS)}.sqlite"
+    shutil.copy(template / "template.sqlite", path)
+    database = Database(f"sqlite:///{path}")
+    try:
+        yield Site(MemoryStorage(), database, **limits)
+    finally:
+        database.close()
+        path.unlink()
+
+
+@st.composite
+def histories(draw: DrawFn, faults: bool = True) -> list[Action]:
+    """Ranges that share events (cut anew), sent once or again, whole or in part, with one record or several."""
+    events = [(draw(st.integers(0, 2)), n) for n in range(5)]
+    ranges = [Range(n, tuple(sorted(draw(st.sets(st.sampled_from(events), min_size=1, max_size=4))))) for n in range(3)]
+    history: list[Action] = []
+    for _ in range(draw(st.integers(1, 10))):
+        kinds = ["whole", "whole", "partly", "close", "close", "stage", *(FAULTS if faults else ())]
+        kind = draw(st.sampled_from(kinds))
+        sent = draw(st.sampled_from(ranges))
+        some = draw(st.lists(st.integers(0, len(sent.events) - 1), max_size=len(sent.events)))
+        actions: dict[str, Action] = {
+            "whole": Send(sent),
+            "partly": Send(sent, tuple(some), audit=False),
+            "lossy": Send(sent, tuple(some)),
+            "differs": Send(sent, extra=1),
+            "close": CLOSE,
+            "stage": STAGE,
+        }
+        history.append(actions[kind])
+    return history
+
+
+def violations(template: Path, history: list[Action], backs: tuple[int, ...], faults: bool, **limits: int) -> list[str]:
+    """What is wrong with the proofs of this history."""
+    wrong: list[str] = []
+    with site(template, **limits) as at:
+        closes = 0
+        for action in [*history, *[CLOSE] * LAST_HOUR]:
+            if isinstance(action, Send):
+                at.send(action.range, action.rows, action.audit, action.extra)
+                continue
+            at.stage()
+            if action == STAGE or closes == LAST_HOUR:
+                continue
+            found, expected = at.close(backs[closes % len(backs)])
+            closes += 1
+            proved = not found.findings
+            if proved and not expected.inside:
+                wrong.append(f"hour {closes - 1} is proved by {found.method}, but a promised event is in no bucket")
+            if expected.kept and not proved:
+                wrong.append(f"hour {closes - 1} is not proved, but every promise is kept: {found.findings}")
+            if proved and not expected.kept and (found.method == "join" or not faults):
+                wrong.append(f"hour {closes - 1} is proved by {found.method}, but a promise is not kept")
+            if found.surplus != expected.surplus and (found.method != "sums" or not faults):
+                wrong.append(f"hour {closes - 1}: surplus {found.surplus}, should be {expected.surplus} ({found.method})")
+            if found.surplus != (found.surplus_file.rows if found.surplus_file else 0):
+                wrong.append(f"hour {closes - 1}: {found.surplus} of surplus, kept {found.surplus_file}")
+            if (found.promised, found.surplus) != (sum(b.promised for b in found.books), sum(b.surplus for b in found.books)):
+                wrong.append(f"hour {closes - 1}: the books {found.books} do not add up to {found}")
+    return wrong
+
+
+BACKS = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple)
+QUIET = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@given(histories(), BACKS, st.sampled_from([1, 1_000_000]))
+@QUIET
+def test_an_hour_is_proved_if_and_only_if_every_promise_is_kept(
+    template: Path, history: list[Action], backs: tuple[int, ...], ranges_here_max: int
+) -> None:
+    assert violations(template, history, backs, True, ranges_here_max=ranges_here_max, unit_bytes_max=1 << 20) == []
+
+
+@given(histories(faults=False), BACKS, st.sampled_from([8, 1 << 20]))
+@QUIET
+def test_without_loss_surplus_is_exact_by_sums_too_and_units_do_not_matter(
+    template: Path, history: list[Action], backs: tuple[int, ...], unit_bytes_max: int
+) -> None:
+    assert violations(template, history, backs, False, unit_bytes_max=unit_bytes_max) == []
+
+
+def _counts_only(listed: Any, promised: Any) -> proof.Proof | None:
+    if sum(s.events for s in listed.values()) == sum(s.events for s in promised.values()):
+        return proof.Proof("sums", 0, 0, 0)
+    return None
+
+
+def _duplicates_count(rows: Any) -> Any:
+    return rows.select(promises.ROWS.names)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "planted"),
+    [
+        (proof, "by_sums", _counts_only),
+        (proof, "surplus_files", lambda _: []),
+        (promises, "distinct_rows", _duplicates_count),
+        (proof, "_still_unkept", lambda unkept, _: (list(unkept), [])),
+        (evidence.Windows, "counting", lambda self, rows: promises.PROMISED.empty_table()),
+    ],
+    ids=["counts only", "surplus forgotten", "duplicates count", "second copies must be kept anew", "promises not read"],
+)  # fmt: skip
+def test_a_planted_fault_turns_the_histories_red(
+    template: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, planted: Any
+) -> None:
+    monkeypatch.setattr(module, name, planted)
+    found = find(
+        histories(),
+        lambda history: bool(violations(template, history, (0, 2), True)),
+        settings=settings(max_examples=500, deadline=None, database=None, phases=[Phase.generate]),
+        random=random.Random(1),
+    )
+    assert found
+
+
+FIRST_HALF, WHOLE = Range(1, ((0, 1), (0, 2))), Range(2, ((0, 3), (1, 4)))
+DAY_MS = 24 * 3600 * 1000
+
+
+def test_rows_without_a_record_are_surplus_and_settle_the_record_that_comes_later(template: Path) -> None:
+    with site(template) as at:
+        at.send(FIRST_HALF, audit=False)
+        at.stage()
+        first, _ = at.close()
+        assert (first.method, first.surplus, first.findings) == ("join", 2, ())
+        at.send(Range(9, ()))
+        at.audits.append((FIRST_HALF, 0))
+        at.stage()
+        second, _ = at.close()
+        assert (second.method, second.promised, second.surplus, second.findings) == ("join", 2, 0, ())
+        assert [b.hour_s for b in second.books] == [FIRST.start_s]
+
+
+def test_a_range_listed_half_here_and_half_there_is_whole_for_its_record(template: Path) -> None:
+    with site(template) as at:
+        at.send(FIRST_HALF, rows=[0], audit=False)
+        at.stage()
+        assert at.close()[0].surplus == 1
+        at.send(FIRST_HALF, rows=[1])
+        at.stage()
+        late, _ = at.close()
+        assert (late.method, late.promised, late.surplus, late.findings) == ("join", 2, 0, ())
+
+
+def test_a_range_sent_again_is_proved_whether_or_not_its_second_record_has_rows_of_its_own(template: Path) -> None:
+    with site(template) as at:
+        at.send(FIRST_HALF)
+        at.stage()
+        assert at.close()[0].method == "sums"
+        at.send(FIRST_HALF, rows=[0], audit=False)
+        at.stage()
+        copies, _ = at.close()
+        assert (copies.method, copies.surplus, copies.findings) == ("join", 0, ())  # copies of what a record explains
+        at.audits.append((FIRST_HALF, 0))
+        at.stage()
+        second, _ = at.close()
+        assert (second.method, second.audit_records, second.promised, second.findings) == ("join", 0, 0, ())
+
+
+def test_what_is_missing_is_named_up_to_a_limit_and_counted_beyond(template: Path) -> None:
+    with site(template) as at:
+        for n in range(proof.FINDINGS_MAX + 3):
+            at.send(Range(n, ((0, n),)), rows=[])
+        at.stage()
+        found, _ = at.close()
+    assert len(found.findings) == proof.FINDINGS_MAX + 1
+    assert found.findings[0].endswith("1 events of 2027-01-15T08 promised, 0 found") and "range of web: /log" in found.findings[0]
+    assert found.findings[-1] == "and 3 more ranges"
+
+
+def test_two_records_of_one_range_that_differ_are_named(template: Path) -> None:
+    with site(template) as at:
+        at.send(FIRST_HALF)
+        at.send(FIRST_HALF, extra=1)
+        at.stage()
+        found, _ = at.close()
+        assert len(found.findings) == 1 and found.findings == found.differing
+        assert "has two audit records that differ" in found.differing[0]
+        at.send(WHOLE)
+        at.stage()
+        assert at.close()[0].findings == ()
+        at.send(WHOLE, extra=1)  # the first one is settled already
+        at.stage()
+        assert "has two audit records that differ" in at.close()[0].differing[0]
+
+
+def test_surplus_files_go_when_promised_or_old_and_leftovers_are_swept(template: Path) -> None:
+    with site(template) as at:
+        at.send(FIRST_HALF, audit=False)
+        at.send(WHOLE, audit=False)
+        at.stage()
+        path = at.close()[0].surplus_file.path  # type: ignore[union-attr]  # there is surplus
+        cleaner = SurplusCleaner(at.storage, at.database, keep_ms=DAY_MS)
+        assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0 and at.storage.exists(path)
+        at.audits.append((FIRST_HALF, 0))
+        at.stage()
+        at.close()
+        assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0  # one of its two ranges is settled
+        at.audits.append((WHOLE, 0))
+        at.stage()
+        at.close()
+        assert cleaner.clean(at.lease, now_ms=DAY_MS) == 2 and not at.storage.exists(path)  # and WHOLE's of the second hour
+        at.send(Range(3, ((0, 9),)), audit=False)
+        at.stage()
+        abandoned = at.close()[0].surplus_file.path  # type: ignore[union-attr]
+        assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0 and [f.path for f in surplus_files(at.database)] == [abandoned]
+        assert cleaner.clean(at.lease, now_ms=DAY_MS + 2) == 1 and surplus_files(at.database) == []
+        assert not at.storage.exists(abandoned)
+        at.storage.write_new("_surplus/click/left-over.parquet", b"x")
+        assert sweep_surplus(at.storage, at.database) == 1 and not at.storage.exists("_surplus/click/left-over.parquet")
