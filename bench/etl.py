@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +42,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := set(arguments.scenarios) - set(SCENARIOS):
         parser.error(f"there is no scenario {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # contenders end with the benchmark
     said: list[dict[str, Any]] = []
 
     def say(found: dict[str, Any]) -> None:

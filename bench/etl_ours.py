@@ -55,7 +55,9 @@ class OurEtl:
     def __init__(
         self, site: Site, types: Sequence[str], first_hour: Hour, etl: Mapping[str, Any] | None = None, label: str = "ours"
     ) -> None:
-        self.run = EtlRun(site.file, site.folder / label, list(types), first_hour, root=site.root(label), etl=dict(etl or {}))
+        self.run = EtlRun(
+            site.stack_config, site.folder / label, list(types), first_hour, cluster="central", root=site.root(label), etl=etl
+        )
         self._first_hour = first_hour
         self._known = list(types)
         self._database = Database(self.run.config.etl.ledger)

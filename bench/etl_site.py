@@ -34,6 +34,7 @@ class Site:
         folder = home_folder or home()
         stack = Stack.load(folder) if load_state(folder) else Stack.load_or_make(folder, mirror=False)
         stack.up()
+        self.stack_config = stack.layout.config_file
         self.name = f"bench-{uuid.uuid4().hex[:6]}"
         self.folder = Path(tempfile.mkdtemp(prefix=f"hourmark-{self.name}-"))
         self.file = self.folder / "site.toml"
