@@ -18,6 +18,7 @@ from etl.closing.assembly import LedgerProgress
 from etl.closing.closer import Closer, Ports
 from etl.closing.cut import Waiting
 from etl.closing.edge import TwoSites
+from etl.closing.engine import Engine, LocalEngine
 from etl.ledger.database import Database
 from etl.ledger.frontiers import frontiers
 from etl.ledger.orders import order_force_all
@@ -26,10 +27,10 @@ from hourmark.clock import FakeClock
 from hourmark.errors import HourmarkError, UsageError
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
+from tests.property.engines import ComparedEngine, PlainProof
 from tests.property.hooks import Killed, PointedDatabase, PointedEngine, PointedStorage, Points, share_compiled
 from tests.property.judge import Judge
 from tests.property.pipeline import Pipeline
-from tests.property.plain_engine import PlainEngine
 from tests.property.producers import Producers
 from tests.property.sites import ALIAS
 from tests.property.truth import CLUSTER, FIRST_HOUR, SCHEMAS, Broken, config_of
@@ -116,9 +117,10 @@ class World:
         )
         self.closer = Closer(ports, self.config)
 
-    def engine(self, database: Database) -> PlainEngine:
+    def engine(self, database: Database) -> Engine:
         """What proves and writes."""
-        return PlainEngine(self.storage, database, self.config)
+        local = LocalEngine(self.storage, database, self.config)
+        return ComparedEngine(local, PlainProof(self.storage, database, self.config))
 
     def close_step(self, _: int) -> int | None:
         """One look of the closer; None while it waits. A kill brings a new closer."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from etl.closing.backlog import plan_round
 from etl.closing.cut import Cut, CutTaker, Progress, Sites, Waiting
@@ -67,6 +67,14 @@ class Ports:
     metrics: Metrics
     clock: Clock
     publishers: int = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sealed:
+    """An hour that may be sealed, and its row of the table `surplus`, if it has any."""
+
+    seal: Seal
+    surplus: Mapping[str, Any] | None
 
 
 class Closer:
@@ -168,10 +176,10 @@ class Closer:
         frozen = [dataclasses.replace(f, state=State.FROZEN) for f in chosen]
         chains = self._prove(frozen, last, cut, offsets, given)
         if sealed := [f for f in frozen if f.event_type in chains]:
-            first = {t: seals[0] for t, seals in chains.items()}
-            later = {t: seals[1:] for t, seals in chains.items()}
-            ledger.seal(self._database, self._lease, first, sealed, later, self._with_seals(sealed, cut, given))
-        if chains:
+            first = {t: seals[0].seal for t, seals in chains.items()}
+            later = {t: [s.seal for s in seals[1:]] for t, seals in chains.items()}
+            surplus = [s.surplus for seals in chains.values() for s in seals if s.surplus is not None]
+            ledger.seal(self._database, self._lease, first, sealed, later, self._with_seals(sealed, cut, given, surplus))
             self._sealed_are_untroubled(chains)
             return self._finish(self._publisher.publish(self._sealed_now()))
         return 0
@@ -195,12 +203,12 @@ class Closer:
         cut: Cut,
         offsets: Mapping[str, tuple[Position, ...]],
         given: Mapping[str, Order],
-    ) -> dict[str, list[Seal]]:
+    ) -> dict[str, list[_Sealed]]:
         """By type, the seals of its first hours; a type whose frontier hour is not proved is unfrozen."""
         rule = Rule(
             cut, ledger.accepted_holes(self._database), self._clock.now_ms(), round(self._config.etl.deadline_seconds * 1000)
         )
-        chains: dict[str, list[Seal]] = {}
+        chains: dict[str, list[_Sealed]] = {}
         refused: list[tuple[Frontier, tuple[str, ...]]] = []
         asked = list(frozen)
         while asked:
@@ -210,7 +218,9 @@ class Closer:
                 proof, order = proofs[f.event_type], given.get(f.event_type)
                 seal = decide(f, proof, offsets[f.event_type], order, rule)
                 if seal is not None:
-                    chains.setdefault(f.event_type, []).append(seal)
+                    file = proof.surplus_file
+                    row = None if file is None else file.ledger_row(cut.audit_next, rule.now_ms)
+                    chains.setdefault(f.event_type, []).append(_Sealed(seal, row))
                     if f.hour < last[f.event_type]:
                         following.append(dataclasses.replace(f, hour=f.hour.next(), settled_next=cut.audit_next))
                 elif f.event_type not in chains:
@@ -220,12 +230,14 @@ class Closer:
             self._refuse(refused)
         return chains
 
-    def _with_seals(self, sealed: Sequence[Frontier], cut: Cut, given: Mapping[str, Order]) -> ledger.WithSeals:
+    def _with_seals(
+        self, sealed: Sequence[Frontier], cut: Cut, given: Mapping[str, Order], surplus: Sequence[Mapping[str, Any]]
+    ) -> ledger.WithSeals:
         named = {(r.host_id, r.source): r for f in sealed for r in cut.excused.get(f.event_type, ())}
         excused = fallen_silent(named.values(), self._ports.progress.reporters())
         forced = [f.event_type for f in sealed if f.event_type in given]
         if not forced:
-            return ledger.WithSeals(excused)
+            return ledger.WithSeals(excused, surplus)
         holes = self._sites.holes()
         all_ordered = {f.event_type for f in self._frontiers()} <= set(given)
         topics = [t for t in accepted_topics(forced, all_ordered=all_ordered) if t in holes]
@@ -233,10 +245,10 @@ class Closer:
             checks = self._sites.watched_anew(topics)
         except Unavailable as error:  # then the holes stay, and later hours need orders of their own
             _LOG.error("the holes of %s are not accepted yet: %s", topics, error)
-            return ledger.WithSeals(excused)
+            return ledger.WithSeals(excused, surplus)
         accepted = accepted_holes(holes, topics, given[forced[0]].reason, self._clock.now_ms())
         self._checked_at_s = None
-        return ledger.WithSeals(excused, (), accepted, checks)
+        return ledger.WithSeals(excused, surplus, accepted, checks)
 
     def _refuse(self, refused: Sequence[tuple[Frontier, tuple[str, ...]]]) -> None:
         ledger.unfreeze_all(self._database, self._lease, refused)

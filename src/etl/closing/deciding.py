@@ -71,4 +71,5 @@ def _seal(grade: Grade, excused: tuple[str, ...], proof: Proof, cut: Cut, offset
         surplus=proof.surplus,
         excused=excused,
         offsets=offsets,
+        books=proof.books,
     )

@@ -15,15 +15,16 @@ from etl.closing.indexing import keep_indexes
 from etl.closing.ownership import refuse_other_seal
 from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish, standing_marker
 from etl.closing.writing import SealedHour, WrittenFile
-from etl.ledger import frontiers as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.frontiers import Closing
+from etl.ledger.listings import listed_groups
 from etl.ledger.rows import Frontier
 from etl.ledger.schemas import remembered_schema
 from etl.storage import Storage, StorageError
 from hourmark.avro import Schema
 from hourmark.clock import Clock
 from hourmark.errors import Finding
+from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 
 
@@ -68,7 +69,7 @@ class Publisher:
         attempt = uuid.uuid4().hex
         folder = f"{ATTEMPTS_FOLDER}/{attempt}"
         chains = [f.sealed_hours for f in sealed]
-        hours = {(f.event_type, f.hour): self._sealed_hour(f) for chain in chains for f in chain}
+        hours = self._sealed_hours([f for chain in chains for f in chain])
         schema_ids = {s for h in hours.values() for g in h.listed for s in g.schema_ids}
         schemas = {s: remembered_schema(self.database, self.lease, s, self.fetch_schema) for s in sorted(schema_ids)}
         texts = {s: text for s, (text, _) in schemas.items()}
@@ -123,9 +124,12 @@ class Publisher:
         refuse_other_seal(manifest, f.seal, self.database.identity()[0])
         return Closing(f, manifest)
 
-    def _sealed_hour(self, f: Frontier) -> SealedHour:
-        listed = tuple(ledger.listed_groups(self.database, f.event_type, f.hour))
-        return SealedHour(f.event_type, f.hour, listed)
+    def _sealed_hours(self, sealed: Sequence[Frontier]) -> dict[tuple[str, Hour], SealedHour]:
+        groups = listed_groups(self.database, sealed)
+        return {
+            (f.event_type, f.hour): SealedHour(f.event_type, f.hour, tuple(listed))
+            for f, listed in zip(sealed, groups, strict=True)
+        }
 
     def _each(self, chains: Sequence[Sequence[Frontier]], act: Callable[[Sequence[Frontier]], Published]) -> list[Published]:
         with ThreadPoolExecutor(self.publishers) as pool:

@@ -1,7 +1,7 @@
-"""The plainest proof there can be, over the real staged files: what the property tests prove with, beside the real one.
+"""The real engine in this process, and beside it the plainest proof there can be: the two must agree.
 
-Every promise below the cut, of the frontier's hour, or earlier and not settled, against distinct ids of all rows that are listed,
-here or before.
+The plain one: every promise below the cut, of the frontier's hour, or earlier and not settled, against distinct ids of all rows
+that are listed, here or before. It needs every staged file for ever, which the real one does not.
 """
 
 from __future__ import annotations
@@ -11,35 +11,61 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 import pyarrow.parquet as pq
+from sqlalchemy import select
 
+from etl.closing.containers import WrittenFile
+from etl.closing.engine import LocalEngine
 from etl.closing.proof import Proof
-from etl.closing.runner import InProcess
-from etl.closing.writing import SealedHour, WrittenFile, write_on
+from etl.closing.writing import SealedHour
 from etl.errors import Unreadable
 from etl.ledger import frontiers as ledger
+from etl.ledger import tables
 from etl.ledger.database import Database
-from etl.ledger.rows import Frontier, StagedGroup, to_unsigned
+from etl.ledger.rows import AUDIT, Frontier, StagedGroup
 from etl.storage import Storage
 from hourmark.config import Config
+from tests.property.truth import Broken
 
 _Key = tuple[int, bytes]  # hour, range id
 
 
 @dataclasses.dataclass(frozen=True)
-class PlainEngine:
-    """See `etl.closing.engine.Engine`; in this process."""
+class ComparedEngine:
+    """`LocalEngine`; Broken where the plain proof says otherwise."""
+
+    local: LocalEngine
+    plain: PlainProof
+
+    def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
+        """See `etl.closing.engine.Engine`."""
+        proofs = self.local.prove(frozen, audit_next)
+        for f in frozen:
+            found = self.plain.unkept(f, audit_next)
+            if bool(found) != bool(proofs[f.event_type].findings) and not self.plain.excused_before(f):
+                raise Broken(f"{f.event_type} {f.hour}: the proof says {proofs[f.event_type]}, plainly there is {found}")
+        return proofs
+
+    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
+        """See `etl.closing.engine.Engine`."""
+        return self.local.write(sealed, schemas, folder)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlainProof:
+    """Reads everything, every time."""
 
     storage: Storage
     database: Database
     config: Config
 
-    def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
-        return {f.event_type: self._prove(f, audit_next) for f in frozen}
+    def excused_before(self, f: Frontier) -> bool:
+        """Whether a bucket of the type was closed without a proof: what it excused may be told apart in more than one way."""
+        query = select(tables.buckets.c.grade).where(tables.buckets.c.type == f.event_type, tables.buckets.c.grade != "proved")
+        with self.database.reading() as connection:
+            return connection.execute(query).first() is not None
 
-    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
-        return write_on(InProcess(), self.storage, self.database, self.config, sealed, schemas, folder)
-
-    def _prove(self, f: Frontier, audit_next: int) -> Proof:
+    def unkept(self, f: Frontier, audit_next: int) -> list[str]:
+        """Promises that are not kept, for people."""
         promises = self._promises(f, audit_next)
         listed = ledger.listed_groups(self.database, f.event_type, f.hour)
         hours = {hour for hour, _ in promises} | {g.hour_s for g in listed}
@@ -48,24 +74,24 @@ class PlainEngine:
         for group in [*listed, *before]:
             for range_id, event_id in self._rows(group):
                 held[group.hour_s, range_id].add(event_id)
-        findings = tuple(
+        return [
             f"range {range_id.hex()}: {count} promised, {len(held[hour, range_id])} found"
             for (hour, range_id), (count, total) in sorted(promises.items())
             if (len(held[hour, range_id]), _sum(held[hour, range_id])) != (count, total)
-        )
-        return Proof("join", len({r for _, r in promises}), sum(c for c, _ in promises.values()), 0, findings)
+        ]
 
     def _promises(self, f: Frontier, below: int) -> dict[_Key, tuple[int, int]]:
-        groups = ledger.audit_groups(self.database, f.event_type, {f.hour.start_s}, below)
-        groups += ledger.new_audit_groups(self.database, f.event_type, f.hour, f.settled_next, below)
+        query = select(tables.staged_files.c.path).where(tables.staged_files.c.kind == AUDIT)
+        with self.database.reading() as connection:
+            paths = list(connection.execute(query).scalars())
         found: dict[_Key, tuple[int, int]] = {}
-        for path in {g.path for g in groups}:
+        for path in paths:
             with self.storage.open(path) as file:
                 rows = pq.read_table(file).to_pylist()
             for row in rows:
                 counts = row["hour"] == f.hour.start_s or (row["hour"] < f.hour.start_s and row["offset"] >= f.settled_next)
                 if row["type"] == f.event_type and row["offset"] < below and counts:
-                    found[row["hour"], row["range_id"]] = (row["count"], to_unsigned(row["sum"]))
+                    found[row["hour"], row["range_id"]] = (row["count"], row["sum"] % (1 << 64))
         return found
 
     def _rows(self, group: StagedGroup) -> list[tuple[bytes, bytes]]:
