@@ -1,0 +1,126 @@
+"""docs/operations.md and docs/metrics.md: every command in them parses, every message and metric in them exists."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from prometheus_client.parser import text_string_to_metric_families
+
+from etl.metrics import Metrics
+from hourmark.cli import root
+
+ROOT = Path(__file__).resolve().parents[3]
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+METRICS = (ROOT / "docs" / "metrics.md").read_text()
+PROGRAMS = ("hourmark ", "bucket ")
+CODE = re.compile(r"`([^`]+)`")
+
+
+def console_lines(text: str) -> list[str]:
+    """What console blocks say after `$ `."""
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+
+
+def mentioned(text: str) -> list[str]:
+    """Commands named within a sentence or a table: they may leave out arguments."""
+    codes = CODE.findall(re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    return sorted({code if code.startswith("hourmark ") else f"hourmark {code}" for code in codes if code.startswith(PROGRAMS)})
+
+
+def resolved(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command, and the words after its name."""
+    found: click.Command = root
+    while isinstance(found, click.Group):
+        assert words, f"{found.name} is a group, and no command"
+        inner = found.get_command(click.Context(found), words[0])
+        assert inner is not None, f"no command {words[0]}"
+        found, words = inner, words[1:]
+    return found, words
+
+
+@pytest.mark.parametrize("line", [*console_lines(OPERATIONS), *console_lines(METRICS)])
+def test_a_command_line_of_the_documentation_parses(line: str) -> None:
+    program, *words = shlex.split(line)
+    assert program == "hourmark"
+    command, arguments = resolved(words)
+    with command.make_context(command.name, arguments):  # parses and checks, runs nothing
+        pass
+
+
+@pytest.mark.parametrize("line", sorted({*mentioned(OPERATIONS), *mentioned(METRICS)}))
+def test_a_command_that_is_mentioned_exists_with_its_options(line: str) -> None:
+    command, arguments = resolved(shlex.split(line)[1:])
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert {word for word in arguments if word.startswith("--")} <= known
+    done = CliRunner().invoke(command, ["--help"])
+    assert done.exit_code == 0 and "Usage:" in done.stdout
+
+
+@functools.cache
+def said() -> str:
+    """All of them."""
+    return " ".join(literals())
+
+
+def literals() -> Iterator[str]:
+    """Every text that the sources hold, those of f-strings with `…` for what they fill in."""
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)  # type: ignore[misc]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield re.sub(r"%\.?\d*[sdf]", "…", node.value)
+
+
+def messages() -> list[str]:
+    """The first column of the table of messages."""
+    table = OPERATIONS.split("## Messages")[1].split("Differences in the books")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ") and not line.startswith("| seen")]
+    return [code for row in rows for code in CODE.findall(row)]
+
+
+@pytest.mark.parametrize("message", messages())
+def test_a_message_of_the_documentation_is_one_that_is_said(message: str) -> None:
+    fragments = [part.strip() for part in message.split("…") if part.strip()]
+    assert fragments and all(fragment in said() for fragment in fragments), message
+
+
+def test_every_metric_is_documented_with_its_kind_and_labels_and_no_other() -> None:
+    documented = {}
+    for line in METRICS.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if len(cells) == 3 and cells[0].startswith("`hourmark_etl_"):
+            documented[cells[0].strip("`")] = cells[1]
+    metrics = Metrics()
+    names = {}
+    for family in text_string_to_metric_families(metrics.exposition().decode()):
+        if not family.name.endswith("_created"):
+            names[family.name + ("_total" if family.type == "counter" else "")] = family.type
+    assert {name: kind.split(",")[0] for name, kind in documented.items()} == names
+    for metric in vars(metrics).values():
+        if labels := getattr(metric, "_labelnames", ()):
+            name = metric._name + ("_total" if metric._type == "counter" else "")
+            assert documented[name].endswith(f"by `{labels[0]}`"), name
+
+
+def test_every_expression_of_an_alarm_names_metrics_that_exist() -> None:
+    known = {line.split("`")[1] for line in METRICS.splitlines() if line.startswith("| `hourmark_etl_")}
+    alarms = METRICS.split("## Worth an alarm")[1]
+    named = set(re.findall(r"hourmark_etl_[a-z_]+", alarms))
+    assert named and named <= known
+
+
+def test_every_stage_of_the_books_is_explained() -> None:
+    from etl.books import Stage
+
+    for stage in Stage:
+        assert f"| `{stage.value}` |" in OPERATIONS
