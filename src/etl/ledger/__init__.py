@@ -1,12 +1,31 @@
 """The ledger: the ETL's only commit point. One SQL database, SQLite or PostgreSQL by URL; every change is one transaction.
 
+What it is made of
+
 tables.py         the tables
 migrations        the one way they are made and changed
 rows.py           what is read from and written to them, as domain types
 engines.py        SQLite and PostgreSQL by URL
 database.py       transactions, epochs (leases) that fence a stale driver, the commit number
-batch_file.py     what a batch commits, beside its staged files: a lost ledger is rebuilt from it
-staging.py        positions and staged groups: what the consumer commits
-frontiers.py      freeze, seal, close: what the closer commits
-frontier_rows.py  what `hourmark types apply` adds
+
+Who writes what
+
+frontier_rows.py  `hourmark types apply`: a row for each type
+staging.py        the consumer: positions and staged groups
+frontiers.py      the closer: freeze, seal, close
+edge.py           the closer: where the mirror stood
+waits.py          the closer: what each hour waits for
+orders.py         operators: hours that are forced
+surplus.py, id_indexes.py, schemas.py  closing: what later hours need of closed ones
+
+Who asks what: listings.py (proofs, of many types at once), book_rows.py (the books), overview.py (operators and metrics)
+
+What is kept outside, and what it is for
+
+batch_file.py     what a batch commits, beside its staged files
+first_hours.py    where types' chains of buckets begin
+markers.py        is this the newest ledger? asked at a driver's start
+check.py          `hourmark ledger check`
+rebuild.py        `hourmark ledger rebuild`; remains.py reads what is left, history.py tells what was committed, central.py reads topics
+existing.py       opens a ledger that must be there
 """
