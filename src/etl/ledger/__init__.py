@@ -26,6 +26,6 @@ batch_file.py     what a batch commits, beside its staged files
 first_hours.py    where types' chains of buckets begin
 markers.py        is this the newest ledger? asked at a driver's start
 check.py          `hourmark ledger check`
-rebuild.py        `hourmark ledger rebuild`; remains.py reads what is left, history.py tells what was committed, central.py reads topics
+rebuild.py        `hourmark ledger rebuild`; remains.py and central.py read what is left, history.py tells what was committed
 existing.py       opens a ledger that must be there
 """
