@@ -8,13 +8,13 @@ for each staged group. They are kept as signed 64-bit integers and added as two 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Column, ColumnElement, Connection, Integer, Text, and_, func, or_, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, Integer, Text, and_, func, or_, select, text
 from sqlalchemy import column as sql_column
-from sqlalchemy import values as sql_values
 
 from etl.ledger import tables
 from etl.ledger.database import Database
@@ -124,10 +124,25 @@ def promises_between(
 
 def _portions(asked: Sequence[Frontier]) -> Iterator[Any]:
     """The frontiers as tables of SQL: at (which of `asked`), type, hour, settled."""
-    names = (Column("at", Integer), Column("type", Text), Column("hour", BigInteger), Column("settled", BigInteger))
+    columns = (
+        sql_column("at", Integer),
+        sql_column("type", Text),
+        sql_column("hour", BigInteger),
+        sql_column("settled", BigInteger),
+    )
     for first in range(0, len(asked), _AT_ONCE):
-        rows = [(first + n, f.event_type, f.hour.start_s, f.settled_next) for n, f in enumerate(asked[first : first + _AT_ONCE])]
-        yield sql_values(*(sql_column(c.name, c.type) for c in names), name="asked").data(rows).cte("asked")
+        portion = asked[first : first + _AT_ONCE]
+        given: dict[str, Any] = {}
+        for n, f in enumerate(portion):
+            given |= {f"at{n}": first + n, f"type{n}": f.event_type, f"hour{n}": f.hour.start_s, f"settled{n}": f.settled_next}
+        yield text(_values(len(portion))).bindparams(**given).columns(*columns).cte("asked")
+
+
+@functools.lru_cache(maxsize=64)
+def _values(rows: int) -> str:
+    """As text, because SQLAlchemy compiles a VALUES of its own anew each time."""
+    each = ", ".join(f"(:at{n}, :type{n}, :hour{n}, :settled{n})" for n in range(rows))
+    return f"SELECT column1 AS at, column2 AS type, column3 AS hour, column4 AS settled FROM (VALUES {each}) AS given"  # noqa: S608  # names only
 
 
 def _is_listed(one: Any) -> ColumnElement[bool]:
