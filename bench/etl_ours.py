@@ -70,7 +70,7 @@ class OurEtl:
     def round(self, delivered: Delivered) -> Round:
         """Promise the data set, declare its types, and wait until all its hours are closed."""
         plan = delivered.plan
-        began, cpu, logged = time.monotonic(), self.tree.cpu_seconds(), self.log_size()
+        began, cpu, kinds, logged = time.monotonic(), self.tree.cpu_seconds(), self.tree.cpu_by_kind(), self.log_size()
         promise(self.run.config.kafka.edge, delivered)
         self._declare(plan.types)
         self.wait(lambda: self.staged(plan.types) >= int(delivered.records.sum()), "all events are staged")
@@ -78,6 +78,7 @@ class OurEtl:
         self.wait(lambda: self.closed(plan.types, plan.end), "all hours are closed")
         used, wall = self.tree.cpu_seconds() - cpu, time.monotonic() - began
         facts = {
+            "cpu_s": {kind: round(now - kinds[kind], 2) for kind, now in self.tree.cpu_by_kind().items()},
             "staging_wall_s": round(staged_at - began, 1),
             "staging_cpu_s": round(staged_cpu - cpu, 2),
             "memory_mb_peak": round(self.tree.memory_mb_peak()),

@@ -16,7 +16,8 @@ class ProcessTree:
 
     def __init__(self, pid: int) -> None:
         self._root = psutil.Process(pid)
-        self._used: dict[tuple[int, float], float] = {}
+        self._used: dict[tuple[int, float], float] = {}  # by process id and start
+        self._kinds: dict[tuple[int, float], str] = {}
         self._memory_mb_peak = 0.0
         self._guard = threading.Lock()
         self._over = threading.Event()
@@ -28,6 +29,15 @@ class ProcessTree:
         self._look()
         with self._guard:
             return sum(self._used.values())
+
+    def cpu_by_kind(self) -> dict[str, float]:
+        """The same, apart: driver (the root process), jvm, workers (all others)."""
+        self._look()
+        found = {"driver": 0.0, "jvm": 0.0, "workers": 0.0}
+        with self._guard:
+            for key, used in self._used.items():
+                found[self._kinds[key]] += used
+        return found
 
     def memory_mb_peak(self) -> float:
         """Most memory that was seen since the last call, once a second: proportional, so pages that workers share count once."""
@@ -53,6 +63,8 @@ class ProcessTree:
             try:
                 times = process.cpu_times()
                 key = (process.pid, process.create_time())
+                if key not in self._kinds:
+                    self._kinds[key] = "driver" if process == self._root else "jvm" if process.name() == "java" else "workers"
             except psutil.Error:
                 continue
             with self._guard:
