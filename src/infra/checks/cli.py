@@ -14,9 +14,10 @@ from hourmark.clock import SystemClock
 from hourmark.errors import UsageError
 from infra.java.find import export_java_home
 
-# pytest's marker expressions. Chaos is part of the whole, until it gets too slow for every run.
-DEFAULT_MARKS = ""
-QUICK_MARKS = "not stack and not chaos"
+# pytest's marker expressions. A full run is to stay under 25 minutes; what would not fit in is a tier of its own.
+DEFAULT_MARKS = "not long"
+QUICK_MARKS = "not stack and not chaos and not long"
+LONG_MARKS = "long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,9 @@ def checks(root: Path, marks: str, pytest_arguments: Sequence[str]) -> tuple[Che
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--quick", is_flag=True, help="Without the tests that need the real stack or kill parts of it.")
+@click.option("--long", "long_tier", is_flag=True, help="The tests that are too long for every run, instead of the others.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
-def test(quick: bool, pytest_arguments: tuple[str, ...]) -> None:
+def test(quick: bool, long_tier: bool, pytest_arguments: tuple[str, ...]) -> None:
     """Run every check: style, import rules, types, and the whole test suite on the real local stack.
 
     Arguments that are none of these options go to pytest.
@@ -54,15 +56,15 @@ def test(quick: bool, pytest_arguments: tuple[str, ...]) -> None:
     Examples:
       hourmark test
       hourmark test --quick
+      hourmark test --long
       hourmark test tests/unit -k ranges -x
     """
+    if quick and long_tier:
+        raise UsageError("--quick and --long exclude each other; run one after the other")
     root = project("the tests are")
+    marks = QUICK_MARKS if quick else LONG_MARKS if long_tier else DEFAULT_MARKS
     export_java_home()
-    failed = [
-        check.name
-        for check in checks(root, QUICK_MARKS if quick else DEFAULT_MARKS, pytest_arguments)
-        if not _passes(check, root)
-    ]
+    failed = [check.name for check in checks(root, marks, pytest_arguments) if not _passes(check, root)]
     click.echo(f"FAILED: {', '.join(failed)}" if failed else "all checks passed", err=True)
     sys.exit(1 if failed else 0)
 
