@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
 
+import click
 import pytest
+from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
 
+from etl.audit_cli import audit
+from etl.bucket_cli import bucket
 from hourmark.hours import Hour
 from infra.stack import Stack
 from tests.support.delivery import DirectDelivery
@@ -20,6 +25,8 @@ from tests.support.waiting import wait_for
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
 TYPE, IDLE = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("seen", "idle"))
+
+LOST_HOST = "e" * 32
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +48,7 @@ def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory, first_hour: Hour
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOURMARK_ETL__METRICS_PORT", str(port))
         with EtlRun(stack.layout.config_file, folder, [TYPE, IDLE], first_hour) as made:
+            made.wait_until_staging(300)
             yield made
 
 
@@ -62,11 +70,11 @@ def test_the_metrics_say_what_was_staged_and_closed(run: EtlRun, port: int, firs
     delivery.deliver(sent)
     delivery.deliver(sent)  # the ack was lost
     delivery.report(first_hour.end_ms)
-    closed_at_ms = run.closed(TYPE, first_hour).closed_at_ms
-    run.closed(IDLE, first_hour)
+    closed_at_ms = run.closed(TYPE, first_hour, 240).closed_at_ms
+    run.closed(IDLE, first_hour, 240)
     delivery.deliver(delivery.make(TYPE, [first_hour.start_s * 1000 + 500 + n for n in range(7)]))
     late = "hourmark_etl_events_staged_total{arrival=late}"
-    wait_for(lambda: scrape(port)[late] >= 7, "the late events are counted")
+    wait_for(lambda: scrape(port)[late] >= 7, "the late events are counted", 120)
     found = scrape(port)  # at least: dead letters and promises of whoever else uses the stack are staged too
     assert found["hourmark_etl_events_staged_total{arrival=timely}"] >= 200
     assert found["hourmark_etl_events_promised_total"] >= 207
@@ -79,3 +87,38 @@ def test_the_metrics_say_what_was_staged_and_closed(run: EtlRun, port: int, firs
     assert time.time() - found["hourmark_etl_last_look_timestamp_seconds"] < 60
     wait_for(lambda: "hourmark_etl_batch_phase_seconds_total{phase=addBatch}" in scrape(port), "Spark's listener is heard")
     wait_for(lambda: run.logged("late, by"), "the line of progress in the log")
+
+
+def ask(run: EtlRun, command: click.Command, *arguments: str) -> Result:
+    """The command line, on this run's configuration."""
+    return CliRunner().invoke(command, [*arguments, "--config", str(run.file)])
+
+
+def test_the_books_of_a_real_run_add_up_range_by_range(run: EtlRun, first_hour: Hour) -> None:
+    hour = ("--from", str(first_hour), "--to", str(first_hour))
+    result = ask(run, audit, TYPE, *hour, "--ranges", "--json")
+    assert result.exit_code == 0, (result.exception, result.stdout)
+    (book,) = json.loads(result.stdout)["hours"]
+    assert (book["promised"], book["closed"], book["duplicates_removed"], book["open"]) == (107, 100, 100, 7)
+    assert (book["state"], book["surplus"], book["staged"]) == ("proved", 0, 207)
+    assert "the books add up" in ask(run, audit).stdout
+
+
+def test_an_hour_that_a_host_holds_says_so_and_closes_by_an_order(run: EtlRun, first_hour: Hour) -> None:
+    delivery, second = DirectDelivery(run.config), first_hour.next()
+    delivery.report(first_hour.end_ms, host_id=LOST_HOST, source="app")
+    delivery.report(second.end_ms)
+    wait_for(lambda: LOST_HOST in ask(run, bucket, "why", TYPE, str(second)).stdout, "the host that holds the hour is named")
+    found = json.loads(ask(run, bucket, "why", TYPE, str(second), "--json").stdout)
+    (reason,) = (r for r in found["reasons"] if LOST_HOST in r["what"])
+    assert found["state"] == "open" and "start the tailer on host" in reason["do"]
+    wait_for(lambda: LOST_HOST in ask(run, bucket, "ls", TYPE).stdout, "the list shows what the open hour waits for")
+    assert run.manifest(TYPE, second) is None
+    result = ask(run, bucket, "force", TYPE, str(second), "--reason", "ticket 17", "--yes")
+    assert result.exit_code == 0, result.exception
+    manifest = run.closed(TYPE, second, 240)
+    assert manifest.grade.value == "forced"
+    assert any("ticket 17" in what for what in manifest.evidence.excused)
+    assert any(LOST_HOST in what for what in manifest.evidence.excused)
+    wait_for(lambda: '"state": "closed"' in ask(run, bucket, "why", TYPE, str(second), "--json").stdout, "it is told as closed")
+    assert "closed as forced" in ask(run, bucket, "why", TYPE, str(second)).stdout
