@@ -57,6 +57,8 @@ def test_every_history_keeps_the_promise(ledgers: Path, template: Path, capsys: 
     with capsys.disabled():
         print(f"{seen['histories']} histories, {60 * seen['histories'] / (time.monotonic() - began):.0f} a minute")
         print("\n".join(f"{count:9} {what}" for what, count in sorted(seen.items())))
+    if HISTORIES < 100:
+        return  # somebody looks at a few
     for kind in ("proved", "timed_out", "forced"):
         assert seen[f"buckets {kind}"] > 0, f"no history closed an hour as {kind}: they cover too little"
     for kind in ("late events", "duplicates removed", "closer killed", "closer woken", "staged in the middle of a step"):

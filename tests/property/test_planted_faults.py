@@ -101,7 +101,7 @@ def no_proof(patch: pytest.MonkeyPatch) -> None:
     def decide(frontier: Frontier, proof: Proof, *rest: Any) -> Any:
         return real(frontier, Proof(proof.method, proof.audit_records, proof.promised, proof.surplus), *rest)
 
-    patch.setattr("etl.closing.closer.decide", decide)
+    patch.setattr("etl.closing.sealing.decide", decide)
 
 
 def recut_new_id(patch: pytest.MonkeyPatch) -> None:

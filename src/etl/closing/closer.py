@@ -12,24 +12,23 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from etl.closing.backlog import plan_round
 from etl.closing.cut import Cut, CutTaker, Progress, Sites, Waiting
-from etl.closing.deciding import Rule, decide
 from etl.closing.engine import Engine
-from etl.closing.forcing import accepted_holes, accepted_topics, forced_cut, ordered
+from etl.closing.forcing import forced_cut, ordered
 from etl.closing.ownership import refuse_foreign_root, refuse_published
 from etl.closing.publishing import ATTEMPTS_FOLDER
-from etl.closing.readiness import fallen_silent
 from etl.closing.sealed import Published, Publisher, Trouble
+from etl.closing.sealing import Round, Sealer
 from etl.closing.twins import TwinWatch
 from etl.closing.waiting import WaitsKeeper
 from etl.errors import ForeignLedger, Unreadable
 from etl.ledger import frontiers as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.orders import Order, orders
-from etl.ledger.rows import Frontier, Position, Seal, State
+from etl.ledger.rows import Frontier, State
 from etl.storage import Storage, StorageError
 from etl.topics import CentralTopics
 from hourmark.avro import Schema
@@ -69,14 +68,6 @@ class Ports:
     publishers: int = 8
 
 
-@dataclasses.dataclass(frozen=True)
-class _Sealed:
-    """An hour that may be sealed, and its row of the table `surplus`, if it has any."""
-
-    seal: Seal
-    surplus: Mapping[str, Any] | None
-
-
 class Closer:
     """Closes hours of all types of the ledger; one at work at a time, fenced by its lease."""
 
@@ -89,6 +80,10 @@ class Closer:
         self._publisher = Publisher(
             ports.engine, ports.storage, ports.database, self._lease, ports.fetch_schema, ports.clock, ports.publishers
         )
+        self._sealer = Sealer(
+            ports.engine, ports.database, self._lease, self._sites, ports.progress, ports.clock,
+            round(config.etl.deadline_seconds * 1000),
+        )  # fmt: skip
         self._waits = WaitsKeeper(ports.database, self._lease, ports.clock, config.parsing.bucket_seconds)
         self._twins = TwinWatch()
         self._not_before_s: dict[str, float] = {}
@@ -174,15 +169,18 @@ class Closer:
         topics = {event_type: topic for topic, event_type in self._topics(chosen).types.items()}
         offsets = ledger.freeze(self._database, self._lease, chosen, topics, last)
         frozen = [dataclasses.replace(f, state=State.FROZEN) for f in chosen]
-        chains = self._prove(frozen, last, cut, offsets, given)
-        if sealed := [f for f in frozen if f.event_type in chains]:
-            first = {t: seals[0].seal for t, seals in chains.items()}
-            later = {t: [s.seal for s in seals[1:]] for t, seals in chains.items()}
-            surplus = [s.surplus for seals in chains.values() for s in seals if s.surplus is not None]
-            ledger.seal(self._database, self._lease, first, sealed, later, self._with_seals(sealed, cut, given, surplus))
-            self._sealed_are_untroubled(chains)
-            return self._finish(self._publisher.publish(self._sealed_now()))
-        return 0
+        round_ = Round(frozen, last, offsets, cut, given)
+        verdict = self._sealer.judge(round_)
+        if verdict.refused:
+            self._refuse(verdict.refused)
+        if not verdict.chains:
+            return 0
+        self._sealer.seal(round_, verdict.chains, {f.event_type for f in self._frontiers()})
+        if given:
+            self._checked_at_s = None  # holes may have been accepted
+        for event_type in verdict.chains:
+            self._troubles.pop(event_type, None)
+        return self._finish(self._publisher.publish(self._sealed_now()))
 
     def _refuse_published(self, chosen: Sequence[Frontier]) -> None:
         try:
@@ -195,60 +193,6 @@ class Closer:
         """StaleDriver for a closer that was taken over."""
         with self._database.transaction(self._lease):
             pass
-
-    def _prove(
-        self,
-        frozen: Sequence[Frontier],
-        last: Mapping[str, Hour],
-        cut: Cut,
-        offsets: Mapping[str, tuple[Position, ...]],
-        given: Mapping[str, Order],
-    ) -> dict[str, list[_Sealed]]:
-        """By type, the seals of its first hours; a type whose frontier hour is not proved is unfrozen."""
-        rule = Rule(
-            cut, ledger.accepted_holes(self._database), self._clock.now_ms(), round(self._config.etl.deadline_seconds * 1000)
-        )
-        chains: dict[str, list[_Sealed]] = {}
-        refused: list[tuple[Frontier, tuple[str, ...]]] = []
-        asked = list(frozen)
-        while asked:
-            proofs = self._ports.engine.prove(asked, cut.audit_next)
-            following = []
-            for f in asked:
-                proof, order = proofs[f.event_type], given.get(f.event_type)
-                seal = decide(f, proof, offsets[f.event_type], order, rule)
-                if seal is not None:
-                    file = proof.surplus_file
-                    row = None if file is None else file.ledger_row(cut.audit_next, rule.now_ms)
-                    chains.setdefault(f.event_type, []).append(_Sealed(seal, row))
-                    if f.hour < last[f.event_type]:
-                        following.append(dataclasses.replace(f, hour=f.hour.next(), settled_next=cut.audit_next))
-                elif f.event_type not in chains:
-                    refused.append((f, proof.findings))
-            asked = following
-        if refused:
-            self._refuse(refused)
-        return chains
-
-    def _with_seals(
-        self, sealed: Sequence[Frontier], cut: Cut, given: Mapping[str, Order], surplus: Sequence[Mapping[str, Any]]
-    ) -> ledger.WithSeals:
-        named = {(r.host_id, r.source): r for f in sealed for r in cut.excused.get(f.event_type, ())}
-        excused = fallen_silent(named.values(), self._ports.progress.reporters())
-        forced = [f.event_type for f in sealed if f.event_type in given]
-        if not forced:
-            return ledger.WithSeals(excused, surplus)
-        holes = self._sites.holes()
-        all_ordered = {f.event_type for f in self._frontiers()} <= set(given)
-        topics = [t for t in accepted_topics(forced, all_ordered=all_ordered) if t in holes]
-        try:
-            checks = self._sites.watched_anew(topics)
-        except Unavailable as error:  # then the holes stay, and later hours need orders of their own
-            _LOG.error("the holes of %s are not accepted yet: %s", topics, error)
-            return ledger.WithSeals(excused, surplus)
-        accepted = accepted_holes(holes, topics, given[forced[0]].reason, self._clock.now_ms())
-        self._checked_at_s = None
-        return ledger.WithSeals(excused, surplus, accepted, checks)
 
     def _refuse(self, refused: Sequence[tuple[Frontier, tuple[str, ...]]]) -> None:
         ledger.unfreeze_all(self._database, self._lease, refused)
@@ -304,10 +248,6 @@ class Closer:
     def _set_back(self, f: Frontier, phase: str, what: tuple[str, ...]) -> None:
         self._not_before_s[f.event_type] = self._clock.monotonic_s() + RETRY_SECONDS
         self._troubles[f.event_type] = (f.hour, phase, what)
-
-    def _sealed_are_untroubled(self, types: Collection[str]) -> None:
-        for event_type in types:
-            self._troubles.pop(event_type, None)
 
     def _say(self, frontiers: Collection[Frontier], waits: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:
         hours = {f.event_type: f.hour for f in frontiers}
