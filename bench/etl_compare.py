@@ -58,7 +58,7 @@ def compare(site: Site, say: Say, *, events: int, types: int, rounds: int, batch
                 if number:
                     per_million.setdefault(contender.name, []).append(cost)
                 say(line("round", contender.name, delivered, found) | {"round": number, "counted": bool(number)})
-    return summary(per_million)
+    return ratios(per_million)
 
 
 def data_set(
@@ -92,7 +92,7 @@ def line(kind: str, name: str, delivered: Delivered, found: Round) -> dict[str, 
     }
 
 
-def summary(per_million: dict[str, list[float]]) -> dict[str, Any]:
+def ratios(per_million: dict[str, list[float]]) -> dict[str, Any]:
     """Medians in CPU seconds per million events, least and most beside them, and the ratios of medians."""
     medians = {name: statistics.median(costs) for name, costs in per_million.items()}
     spread = {name: [round(min(costs), 2), round(max(costs), 2)] for name, costs in per_million.items()}

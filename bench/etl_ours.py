@@ -25,11 +25,13 @@ from etl.ledger import tables
 from etl.ledger.database import Database
 from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.ledger.frontiers import frontiers
+from etl.storage import Storage
 from hourmark.event_types import Source
 from hourmark.hours import Hour
 from hourmark.topics import EVENTS_PREFIX
 from tests.support.etl import EtlRun
 
+START_S: Final = 600.0  # on a machine that is busy with other things
 PAUSE_S: Final = 0.1  # between looks at the ledger
 _STAGED: Final = re.compile(r"staged (\d+) events in ([0-9.]+) s")
 
@@ -45,6 +47,24 @@ class Round:
 
 class WrongOutput(AssertionError):
     """A contender's output is not what was delivered."""
+
+
+def wrong_buckets(storage: Storage, delivered: Delivered) -> list[str]:
+    """Buckets of the plan that are not: proved, without late events, with exactly the distinct events delivered, each once."""
+    plan = delivered.plan
+
+    def one(cell: tuple[int, int]) -> str | None:
+        name, hour = plan.types[cell[0]], plan.all_hours[cell[1]]
+        manifest = read_manifest(storage, name, hour)
+        expected: tuple[object, ...] = (int(delivered.distinct[cell]), f"{int(delivered.tail_sums[cell]):016x}", {}, "proved")
+        found = (manifest.events, manifest.id_sum, manifest.late, manifest.grade.value)
+        if found != expected:
+            return f"{name} {hour}: {found}, not {expected}"
+        findings = verify_bucket(storage, name, hour).findings
+        return str(findings[0]) if findings else None
+
+    with ThreadPoolExecutor(4) as pool:
+        return [w for w in pool.map(one, [(t, h) for t in range(len(plan.types)) for h in range(plan.hours)]) if w]
 
 
 class OurEtl:
@@ -65,7 +85,7 @@ class OurEtl:
         process = self.run._process  # the harness has no other word for it
         assert process is not None
         self.tree = ProcessTree(process.pid)
-        self.run.wait_until_staging()
+        self.run.wait_until_staging(START_S)
 
     def round(self, delivered: Delivered) -> Round:
         """Promise the data set, declare its types, and wait until all its hours are closed."""
@@ -88,22 +108,8 @@ class OurEtl:
 
     def check(self, delivered: Delivered) -> None:
         """WrongOutput unless each bucket, read and decoded to its last event, holds exactly what was delivered for it, once."""
-        plan = delivered.plan
-        cells = [(t, h) for t in range(len(plan.types)) for h in range(plan.hours)]
-
-        def one(cell: tuple[int, int]) -> str | None:
-            name, hour = plan.types[cell[0]], plan.all_hours[cell[1]]
-            manifest = read_manifest(self.run.storage, name, hour)
-            expected: tuple[object, ...] = (int(delivered.distinct[cell]), f"{int(delivered.tail_sums[cell]):016x}", {}, "proved")
-            found = (manifest.events, manifest.id_sum, manifest.late, manifest.grade.value)
-            if found != expected:
-                return f"{name} {hour}: {found}, not {expected}"
-            findings = verify_bucket(self.run.storage, name, hour).findings
-            return str(findings[0]) if findings else None
-
-        with ThreadPoolExecutor(4) as pool:
-            if wrong := [w for w in pool.map(one, cells) if w]:
-                raise WrongOutput("\n".join(wrong[:5]))
+        if wrong := wrong_buckets(self.run.storage, delivered):
+            raise WrongOutput("\n".join(wrong[:5]))
 
     def wait(self, condition: Callable[[], bool], what: str, within_s: float = 1800.0) -> None:
         """Return once it holds; WrongOutput if the driver ends before, or it takes too long."""

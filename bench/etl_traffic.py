@@ -265,11 +265,11 @@ def _long(values: npt.NDArray[np.int64], size: int) -> Bytes:
 def _with_repeats(
     count: int, again: npt.NDArray[np.int64], range_ids: Bytes, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], Bytes]:
-    """The order of delivery, by index of range, and each delivery's range id: every other repeat is a range cut anew."""
+    """The order of delivery, by index of range, and each delivery's range id: half of the repeats are ranges cut anew."""
     places = np.concatenate([np.arange(count), np.minimum(again + 20, count)])
     order = np.concatenate([np.arange(count), again])
     sent = np.concatenate([range_ids, range_ids[again]])
-    recut = count + np.arange(0, len(again), 2)
+    recut = count + np.flatnonzero(rng.random(len(again)) < 0.5)
     sent[recut] = rng.integers(0, 256, (len(recut), 8), np.uint8)
     arranged = np.argsort(places, kind="stable")
     return order[arranged], sent[arranged]
