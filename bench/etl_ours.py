@@ -85,7 +85,11 @@ class OurEtl:
         process = self.run._process  # the harness has no other word for it
         assert process is not None
         self.tree = ProcessTree(process.pid)
-        self.run.wait_until_staging(START_S)
+        try:
+            self.run.wait_until_staging(START_S)
+        except BaseException:
+            self.close()
+            raise
 
     def round(self, delivered: Delivered) -> Round:
         """Promise the data set, declare its types, and wait until all its hours are closed."""
@@ -156,6 +160,10 @@ class OurEtl:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill the driver and all it started."""
         self.tree.close()
         self._database.close()
         if self.run.running():
