@@ -27,6 +27,23 @@ def run(config: Config) -> None:
 
 
 @etl.command()
+@click.argument("event_type", metavar="TYPE")
+@click.option("--skip-record", is_flag=True, help="Leave out the one record for which the type was set aside.")
+@config_option
+def resume(event_type: str, skip_record: bool, config: Config) -> None:
+    """Stage a type again that was set aside because a record on its topic cannot be staged.
+
+    Example:  hourmark etl resume click --skip-record
+    """
+    from etl.staging.resuming import resume_type
+
+    set_up_logging(config.log_level)
+    aside = resume_type(config, event_type, skip_record=skip_record)
+    begin = f"offset {aside.offset + skip_record} of {aside.topic} partition {aside.partition}"
+    click.echo(f"{event_type} is staged again, from {begin} on")
+
+
+@etl.command()
 @config_option
 def jars(config: Config) -> None:
     """Print the jars of Spark's Kafka connector, as spark-submit --jars takes them.

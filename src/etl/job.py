@@ -66,13 +66,13 @@ def run(config: Config, *, submitted: bool) -> None:
     progress = Progress(database, metrics, config.parsing.bucket_seconds, clock)
     spark.streams.addListener(BatchListener(metrics))
     stop_metrics = serve_metrics(metrics, config.etl.metrics_host, config.etl.metrics_port)
-    consumer = Consumer(spark, config, database, clock, progress)
+    consumer = Consumer(spark, config, database, central.cluster_id(), clock, progress)
     registry = SchemaRegistry(config.registry)
     engine = SparkEngine(spark, storage, database, config)
     closer = closer_on_servers(engine, config, database, central.cluster_id(), registry.schema, clock, metrics)
     try:
-        consumer.start(types, central)
-        _loop(consumer, closer, database, central, config, progress, stopping, types)
+        consumer.start()
+        _loop(consumer, closer, database, config, progress, stopping, types)
     finally:
         consumer.stop()
         closer.close()
@@ -83,16 +83,13 @@ def run(config: Config, *, submitted: bool) -> None:
 
 
 def _loop(
-    consumer: Consumer, closer: Closer, database: Database, central: Cluster, config: Config, progress: Progress,
+    consumer: Consumer, closer: Closer, database: Database, config: Config, progress: Progress,
     stopping: threading.Event, types: frozenset[str],
 ) -> None:  # fmt: skip
     recorded = types
     while not stopping.is_set():
         consumer.check()
-        now_types = _types(database, config)
-        if now_types != types:
-            types = now_types
-            consumer.start(types, central)
+        types = _types(database, config)
         if recorded != types and _record(database, config):
             recorded = types
         waits = _look(closer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import zstandard
@@ -13,7 +13,9 @@ from sqlalchemy import Connection, delete, insert, select, update
 from etl.errors import StaleDriver, TopicReplaced
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
+from etl.ledger.overview import SetAside
 from etl.ledger.rows import Position, Reporter, StagedBatch, StagedFile, StagedGroup, to_signed
+from hourmark.errors import UsageError
 from hourmark.host_reports import HostReport
 from hourmark.kafka import TopicInfo
 
@@ -66,9 +68,53 @@ def refuse_other_topics(database: Database, infos: Iterable[TopicInfo]) -> None:
             )
 
 
-def commit_batch(database: Database, lease: Lease, batch: StagedBatch) -> None:
-    """The only way offsets move. StaleDriver, with nothing changed, if one is not where the batch began."""
+def type_shards(database: Database) -> dict[str, str]:
+    """By type: the shard whose query is to stage it."""
+    with database.reading() as connection:
+        return dict(connection.execute(select(tables.frontiers.c.type, tables.frontiers.c.shard)).all())
+
+
+def hand_over(database: Database, lease: Lease, shards: Mapping[str, str]) -> None:
+    """Leave topics to other shards (`shards`: topic → shard); only who stages them may, and between two of its batches."""
     with database.transaction(lease) as connection:
+        for topic, shard in shards.items():
+            connection.execute(update(tables.positions).where(tables.positions.c.topic == topic).values(shard=shard))
+
+
+def resume(database: Database, event_type: str, *, skip_record: bool) -> SetAside:
+    """Stage a type again that was set aside; `skip_record` moves past the record that it was set aside for, and only past that.
+
+    UsageError if it is not set aside, or its partition is not at that record.
+    """
+    table, rows = tables.set_aside, tables.positions
+    with database.transaction() as connection:
+        found = connection.execute(select(table).where(table.c.type == event_type)).mappings().first()
+        if found is None:
+            raise UsageError(f"the type {event_type} is not set aside; `hourmark bucket why` says what an hour waits for")
+        aside = SetAside(*(found[c] for c in ("type", "topic", "partition", "offset", "reason", "set_aside_at_ms")))
+        if skip_record:
+            at_it = (rows.c.topic == aside.topic, rows.c.partition == aside.partition, rows.c.next_offset == aside.offset)
+            if connection.execute(update(rows).where(*at_it).values(next_offset=aside.offset + 1)).rowcount != 1:
+                raise UsageError(
+                    f"topic {aside.topic} partition {aside.partition} is not at offset {aside.offset}; resume "
+                    "without --skip-record"
+                )
+        connection.execute(delete(table).where(table.c.type == event_type))
+    return aside
+
+
+def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Collection[SetAside] = ()) -> None:
+    """The only way offsets move; types with a bad record are set aside in the same transaction.
+
+    StaleDriver, with nothing changed, if a position is not where the batch began.
+    """
+    with database.transaction(lease) as connection:
+        aside = set(connection.execute(select(tables.set_aside.c.type)).scalars()) if bad else set()
+        for b in bad:
+            if b.event_type not in aside:
+                aside.add(b.event_type)
+                row = dataclasses.asdict(b)
+                connection.execute(insert(tables.set_aside).values(type=row.pop("event_type"), **row))
         for start, end in zip(batch.starts, batch.ends, strict=True):
             _compare_and_set(connection, start, end)
         put_staged(connection, batch)

@@ -1,148 +1,172 @@
 """The consumer: one Structured Streaming query over all topics of a shard, started from the ledger, committed to the ledger.
 
 Spark's checkpoint is scratch: it is deleted at each start, so restart, upgrade and a lost checkpoint are one path. Offsets
-move only with the ledger transaction that names what was staged up to them.
+move only with the ledger transaction that names what was staged up to them. Where Kafka, the storage or the ledger is away, the
+query ends and is begun again, later and later; nothing else is tried twice.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
+import itertools
 import logging
 import shutil
-import uuid
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Sequence
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from etl.errors import EtlStop
 from etl.ledger import staging as ledger
+from etl.ledger.batch_file import BatchFile, write_batch_file
 from etl.ledger.database import Database, Lease
-from etl.ledger.rows import Position, Span, StagedBatch, StagedFile
+from etl.ledger.overview import SetAside
+from etl.ledger.rows import AUDIT, DEFAULT_SHARD, Position, Span, StagedBatch, StagedFile
 from etl.progress import Progress
-from etl.staging.pieces import StagedPiece, StagePlan
-from etl.staging.planned import planned_ends
-from etl.staging.task import INPUT_COLUMNS, OUTPUT_SCHEMA, stage_task
-from etl.topics import CentralTopics, new_positions
+from etl.staging.failures import cause_of
+from etl.staging.kafka_source import COLUMN, kafka_source, source_name
+from etl.staging.kafka_task import Answer
+from etl.storage import open_storage
+from etl.topics import CentralTopics
 from hourmark.clock import Clock
 from hourmark.config import Config
+from hourmark.errors import HourmarkError, Unavailable
 from hourmark.host_reports import HostReport
-from hourmark.kafka import Cluster, Partition
+from hourmark.kafka import Partition
 
-STAGING_FOLDER: Final = "_staging"
-_LINES_OF_CAUSE: Final = 15
+STOP_S: Final = 10.0  # what a batch under way is given to end by itself
+PAUSE_S_MAX: Final = 30.0
 _LOG = logging.getLogger(__name__)
 
 
 class Consumer:
     """Stages what arrives, batch by batch, until it is stopped. One per shard; the lease fences an older one."""
 
-    def __init__(self, spark: SparkSession, config: Config, database: Database, clock: Clock, progress: Progress) -> None:
-        self._spark, self._config, self._database, self._clock = spark, config, database, clock
-        self._progress = progress
-        self._lease: Lease = database.acquire("consumer:default")
-        self._checkpoint = config.etl.scratch_dir / "checkpoint"
-        self._positions: dict[Partition, Position] = {}
-        self._topics = CentralTopics.of(config.kafka, ())
+    def __init__(
+        self, spark: SparkSession, config: Config, database: Database, cluster_id: str, clock: Clock, progress: Progress,
+        shard: str = DEFAULT_SHARD,
+    ) -> None:  # fmt: skip
+        self._spark, self._config, self._database, self._cluster_id = spark, config, database, cluster_id
+        self._clock, self._progress, self._shard = clock, progress, shard
+        self._lease: Lease = database.acquire(f"consumer:{shard}")
+        self._ledger_uuid = database.identity()[0]
+        self._checkpoint = config.etl.scratch_dir / f"checkpoint-{shard}"
+        self._naming = CentralTopics.of(config.kafka, ())
+        self._storage = open_storage(config.storage)
         self._query: StreamingQuery | None = None
+        self._error: HourmarkError | None = None  # of a batch; Spark's own report of it has lost its kind
+        self._staging = threading.Lock()
+        self._stopping = False
+        self._sequence = 0
+        self._pause_s, self._again_at_s = 1.0, 0.0
 
-    def start(self, types: frozenset[str], central: Cluster) -> None:
-        """Begin, or begin anew with other types, from the ledger's offsets."""
-        self.stop()
-        self._topics = CentralTopics.of(self._config.kafka, types)
-        known = ledger.positions(self._database, central.cluster_id())
-        wanted = new_positions(central, self._topics, known)
-        ledger.begin_positions(self._database, self._lease, wanted)
-        self._positions = {Partition(p.topic, p.partition): p for p in wanted}
+    def start(self) -> None:
+        """Begin from the ledger's offsets."""
         shutil.rmtree(self._checkpoint, ignore_errors=True)
+        self._error, self._stopping = None, False
+        self._spark.dataSource.register(kafka_source(self._config, self._lease, self._shard))
         self._query = (
-            self._kafka_frame()
+            self._spark.readStream.format(source_name(self._shard))
+            .load()
             .writeStream.foreachBatch(self._stage)
             .option("checkpointLocation", self._checkpoint.as_uri())
             .trigger(processingTime=f"{self._config.etl.trigger_seconds} seconds")
-            .queryName("hourmark-consumer")
+            .queryName(f"hourmark-consumer-{self._shard}")
             .start()
         )
-        _LOG.info("staging %d topics of %d types from the ledger's offsets", len(self._topics.all), len(types))
+        _LOG.info("staging shard %s from the ledger's offsets", self._shard)
 
     def check(self) -> None:
-        """EtlStop, saying why, if the query has ended."""
-        if self._query is not None and not self._query.isActive:
-            error = self._query.exception()
-            why = "it ended by itself" if error is None else "\n".join(str(error).splitlines()[-_LINES_OF_CAUSE:])
-            raise EtlStop(
-                f"staging has stopped; start the driver again, it goes on from the ledger. The cause:\n{why}"
-            ) from error
+        """Begin the query again where it ended because a server was away; EtlStop, saying why, where it ended otherwise."""
+        if self._query is None:
+            if self._clock.monotonic_s() >= self._again_at_s:
+                self.start()
+            return
+        if self._query.isActive:
+            return
+        error = self._error or cause_of(str(self._query.exception() or "it ended by itself"))
+        self._query = None
+        if not isinstance(error, Unavailable):
+            raise error
+        _LOG.warning("staging of shard %s begins again in %.0f s, from the ledger: %s", self._shard, self._pause_s, error)
+        self._again_at_s = self._clock.monotonic_s() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
     def stop(self) -> None:
-        """End the query; a batch under way is either committed or will be staged again."""
-        if self._query is not None:
+        """End the query; a batch under way is committed if it ends within `STOP_S`, and else will be staged again."""
+        if self._query is None:
+            return
+        self._stopping = True
+        ended = self._staging.acquire(timeout=STOP_S)
+        try:
             self._query.stop()
+        finally:
             self._query = None
-
-    def _kafka_frame(self) -> DataFrame:
-        etl, kafka = self._config.etl, self._config.kafka
-        starting: dict[str, dict[str, int]] = {}
-        for p in self._positions.values():
-            starting.setdefault(p.topic, {})[str(p.partition)] = p.next_offset
-        options = {
-            "kafka.bootstrap.servers": kafka.central_cluster.bootstrap,
-            "kafka.isolation.level": "read_committed",
-            "kafka.max.partition.fetch.bytes": str(kafka.max_message_bytes),
-            # A reused consumer waits out a fetch that is pending; with many quiet topics the default 500 ms add up.
-            "kafka.fetch.max.wait.ms": "10",
-            "subscribe": ",".join(self._topics.all),
-            "startingOffsets": json.dumps(starting),
-            "failOnDataLoss": "true",
-            "maxOffsetsPerTrigger": str(etl.batch_records_max),
-        }
-        return self._spark.readStream.format("kafka").options(**options).load()
+            if ended:
+                self._staging.release()
 
     def _stage(self, frame: DataFrame, batch_id: int) -> None:
-        began = self._clock.monotonic_s()
-        ends = planned_ends(self._checkpoint, batch_id)
-        batch = f"{STAGING_FOLDER}/{uuid.uuid4().hex}"
-        plan = StagePlan(
-            self._config.storage,
-            batch,
-            self._config.parsing.bucket_seconds,
-            dict(self._topics.types),
-            self._topics.audit,
-            self._topics.hosts,
-        )
+        with self._staging:
+            if self._stopping:
+                return
+            began_s = self._clock.monotonic_s()
+            try:
+                batch = self._commit([Answer.from_json(row[COLUMN]) for row in frame.collect()])
+            except HourmarkError as error:
+                self._error = error
+                raise
+            self._pause_s = 1.0
+            took_s = self._clock.monotonic_s() - began_s
+            self._progress.staged(batch, took_s)
+            if events := sum(g.rows for g in batch.groups):
+                _LOG.info("staged %d events in %.1f s (shard %s, batch %d)", events, took_s, self._shard, batch_id)
 
-        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return stage_task(batches, plan)
+    def _commit(self, answers: Sequence[Answer]) -> StagedBatch:
+        self._sequence += 1
+        batch = batch_of(answers, self._cluster_id, self._shard, self._naming)
+        bad = [
+            SetAside(self._naming.type_of(b.topic) or "", b.topic, b.partition, b.offset, b.why, self._clock.now_ms())
+            for a in answers
+            for b in a.bad
+        ]
+        if batch.files:
+            write_batch_file(self._storage, BatchFile(self._ledger_uuid, self._lease.epoch, self._sequence, batch))
+        ledger.commit_batch(self._database, self._lease, batch, bad)
+        for b in bad:
+            _LOG.error(
+                "the type %s is set aside, its hours stay open: topic %s partition %d offset %d cannot be staged (%s). Find who "
+                "wrote it, then `hourmark etl resume %s`, with --skip-record to leave that record out",
+                b.event_type, b.topic, b.partition, b.offset, b.reason, b.event_type,
+            )  # fmt: skip
+        return batch
 
-        rows = frame.select(*INPUT_COLUMNS).coalesce(self._config.etl.tasks).mapInArrow(run, OUTPUT_SCHEMA).collect()
-        staged = [StagedPiece.from_json(row.staged) for row in rows]
-        committed = self._batch(batch, staged, ends)
-        ledger.commit_batch(self._database, self._lease, committed)
-        self._positions |= {p: dataclasses.replace(self._positions[p], next_offset=end) for p, end in ends.items()}
-        self._progress.staged(committed, self._clock.monotonic_s() - began)
-        events = sum(g.rows for s in staged for g in s.groups)
-        if events:
-            _LOG.info("staged %d events in %.1f s (batch %d)", events, self._clock.monotonic_s() - began, batch_id)
 
-    def _batch(self, folder: str, staged: list[StagedPiece], ends: dict[Partition, int]) -> StagedBatch:
-        if unknown := [str(p) for p in ends if p not in self._positions]:
-            raise EtlStop(
-                f"partitions were added while running: {unknown}; start the driver again, it takes them in from offset 0"
-            )
-        starts = tuple(self._positions[p] for p in ends)
-        spans = tuple(
-            Span(s.topic, s.topic_id, s.partition, s.next_offset, ends[Partition(s.topic, s.partition)]) for s in starts
-        )
-        reports = sorted(r for s in staged for r in s.reports)
-        return StagedBatch(
-            folder=folder,
-            starts=starts,
-            ends=tuple(dataclasses.replace(s, next_offset=ends[Partition(s.topic, s.partition)]) for s in starts),
-            files=tuple(StagedFile(f.path, f.kind, f.rows, spans) for s in staged for f in s.files),
-            groups=tuple(g for s in staged for g in s.groups),
-            audit_groups=tuple(g for s in staged for g in s.audit_groups),
-            reports=tuple(ledger.reporters_of(HostReport.decode(r.datum)) for r in reports),
-        )
+def batch_of(answers: Sequence[Answer], cluster_id: str, shard: str, naming: CentralTopics) -> StagedBatch:
+    """What the tasks' answers commit together."""
+    spans: dict[Partition, list[Span]] = {}
+    for s in (s for a in answers for s in a.spans):
+        spans.setdefault(Partition(s.topic, s.partition), []).append(s)
+    starts, ends = [], []
+    for found in spans.values():
+        found.sort(key=lambda s: s.start)
+        assert all(a.end == b.start for a, b in itertools.pairwise(found)), f"pieces of {found[0].topic} leave a gap"
+        first = found[0]
+        starts.append(Position(cluster_id, first.topic_id, first.topic, first.partition, first.start, shard))
+        ends.append(dataclasses.replace(starts[-1], next_offset=found[-1].end))
+    files = []
+    for a in answers:
+        for f in a.piece.files:
+            own = tuple(s for s in a.spans if s.topic != naming.hosts and (s.topic == naming.audit) == (f.kind == AUDIT))
+            files.append(StagedFile(f.path, f.kind, f.rows, own))
+    reports = sorted(r for a in answers for r in a.piece.reports)
+    folder = files[0].path.rpartition("/")[0] if files else ""
+    return StagedBatch(
+        folder=folder,
+        starts=tuple(starts),
+        ends=tuple(ends),
+        files=tuple(files),
+        groups=tuple(g for a in answers for g in a.piece.groups),
+        audit_groups=tuple(g for a in answers for g in a.piece.audit_groups),
+        reports=tuple(ledger.reporters_of(HostReport.decode(r.datum)) for r in reports),
+    )

@@ -1,0 +1,140 @@
+"""Spans read from a real broker: every committed record once and in order, whatever lies between; a hole is an error."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+
+from etl.errors import DataLoss, EtlStop
+from etl.ledger.rows import Span
+from etl.staging.kafka_task import Answer, Bad, stage_pieces
+from etl.staging.pieces import StagePlan
+from etl.staging.planner import ReadSpan
+from etl.staging.reading import Piece, SpanReader
+from etl.storage import open_storage
+from hourmark.avro import frame
+from hourmark.config import Config, Storage
+from hourmark.event_id import LineIds
+from hourmark.kafka import Cluster, Partition, client_settings
+from hourmark.ranges import RangeId
+from hourmark.record_key import RecordKey
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(120)]
+
+IDS = LineIds("a" * 32, "b" * 32, 0)
+
+
+@pytest.fixture(scope="module")
+def central(config: Config) -> Cluster:
+    return Cluster(config.kafka.central_cluster, "central")
+
+
+@pytest.fixture
+def topic(central: Cluster) -> Iterator[str]:
+    name = f"reading-{uuid.uuid4().hex[:8]}"
+    central.admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    yield name
+    central.admin.delete_topics([name])[name].result(30)
+
+
+@pytest.fixture
+def reader(config: Config) -> Iterator[SpanReader]:
+    made = SpanReader(config.kafka.central_cluster, config.kafka.max_message_bytes)
+    yield made
+    made.close()
+
+
+def produce(central: Cluster, topic: str, records: Sequence[tuple[int, bytes, bytes]], *, commit: bool | None = None) -> None:
+    """Append (partition, key, value); in a transaction that is committed or aborted, unless `commit` is None."""
+    more = {} if commit is None else {"transactional_id": uuid.uuid4().hex}
+    producer = Producer(client_settings(central.settings, **more))
+    if commit is not None:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+    for partition, key, value in records:
+        producer.produce(topic, key=key, value=value, partition=partition)
+    assert producer.flush(30) == 0
+    if commit is not None:
+        (producer.commit_transaction if commit else producer.abort_transaction)(30)
+
+
+def spans(central: Cluster, topic: str, bytes_max: int = 1 << 30) -> list[ReadSpan]:
+    """From the begin of each partition to its committed end."""
+    ends = central.ends([Partition(topic, 0), Partition(topic, 1)])
+    return [ReadSpan(Span(topic, "id", p.partition, 0, end), bytes_max) for p, end in ends.items()]
+
+
+def values(pieces: Sequence[Piece], partition: int) -> list[bytes]:
+    found = []
+    for piece in pieces:
+        rows = zip(piece.table.column("partition").to_pylist(), piece.table.column("value").to_pylist(), strict=True)
+        found += [value for number, value in rows if number == partition]
+    return found
+
+
+def test_gaps_of_transactions_are_passed_and_aborted_records_are_not_read(
+    central: Cluster, topic: str, reader: SpanReader
+) -> None:
+    produce(central, topic, [(0, b"k", b"one"), (1, b"k", b"uno")], commit=True)
+    produce(central, topic, [(0, b"k", b"never"), (1, b"k", b"mai")], commit=False)
+    produce(central, topic, [(0, b"k", b"two")])
+    wanted = spans(central, topic)
+    assert {s.span.partition: s.span.end for s in wanted} == {0: 5, 1: 4}
+    pieces = list(reader.read(wanted))
+    assert values(pieces, 0) == [b"one", b"two"]
+    assert values(pieces, 1) == [b"uno"]
+    assert {s for piece in pieces for s in piece.spans} == {s.span for s in wanted}
+    produce(central, topic, [(0, b"k", b"later")])  # past the planned end
+    assert values(list(reader.read(wanted)), 0) == [b"one", b"two"]
+
+
+def test_a_long_span_comes_in_pieces_that_leave_no_gap(central: Cluster, topic: str, reader: SpanReader) -> None:
+    sent = [b"%06d" % n + b"x" * 100 for n in range(20_000)]
+    produce(central, topic, [(n % 2, b"k", value) for n, value in enumerate(sent)])
+    pieces = list(reader.read(spans(central, topic), piece_bytes=300_000))
+    assert len(pieces) > 3
+    for number in (0, 1):
+        assert values(pieces, number) == sent[number::2]
+        own = [s for piece in pieces for s in piece.spans if s.partition == number]
+        assert [s.start for s in own] == [0, *(s.end for s in own[:-1])] and own[-1].end == 10_000
+
+
+def test_a_span_ends_where_its_bytes_are_used_up(central: Cluster, topic: str, reader: SpanReader) -> None:
+    produce(central, topic, [(0, b"k", b"%06d" % n) for n in range(20_000)])
+    (piece,) = reader.read(spans(central, topic, bytes_max=1_000))
+    (span,) = piece.spans
+    assert 0 < span.end < 20_000
+    assert values([piece], 0) == [b"%06d" % n for n in range(span.end)]
+
+
+def test_what_retention_has_taken_is_loss_that_names_the_place(central: Cluster, topic: str, reader: SpanReader) -> None:
+    produce(central, topic, [(0, b"k", b"gone")] * 5)
+    wanted = spans(central, topic)
+    central.admin.delete_records([TopicPartition(topic, 0, 3)])
+    with pytest.raises(DataLoss, match=rf"topic {topic} partition 0: offset 0 is to be staged.* log has offsets 3 to 5"):
+        list(reader.read(wanted))
+
+
+def event(n: int) -> tuple[int, bytes, bytes]:
+    return 0, RecordKey(IDS.make(1_800_000_000_000 + n, n, b"line"), RangeId(b"12345678")).encode(), frame(1) + b"datum%d" % n
+
+
+def test_a_record_that_cannot_be_staged_ends_its_partition_before_it_and_nothing_else(
+    central: Cluster, topic: str, reader: SpanReader, tmp_path: Path
+) -> None:
+    other = [(1, key, value) for _, key, value in map(event, range(100, 110))]
+    produce(central, topic, [event(0), event(1), (0, b"short", b"poison"), event(3), *other])
+    plan = StagePlan(Storage(root=f"file://{tmp_path}"), "_staging/one", 3600, {topic: "click"}, "audit", "hosts")
+    (answer,) = stage_pieces(reader, spans(central, topic), plan, open_storage(plan.storage))
+    assert {s.partition: (s.start, s.end) for s in answer.spans} == {0: (0, 2), 1: (0, 10)}
+    assert sum(g.rows for g in answer.piece.groups) == 12
+    assert answer.bad == (Bad(topic, 0, 2, answer.bad[0].why),)
+    assert Answer.from_json(answer.to_json()) == answer
+    control = StagePlan(plan.storage, "_staging/two", 3600, {}, "audit", topic)
+    with pytest.raises(EtlStop, match=f"topic {topic} partition"):
+        list(stage_pieces(reader, spans(central, topic), control, open_storage(plan.storage)))
