@@ -44,7 +44,7 @@ def audit(
     """Show the books: per type and hour of event time, what was promised and what became of it. Exit 1 on a difference.
 
     \b
-    promised            events that audit records promise (distinct, where their bucket is closed)
+    promised            events that audit records promise (a range that was retried may count each time)
     staged              rows staged = closed + open + duplicates removed
     closed              events in closed buckets; `late` of them in later hours' buckets
     open                rows staged that no closed bucket holds yet

@@ -53,7 +53,10 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """What a closed bucket says of one origin hour; `events` of it are in the bucket. `promised`: settled by it."""
+    """What a closed bucket says of one origin hour; `events` of it are in the bucket.
+
+    `promised`: settled by it; where the proof went by sums, a range that was retried counts each time, as its rows do.
+    """
 
     rows: int
     events: int
@@ -65,7 +68,7 @@ class Entry:
 class ClosedBucket:
     """What a manifest says. `entries` by origin hour (Unix seconds); None where it was written without them.
 
-    `promised`: distinct events of the audit records that it settles, of all hours.
+    `promised`: events of the audit records that it settles, of all hours; see `Entry`.
     """
 
     hour_s: int
