@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,13 @@ from hourmark.hours import Hour
 from hourmark.kafka import Cluster
 from hourmark.manifest import Manifest
 from tests.support.bucket_judge import BucketJudge
+from tests.support.crash import Order
 from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.waiting import wait_for
 
+WITHIN_S = 600.0  # a driver takes a quarter of a minute to begin, and many times that on a busy machine
+REPORT_S = 5.0
 ON_TIME = 50  # events of an hour and type
 EVENTS = ON_TIME + 1  # and one late
 DUPLICATES = 2 * ON_TIME
@@ -45,6 +48,7 @@ class Scene:
 
     def caught_up(self, at_ms: int, *, goodbye: bool = False) -> None:
         """The scene's host, and the delivery service, report that they have read and acknowledged everything until then."""
+        self._caught_up_ms, self._reported_s = at_ms, time.monotonic()
         self.delivery.report(at_ms, host_id=self.host_id, source=self.source, goodbye=goodbye)
         self.delivery.report(at_ms)
 
@@ -53,8 +57,13 @@ class Scene:
         """The one to begin next."""
         return self.hours[-1].next() if self.hours else self.first
 
-    def begin_hour(self, *, without: Collection[str] = (), report: bool = True) -> Hour:
-        """Deliver the next hour's events: twice, cut anew, and one that is late; then everybody has caught up."""
+    def begin_hour(self, *, without: Collection[str] = (), skipping: int = 0) -> Hour:
+        """Deliver the next hour's events: twice, cut anew, and one that is late; then everybody has caught up.
+
+        `skipping`: so many hours before it stay without events.
+        """
+        for _ in range(skipping):
+            self.hours.append(self.next_hour)
         hour = self.next_hour
         self.hours.append(hour)
         for event_type in sorted(set(self.types) - set(without)):
@@ -63,21 +72,48 @@ class Scene:
             for sent in (on_time, on_time, self.delivery.recut(on_time), late):
                 self.delivery.deliver(sent)
             self.judge.promised(on_time, late, by=hour)
-        if report:
-            self.caught_up(hour.end_ms)
+        self.caught_up(hour.end_ms)
         return hour
 
-    def closed(self, hour: Hour, *, without: Collection[str] = (), within_s: float = 240.0) -> Manifest:
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for it, saying `what` was awaited, while the delivery service and the host go on reporting, as real ones do."""
+
+        def holds() -> bool:
+            if time.monotonic() - self._reported_s > REPORT_S:
+                self.caught_up(self._caught_up_ms)
+            return condition()
+
+        wait_for(holds, f"{what} (see {self.run.log})", WITHIN_S)
+
+    def crashed(self, crash: Order) -> None:
+        """Wait until the order is carried out."""
+        self.wait(lambda: self.run.took(crash), str(crash))
+
+    def ended(self) -> None:
+        """Wait until the driver has ended by itself, with the exit code of what stops it."""
+        self.wait(lambda: not self.run.running(), "the driver ends")
+        assert self.run.exit_code() == 1, self.run.log
+
+    def says(self, text: str) -> None:
+        """Wait until the driver says so, a driver that ends by itself being started again."""
+
+        def said() -> bool:
+            self.run.revive()
+            return self.run.logged(text)
+
+        self.wait(said, f"{text!r} is said")
+
+    def closed(self, hour: Hour, *, without: Collection[str] = (), by: EtlRun | None = None) -> Manifest:
         """Wait until the hour is closed for all types, reviving a driver that ends by itself, and judge all buckets."""
-        types = sorted(set(self.types) - set(without))
+        types, run = sorted(set(self.types) - set(without)), by or self.run
 
         def all_stand() -> bool:
-            self.run.revive()
-            return all(self.run.manifest(t, hour) is not None for t in types)
+            run.revive()
+            return all(run.manifest(t, hour) is not None for t in types)
 
-        wait_for(all_stand, f"{hour} of {types} closed (see {self.run.log})", within_s)
+        self.wait(all_stand, f"{hour} of {types} closed")
         self.content_is_as_promised(without=without)
-        last = self.run.manifest(types[0], hour)
+        last = run.manifest(types[0], hour)
         assert last is not None
         return last
 
