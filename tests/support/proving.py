@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from etl.closing.proof import Proof, Prover
-from etl.closing.runner import InProcess
+from etl.closing.runner import InProcess, Runner
 from etl.ledger import frontiers, staging
 from etl.ledger.database import Database
 from etl.ledger.frontiers import WithSeals
@@ -70,11 +70,16 @@ class Site:
     """Topics, a ledger, staged files; `close` proves the frontier hour and closes it, whatever the proof says."""
 
     def __init__(
-        self, storage: Storage, database: Database, ranges_here_max: int = 1_000_000, unit_bytes_max: int = 1 << 20
+        self,
+        storage: Storage,
+        database: Database,
+        ranges_here_max: int = 1_000_000,
+        unit_bytes_max: int = 1 << 20,
+        runner: Runner | None = None,
     ) -> None:
         self.storage, self.database = storage, database
         self.lease = database.acquire("closer")
-        self.prover = Prover(InProcess(), storage, database, unit_bytes_max, ranges_here_max)
+        self.prover = Prover(runner or InProcess(), storage, database, unit_bytes_max, ranges_here_max)
         staging.begin_positions(database, self.lease, _STARTS)
         self.audits: list[tuple[Range, int]] = []  # by central offset
         self._positions: tuple[Position, ...] = _STARTS

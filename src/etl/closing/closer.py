@@ -22,6 +22,7 @@ from etl.closing.ownership import refuse_foreign_root, refuse_published
 from etl.closing.publishing import ATTEMPTS_FOLDER
 from etl.closing.sealed import Published, Publisher, Trouble
 from etl.closing.sealing import Round, Sealer
+from etl.closing.surplus import sweep_surplus
 from etl.closing.twins import TwinWatch
 from etl.closing.waiting import WaitsKeeper
 from etl.errors import ForeignLedger, Unreadable
@@ -215,6 +216,7 @@ class Closer:
             _LOG.info("%d hours that were published when a closer ended are closed", recovered)
         self._keep_lease()  # a closer that was taken over stops here, and deletes nothing
         self._ports.storage.delete(ATTEMPTS_FOLDER)  # of closers that were interrupted
+        sweep_surplus(self._ports.storage, self._database)
 
     def _finish(self, published: Published) -> int:
         """Remember what was published; returns how many hours."""

@@ -13,7 +13,21 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Integer, Text, and_, func, or_, select, text
+from sqlalchemy import (
+    BigInteger,
+    ColumnClause,
+    ColumnElement,
+    Connection,
+    Integer,
+    Text,
+    and_,
+    bindparam,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+)
 from sqlalchemy import column as sql_column
 
 from etl.ledger import tables
@@ -124,18 +138,17 @@ def promises_between(
 
 def _portions(asked: Sequence[Frontier]) -> Iterator[Any]:
     """The frontiers as tables of SQL: at (which of `asked`), type, hour, settled."""
-    columns = (
-        sql_column("at", Integer),
-        sql_column("type", Text),
-        sql_column("hour", BigInteger),
-        sql_column("settled", BigInteger),
-    )
+    columns: list[ColumnClause[Any]] = [
+        sql_column("at", Integer), sql_column("type", Text), sql_column("hour", BigInteger), sql_column("settled", BigInteger),
+    ]  # fmt: skip
     for first in range(0, len(asked), _AT_ONCE):
         portion = asked[first : first + _AT_ONCE]
-        given: dict[str, Any] = {}
-        for n, f in enumerate(portion):
-            given |= {f"at{n}": first + n, f"type{n}": f.event_type, f"hour{n}": f.hour.start_s, f"settled{n}": f.settled_next}
-        yield text(_values(len(portion))).bindparams(**given).columns(*columns).cte("asked")
+        given = [
+            bindparam(f"{column.name}{n}", value, column.type)
+            for n, f in enumerate(portion)
+            for column, value in zip(columns, (first + n, f.event_type, f.hour.start_s, f.settled_next), strict=True)
+        ]
+        yield text(_values(len(portion))).bindparams(*given).columns(*columns).cte("asked")
 
 
 @functools.lru_cache(maxsize=64)
@@ -169,7 +182,7 @@ def _begins_before(one: Any) -> ColumnElement[bool]:
 
 def _summed(one: Any, table: Any, events: Any, condition: ColumnElement[bool]) -> Any:
     records = func.sum(table.c.rows)
-    low, high = func.sum(table.c.tail_sum.op("&")(_LOW)), func.sum(table.c.tail_sum.op(">>")(32))
+    low, high = func.sum(table.c.tail_sum.op("&")(_LOW)), func.sum(table.c.tail_sum.op(">>")(literal(32, Integer)))
     return (
         select(one.c.at, table.c.hour, records, func.sum(events), low, high)
         .select_from(one)

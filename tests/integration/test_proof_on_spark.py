@@ -1,0 +1,64 @@
+"""The proof's tasks on Spark: what travels pickles, ranges meet in tasks, and errors arrive as they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from etl.closing.runner import OnSpark
+from etl.errors import Unreadable
+from etl.ledger.database import Database
+from etl.ledger.frontier_rows import ensure_frontier_rows
+from etl.storage import open_storage
+from hourmark.config import Config, Etl, Storage
+from hourmark.event_types import EventType, Source
+from tests.support.proving import FIRST, TYPE, Range, Site
+
+# pyspark leaves the sockets by which results came to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+RANGES = [Range(n, tuple((0, 10 * n + k) for k in range(5))) for n in range(20)]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings: dict[str, bool | float | int | str | None] = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.mark.parametrize("ranges_here_max", [1_000_000, 5], ids=["judged by the driver", "judged in tasks"])
+def test_a_join_on_spark_finds_what_is_missing_and_what_is_surplus(
+    spark: SparkSession, tmp_path: Path, ranges_here_max: int
+) -> None:
+    ledger = f"sqlite:///{tmp_path}/ledger.sqlite"
+    ensure_frontier_rows(
+        Config(etl=Etl(ledger=ledger)), [EventType(name=TYPE, fields=[{"name": "n", "type": "long"}])],
+        [Source(name="app", types=[TYPE])], FIRST,
+    )  # fmt: skip
+    database = Database(ledger)
+    at = Site(open_storage(Storage(root=f"file://{tmp_path}/root")), database, ranges_here_max, 64, OnSpark(spark))
+    for n, sent in enumerate(RANGES):
+        at.send(sent, rows=range(4) if n == 7 else None, audit=n != 3)
+        at.send(sent, rows=[0], audit=False)  # a duplicate of each
+    at.stage()
+    found, expected = at.close()
+    assert (found.method, found.audit_records, found.promised) == ("join", 19, 95)
+    assert found.surplus == expected.surplus == 5 and found.surplus_file is not None and found.surplus_file.rows == 5
+    assert [RANGES[7].range_id.hex() in text and "5 events" in text and "4 found" in text for text in found.findings] == [True]
+    at.send(RANGES[1], audit=False)
+    at.stage()
+    at.storage.delete("_staging/1")
+    with pytest.raises(Unreadable, match="_staging/1/events-"):
+        at.close()
+    database.close()
