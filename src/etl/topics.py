@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 from etl.errors import DataLoss, EtlStop
-from etl.ledger.rows import Position
+from etl.ledger.rows import DEFAULT_SHARD, Position
 from hourmark.config import Kafka
 from hourmark.kafka import Cluster, Partition
-from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
+from hourmark.topics import AUDIT, HOSTS, central_topic, edge_topic, events_topic, type_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,19 +40,27 @@ class CentralTopics:
         """Everything that is staged."""
         return [*self.types, self.audit, self.hosts]
 
+    def of_shard(self, shard: str) -> list[str]:
+        """What the shard's query stages: the types' topics; promises and reports go with the default shard, for all."""
+        return self.all if shard == DEFAULT_SHARD else [*self.types]
 
-def new_positions(central: Cluster, topics: CentralTopics, known: Collection[Position]) -> list[Position]:
-    """Positions of all partitions: the ledger's, and offset 0 for those new to it.
+    def type_of(self, topic: str) -> str | None:
+        """The type whose central topic this is; None for a control topic."""
+        return type_of(edge_topic(topic, self.alias))
+
+
+def new_positions(central: Cluster, topics: Collection[str], known: Collection[Position], shard: str) -> list[Position]:
+    """Positions of all partitions of the topics: the ledger's, and offset 0, for the shard, for those new to it.
 
     EtlStop if a topic is missing; DataLoss, naming topic, partition and offsets, if retention has passed a position.
     """
-    infos = central.topics(topics.all)
-    if missing := sorted(set(topics.all) - set(infos)):
+    infos = central.topics(topics)
+    if missing := sorted(set(topics) - set(infos)):
         raise EtlStop(f"the {central.name} cluster lacks the topics {missing}; run `hourmark types apply`, which makes them")
     by_id = {(p.topic_id, p.partition): p for p in known}
     cluster_id = central.cluster_id()
     found = [
-        by_id.get((info.topic_id, partition), Position(cluster_id, info.topic_id, info.name, partition, 0))
+        by_id.get((info.topic_id, partition), Position(cluster_id, info.topic_id, info.name, partition, 0, shard))
         for info in infos.values()
         for partition in info.partitions
     ]

@@ -162,9 +162,16 @@ class Etl(Group):
     spark_jars: list[str] = Field([], description="paths of the Kafka connector's jars; empty under spark-submit --jars")
     spark_conf: dict[str, str] = {}
     scratch_dir: Path = Field(Path("/var/tmp/hourmark-etl"), description="Spark's checkpoint and temporary files; may be lost")  # noqa: S108  # scratch by intent
-    trigger_seconds: float = Field(2.0, ge=0, description="between micro-batches")
+    trigger_seconds: float = Field(
+        10.0, ge=0, description="between micro-batches: ten seconds of delay buy five times fewer, larger files than two"
+    )
     tasks: int = Field(2, ge=1, description="of a micro-batch, and so staged files, whatever the number of types")
-    batch_records_max: int = Field(2_000_000, ge=1, description="of a micro-batch: bounds memory when a backlog is worked off")
+    batch_records_max: int = Field(
+        2_000_000, ge=1, description="of a micro-batch: bounds how long one takes when a backlog is worked off"
+    )
+    type_batch_bytes_max: int = Field(
+        1 << 30, ge=1 << 20, description="of one type's values in a micro-batch: large records must not hold up the other types"
+    )
     close_poll_seconds: float = Field(1.0, gt=0, description="between looks at what closing waits for")
     deadline_seconds: float = Field(
         7200.0,
