@@ -112,7 +112,7 @@ def test_an_hour_that_a_host_holds_says_so_and_closes_by_an_order(run: EtlRun, f
     wait_for(lambda: LOST_HOST in ask(run, bucket, "why", TYPE, str(second)).stdout, "the host that holds the hour is named")
     found = json.loads(ask(run, bucket, "why", TYPE, str(second), "--json").stdout)
     (reason,) = (r for r in found["reasons"] if LOST_HOST in r["what"])
-    assert found["state"] == "open" and "start the tailer on host" in reason["do"]
+    assert found["state"] == "open" and reason["do"].startswith(("it reports", "start the tailer on host"))
     wait_for(lambda: LOST_HOST in ask(run, bucket, "ls", TYPE).stdout, "the list shows what the open hour waits for")
     assert run.manifest(TYPE, second) is None
     result = ask(run, bucket, "force", TYPE, str(second), "--reason", "ticket 17", "--yes")
