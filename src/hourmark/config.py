@@ -186,6 +186,9 @@ class Etl(Group):
         le=1 << 30,
         description="of events in a closing task at once: a task's memory is some five times that, whatever a bucket's size",
     )
+    staged_keep_seconds: float = Field(
+        3600.0, ge=0, description="staged files of closed buckets: an hour in which `audit --ranges` can name ranges"
+    )
     index_hours: int = Field(
         192, ge=1, description="how long ids of closed buckets are indexed; a day more than the default allowed lateness"
     )

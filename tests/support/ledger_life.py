@@ -78,7 +78,7 @@ class Life:
         self._plan = StagePlan(StorageSettings(), "", LENGTH_S, dict(topics.types), topics.audit, topics.hosts)
         ensure_frontier_rows(Config(etl=Etl(ledger=url)), self.declared, self.sources, FIRST)
         self.database = Database(url)
-        self._closer = self.database.acquire("closer")
+        self.closer = self.database.acquire("closer")
         self.batches: list[str] = []
         self._lines = self._reports = 0
         self.start_driver()
@@ -152,20 +152,20 @@ class Life:
 
     def freeze(self, event_type: str) -> None:
         """As a closer that dies before its proof."""
-        frontiers.freeze(self.database, self._closer, [self.frontier(event_type)], {event_type: f"events.{event_type}"})
+        frontiers.freeze(self.database, self.closer, [self.frontier(event_type)], {event_type: f"events.{event_type}"})
 
     def close(self, event_type: str, *, in_ledger: bool = True, surplus: int = 0) -> Manifest:
         """Close the frontier hour; without `in_ledger` the closer dies after it published."""
         opened = self.frontier(event_type)
-        offsets = frontiers.freeze(self.database, self._closer, [opened], {event_type: f"events.{event_type}"})
+        offsets = frontiers.freeze(self.database, self.closer, [opened], {event_type: f"events.{event_type}"})
         audit = next(p for p in staging.positions(self.database, CLUSTER) if p.topic == self._plan.audit_topic)
         sealed = Seal("proved", "join", 1, audit.next_offset, 1, 1, surplus, (), offsets[event_type])
-        frontiers.seal(self.database, self._closer, {event_type: sealed}, [self.frontier(event_type)])
+        frontiers.seal(self.database, self.closer, {event_type: sealed}, [self.frontier(event_type)])
         frontier = self.frontier(event_type)
         manifest = self._manifest(event_type, frontier.hour, sealed)
         self.storage.write_new(f"{frontier.hour.bucket_path(event_type)}/{MARKER}", manifest.encode())
         if in_ledger:
-            frontiers.close(self.database, self._closer, frontier, manifest)
+            frontiers.close(self.database, self.closer, frontier, manifest)
         return manifest
 
     def recover(self, event_type: str) -> None:
@@ -173,7 +173,7 @@ class Life:
         frontier = self.frontier(event_type)
         if frontier.seal is not None:
             content = self.storage.read(f"{frontier.hour.bucket_path(event_type)}/{MARKER}")
-            frontiers.close(self.database, self._closer, frontier, Manifest.decode(content))
+            frontiers.close(self.database, self.closer, frontier, Manifest.decode(content))
 
     def frontier(self, event_type: str) -> Frontier:
         """The type's, as the ledger has it."""
@@ -217,7 +217,7 @@ class Life:
         """The lost ledger is replaced, and the driver starts again."""
         epoch = self._lease.epoch
         self.database.close()
-        self.database, self._closer = rebuilt, rebuilt.acquire("closer")
+        self.database, self.closer = rebuilt, rebuilt.acquire("closer")
         self.start_driver()
         assert self._lease.epoch > epoch, "batches of the new driver are in order after those of the old"
 

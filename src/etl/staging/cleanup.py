@@ -1,0 +1,105 @@
+"""Deletes what nothing reads any more, a bounded amount a call; a crash anywhere leaves at most what the next call deletes.
+
+- Event files, once every group of them stands in a closed bucket (which was read back before it was published), and
+  `etl.staged_keep_seconds` later, so that `audit --ranges` can still name ranges of what was just closed.
+- Audit files, `kafka.retention_hours` and a day after their promises were settled: until then a second copy of a record may come.
+- Folders of batches that were never committed: their name holds the epoch of a consumer that has been replaced since, so
+  no commit can name them any more.
+- Surplus, and indexes of ids, by rules of their own (`closing.surplus`, `closing.indexing`).
+
+The ledger forgets a file before it is deleted: so no listing ever names a file that is gone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Final
+
+from etl.closing.indexing import clean_indexes
+from etl.closing.surplus import SurplusCleaner
+from etl.ledger import leftovers as ledger
+from etl.ledger.database import Database, Lease
+from etl.ledger.leftovers import Leftover
+from etl.staging.planning import STAGING_FOLDER
+from etl.storage import NotFound, Storage
+from hourmark.config import Config
+from hourmark.dead_letters import TYPE as DEAD_LETTERS
+
+FILES_AT_ONCE: Final = 200  # looked at in one call, of each kind
+FOLDERS_AT_ONCE: Final = 200
+_HOUR_MS: Final = 3_600_000
+_FOLDER: Final = re.compile(r"(?P<epoch>\d{12})-(?P<shard>[a-z][a-z0-9-]*)-[0-9a-f]{32}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cleaned:
+    """How much one call deleted."""
+
+    event_files: int
+    audit_files: int
+    folders: int
+    surplus_files: int
+    index_files: int
+
+
+class Cleaner:
+    """Goes through what there is, call by call. Belongs to the driver that closes: it is fenced by the closer's lease."""
+
+    def __init__(self, storage: Storage, database: Database, config: Config) -> None:
+        self._storage, self._database, self._etl = storage, database, config.etl
+        self._audit_keep_ms = (config.kafka.retention_hours + 24) * _HOUR_MS
+        self._surplus = SurplusCleaner(storage, database, self._audit_keep_ms)
+        self._events_after = self._audit_after = 0
+
+    def clean(self, lease: Lease, now_ms: int) -> Cleaned:
+        """One bounded round. Unavailable where storage or ledger is away; StaleDriver for a closer that was replaced."""
+        closed_before_ms = now_ms - round(self._etl.staged_keep_seconds * 1000)
+        events, self._events_after = ledger.closed_event_files(
+            self._database, self._events_after, closed_before_ms, FILES_AT_ONCE
+        )
+        below = ledger.settled_before(self._database, DEAD_LETTERS, now_ms - self._audit_keep_ms)
+        audits: list[Leftover] = []
+        if below:
+            audits, self._audit_after = ledger.settled_audit_files(self._database, self._audit_after, below, FILES_AT_ONCE)
+        self._delete(lease, [*events, *audits])
+        return Cleaned(
+            len(events),
+            len(audits),
+            self._delete_uncommitted(lease),
+            self._surplus.clean(lease, now_ms),
+            clean_indexes(
+                self._storage, self._database, lease,
+                hours_max=self._etl.index_hours, bytes_max=self._etl.index_bytes_max, now_ms=now_ms,
+            ),
+        )  # fmt: skip
+
+    def _delete(self, lease: Lease, files: list[Leftover]) -> None:
+        if not files:
+            return
+        emptied = ledger.forget_files(self._database, lease, files)
+        for file in files:
+            if file.folder not in emptied:
+                self._storage.delete(file.path)
+        for folder in sorted(emptied):  # with its batch file
+            self._storage.delete(folder)
+
+    def _delete_uncommitted(self, lease: Lease) -> int:
+        try:
+            found = [entry.name for entry in self._storage.list(STAGING_FOLDER)]
+        except NotFound:
+            return 0
+        named, epochs = ledger.folders(self._database)  # after the listing: a folder's commit may come in between
+        doomed = [name for name in found if f"{STAGING_FOLDER}/{name}" not in named and _is_replaced(name, epochs)]
+        if doomed:
+            with self._database.transaction(lease):
+                pass  # a closer that was replaced deletes nothing
+        for name in doomed[:FOLDERS_AT_ONCE]:
+            self._storage.delete(f"{STAGING_FOLDER}/{name}")
+        return len(doomed[:FOLDERS_AT_ONCE])
+
+
+def _is_replaced(name: str, epochs: dict[str, int]) -> bool:
+    """Whether the consumer that made the folder can commit no more."""
+    match = _FOLDER.fullmatch(name)
+    return match is not None and int(match["epoch"]) < epochs.get(f"consumer:{match['shard']}", 0)

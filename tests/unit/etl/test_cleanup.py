@@ -1,0 +1,118 @@
+"""Cleaning up: what stands in closed buckets goes, what may still be read stays, whatever was interrupted in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import select
+
+from etl.errors import StaleDriver
+from etl.ledger import tables
+from etl.staging.cleanup import Cleaned, Cleaner
+from hourmark.config import Config, Etl
+from tests.support.ledger_life import FIRST, Life
+from tests.support.memory_storage import MemoryStorage
+
+HOUR_MS = 3_600_000
+KEEP_S = 100.0
+LONG_AFTER = FIRST.end_ms + 10 * 24 * HOUR_MS  # past every time for which anything is kept
+
+
+@pytest.fixture
+def life(ledger_url: str) -> Iterator[Life]:
+    made = Life(MemoryStorage(), ledger_url, ["click", "dead-letters"])
+    yield made
+    made.database.close()
+
+
+@pytest.fixture
+def cleaner(life: Life) -> Cleaner:
+    return Cleaner(life.storage, life.database, Config(etl=Etl(staged_keep_seconds=KEEP_S)))
+
+
+def clean(life: Life, cleaner: Cleaner, now_ms: int = LONG_AFTER) -> Cleaned:
+    return cleaner.clean(life.closer, now_ms)
+
+
+def named(life: Life) -> list[str]:
+    with life.database.reading() as connection:
+        return sorted(connection.execute(select(tables.staged_files.c.path)).scalars())
+
+
+def test_event_files_go_once_their_buckets_are_closed_and_not_before(life: Life, cleaner: Cleaner) -> None:
+    life.produce("click", FIRST, 3)
+    batch = life.stage()
+    events = next(f.path for f in batch.files if f.kind == "events")
+    assert clean(life, cleaner).event_files == 0
+    life.close("click")
+    assert clean(life, cleaner, FIRST.end_ms + round(KEEP_S * 1000)).event_files == 0, "the bucket was closed just now"
+    assert clean(life, cleaner, FIRST.end_ms + round(KEEP_S * 1000) + 1).event_files == 1
+    assert not life.storage.exists(events) and events not in named(life)
+    assert all(life.storage.exists(path) for path in named(life)) and named(life)
+
+
+def test_a_file_with_one_open_group_stays(life: Life, cleaner: Cleaner) -> None:
+    life.produce("click", FIRST, 3)
+    life.produce("click", FIRST.next(), 1)
+    life.stage()
+    life.close("click")
+    assert clean(life, cleaner).event_files == 0
+    life.close("click")
+    assert clean(life, cleaner).event_files == 1
+
+
+def test_audit_files_stay_as_long_as_a_second_copy_may_come_and_then_the_whole_folder_goes(life: Life, cleaner: Cleaner) -> None:
+    life.produce("click", FIRST, 3)
+    batch = life.stage()
+    life.close("click")
+    life.close("dead-letters")
+    kept_ms = (Config().kafka.retention_hours + 24) * HOUR_MS
+    assert clean(life, cleaner, FIRST.end_ms + kept_ms).audit_files == 0
+    assert clean(life, cleaner, FIRST.end_ms + kept_ms + 1).audit_files == 1
+    assert named(life) == [] and not life.storage.exists(batch.folder), "the batch file goes with the last file"
+
+
+def test_promises_of_an_open_hour_stay_however_old(life: Life, cleaner: Cleaner) -> None:
+    life.produce("click", FIRST, 3)
+    life.stage()
+    life.close("dead-letters")
+    assert clean(life, cleaner).audit_files == 0
+
+
+def test_an_old_file_that_is_needed_holds_up_no_newer_one(life: Life, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etl.staging.cleanup.FILES_AT_ONCE", 1)
+    life.produce("click", FIRST.next(), 1)
+    life.stage()
+    for _ in range(3):
+        life.produce("click", FIRST, 1)
+        life.stage()
+    life.close("click")
+    assert sum(clean(life, cleaner).event_files for _ in range(5)) == 3
+
+
+def test_folders_that_no_commit_can_name_any_more_go_and_those_of_a_batch_under_way_stay(life: Life, cleaner: Cleaner) -> None:
+    before = life.database.acquire("consumer:default").epoch
+    now = life.database.acquire("consumer:default").epoch
+    doomed, under_way, other_shard, unknown = (
+        f"_staging/{before:012d}-default-{'a' * 32}",
+        f"_staging/{now:012d}-default-{'b' * 32}",
+        f"_staging/{before:012d}-big-{'c' * 32}",
+        "_staging/somebody-else",
+    )
+    for folder in (doomed, under_way, other_shard, unknown):
+        life.storage.write_new(f"{folder}/events", b"rows")
+    assert clean(life, cleaner).folders == 1
+    assert [life.storage.exists(f) for f in (doomed, under_way, other_shard, unknown)] == [False, True, True, True]
+
+
+def test_a_closer_that_was_replaced_deletes_nothing(life: Life, cleaner: Cleaner) -> None:
+    stale = life.database.acquire("closer")
+    life.database.acquire("closer")
+    life.produce("click", FIRST, 3)
+    batch = life.stage()
+    life.closer = life.database.acquire("closer")
+    life.close("click")
+    with pytest.raises(StaleDriver):
+        cleaner.clean(stale, LONG_AFTER)
+    assert all(life.storage.exists(f.path) for f in batch.files)
