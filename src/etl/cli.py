@@ -7,6 +7,10 @@ import click
 from hourmark.config import Config, config_option
 from hourmark.log import set_up_logging
 
+shard_option = click.option(
+    "--shard", "shards", multiple=True, help="Stage this shard only (repeatable). The driver with `default` closes. Default: all."
+)
+
 
 @click.group()
 def etl() -> None:
@@ -14,8 +18,9 @@ def etl() -> None:
 
 
 @etl.command()
+@shard_option
 @config_option
-def run(config: Config) -> None:
+def run(config: Config, shards: tuple[str, ...]) -> None:
     """Stage what arrives and close hours, until SIGTERM. Killed at any moment, it goes on from the ledger.
 
     Example:  hourmark etl run --config hourmark.toml
@@ -23,7 +28,7 @@ def run(config: Config) -> None:
     from etl.job import run as run_job  # loads Spark
 
     set_up_logging(config.log_level)
-    run_job(config, submitted=False)
+    run_job(config, submitted=False, shards=shards)
 
 
 @etl.command()

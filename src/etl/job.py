@@ -11,10 +11,12 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections.abc import Collection
 from types import FrameType
 
 import click
 
+from etl.cli import shard_option
 from etl.closing.assembly import closer_on_servers
 from etl.closing.closer import Closer
 from etl.closing.cut import Waiting
@@ -25,10 +27,11 @@ from etl.ledger.first_hours import record_first_hours
 from etl.ledger.frontier_rows import refuse_other_bucket_length
 from etl.ledger.frontiers import frontiers
 from etl.ledger.markers import refuse_older_copy
+from etl.ledger.rows import DEFAULT_SHARD
 from etl.metrics import Metrics, serve_metrics
 from etl.progress import BatchListener, Progress
 from etl.spark import spark_session, submitted_settings
-from etl.staging.consumer import Consumer
+from etl.staging.shards import Consumers
 from etl.storage import open_storage
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
@@ -40,8 +43,11 @@ from hourmark.registry import SchemaRegistry
 _LOG = logging.getLogger("hourmark.etl")
 
 
-def run(config: Config, *, submitted: bool) -> None:
-    """Run until SIGTERM or SIGINT. Raises what stops it."""
+def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> None:
+    """Run until SIGTERM or SIGINT. Raises what stops it.
+
+    `shards`: what to stage; empty means all. Closing belongs to the driver that stages the default shard, and its control topics.
+    """
     stopping = threading.Event()
 
     def on_signal(number: int, _: FrameType | None) -> None:
@@ -66,16 +72,18 @@ def run(config: Config, *, submitted: bool) -> None:
     progress = Progress(database, metrics, config.parsing.bucket_seconds, clock)
     spark.streams.addListener(BatchListener(metrics))
     stop_metrics = serve_metrics(metrics, config.etl.metrics_host, config.etl.metrics_port)
-    consumer = Consumer(spark, config, database, central.cluster_id(), clock, progress)
+    consumers = Consumers(spark, config, database, central.cluster_id(), clock, progress, shards)
     registry = SchemaRegistry(config.registry)
     engine = SparkEngine(spark, storage, database, config)
-    closer = closer_on_servers(engine, config, database, central.cluster_id(), registry.schema, clock, metrics)
+    closer = None  # another driver's business: taking its lease would stop it
+    if not shards or DEFAULT_SHARD in shards:
+        closer = closer_on_servers(engine, config, database, central.cluster_id(), registry.schema, clock, metrics)
     try:
-        consumer.start()
-        _loop(consumer, closer, database, config, progress, stopping, types)
+        _loop(consumers, closer, database, config, progress, stopping, types)
     finally:
-        consumer.stop()
-        closer.close()
+        consumers.stop()
+        if closer is not None:
+            closer.close()
         stop_metrics()
         registry.close()
         database.close()
@@ -83,16 +91,16 @@ def run(config: Config, *, submitted: bool) -> None:
 
 
 def _loop(
-    consumer: Consumer, closer: Closer, database: Database, config: Config, progress: Progress,
+    consumers: Consumers, closer: Closer | None, database: Database, config: Config, progress: Progress,
     stopping: threading.Event, types: frozenset[str],
 ) -> None:  # fmt: skip
     recorded = types
     while not stopping.is_set():
-        consumer.check()
+        consumers.check()
         types = _types(database, config)
         if recorded != types and _record(database, config):
             recorded = types
-        waits = _look(closer)
+        waits = _look(closer) if closer is not None else ""
         progress.looked(waits or "")
         if waits is not None:
             stopping.wait(config.etl.close_poll_seconds)
@@ -124,11 +132,12 @@ def _types(database: Database, config: Config) -> frozenset[str]:
 
 
 @click.command()
+@shard_option
 @config_option
-def main(config: Config) -> None:
+def main(config: Config, shards: tuple[str, ...]) -> None:
     """Stage and close, as spark-submit starts it."""
     set_up_logging(config.log_level)
-    run(config, submitted=True)
+    run(config, submitted=True, shards=shards)
 
 
 if __name__ == "__main__":

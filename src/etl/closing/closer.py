@@ -29,6 +29,7 @@ from etl.errors import ForeignLedger, Unreadable
 from etl.ledger import frontiers as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.orders import Order, orders
+from etl.ledger.overview import SetAside, set_aside
 from etl.ledger.rows import Frontier, State
 from etl.storage import Storage, StorageError
 from etl.topics import CentralTopics
@@ -92,6 +93,11 @@ class Closer:
         self._checked_at_s: float | None = None
         self._interrupted = True  # by a crash, for all this closer knows
 
+    @property
+    def lease(self) -> Lease:
+        """What fences this closer; cleaning up goes by it too."""
+        return self._lease
+
     def close(self) -> None:
         """Let go of the clusters."""
         self._sites.close()
@@ -127,9 +133,11 @@ class Closer:
         if forced := ordered(opened, given):
             return self._close_forced(forced, given)
         self._check_if_due([f.event_type for f in frontiers])
-        cut = self._taker.poll(opened)
+        aside = set_aside(self._database)
+        cut = self._taker.poll([f for f in opened if f.event_type not in aside])
         if isinstance(cut, Waiting):
-            self._say(frontiers, {t: (phase.value, what) for t, (phase, what) in cut.by_type.items()})
+            waits = {t: (phase.value, what) for t, (phase, what) in cut.by_type.items()}
+            self._say(frontiers, waits | {t: ("set aside", (_aside_words(a),)) for t, a in aside.items()})
             return cut
         self._sites.check(cut.horizons_ms)  # again, as a topic may have been made anew while the cut was taken
         holes = self._sites.holes()
@@ -273,3 +281,10 @@ class Closer:
 
     def _may_try(self, frontier: Frontier) -> bool:
         return self._clock.monotonic_s() >= self._not_before_s.get(frontier.event_type, 0.0)
+
+
+def _aside_words(aside: SetAside) -> str:
+    return (
+        f"the type is set aside: topic {aside.topic} partition {aside.partition} offset {aside.offset} cannot be staged "
+        f"({aside.reason}); `hourmark etl resume {aside.event_type}`, with --skip-record to leave that record out"
+    )

@@ -234,8 +234,15 @@ class CutTaker:
             self._not_ready[event_type] = (behind[events_topic(event_type)],)
         self._edge = {p: end for p, end in self._edge.items() if p.topic not in behind}
 
-    def _arrival(self, _: Collection[Frontier]) -> Cut | Waiting:
+    def _arrival(self, frontiers: Collection[Frontier]) -> Phase | Cut | Waiting:
         assert self._central is not None
+        if gone := self._chosen.keys() - {f.event_type for f in frontiers}:  # set aside meanwhile: nothing more of it arrives
+            self._chosen = {t: r for t, r in self._chosen.items() if t not in gone}
+            topics = tuple(events_topic(t) for t in gone)
+            self._central = {p: end for p, end in self._central.items() if not p.topic.endswith(topics)}
+            if not self._chosen:
+                self._begin_anew()
+                return Phase.REPORTS
         if behind := self._progress.not_staged(self._central):
             return self._waiting(Phase.ARRIVAL, behind)
         horizons = {t: r.horizon_ms for t, r in self._chosen.items()}

@@ -14,7 +14,7 @@ from etl.errors import StaleDriver, TopicReplaced
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
 from etl.ledger.overview import SetAside
-from etl.ledger.rows import Position, Reporter, StagedBatch, StagedFile, StagedGroup, to_signed
+from etl.ledger.rows import DEFAULT_SHARD, Position, Reporter, StagedBatch, StagedFile, StagedGroup, to_signed
 from hourmark.errors import UsageError
 from hourmark.host_reports import HostReport
 from hourmark.kafka import TopicInfo
@@ -72,6 +72,13 @@ def type_shards(database: Database) -> dict[str, str]:
     """By type: the shard whose query is to stage it."""
     with database.reading() as connection:
         return dict(connection.execute(select(tables.frontiers.c.type, tables.frontiers.c.shard)).all())
+
+
+def shards(database: Database) -> frozenset[str]:
+    """Every shard that has types, or topics not handed over yet, and the default one, which has the control topics."""
+    with database.reading() as connection:
+        found = {*connection.execute(select(tables.frontiers.c.shard)).scalars()}
+        return frozenset({DEFAULT_SHARD, *found, *connection.execute(select(tables.positions.c.shard)).scalars()})
 
 
 def hand_over(database: Database, lease: Lease, shards: Mapping[str, str]) -> None:

@@ -1,5 +1,6 @@
 """The consumer: micro-batches of all topics become a few staged files, and one ledger transaction each.
 
+shards.py        a driver's consumers, one for each shard
 consumer.py      one shard's Structured Streaming query: the commit of each batch, the restart where a server was away
 kafka_source.py  the streaming source: plans in a process beside the driver, tasks that read and stage
 planning.py      what is to be read now: asks ledger and cluster

@@ -103,6 +103,23 @@ def test_a_cut_passes_all_phases_in_their_order() -> None:
     assert set(cut.horizons_ms) == {"click"}
 
 
+def test_a_type_set_aside_while_its_cut_is_taken_holds_up_nobody() -> None:
+    sites = FakeSites()
+    cuts, types = taker(sites), [frontier("click"), frontier("view")]
+    assert phase(cuts.poll(types)) is Phase.CONTROL
+    sites.mirror_all()
+    assert phase(cuts.poll(types)) is Phase.PROMISES
+    sites.edge |= {CLICK: 31, VIEW: 41}
+    sites.stage_all()
+    assert phase(cuts.poll(types)) is Phase.EVENTS
+    sites.mirror_all()
+    sites.staged[CLICK] = 31
+    assert phase(cuts.poll(types)) is Phase.ARRIVAL, "the other type's events are awaited"
+    cut = cuts.poll(types[:1])
+    assert isinstance(cut, Cut)
+    assert set(cut.horizons_ms) == {"click"}
+
+
 def test_no_cut_begins_while_a_source_is_behind() -> None:
     sites = FakeSites()
     sites.known = [SERVICE, dataclasses.replace(TAILER, caught_up_at_ms=HOUR.end_ms - 1)]

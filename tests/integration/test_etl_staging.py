@@ -1,0 +1,99 @@
+"""Staging on real servers: a type moved to a shard of its own, a poisoned type set aside, a stop that is no crash."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from sqlalchemy import update
+
+from etl.ledger import staging, tables
+from etl.ledger.database import Database
+from etl.ledger.overview import set_aside
+from etl.staging.resuming import resume_type
+from hourmark.errors import UsageError
+from hourmark.hours import Hour
+from hourmark.kafka import Cluster, client_settings
+from hourmark.topics import events_topic
+from infra.stack import Stack
+from tests.support.delivery import DirectDelivery
+from tests.support.etl import EtlRun
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+
+CLICK, POISONED = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("click", "poisoned"))
+
+
+@pytest.fixture(scope="module")
+def first_hour() -> Hour:
+    return Hour.of(time.time_ns() // 1_000_000 - 600_000, 60)
+
+
+@pytest.fixture(scope="module")
+def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory, first_hour: Hour) -> Iterator[EtlRun]:
+    folder = tmp_path_factory.mktemp(f"etl-{uuid.uuid4().hex[:6]}-")
+    with EtlRun(stack.layout.config_file, folder, [CLICK, POISONED], first_hour) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def delivery(run: EtlRun) -> DirectDelivery:
+    return DirectDelivery(run.config)
+
+
+@pytest.fixture(scope="module")
+def database(run: EtlRun) -> Iterator[Database]:
+    made = Database(run.config.etl.ledger)
+    yield made
+    made.close()
+
+
+def times(hour: Hour, count: int) -> list[int]:
+    return [hour.start_s * 1000 + 500 * n for n in range(count)]
+
+
+def test_a_poisoned_type_is_set_aside_and_holds_nobody_up_until_it_is_resumed(
+    run: EtlRun, delivery: DirectDelivery, database: Database, first_hour: Hour
+) -> None:
+    for event_type in (CLICK, POISONED):
+        delivery.deliver(delivery.make(event_type, times(first_hour, 20)))
+    producer = Producer(client_settings(run.config.kafka.edge))
+    producer.produce(events_topic(POISONED), key=b"nobody's", value=b"poison")
+    assert producer.flush(30) == 0
+    delivery.deliver(delivery.make(POISONED, times(first_hour, 5)))
+    delivery.report(first_hour.end_ms)
+    assert run.closed(CLICK, first_hour, 300).events == 20
+    (aside,) = set_aside(database).values()
+    assert (aside.event_type, aside.topic, aside.partition, aside.offset) == (POISONED, events_topic(POISONED), 0, 20)
+    assert run.logged(f"the type {POISONED} is set aside")
+    assert run.manifest(POISONED, first_hour) is None
+    assert resume_type(run.config, POISONED, skip_record=True) == aside
+    assert run.closed(POISONED, first_hour, 300).events == 25
+    with pytest.raises(UsageError, match="not set aside"):
+        resume_type(run.config, POISONED, skip_record=False)
+
+
+def test_a_type_moved_to_another_shard_goes_on_where_it_stood(
+    run: EtlRun, delivery: DirectDelivery, database: Database, first_hour: Hour
+) -> None:
+    second = first_hour.next()
+    with database.transaction() as connection:
+        connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == CLICK).values(shard="heavy"))
+    delivery.deliver(delivery.make(CLICK, times(second, 30)))
+    delivery.report(second.end_ms)
+    assert run.closed(CLICK, second, 300).events == 30
+    assert run.logged("staging shard heavy")
+    cluster_id = Cluster(run.config.kafka.central_cluster, "central").cluster_id()
+    shards = {p.topic: p.shard for p in staging.positions(database, cluster_id)}
+    assert shards[events_topic(CLICK)] == "heavy" and shards[events_topic(POISONED)] == "default"
+
+
+def test_a_driver_told_to_stop_ends_well(run: EtlRun) -> None:
+    assert run.running() and run._process is not None
+    run._process.terminate()
+    wait_for(lambda: not run.running(), "the driver ends", 120)
+    assert run.exit_code() == 0
