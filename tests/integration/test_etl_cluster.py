@@ -14,7 +14,6 @@ import psutil
 import pytest
 
 from etl.bucket_checks import verify_bucket
-from hourmark.config import load_config
 from hourmark.event_id import EventId
 from hourmark.hours import Hour
 from infra.stack import Stack
@@ -47,8 +46,7 @@ def cluster(folder: Path) -> Iterator[SparkCluster]:
 
 @pytest.fixture(scope="module")
 def run(stack: Stack, cluster: SparkCluster, folder: Path, first_hour: Hour) -> Iterator[SubmittedEtl]:
-    jars = load_config(stack.layout.config_file).etl.spark_jars
-    made = SubmittedEtl(cluster, jars, stack.layout.config_file, folder, [TYPE], first_hour)
+    made = SubmittedEtl(cluster, stack.layout.config_file, folder, [TYPE], first_hour)
     with made:
         made.wait_until_staging()
         yield made

@@ -123,15 +123,15 @@ class SparkCluster:
 class SubmittedEtl(EtlRun):
     """The ETL as `spark-submit` starts it on a cluster, from a working folder of its own."""
 
-    def __init__(self, cluster: SparkCluster, jars: Sequence[str], *arguments: Any, **more: Any) -> None:
+    def __init__(self, cluster: SparkCluster, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self._cluster, self._jars = cluster, jars
+        self._cluster = cluster
 
     def command(self, root: Path, conf: Mapping[str, str]) -> list[str]:
         """As the README has it, with memory that suits a test."""
         settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
         return [
-            str(Path(sys.executable).parent / "spark-submit"), "--master", self._cluster.url, "--jars", ",".join(self._jars),
+            str(Path(sys.executable).parent / "spark-submit"), "--master", self._cluster.url,
             *settings, str(root / "src" / "etl" / "job.py"), "--config", str(self.file),
         ]  # fmt: skip
 
