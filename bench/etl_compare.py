@@ -1,7 +1,7 @@
 """Side by side on the same topics: Hourmark's ETL, Spark's deduplicating way, Spark's plain way.
 
-Each contender is one process from the first round to the last, and its first round is not counted, so what is compared is steady
-work. Rounds alternate. Counted are the CPU seconds of all processes of the job: driver, JVM, Python workers, ended ones included;
+Each contender is one process from the first round to the last, and its first round is not counted: what is compared is steady
+work. They take turns. Counted are the CPU seconds of all processes of the job: driver, JVM, Python workers, ended ones included;
 brokers, HDFS and registry are not, for nobody.
 """
 
@@ -11,7 +11,8 @@ import contextlib
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from bench.etl_ours import OurEtl, Round
 from bench.etl_site import BUCKET_SECONDS, Site
@@ -22,42 +23,34 @@ from hourmark.hours import Hour
 Say = Callable[[dict[str, Any]], None]
 
 
-class Contender(Protocol):
-    """What is measured."""
-
-    name: str
-
-    def round(self, delivered: Delivered) -> Round:
-        """Work off the data set; what that took."""
-        ...
-
-    def check(self, delivered: Delivered) -> None:
-        """WrongOutput unless the round's output is right."""
-        ...
-
-
 def compare(site: Site, say: Say, *, events: int, types: int, rounds: int, batch_records: int) -> dict[str, Any]:
-    """All rounds, each said as it ends; returns medians, spread and ratios."""
-    first_hour = past_hour(2)
-    plans = [
-        data_set(site, f"r{n}", types=types, hours=2, events=events, first_hour=first_hour, seed=n) for n in range(rounds + 1)
-    ]
+    """All rounds, each said as it ends; returns medians, spread and ratios.
+
+    A round is the next two hours of the same types. Hourmark's driver meets them as they arrive and closes them; then Spark's
+    ways read the very same records, from the offsets where the round began.
+    """
+    first = past_hour(2 * (rounds + 1))
+    names, schema_ids = site.new_types("compare", types, partitions=max(1, 2 // types), first_hour=first)
     per_million: dict[str, list[float]] = {}
     with contextlib.ExitStack() as stack:
-        etl = {"batch_records_max": batch_records, "trigger_seconds": 1.0, "close_poll_seconds": 1.0}
-        contenders: list[Contender] = [
-            stack.enter_context(SparkWay(site, "plain", batch_records)),
-            stack.enter_context(SparkWay(site, "dedup", batch_records)),
-            stack.enter_context(OurEtl(site, plans[0].plan.types, first_hour, etl)),
-        ]
-        for number, delivered in enumerate(plans):
-            for contender in contenders:
-                found = contender.round(delivered)
-                contender.check(delivered)
-                cost = found.cpu_s / delivered.records.sum() * 1e6
+        etl = {"batch_records_max": batch_records, "trigger_seconds": 2.0, "close_poll_seconds": 1.0}
+        ours = stack.enter_context(OurEtl(site, names, first, etl))
+        ways = [stack.enter_context(SparkWay(site, kind, batch_records)) for kind in ("plain", "dedup")]
+        for number in range(rounds + 1):
+            hour = Hour(first.start_s + 2 * number * BUCKET_SECONDS, BUCKET_SECONDS)
+            plan = Plan(names, hour, 2, max(1, events // RANGE_EVENTS), number)
+            check_sample(plan, schema_ids)
+            starts = site.ends(names)
+            delivered, found = ours.round(partial(deliver, site.config.kafka.edge, plan, schema_ids))
+            ours.check(delivered)
+            taken = {ours.name: found}
+            for way in ways:
+                taken[way.name] = way.round(delivered, starts)
+                way.check(delivered)
+            for name, found in taken.items():
+                say(line("round", name, delivered, found) | {"round": number, "counted": bool(number)})
                 if number:
-                    per_million.setdefault(contender.name, []).append(cost)
-                say(line("round", contender.name, delivered, found) | {"round": number, "counted": bool(number)})
+                    per_million.setdefault(name, []).append(found.cpu_s / int(delivered.records.sum()) * 1e6)
     return ratios(per_million)
 
 

@@ -1,7 +1,7 @@
 """Hourmark's own ETL as a contender: `hourmark etl run` as a process of its own, from topics to closed, proved buckets.
 
-It runs from the first round to the last. A round gives it types that are new to its ledger, whose topics hold their events
-already; it stages them from offset 0, proves and writes their hours, and the round ends when the last one is closed.
+It runs from the first round to the last. A round is a few hours of its types: their events are delivered while it stages what has
+come; then they are promised, and the round ends when the last of the hours is closed.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class OurEtl:
         )
         self._first_hour = first_hour
         self._known = list(types)
+        self._seen = 0
         self._database = Database(self.run.config.etl.ledger)
         self.run.start()
         process = self.run._process  # the harness has no other word for it
@@ -91,13 +92,18 @@ class OurEtl:
             self.close()
             raise
 
-    def round(self, delivered: Delivered) -> Round:
-        """Promise the data set, declare its types, and wait until all its hours are closed."""
-        plan = delivered.plan
+    def round(self, delivering: Callable[[], Delivered], declare: bool = False) -> tuple[Delivered, Round]:
+        """Deliver a data set of the types it was started with, promise it, and wait until all its hours are closed.
+
+        `declare`: the types are new to the driver, and are named to it once everything is delivered: a backlog.
+        """
         began, cpu, kinds, logged = time.monotonic(), self.tree.cpu_seconds(), self.tree.cpu_by_kind(), self.log_size()
+        delivered = delivering()
+        plan, before = delivered.plan, 0 if declare else self._seen
         promise(self.run.config.kafka.edge, delivered)
-        self._declare(plan.types)
-        self.wait(lambda: self.staged(plan.types) >= int(delivered.records.sum()), "all events are staged")
+        if declare:
+            self._declare(plan.types)
+        self.wait(lambda: self.staged(plan.types) >= before + int(delivered.records.sum()), "all events are staged")
         staged_at, staged_cpu = time.monotonic(), self.tree.cpu_seconds()
         self.wait(lambda: self.closed(plan.types, plan.end), "all hours are closed")
         used, wall = self.tree.cpu_seconds() - cpu, time.monotonic() - began
@@ -108,7 +114,8 @@ class OurEtl:
             "memory_mb_peak": round(self.tree.memory_mb_peak()),
             **self.batches(logged),
         }
-        return Round(used, wall, facts)
+        self._seen = before + int(delivered.records.sum())
+        return delivered, Round(used, wall, facts)
 
     def check(self, delivered: Delivered) -> None:
         """WrongOutput unless each bucket, read and decoded to its last event, holds exactly what was delivered for it, once."""

@@ -11,6 +11,7 @@ import statistics
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from bench.etl_compare import Say, data_set, past_hour
@@ -97,8 +98,8 @@ def backlog(site: Site, say: Say, *, events: int, types: int) -> None:
     waiting = data_set(site, "backlog", types=types, hours=1, events=events, first_hour=first, seed=1)
     warm = data_set(site, "warm", types=types, hours=1, events=100_000, first_hour=first, seed=2)
     with OurEtl(site, warm.plan.types, first, DEFAULTS, "backlog") as etl:
-        etl.round(warm)
-        found = etl.round(waiting)
+        etl.round(lambda: warm)
+        _, found = etl.round(lambda: waiting, declare=True)
         etl.check(waiting)
     records = int(waiting.records.sum())
     say(
@@ -127,8 +128,8 @@ def beyond_memory(site: Site, say: Say, *, events: int, worker_mb: int, driver_m
     }
     warm = data_set(site, "little", types=1, hours=1, events=50_000, first_hour=first, seed=2)
     with OurEtl(site, warm.plan.types, first, {**DEFAULTS, "spark_conf": limits}, "memory") as etl:
-        etl.round(warm)
-        found = etl.round(waiting)
+        etl.round(lambda: warm)
+        _, found = etl.round(lambda: waiting, declare=True)
         etl.check(waiting)
     say(
         {
@@ -204,8 +205,7 @@ def _percentile(weighted: Sequence[tuple[float, int]], share: float) -> float:
 def _warm_up(site: Site, etl: OurEtl, names: Sequence[str], schema_ids: dict[str, int], first: Hour) -> None:
     """Two hours of little traffic, closed: what is measured is a driver that has done everything once."""
     plan = Plan(tuple(names), first, 2, max(100, len(names)), 1)
-    delivered = deliver(site.config.kafka.edge, plan, schema_ids)
-    etl.round(delivered)
+    etl.round(partial(deliver, site.config.kafka.edge, plan, schema_ids))
 
 
 def _close(site: Site, etl: OurEtl, delivered: Delivered) -> float:

@@ -17,7 +17,7 @@ from hourmark.clock import SystemClock
 from hourmark.config import Config, home, load_config
 from hourmark.event_types import DEAD_LETTERS, Source
 from hourmark.hours import Hour
-from hourmark.kafka import Cluster
+from hourmark.kafka import Cluster, Partition
 from hourmark.topics import events_topic
 from hourmark.types_apply import apply
 from infra.demo.settings import render_toml
@@ -56,6 +56,13 @@ class Site:
     def root(self, label: str) -> str:
         """URL of a storage root of its own."""
         return f"{self.config.storage.root}/{self.name}/{label}"
+
+    def ends(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
+        """By topic of these types, by partition: how far it is filled, as Spark's options take it."""
+        cluster = Cluster(self.config.kafka.edge, "edge")
+        infos = cluster.topics([events_topic(name) for name in names])
+        ends = cluster.ends([Partition(i.name, p) for i in infos.values() for p in i.partitions])
+        return {i.name: {str(p): ends[Partition(i.name, p)] for p in i.partitions} for i in infos.values()}
 
     def remove_types(self, names: Sequence[str]) -> None:
         """Delete their topics."""

@@ -63,11 +63,11 @@ class ProcessTree:
             try:
                 times = process.cpu_times()
                 key = (process.pid, process.create_time())
-                if key not in self._kinds:
-                    self._kinds[key] = "driver" if process == self._root else "jvm" if process.name() == "java" else "workers"
+                kind = "driver" if process == self._root else "jvm" if process.name() == "java" else "workers"
             except psutil.Error:
                 continue
             with self._guard:
+                self._kinds[key] = kind  # the last one: a process becomes another program after its start
                 self._used[key] = max(self._used.get(key, 0.0), times.user + times.system)
 
     def _memory_mb(self) -> float:
