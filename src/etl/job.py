@@ -1,7 +1,7 @@
 """The driver's main program: stages what arrives and closes hours, until it is told to stop.
 
     hourmark etl run --config hourmark.toml
-    PYSPARK_PYTHON=.venv/bin/python spark-submit --jars "$(hourmark etl jars)" src/etl/job.py --config hourmark.toml
+    PYSPARK_PYTHON=.venv/bin/python spark-submit src/etl/job.py --config hourmark.toml
 
 Both are the same; it may be killed at any moment and started again: it goes on from the ledger.
 """
@@ -31,6 +31,8 @@ from etl.ledger.rows import DEFAULT_SHARD
 from etl.metrics import Metrics, serve_metrics
 from etl.progress import BatchListener, Progress
 from etl.spark import spark_session, submitted_settings
+from etl.staging.cleanup import Cleaner
+from etl.staging.restaging import Restager
 from etl.staging.shards import Consumers
 from etl.storage import open_storage
 from hourmark.clock import SystemClock
@@ -77,9 +79,13 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
     engine = SparkEngine(spark, storage, database, config)
     closer = None  # another driver's business: taking its lease would stop it
     if not shards or DEFAULT_SHARD in shards:
-        closer = closer_on_servers(engine, config, database, central.cluster_id(), registry.schema, clock, metrics)
+        restager = Restager(config, database, storage)
+        closer = closer_on_servers(
+            engine, config, database, central.cluster_id(), registry.schema, clock, metrics, restager.restage
+        )
+    cleaner = Cleaner(storage, database, config, clock)
     try:
-        _loop(consumers, closer, database, config, progress, stopping, types)
+        _loop(consumers, closer, cleaner, database, config, progress, stopping, types)
     finally:
         consumers.stop()
         if closer is not None:
@@ -91,7 +97,7 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
 
 
 def _loop(
-    consumers: Consumers, closer: Closer | None, database: Database, config: Config, progress: Progress,
+    consumers: Consumers, closer: Closer | None, cleaner: Cleaner, database: Database, config: Config, progress: Progress,
     stopping: threading.Event, types: frozenset[str],
 ) -> None:  # fmt: skip
     recorded = types
@@ -101,6 +107,8 @@ def _loop(
         if recorded != types and _record(database, config):
             recorded = types
         waits = _look(closer) if closer is not None else ""
+        if closer is not None:
+            cleaner.look(closer.lease)
         progress.looked(waits or "")
         if waits is not None:
             stopping.wait(config.etl.close_poll_seconds)

@@ -9,7 +9,7 @@ import uuid
 import pyarrow as pa
 
 from etl.ledger import staging
-from etl.ledger.database import Database
+from etl.ledger.database import Database, Lease
 from etl.ledger.edge import last_checks
 from etl.ledger.rows import Position, Reporter, Span, StagedBatch, StagedFile
 from etl.staging.pieces import StagePlan
@@ -146,7 +146,7 @@ class Pipeline:
             self.storage.damage(path)
             self.seen["staged file damaged"] += 1
 
-    def restage(self, path: str) -> None:
+    def restage(self, lease: Lease, path: str) -> None:
         """What staging does with an unreadable file, in short: the same rows again."""
         self.storage.delete(path)
         self.storage.write_new(path, self.whole.pop(path))

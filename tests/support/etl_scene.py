@@ -43,14 +43,14 @@ class Scene:
         self.delivery = DirectDelivery(self.run.config)
         self.judge = BucketJudge(self.run.storage)
         self.edge = Cluster(self.run.config.kafka.edge, "edge")
-        self.host_id = uuid.uuid4().hex
+        self.host_id, self.service_id = uuid.uuid4().hex, uuid.uuid4().hex
         self.caught_up(self.first.start_s * 1000)
 
     def caught_up(self, at_ms: int, *, goodbye: bool = False) -> None:
         """The scene's host, and the delivery service, report that they have read and acknowledged everything until then."""
         self._caught_up_ms, self._reported_s = at_ms, time.monotonic()
         self.delivery.report(at_ms, host_id=self.host_id, source=self.source, goodbye=goodbye)
-        self.delivery.report(at_ms)
+        self.delivery.report(at_ms, host_id=self.service_id, goodbye=goodbye)
 
     @property
     def next_hour(self) -> Hour:

@@ -14,9 +14,8 @@ from etl.closing.edge import TwoSites
 from etl.closing.engine import Engine
 from etl.closing.proof import Proof
 from etl.closing.writing import SealedHour, WrittenFile
-from etl.errors import Unreadable
 from etl.ledger import staging as staged
-from etl.ledger.database import Database
+from etl.ledger.database import Database, Lease
 from etl.ledger.rows import Frontier, Reporter
 from etl.storage import open_storage
 from hourmark.avro import Schema
@@ -80,7 +79,7 @@ def closer_on_servers(
     fetch_schema: Callable[[int], Schema],
     clock: Clock,
     metrics: Metrics,
-    restage: Callable[[str], None] | None = None,
+    restage: Callable[[Lease, str], object],
 ) -> Closer:
     """Takes the lease of closing."""
     return Closer(
@@ -91,7 +90,7 @@ def closer_on_servers(
             lambda lease: TwoSites.of(config.kafka, database, lease, clock),
             LedgerProgress(database, cluster_id),
             fetch_schema,
-            restage or _not_staged_again,
+            restage,
             metrics,
             clock,
         ),
@@ -104,7 +103,3 @@ def _unavailable(ask: Callable[[], _T]) -> _T:
         return ask()
     except (PySparkException, Py4JError) as error:
         raise Unavailable(f"a Spark job of closing failed, and is tried again: {str(error)[-_CAUSE_MAX:]}") from error
-
-
-def _not_staged_again(path: str) -> None:
-    raise Unreadable(path, "nothing stages it again in this process")

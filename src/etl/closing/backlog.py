@@ -30,7 +30,7 @@ def plan_round(
     room_hours = hours_max - len(chosen)
     room_bytes = bytes_max - sum(unlisted_bytes.get((f.event_type, f.hour.start_s), 0) for f in chosen)
     growing = [f.event_type for f in chosen]
-    while growing and room_hours > 0 and room_bytes > 0:
+    while growing and room_hours > 0:
         still = []
         for event_type in growing:
             following = last[event_type].next()

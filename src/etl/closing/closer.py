@@ -64,7 +64,7 @@ class Ports:
     sites: Callable[[Lease], Sites]
     progress: Progress
     fetch_schema: Callable[[int], Schema]
-    restage: Callable[[str], None]  # path of a staged file that cannot be read; EtlStop where it cannot be staged again
+    restage: Callable[[Lease, str], object]  # path of a staged file that cannot be read; EtlStop where it cannot be staged again
     metrics: Metrics
     clock: Clock
     publishers: int = 8
@@ -114,7 +114,7 @@ class Closer:
             outcome = self._look()
         except Unreadable as error:
             _LOG.error("%s; it is staged again from Kafka", error)
-            self._ports.restage(error.path)
+            self._ports.restage(self._lease, error.path)
             return 0
         except Unavailable as error:
             self._say_unavailable(error)

@@ -11,6 +11,8 @@ task.py          rows of any number of types → one sorted Parquet file
 columns.py       Arrow columns of keys and values, read without decoding an event
 files.py         the format of staged files
 pieces.py        what tasks are told and answer
+cleanup.py       deletes what nothing reads any more
+restaging.py     a damaged staged file is staged again
 failures.py      why a query ended
 resuming.py      types that were set aside
 """

@@ -13,6 +13,7 @@ The ledger forgets a file before it is deleted: so no listing ever names a file 
 from __future__ import annotations
 
 import dataclasses
+import logging
 import re
 from typing import Final
 
@@ -23,11 +24,15 @@ from etl.ledger.database import Database, Lease
 from etl.ledger.leftovers import Leftover
 from etl.staging.planning import STAGING_FOLDER
 from etl.storage import NotFound, Storage
+from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.errors import Unavailable
 
+EVERY_SECONDS: Final = 60.0
 FILES_AT_ONCE: Final = 200  # looked at in one call, of each kind
 FOLDERS_AT_ONCE: Final = 200
+_LOG = logging.getLogger(__name__)
 _HOUR_MS: Final = 3_600_000
 _FOLDER: Final = re.compile(r"(?P<epoch>\d{12})-(?P<shard>[a-z][a-z0-9-]*)-[0-9a-f]{32}")
 
@@ -46,11 +51,28 @@ class Cleaned:
 class Cleaner:
     """Goes through what there is, call by call. Belongs to the driver that closes: it is fenced by the closer's lease."""
 
-    def __init__(self, storage: Storage, database: Database, config: Config) -> None:
-        self._storage, self._database, self._etl = storage, database, config.etl
+    def __init__(self, storage: Storage, database: Database, config: Config, clock: Clock) -> None:
+        self._storage, self._database, self._etl, self._clock = storage, database, config.etl, clock
         self._audit_keep_ms = (config.kafka.retention_hours + 24) * _HOUR_MS
         self._surplus = SurplusCleaner(storage, database, self._audit_keep_ms)
         self._events_after = self._audit_after = 0
+        self._due_s = clock.monotonic_s() + EVERY_SECONDS
+
+    def look(self, lease: Lease) -> None:
+        """One round, if it is time for it. What is away now is tried again at the next."""
+        if self._clock.monotonic_s() < self._due_s:
+            return
+        self._due_s = self._clock.monotonic_s() + EVERY_SECONDS
+        try:
+            cleaned = self.clean(lease, self._clock.now_ms())
+        except Unavailable as error:
+            _LOG.warning("cleaning up was interrupted and goes on in %.0f s: %s", EVERY_SECONDS, error)
+            return
+        if cleaned != Cleaned(0, 0, 0, 0, 0):
+            _LOG.info(
+                "deleted %d event and %d audit files, %d uncommitted batches, %d files of surplus, %d of ids",
+                cleaned.event_files, cleaned.audit_files, cleaned.folders, cleaned.surplus_files, cleaned.index_files,
+            )  # fmt: skip
 
     def clean(self, lease: Lease, now_ms: int) -> Cleaned:
         """One bounded round. Unavailable where storage or ledger is away; StaleDriver for a closer that was replaced."""

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from etl.errors import StaleDriver
 from etl.ledger import tables
 from etl.staging.cleanup import Cleaned, Cleaner
+from hourmark.clock import SystemClock
 from hourmark.config import Config, Etl
 from tests.support.ledger_life import FIRST, Life
 from tests.support.memory_storage import MemoryStorage
@@ -28,7 +29,7 @@ def life(ledger_url: str) -> Iterator[Life]:
 
 @pytest.fixture
 def cleaner(life: Life) -> Cleaner:
-    return Cleaner(life.storage, life.database, Config(etl=Etl(staged_keep_seconds=KEEP_S)))
+    return Cleaner(life.storage, life.database, Config(etl=Etl(staged_keep_seconds=KEEP_S)), SystemClock())
 
 
 def clean(life: Life, cleaner: Cleaner, now_ms: int = LONG_AFTER) -> Cleaned:

@@ -1,0 +1,66 @@
+"""A staged file that cannot be read is replaced by one that was staged again from the same spans: same groups, another file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection, Mapping
+
+import zstandard
+from sqlalchemy import bindparam, select, update
+
+from etl.ledger import tables
+from etl.ledger.database import Database, Lease
+from etl.ledger.rows import Span, StagedFile, StagedGroup, to_unsigned
+from hourmark.errors import Finding
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupSums:
+    """What a group amounts to, wherever it stands: rows and sum of tails (of promises: promised counts and sums)."""
+
+    rows: int
+    tail_sum: int
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownFile:
+    """A staged file, its batch's folder, and its groups by (type, hour)."""
+
+    file_id: int
+    file: StagedFile
+    folder: str
+    groups: Mapping[tuple[str, int], GroupSums]
+
+
+def known_file(database: Database, path: str) -> KnownFile:
+    """Finding if the ledger does not name the file."""
+    with database.reading() as connection:
+        row = connection.execute(select(tables.staged_files).where(tables.staged_files.c.path == path)).mappings().one_or_none()
+        if row is None:
+            raise Finding(f"the ledger names no staged file {path}; `hourmark ledger check` compares ledger and storage")
+        spans = tuple(Span(*s) for s in json.loads(zstandard.decompress(row["spans"])))
+        groups: dict[tuple[str, int], GroupSums] = {}
+        for table in (tables.groups, tables.audit_groups):
+            query = select(table.c.type, table.c.hour, table.c.rows, table.c.tail_sum).where(table.c.file_id == row["id"])
+            for event_type, hour, rows, tail_sum in connection.execute(query):
+                groups[event_type, hour] = GroupSums(rows, to_unsigned(tail_sum))
+    return KnownFile(row["id"], StagedFile(path, row["kind"], row["rows"], spans), row["batch"], groups)
+
+
+def replace_file(database: Database, lease: Lease, known: KnownFile, path: str, groups: Collection[StagedGroup]) -> None:
+    """From now on the file's rows stand in `path`; `groups` say where (none for promises)."""
+    table = tables.groups
+    with database.transaction(lease) as connection:
+        connection.execute(update(tables.staged_files).where(tables.staged_files.c.id == known.file_id).values(path=path))
+        if groups:
+            connection.execute(
+                update(table)
+                .where(
+                    table.c.file_id == known.file_id,
+                    table.c.type == bindparam("of_type"),
+                    table.c.hour == bindparam("of_hour"),
+                )
+                .values(first_row=bindparam("row")),
+                [{"of_type": g.event_type, "of_hour": g.hour_s, "row": g.first_row} for g in groups],
+            )

@@ -1,0 +1,98 @@
+"""A staged file that is missing or damaged is staged again from the offsets that the ledger remembers for it.
+
+The new file has another name in the same folder. Nothing changes unless every group has the very rows it had: their count and
+the sum of their tails, which the ledger knows. If Kafka no longer holds them, that is loss, and said with topic and offsets.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from etl.errors import DataLoss, TopicReplaced
+from etl.ledger.database import Database, Lease
+from etl.ledger.restaged import GroupSums, known_file, replace_file
+from etl.ledger.rows import AUDIT, Span
+from etl.staging.kafka_source import stage_plan
+from etl.staging.pieces import StagedPiece
+from etl.staging.planner import ReadSpan
+from etl.staging.reading import SpanReader
+from etl.staging.task import stage_table
+from etl.storage import Storage
+from etl.topics import CentralTopics
+from hourmark.config import Config
+from hourmark.kafka import Cluster
+
+_PLACES_MAX: Final = 5
+_LOG = logging.getLogger(__name__)
+
+
+class Restager:
+    """Stages single files again, in the driver: they are bounded by `PIECE_BYTES`."""
+
+    def __init__(self, config: Config, database: Database, storage: Storage) -> None:
+        self._config, self._database, self._storage = config, database, storage
+        self._central = Cluster(config.kafka.central_cluster, "central")
+
+    def restage(self, lease: Lease, path: str) -> str:
+        """Replace the file, and return its new path. DataLoss or TopicReplaced, naming what, if it cannot be made again."""
+        known = known_file(self._database, path)
+        audit = CentralTopics.of(self._config.kafka, ()).audit
+        spans = [s for s in known.file.spans if (s.topic == audit) == (known.file.kind == AUDIT)]
+        self._refuse_other_topics(spans)
+        piece = self._stage(known.folder, spans)
+        sums = _sums(piece, known.file.kind)
+        if sums != known.groups:
+            for file in piece.files:
+                self._storage.delete(file.path)
+            raise DataLoss(
+                f"{path} cannot be staged again: {_difference(known.groups, sums)}. It came from {_places(spans)}"
+            )
+        (made,) = (f for f in piece.files if f.kind == known.file.kind)
+        replace_file(self._database, lease, known, made.path, piece.groups)
+        self._storage.delete(path)
+        _LOG.warning("%s was staged again as %s: %d rows, the same as before", path, made.path, made.rows)
+        return made.path
+
+    def _stage(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
+        kafka = self._config.kafka
+        reader = SpanReader(kafka.central_cluster, kafka.max_message_bytes)
+        wanted = [ReadSpan(s, bytes_max=1 << 62) for s in spans]
+        try:
+            tables = [piece.table for piece in reader.read(wanted, piece_bytes=1 << 62)]
+        finally:
+            reader.close()
+        if not tables:
+            return StagedPiece()
+        return stage_table(pa.concat_tables(tables), stage_plan(self._config, folder, {s.topic for s in spans}), self._storage)
+
+    def _refuse_other_topics(self, spans: Sequence[Span]) -> None:
+        infos = self._central.topics(sorted({s.topic for s in spans}))
+        for s in spans:
+            if s.topic not in infos or infos[s.topic].topic_id != s.topic_id:
+                raise TopicReplaced(
+                    f"topic {s.topic} is no longer the one with id {s.topic_id}, from which a damaged file was staged: its "
+                    "records are gone. An operator must decide; `hourmark bucket why` names the hours that wait"
+                )
+
+
+def _sums(piece: StagedPiece, kind: str) -> dict[tuple[str, int], GroupSums]:
+    groups = piece.audit_groups if kind == AUDIT else piece.groups
+    return {(g.event_type, g.hour_s): GroupSums(g.rows, g.tail_sum) for g in groups}
+
+
+def _difference(before: Mapping[tuple[str, int], GroupSums], now: Mapping[tuple[str, int], GroupSums]) -> str:
+    event_type, hour_s = min(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+    had, has = (sums.get((event_type, hour_s), GroupSums(0, 0)) for sums in (before, now))
+    return (
+        f"Kafka gives {has.rows} records of {event_type} in the hour from Unix second {hour_s}, the ledger knows {had.rows}"
+        + (", others" if had.rows == has.rows else "")
+    )
+
+
+def _places(spans: Sequence[Span]) -> str:
+    named = ", ".join(f"topic {s.topic} partition {s.partition} offsets [{s.start}, {s.end})" for s in spans[:_PLACES_MAX])
+    return named if len(spans) <= _PLACES_MAX else f"{named} and {len(spans) - _PLACES_MAX} more partitions"
