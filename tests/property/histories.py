@@ -30,12 +30,13 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "lose_checkpoint": 2,
     "kill_at": 5,
     "go_on_at": 5,
-    "pause": 3,
-    "wake": 2,
+    "pause": 8,
+    "wake": 3,
     "retention": 2,
     "host_dies": 1,
     "host_returns": 1,
     "damage": 1,
+    "force": 1,
 }
 # What breaks a promise on the way; a mirror that does this is a fault that closing must notice, and name.
 LOSSES: Final[Mapping[str, int]] = {"mirror_drops": 1, "retention_overtakes": 1}

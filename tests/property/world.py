@@ -21,7 +21,7 @@ from etl.closing.edge import TwoSites
 from etl.closing.engine import Engine, LocalEngine
 from etl.ledger.database import Database
 from etl.ledger.frontiers import frontiers
-from etl.ledger.orders import order_force_all
+from etl.ledger.orders import order_force, order_force_all
 from etl.ledger.rows import Frontier
 from hourmark.clock import FakeClock
 from hourmark.errors import HourmarkError, UsageError
@@ -236,6 +236,13 @@ class World:
         self.pipeline.mirror_all(0)
         self.pipeline.stage(draw)
         self.close_step(draw)
+
+    def force(self, draw: int) -> None:
+        """An operator will not wait any longer for the frontier hour of a type."""
+        ready = [f for f in self.frontiers() if f.hour.end_ms <= self.clock.now_ms()]
+        if ready:
+            chosen = ready[draw % len(ready)]
+            order_force(self.database, chosen.event_type, chosen.hour, "analysts cannot wait", "operator", self.clock.now_ms())
 
     def frontiers(self) -> list[Frontier]:
         """As the ledger has them."""

@@ -183,7 +183,7 @@ def _own_settings(stack_config: Path, folder: Path, root: str | None, etl: Mappi
     settings: dict[str, Any] = tomllib.loads(stack_config.read_text())
     if cluster != "both":
         settings["kafka"]["edge"] = settings["kafka"][cluster]
-        settings["kafka"].pop("central")
+        settings["kafka"].pop("central", None)
     settings["storage"]["root"] = root or f"{settings['storage']['root']}-{folder.name}"
     settings["etl"] |= {
         "ledger": f"sqlite:///{folder}/ledger.sqlite",

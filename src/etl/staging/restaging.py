@@ -48,9 +48,7 @@ class Restager:
         if sums != known.groups:
             for file in piece.files:
                 self._storage.delete(file.path)
-            raise DataLoss(
-                f"{path} cannot be staged again: {_difference(known.groups, sums)}. It came from {_places(spans)}"
-            )
+            raise DataLoss(f"{path} cannot be staged again: {_difference(known.groups, sums)}. It came from {_places(spans)}")
         (made,) = (f for f in piece.files if f.kind == known.file.kind)
         replace_file(self._database, lease, known, made.path, piece.groups)
         self._storage.delete(path)

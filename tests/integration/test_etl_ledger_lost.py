@@ -1,0 +1,117 @@
+"""The ledger of a real ETL is lost as a whole: rebuilt by the command line, it is as it was, and closing goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etl.bucket_checks import find_late_clashes, verify_bucket
+from etl.ledger import staging
+from etl.ledger.database import Database
+from etl.ledger.frontiers import frontiers
+from hourmark.hours import Hour
+from hourmark.topics import HOSTS
+from infra.stack import Stack
+from tests.support.delivery import DirectDelivery
+from tests.support.etl import EtlRun
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+CLICK = f"click-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def first_hour() -> Hour:
+    return Hour.of(time.time_ns() // 1_000_000 - 600_000, 60)
+
+
+@pytest.fixture
+def run(stack: Stack, tmp_path: Path, first_hour: Hour) -> Iterator[EtlRun]:
+    with EtlRun(stack.layout.config_file, tmp_path / f"etl-{uuid.uuid4().hex[:6]}", [CLICK], first_hour) as made:
+        yield made
+
+
+def hourmark(run: EtlRun, *arguments: str) -> dict[str, Any]:
+    """What the command prints as JSON; it must end well."""
+    command = [sys.executable, "-m", "hourmark", *arguments, "--json", "--config", str(run.file)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": "src"}, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    printed: dict[str, Any] = json.loads(done.stdout)
+    return printed
+
+
+def state(database: Database) -> dict[str, Any]:
+    """Positions, frontiers, listed groups and promises; reports apart, of which others on the stack have made more."""
+    with database.reading() as connection:
+        groups = connection.exec_driver_sql(
+            "SELECT f.path, g.type, g.hour, g.rows, g.listed_hour FROM staged_groups g JOIN staged_files f ON f.id = g.file_id"
+        ).all()
+        positions = connection.exec_driver_sql("SELECT cluster_id, topic_id, topic, partition, next_offset, shard FROM positions")
+        promises = connection.exec_driver_sql("SELECT type, hour, promised, first_offset, last_offset FROM audit_groups")
+        return {
+            "frontiers": frontiers(database, 60),
+            "groups": sorted(tuple(g) for g in groups),
+            "positions": sorted(tuple(p) for p in positions if HOSTS not in p[2]),
+            "promises": sorted(tuple(p) for p in promises),
+        }
+
+
+def staged_rows(run: EtlRun) -> int:
+    with contextlib.closing(Database(run.config.etl.ledger)) as database, database.reading() as connection:
+        events = connection.exec_driver_sql(
+            f"SELECT coalesce(sum(rows), 0) FROM staged_groups WHERE type = '{CLICK}'"
+        ).scalar_one()
+        promised = connection.exec_driver_sql(f"SELECT coalesce(sum(promised), 0) FROM audit_groups WHERE type = '{CLICK}'")
+        return int(min(events, promised.scalar_one()))
+
+
+def only_reports_known_before(database: Database, before: set[str]) -> None:
+    """Other tests' hosts on the same stack, whose reports this ETL had skipped, are none of its business."""
+    with database.transaction() as connection:
+        made = {str(host) for (host,) in connection.exec_driver_sql("SELECT host_id FROM reporters").all()}
+        assert before <= made
+        for host in made - before:
+            connection.exec_driver_sql(f"DELETE FROM reporters WHERE host_id = '{host}'")
+
+
+def test_a_lost_ledger_is_rebuilt_and_closing_goes_on(run: EtlRun, first_hour: Hour, tmp_path: Path) -> None:
+    delivery = DirectDelivery(run.config)
+    second, third = first_hour.next(), first_hour.next().next()
+    for hour in (first_hour, second):
+        delivery.deliver(delivery.make(CLICK, [hour.start_s * 1000 + n for n in range(50)]))
+        delivery.report(hour.end_ms)
+        run.closed(CLICK, hour)
+        run.closed("dead-letters", hour)
+    delivery.deliver(delivery.make(CLICK, [third.start_s * 1000 + n for n in range(40)]))
+    delivery.deliver(delivery.make(CLICK, [first_hour.start_s * 1000 + 500 + n for n in range(7)]))
+    wait_for(lambda: staged_rows(run) == 147, "all is staged")
+    run.kill()
+    assert hourmark(run, "ledger", "check")["findings"] == []
+    with contextlib.closing(Database(run.config.etl.ledger)) as lost:
+        before, (ledger, _), hosts = state(lost), lost.identity(), {r.host_id for r in staging.reporters(lost)}
+    file = Path(run.config.etl.ledger.removeprefix("sqlite:///"))
+    for part in file.parent.glob(f"{file.name}*"):
+        part.rename(tmp_path / f"lost-{part.name}")
+    told = hourmark(run, "ledger", "rebuild", "--into", run.config.etl.ledger)
+    assert (told["ledger"], told["notes"]) == (ledger, [])
+    with contextlib.closing(Database(run.config.etl.ledger)) as made:
+        assert state(made) == before
+        only_reports_known_before(made, hosts)
+    assert hourmark(run, "ledger", "check")["findings"] == []
+    run.start()
+    delivery.report(third.end_ms)
+    manifest = run.closed(CLICK, third)
+    assert (manifest.events, manifest.grade.value, manifest.ledger) == (47, "proved", ledger)
+    verdicts = [verify_bucket(run.storage, CLICK, hour) for hour in (first_hour, second, third)]
+    assert [v.findings for v in verdicts] == [(), (), ()]
+    assert find_late_clashes(run.storage, CLICK, verdicts) == []
