@@ -62,6 +62,7 @@ def test_retention_that_overtakes_the_mirror_and_a_topic_made_anew_hold_their_ty
     running.run.kill()  # the closer does not look while it happens
     seen = running.edge.ends([Partition(topic, 0)])[Partition(topic, 0)]
     make_anew(running.edge, events_topic(anew))
+    running.delivery.reconnect()
     hour = running.begin_hour()
     end = running.edge.ends([Partition(topic, 0)])[Partition(topic, 0)]
     running.edge.admin.delete_records([TopicPartition(topic, 0, end)])[TopicPartition(topic, 0, end)].result(15)

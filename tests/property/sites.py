@@ -73,7 +73,8 @@ class FakeMirror:
         pass
 
     def lag(self, partition: Partition) -> int:
-        return len(self._edge.logs[partition].records) - self.positions[partition]
+        log = self._edge.logs[partition]
+        return len(log.records) - max(self.positions[partition], log.start)
 
     def copy(self, partition: Partition, count: int, *, drop: int | None = None) -> None:
         """The next records in one transaction. `drop`: a faulty mirror leaves this one out and writes the one before it twice."""
@@ -92,10 +93,13 @@ class FakeMirror:
             self._central.append(target, record)
         if end > first:
             self._central.append(target, None)
-        self.positions[partition] = max(self.positions[partition], end)
+            self.positions[partition] = end
 
     def overtake(self, partition: Partition) -> None:
-        """The edge's retention deletes all that the log holds, copied or not; the mirror goes on after that."""
+        """The edge's retention deletes all that the log holds, copied or not; the mirror goes on after that.
+
+        As with MirrorMaker 2, its committed position stays where it was until it has copied something.
+        """
         log = self._edge.logs[partition]
-        self.skipped += [r for r in log.records[self.positions[partition] :] if r is not None]
-        log.start = self.positions[partition] = len(log.records)
+        self.skipped += [r for r in log.records[max(self.positions[partition], log.start) :] if r is not None]
+        log.start = len(log.records)

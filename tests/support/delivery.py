@@ -52,7 +52,11 @@ class DirectDelivery:
         self._schemas = {name: fastavro.parse_schema(t.declaration.schema()) for name, t in rules.types.items()}
         self._ids = LineIds(HOST_ID, FILE_ID, 0)
         self._offset = 0
-        self._producer = Producer(client_settings(config.kafka.edge, acks="all", enable_idempotence=True))
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        """A new producer: one that saw a topic vanish refuses it for half a minute, though it is there again."""
+        self._producer = Producer(client_settings(self._config.kafka.edge, acks="all", enable_idempotence=True))
 
     def make(self, event_type: str, times_ms: Sequence[int]) -> Range:
         """A range of one event per time, at the next positions of the file."""

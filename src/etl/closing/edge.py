@@ -104,12 +104,17 @@ class TwoSites:
         self._holes = {t: why for t, why in self._holes.items() if t not in infos} | found
         now = self._clock.now_ms()
         passed = [
-            EdgeCheck(p.topic, p.partition, infos[p.topic].topic_id, self._positions.get(p, 0), now)
+            EdgeCheck(p.topic, p.partition, infos[p.topic].topic_id, self._mirror_next(before.get(p), p), now)
             for p in partitions
             if p.topic not in found
         ]
         changed = [c for c in passed if not _says_the_same(before.get(Partition(c.topic, c.partition)), c)]
         record_checks(self._database, self._lease, changed)
+
+    def _mirror_next(self, before: EdgeCheck | None, partition: Partition) -> int:
+        """Behind an accepted hole the mirror's position stands until it copies something: the hole stays accepted meanwhile."""
+        position = self._positions.get(partition, 0)
+        return max(position, before.mirror_next) if before else position
 
     def watched_anew(self, topics: Collection[str]) -> list[EdgeCheck]:
         """Checks of where the edge's logs begin and the mirror stands now, holes or not, for whoever accepts those."""
