@@ -18,13 +18,13 @@ from etl.closing.engine import LocalEngine
 from etl.closing.proof import Proof
 from etl.closing.writing import SealedHour
 from etl.errors import Unreadable
-from etl.ledger import frontiers as ledger
 from etl.ledger import tables
 from etl.ledger.database import Database
 from etl.ledger.rows import AUDIT, Frontier, StagedGroup
 from etl.storage import Storage
 from hourmark.config import Config
 from tests.property.truth import Broken
+from tests.support import ledger_queries as ledger
 
 _Key = tuple[int, bytes]  # hour, range id
 

@@ -33,6 +33,7 @@ from hourmark.manifest import MARKER, BucketFile, Evidence, Grade, Manifest, Off
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.rules import Rules, TypeVersion
+from tests.support import ledger_queries
 
 CLUSTER = "cluster"
 LENGTH_S = 3600
@@ -180,7 +181,7 @@ class Life:
         return next(f for f in frontiers.frontiers(self.database, LENGTH_S) if f.event_type == event_type)
 
     def _manifest(self, event_type: str, hour: Hour, sealed: Seal) -> Manifest:
-        listed = frontiers.listed_groups(self.database, event_type, hour)
+        listed = ledger_queries.listed_groups(self.database, event_type, hour)
         file = BucketFile(
             name="part-00000.avro", records=1, bytes=1, blake2b="0" * 32, schema_id=SCHEMA_ID,
             schema_fingerprint=fingerprint(SCHEMA),

@@ -25,7 +25,7 @@ from etl.errors import StaleDriver
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
 from etl.ledger.edge import EdgeCheck, put_checks
-from etl.ledger.rows import AuditGroup, Frontier, Position, Reporter, Seal, StagedGroup, State, to_unsigned
+from etl.ledger.rows import Frontier, Position, Reporter, Seal, State
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 
@@ -276,78 +276,6 @@ def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
     )
     with database.reading() as connection:
         return {(row[0], row[1]): int(row[2]) for row in connection.execute(query)}
-
-
-def listed_groups(database: Database, event_type: str, listed: Hour) -> list[StagedGroup]:
-    """What a freeze has listed for the hour, its late events' groups included."""
-    return _groups(database, event_type, tables.groups.c.listed_hour == listed.start_s)
-
-
-def listed_before(database: Database, event_type: str, listed: Hour, origin_hours_s: Collection[int]) -> list[StagedGroup]:
-    """Groups of these origin hours that earlier buckets hold."""
-    if not origin_hours_s:
-        return []
-    return _groups(
-        database, event_type, tables.groups.c.listed_hour < listed.start_s, tables.groups.c.hour.in_(sorted(origin_hours_s))
-    )
-
-
-def audit_groups(database: Database, event_type: str, hours_s: Collection[int], below: int) -> list[AuditGroup]:
-    """Promises for the type and these hours in audit records that begin below this central offset."""
-    if not hours_s:
-        return []
-    return _audit_groups(database, event_type, tables.audit_groups.c.hour.in_(sorted(hours_s)), below, at_least=0)
-
-
-def new_audit_groups(database: Database, event_type: str, up_to: Hour, at_least: int, below: int) -> list[AuditGroup]:
-    """Promises of hours before `up_to` in audit records of central offsets [at_least, below): late promises."""
-    return _audit_groups(database, event_type, tables.audit_groups.c.hour < up_to.start_s, below, at_least)
-
-
-def _audit_groups(database: Database, event_type: str, condition: object, below: int, at_least: int) -> list[AuditGroup]:
-    table = tables.audit_groups
-    query = (
-        select(
-            tables.staged_files.c.path,
-            table.c.type,
-            table.c.hour,
-            table.c.rows,
-            table.c.first_offset,
-            table.c.last_offset,
-            table.c.promised,
-            table.c.tail_sum,
-        )
-        .join(tables.staged_files, tables.staged_files.c.id == table.c.file_id)
-        .where(table.c.type == event_type, condition, table.c.first_offset < below, table.c.last_offset >= at_least)  # type: ignore[arg-type]
-    )
-    with database.reading() as connection:
-        return [AuditGroup(*row[:7], to_unsigned(row[7])) for row in connection.execute(query)]
-
-
-def _groups(database: Database, event_type: str, *conditions: object) -> list[StagedGroup]:
-    table = tables.groups
-    query = (
-        select(
-            tables.staged_files.c.path,
-            table.c.type,
-            table.c.hour,
-            table.c.rows,
-            table.c.bytes,
-            table.c.tail_sum,
-            table.c.schema_ids,
-            table.c.first_row,
-            table.c.first_id,
-            table.c.last_id,
-        )
-        .join(tables.staged_files, tables.staged_files.c.id == table.c.file_id)
-        .where(table.c.type == event_type, *conditions)  # type: ignore[arg-type]  # column expressions
-        .order_by(table.c.id)
-    )
-    with database.reading() as connection:
-        return [
-            StagedGroup(*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6])), row[7], row[8], row[9])
-            for row in connection.execute(query)
-        ]
 
 
 def _move_all(

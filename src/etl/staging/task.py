@@ -202,7 +202,7 @@ def _decoded(table: pa.Table, decode: Callable[[bytes], _T]) -> list[_T]:
     for row, value in enumerate(table.column("value").to_pylist()):
         try:
             decoded.append(decode(value))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, EOFError) as error:
             raise _bad(table, row, str(error)) from error
     return decoded
 

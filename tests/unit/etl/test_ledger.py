@@ -13,6 +13,7 @@ from etl.errors import SchemaChanged, StaleDriver, TopicReplaced
 from etl.ledger import frontiers, staging
 from etl.ledger.database import Database
 from etl.ledger.frontier_rows import ensure_frontier_rows, refuse_other_bucket_length
+from etl.ledger.listings import promises_between
 from etl.ledger.rows import (
     AUDIT,
     EVENTS,
@@ -34,6 +35,7 @@ from hourmark.errors import UsageError
 from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
 from hourmark.manifest import Evidence, Grade, Manifest
+from tests.support import ledger_queries
 
 HOUR = Hour(1_800_000_000, 3600)
 START = Position("cluster", "id-1", "events.click", 0, 0)
@@ -91,7 +93,7 @@ def test_a_batch_moves_offsets_and_lists_its_groups(database: Database) -> None:
     assert [p.next_offset for p in staging.positions(database, "cluster")] == [7]
     closer = database.acquire("closer")
     frontiers.freeze(database, closer, frontiers.frontiers(database, 3600), {"click": "events.click"})
-    assert frontiers.listed_groups(database, "click", HOUR) == [group("a", rows=3)]
+    assert ledger_queries.listed_groups(database, "click", HOUR) == [group("a", rows=3)]
 
 
 def test_a_batch_that_does_not_begin_at_the_ledgers_offset_changes_nothing(database: Database) -> None:
@@ -103,7 +105,7 @@ def test_a_batch_that_does_not_begin_at_the_ledgers_offset_changes_nothing(datab
     assert [p.next_offset for p in staging.positions(database, "cluster")] == [7]
     closer = database.acquire("closer")
     frontiers.freeze(database, closer, frontiers.frontiers(database, 3600), {"click": "events.click"})
-    assert [g.path for g in frontiers.listed_groups(database, "click", HOUR)] == ["a"]
+    assert [g.path for g in ledger_queries.listed_groups(database, "click", HOUR)] == ["a"]
 
 
 def test_a_second_driver_fences_the_first(database: Database) -> None:
@@ -158,10 +160,10 @@ def test_an_hour_goes_its_way_once_and_the_next_one_opens(database: Database) ->
     frontiers.close(database, closer, sealed, manifest())
     (reopened,) = frontiers.frontiers(database, 3600)
     assert (reopened.hour, reopened.state, reopened.settled_next) == (HOUR.next(), State.OPEN, 11)
-    assert [g.path for g in frontiers.listed_groups(database, "click", HOUR)] == ["a"]
+    assert [g.path for g in ledger_queries.listed_groups(database, "click", HOUR)] == ["a"]
     frontiers.freeze(database, closer, [reopened], {"click": "events.click"})
-    assert [g.path for g in frontiers.listed_groups(database, "click", HOUR.next())] == ["b", "late"]
-    assert [g.path for g in frontiers.listed_before(database, "click", HOUR.next(), {HOUR.start_s})] == ["a"]
+    assert [g.path for g in ledger_queries.listed_groups(database, "click", HOUR.next())] == ["b", "late"]
+    assert [g.path for g in ledger_queries.listed_before(database, "click", HOUR.next(), {HOUR.start_s})] == ["a"]
 
 
 @pytest.mark.parametrize("step", ["freeze", "seal", "close", "unfreeze"])
@@ -194,7 +196,7 @@ def test_unfreezing_takes_the_listing_back_and_keeps_the_alarm(database: Databas
     frontiers.unfreeze(database, closer, frontiers.frontiers(database, 3600)[0], ["range 12 is missing"])
     (again,) = frontiers.frontiers(database, 3600)
     assert (again.state, again.alarm) == (State.OPEN, ("range 12 is missing",))
-    assert frontiers.listed_groups(database, "click", HOUR) == []
+    assert ledger_queries.listed_groups(database, "click", HOUR) == []
 
 
 def test_promises_are_found_by_hour_and_offset(database: Database) -> None:
@@ -203,10 +205,10 @@ def test_promises_are_found_by_hour_and_offset(database: Database) -> None:
     before = Hour(HOUR.start_s - 3600)
     audits = (AuditGroup("x", "click", HOUR.start_s, 1, 5, 9, 3, 7), AuditGroup("x", "click", before.start_s, 1, 7, 8, 1, 2**63))
     staging.commit_batch(database, consumer, batch(7, audits=audits))
-    assert frontiers.audit_groups(database, "click", {HOUR.start_s}, below=6) == [audits[0]]
-    assert frontiers.audit_groups(database, "click", {HOUR.start_s}, below=5) == []
-    assert frontiers.new_audit_groups(database, "click", HOUR, at_least=8, below=20) == [audits[1]]
-    assert frontiers.new_audit_groups(database, "click", HOUR, at_least=9, below=20) == []
+    assert promises_between(database, "click", {HOUR.start_s}, at_least=0, below=6) == [audits[0]]
+    assert promises_between(database, "click", {HOUR.start_s}, at_least=0, below=5) == []
+    assert promises_between(database, "click", {before.start_s}, at_least=8, below=20) == [audits[1]]
+    assert promises_between(database, "click", {before.start_s}, at_least=9, below=20) == []
 
 
 def test_a_types_first_hour_is_fixed_once_and_its_sources_are_renewed(config: Config, database: Database) -> None:

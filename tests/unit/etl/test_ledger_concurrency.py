@@ -20,6 +20,7 @@ from hourmark.config import Config, Etl
 from hourmark.errors import UsageError
 from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
+from tests.support import ledger_queries
 
 HOUR = Hour(1_800_000_000, 3600)
 START = Position("cluster", "id-1", "events.click", 0, 0)
@@ -77,7 +78,7 @@ def test_of_batches_that_begin_at_one_offset_exactly_one_is_committed(drivers: l
     assert [p.next_offset for p in staging.positions(drivers[0], "cluster")] == [50]
     (opened,) = frontiers.frontiers(drivers[0], 3600)
     frontiers.freeze(drivers[0], drivers[0].acquire("closer"), [opened], {"click": "events.click"})
-    assert sum(g.rows for g in frontiers.listed_groups(drivers[0], "click", HOUR)) == 50
+    assert sum(g.rows for g in ledger_queries.listed_groups(drivers[0], "click", HOUR)) == 50
 
 
 def test_whoever_took_the_lease_last_is_the_only_one_to_commit(drivers: list[Database]) -> None:
@@ -113,7 +114,7 @@ def test_a_batch_is_listed_whole_or_not_at_all_whenever_the_freeze_comes(drivers
             ]
         )
         assert isinstance(offsets, dict)
-        listed = sum(g.rows for g in frontiers.listed_groups(drivers[1], "click", HOUR))
+        listed = sum(g.rows for g in ledger_queries.listed_groups(drivers[1], "click", HOUR))
         assert [p.next_offset for p in offsets["click"]] == [listed]
         frontiers.unfreeze(drivers[1], closer, frontiers.frontiers(drivers[1], 3600)[0], ())
 

@@ -15,6 +15,7 @@ from etl.ledger import frontiers, staging, tables
 from etl.ledger.database import Database
 from etl.ledger.rebuild import Rebuilt, rebuild
 from hourmark.errors import Finding, UsageError
+from tests.support import ledger_queries
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.memory_storage import MemoryStorage
 
@@ -113,8 +114,8 @@ def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(lif
     click, view = frontiers.frontiers(target, LENGTH_S)
     assert (click.hour, click.state.value) == (FIRST, "open")
     assert (view.hour, view.state.value) == (SECOND, "open")
-    assert frontiers.listed_groups(target, "click", FIRST) == []
-    assert sum(g.rows for g in frontiers.listed_groups(target, "view", FIRST)) == 5
+    assert ledger_queries.listed_groups(target, "click", FIRST) == []
+    assert sum(g.rows for g in ledger_queries.listed_groups(target, "view", FIRST)) == 5
     assert view.settled_next == 2
 
 

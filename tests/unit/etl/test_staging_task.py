@@ -162,8 +162,9 @@ def test_a_record_that_nobody_may_write_stops_with_its_place(tmp_path: Path, key
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-def test_an_audit_record_that_nobody_may_write_stops_with_its_place(tmp_path: Path) -> None:
-    rows: list[Row] = [event("edge.events.click", 1_800_000_000_000, 0), (b"k", b"no", "edge.hourmark.audit", 0, 5)]
+@pytest.mark.parametrize("value", [b"no", frame(9), frame(9) + b"\x10\x01"], ids=["unframed", "empty", "cut off"])
+def test_an_audit_record_that_nobody_may_write_stops_with_its_place(tmp_path: Path, value: bytes) -> None:
+    rows: list[Row] = [event("edge.events.click", 1_800_000_000_000, 0), (b"k", value, "edge.hourmark.audit", 0, 5)]
     with pytest.raises(BadRecord, match=r"topic edge.hourmark.audit partition 0 offset 5"):
         staged([batch(rows)], tmp_path)
     assert not list(tmp_path.rglob("*.parquet"))

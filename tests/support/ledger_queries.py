@@ -1,0 +1,53 @@
+"""What the ledger lists, asked in the plainest way: one type at a time, row by row. For tests to compare with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from sqlalchemy import select
+
+from etl.ledger import tables
+from etl.ledger.database import Database
+from etl.ledger.rows import StagedGroup, to_unsigned
+from hourmark.hours import Hour
+
+
+def listed_groups(database: Database, event_type: str, listed: Hour) -> list[StagedGroup]:
+    """What a freeze has listed for the hour, its late events' groups included."""
+    return _groups(database, event_type, tables.groups.c.listed_hour == listed.start_s)
+
+
+def listed_before(database: Database, event_type: str, listed: Hour, origin_hours_s: Collection[int]) -> list[StagedGroup]:
+    """Groups of these origin hours that earlier buckets hold."""
+    if not origin_hours_s:
+        return []
+    return _groups(
+        database, event_type, tables.groups.c.listed_hour < listed.start_s, tables.groups.c.hour.in_(sorted(origin_hours_s))
+    )
+
+
+def _groups(database: Database, event_type: str, *conditions: object) -> list[StagedGroup]:
+    table = tables.groups
+    query = (
+        select(
+            tables.staged_files.c.path,
+            table.c.type,
+            table.c.hour,
+            table.c.rows,
+            table.c.bytes,
+            table.c.tail_sum,
+            table.c.schema_ids,
+            table.c.first_row,
+            table.c.first_id,
+            table.c.last_id,
+        )
+        .join(tables.staged_files, tables.staged_files.c.id == table.c.file_id)
+        .where(table.c.type == event_type, *conditions)  # type: ignore[arg-type]  # column expressions
+        .order_by(table.c.id)
+    )
+    with database.reading() as connection:
+        return [
+            StagedGroup(*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6])), row[7], row[8], row[9])
+            for row in connection.execute(query)
+        ]
