@@ -1,13 +1,17 @@
-"""Staging on real servers: a type moved to a shard of its own, a poisoned type set aside, a stop that is no crash."""
+"""Staging on real servers: a type moved to its own shard, a poisoned type, what is new while it runs, a stop that is no crash."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import NewPartitions
 from sqlalchemy import update
 
 from etl.ledger import staging, tables
@@ -16,7 +20,7 @@ from etl.ledger.overview import set_aside
 from etl.staging.resuming import resume_type
 from hourmark.errors import UsageError
 from hourmark.hours import Hour
-from hourmark.kafka import Cluster, client_settings
+from hourmark.kafka import Cluster, Partition, client_settings
 from hourmark.topics import events_topic
 from infra.stack import Stack
 from tests.support.delivery import DirectDelivery
@@ -25,7 +29,7 @@ from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
-CLICK, POISONED = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("click", "poisoned"))
+CLICK, POISONED, NEW = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("click", "poisoned", "new"))
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +75,9 @@ def test_a_poisoned_type_is_set_aside_and_holds_nobody_up_until_it_is_resumed(
     assert (aside.event_type, aside.topic, aside.partition, aside.offset) == (POISONED, events_topic(POISONED), 0, 20)
     assert run.logged(f"the type {POISONED} is set aside")
     assert run.manifest(POISONED, first_hour) is None
-    assert resume_type(run.config, POISONED, skip_record=True) == aside
+    command = [sys.executable, "-m", "hourmark", "etl", "resume", POISONED, "--skip-record", "--config", str(run.file)]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": "src"}, check=True)
+    assert set_aside(database) == {}
     assert run.closed(POISONED, first_hour, 300).events == 25
     with pytest.raises(UsageError, match="not set aside"):
         resume_type(run.config, POISONED, skip_record=False)
@@ -90,6 +96,23 @@ def test_a_type_moved_to_another_shard_goes_on_where_it_stood(
     cluster_id = Cluster(run.config.kafka.central_cluster, "central").cluster_id()
     shards = {p.topic: p.shard for p in staging.positions(database, cluster_id)}
     assert shards[events_topic(CLICK)] == "heavy" and shards[events_topic(POISONED)] == "default"
+
+
+def test_a_type_and_a_partition_made_while_the_driver_runs_are_staged_too(
+    run: EtlRun, database: Database, first_hour: Hour
+) -> None:
+    third = first_hour.next().next()
+    run.declare([CLICK, POISONED, NEW], third)
+    cluster, topic = Cluster(run.config.kafka.central_cluster, "central"), events_topic(CLICK)
+    cluster.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(15)
+    wait_for(lambda: len(cluster.topics([topic])[topic].partitions) == 2, "the partition is there")
+    delivery = DirectDelivery(run.config)
+    for event_type in (CLICK, NEW):
+        delivery.deliver(delivery.make(event_type, times(third, 40)))
+    assert cluster.ends([Partition(topic, 1)])[Partition(topic, 1)] > 0, "the new partition was given nothing"
+    delivery.report(third.end_ms)
+    assert [run.closed(t, third, 300).events for t in (CLICK, NEW)] == [40, 40]
+    assert run.running()
 
 
 def test_a_driver_told_to_stop_ends_well(run: EtlRun) -> None:

@@ -51,6 +51,11 @@ class EtlRun:
         self._starts = 0
         self._environment: dict[str, str] = {}
         self._crash_order = folder / "crash-order.json" if crashing else None
+        self.declare(types, first_hour, source)
+        self._skip_what_others_reported()
+
+    def declare(self, types: list[str], first_hour: Hour, source: str = "app") -> None:
+        """These types and no others are carried from now on; a new one's first bucket is `first_hour`."""
         declared = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in types]
         apply(
             self.config,
@@ -61,7 +66,6 @@ class EtlRun:
             lambda _: None,
             may_remove=True,  # other tests' types on the same stack
         )
-        self._skip_what_others_reported()
 
     def start(self) -> None:
         """Start the driver; its log goes on in the same file."""
