@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Collection
 from types import FrameType
+from typing import Final
 
 import click
 
@@ -42,6 +43,7 @@ from hourmark.kafka import Cluster
 from hourmark.log import set_up_logging
 from hourmark.registry import SchemaRegistry
 
+AWAY_SECONDS: Final = 5.0  # between looks while the ledger is away
 _LOG = logging.getLogger("hourmark.etl")
 
 
@@ -102,8 +104,13 @@ def _loop(
 ) -> None:  # fmt: skip
     recorded = types
     while not stopping.is_set():
-        consumers.check()
-        types = _types(database, config)
+        try:
+            consumers.check()
+            types = _types(database, config)
+        except Unavailable as error:  # the ledger, most likely: what runs goes on, and meets it too
+            _LOG.warning("the driver waits: %s", error)
+            stopping.wait(AWAY_SECONDS)
+            continue
         if recorded != types and _record(database, config):
             recorded = types
         waits = _look(closer) if closer is not None else ""

@@ -32,6 +32,7 @@ _DO_BY_PHASE: Final = {
     "promises": "see in the log of `hourmark etl run` that batches are staged; a backlog is worked off by itself",
     "events": "see how far the mirror is: `hourmark mirror lag`; if it stands still, look at the log of `hourmark mirror run`",
     "arrival": "see in the log of `hourmark etl run` that batches are staged; a backlog is worked off by itself",
+    "staged": "bring the file back from a copy of the storage root: Kafka no longer holds its records; it is read by itself then",
     "proof": (
         "what is on its way arrives by itself, and the proof is tried again; `hourmark audit {type} --from {hour} --to {hour}` "
         "says at which stage events are missing"

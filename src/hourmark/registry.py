@@ -12,7 +12,7 @@ from httpx2 import HTTPError
 
 from hourmark.avro import Schema
 from hourmark.config import Registry
-from hourmark.errors import Unavailable, UsageError
+from hourmark.errors import Finding, Unavailable, UsageError
 
 
 class SchemaRegistry:
@@ -43,10 +43,17 @@ class SchemaRegistry:
             raise self._unavailable(error) from error
 
     def schema(self, schema_id: int) -> Schema:
-        """The schema of this id."""
+        """The schema of this id. Finding if the registry answers, and knows none."""
         try:
             text: Any = self._client.get_schema(schema_id).schema_str
-        except (SchemaRegistryError, HTTPError) as error:
+        except SchemaRegistryError as error:
+            if error.http_status_code == 404:
+                raise Finding(
+                    f"the schema registry {self._url} (registry.url) knows no schema with the id {schema_id}: is it the right "
+                    "registry, or an older copy? Events under this id cannot be read until it is restored"
+                ) from error
+            raise self._unavailable(error) from error
+        except HTTPError as error:
             raise self._unavailable(error) from error
         parsed: Schema = json.loads(text)
         return parsed

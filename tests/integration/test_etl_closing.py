@@ -151,6 +151,7 @@ def test_another_ledger_on_the_same_root_stops_before_it_writes(run: EtlRun, fir
     assert verify_bucket(run.storage, CLICK, first_hour).findings == ()
 
 
+@pytest.mark.long
 def test_the_driver_killed_at_random_moments_loses_and_doubles_nothing(
     run: EtlRun, delivery: DirectDelivery, first_hour: Hour
 ) -> None:

@@ -17,7 +17,7 @@ from tests.support.crash import Order
 from tests.support.etl import EtlRun
 from tests.support.etl_scene import EVENTS, WITHIN_S, Scene, scene
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from infra.stack import Stack
 from tests.support.etl_scene import Scene, scene
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
 MINUTES_AGO = 20
 # The first hour ended nearly so long ago: it is over soon after the driver has begun.

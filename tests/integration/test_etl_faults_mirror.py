@@ -23,7 +23,7 @@ from infra.stack import Stack
 from tests.support.etl_scene import Scene, scene
 from tests.support.topics import make_anew
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")

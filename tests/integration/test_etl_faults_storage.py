@@ -14,7 +14,7 @@ import pytest
 from infra.stack import Stack
 from tests.support.etl_scene import DUPLICATES, EVENTS, Scene, scene
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
 DISK_MIB = 32
 

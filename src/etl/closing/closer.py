@@ -22,14 +22,15 @@ from etl.closing.ownership import refuse_foreign_root, refuse_published
 from etl.closing.publishing import ATTEMPTS_FOLDER
 from etl.closing.sealed import Published, Publisher, Trouble
 from etl.closing.sealing import Round, Sealer
-from etl.closing.surplus import sweep_surplus
+from etl.closing.surplus import surplus_left_over
 from etl.closing.twins import TwinWatch
 from etl.closing.waiting import WaitsKeeper
-from etl.errors import ForeignLedger, Unreadable
+from etl.errors import DataLoss, ForeignLedger, TopicReplaced, Unreadable
 from etl.ledger import frontiers as ledger
-from etl.ledger.database import Database, Lease
+from etl.ledger.database import CLOSER, Database, Lease
 from etl.ledger.orders import Order, orders
 from etl.ledger.overview import SetAside, set_aside
+from etl.ledger.restaged import types_in
 from etl.ledger.rows import Frontier, State
 from etl.storage import Storage, StorageError
 from etl.topics import CentralTopics
@@ -75,7 +76,7 @@ class Closer:
 
     def __init__(self, ports: Ports, config: Config) -> None:
         self._ports, self._config, self._database, self._clock = ports, config, ports.database, ports.clock
-        self._lease = ports.database.acquire("closer")
+        self._lease = ports.database.acquire(CLOSER)
         self._sites = ports.sites(self._lease)
         self._audit = CentralTopics.of(config.kafka, ()).audit
         self._taker = CutTaker(self._sites, ports.progress, self._audit, ports.clock, config.etl.deadline_seconds)
@@ -113,8 +114,7 @@ class Closer:
             self._interrupted = True
             outcome = self._look()
         except Unreadable as error:
-            _LOG.error("%s; it is staged again from Kafka", error)
-            self._ports.restage(self._lease, error.path)
+            self._stage_again(error)
             return 0
         except Unavailable as error:
             self._say_unavailable(error)
@@ -145,6 +145,18 @@ class Closer:
             return 0
         return self._close_under(cut.without({t for t in cut.horizons_ms if events_topic(t) in holes}))
 
+    def _stage_again(self, unreadable: Unreadable) -> None:
+        """Where that cannot be, the types whose rows the file holds are set back; the others go on."""
+        _LOG.error("%s", unreadable)
+        try:
+            self._ports.restage(self._lease, unreadable.path)
+        except (DataLoss, TopicReplaced) as lost:
+            types = types_in(self._database, unreadable.path)
+            _LOG.error("%s; %s cannot close until the file is brought back", lost, ", ".join(sorted(types)))
+            for f in self._frontiers():
+                if f.event_type in types:
+                    self._set_back(f, "staged", (str(lost),))
+
     def _check_if_due(self, types: Collection[str]) -> None:
         now_s = self._clock.monotonic_s()
         if self._checked_at_s is None or now_s - self._checked_at_s >= CHECK_SECONDS:
@@ -152,18 +164,17 @@ class Closer:
             self._checked_at_s = now_s
 
     def _close_under(self, cut: Cut) -> int:
-        """All hours that the cut allows, each type's in turn."""
+        """All hours that the cut allows, each type's in turn. A type that is refused once is left to the next cut."""
         closed = 0
-        while chosen := [
-            f
-            for f in self._frontiers()
-            if f.state is State.OPEN and f.hour.end_ms <= cut.horizons_ms.get(f.event_type, 0) and self._may_try(f)
-        ]:
+        while chosen := [f for f in self._frontiers() if _is_under(cut, f) and self._may_try(f)]:
             sizes: Mapping[tuple[str, int], int] = {}
             if any(f.hour.next().end_ms <= cut.horizons_ms[f.event_type] for f in chosen):
                 sizes = ledger.unlisted_bytes(self._database)
             last = plan_round(chosen, cut.horizons_ms, sizes)
-            closed += self._close_hours([f for f in chosen if f.event_type in last], last, cut, {})
+            taken = [f for f in chosen if f.event_type in last]
+            closed += self._close_hours(taken, last, cut, {})
+            now = {f.event_type: f.hour for f in self._frontiers()}
+            cut = cut.without({f.event_type for f in taken if now[f.event_type] == f.hour})
         return closed
 
     def _close_forced(self, forced: Sequence[Frontier], given: Mapping[str, Order]) -> int:
@@ -222,9 +233,11 @@ class Closer:
         sealed = [f for f in frontiers if f.state is State.SEALED]
         if recovered := self._finish(self._publisher.standing(sealed)) if sealed else 0:
             _LOG.info("%d hours that were published when a closer ended are closed", recovered)
+        left_over = surplus_left_over(self._ports.storage, self._database)
         self._keep_lease()  # a closer that was taken over stops here, and deletes nothing
         self._ports.storage.delete(ATTEMPTS_FOLDER)  # of closers that were interrupted
-        sweep_surplus(self._ports.storage, self._database)
+        for path in left_over:
+            self._ports.storage.delete(path)
 
     def _finish(self, published: Published) -> int:
         """Remember what was published; returns how many hours."""
@@ -281,6 +294,11 @@ class Closer:
 
     def _may_try(self, frontier: Frontier) -> bool:
         return self._clock.monotonic_s() >= self._not_before_s.get(frontier.event_type, 0.0)
+
+
+def _is_under(cut: Cut, f: Frontier) -> bool:
+    """Whether the cut allows the hour. Not if an order closed the one before it under a later cut of promises meanwhile."""
+    return f.state is State.OPEN and f.hour.end_ms <= cut.horizons_ms.get(f.event_type, 0) and f.settled_next <= cut.audit_next
 
 
 def _aside_words(aside: SetAside) -> str:

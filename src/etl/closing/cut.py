@@ -21,7 +21,16 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from etl.closing.readiness import Readiness, Reports, carries, clocks_apart, newcomers, ready, still_excused
+from etl.closing.readiness import (
+    Readiness,
+    Reports,
+    carries,
+    clocks_apart,
+    newcomers,
+    ready,
+    still_excused,
+    without_newcomers,
+)
 from etl.ledger.edge import EdgeCheck
 from etl.ledger.rows import Frontier, Reporter
 from hourmark.clock import Clock
@@ -205,12 +214,18 @@ class CutTaker:
         now_known = self._progress.reporters()
         later, new = Reports(now_known), newcomers(self._seen, now_known)
         for f in frontiers:  # what a newcomer promises may lie past the audit cut: the next cut will know it
-            chosen = self._chosen.get(f.event_type)
-            if chosen and (any(carries(f, r) for r in new) or not still_excused(f, chosen.excused, later)):
-                del self._chosen[f.event_type]
+            chosen = self._chosen.pop(f.event_type, None)
+            if chosen is None:
+                continue
+            carried = [r for r in new if carries(f, r)]
+            kept = without_newcomers(f, chosen, carried, self._clock.now_ms(), self._deadline_ms)
+            if kept is not None and still_excused(f, chosen.excused, later):
+                self._chosen[f.event_type] = kept
+            else:
+                appeared = [f"{r.name} ({r.host_id}): has just appeared" for r in carried]
+                self._not_ready[f.event_type] = tuple(appeared) or ("a source that was behind has caught up",)
         if not self._chosen:
-            self._begin_anew()
-            return Waiting(Phase.REPORTS, tuple(f"{r.name} has just appeared" for r in new))
+            return self._given_up()
         self._edge = self._sites.edge_ends([events_topic(t) for t in sorted(self._chosen)])
         self._events_since_s = self._clock.monotonic_s()
         return Phase.EVENTS
@@ -222,10 +237,15 @@ class CutTaker:
                 return self._waiting(Phase.EVENTS, what)
             self._drop_topics(behind)
             if not self._chosen:
-                self._begin_anew()
-                return Waiting(Phase.REPORTS, tuple(what))
+                return self._given_up()
         self._central = self._sites.central_ends(sorted({p.topic for p in self._edge}))
         return Phase.ARRIVAL
+
+    def _given_up(self) -> Waiting:
+        """No type is left in the cut; the next one begins anew, and until then each waits for what put it out of this one."""
+        waiting = self._waiting(Phase.REPORTS, [f"{t}: {w}" for t, what in sorted(self._not_ready.items()) for w in what])
+        self._begin_anew()
+        return waiting
 
     def _drop_topics(self, behind: Mapping[str, str]) -> None:
         """Leave laggards to the next cut, so that they hold up nobody else."""

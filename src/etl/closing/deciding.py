@@ -16,7 +16,7 @@ from etl.closing.cut import Cut, shortened
 from etl.closing.proof import Proof
 from etl.ledger.frontiers import AcceptedHole
 from etl.ledger.orders import Order
-from etl.ledger.rows import Frontier, Position, Seal
+from etl.ledger.rows import Frontier, Position, Reporter, Seal
 from hourmark.hours import Hour
 from hourmark.manifest import Grade
 from hourmark.topics import CONTROL
@@ -43,7 +43,7 @@ def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], orde
     if proof.findings and order is None and not late:
         return None
     sources = [
-        f"source {r.source} of {r.kind} {r.host_name} ({r.host_id}) had not caught up with the hour's end"
+        f"source {r.source} of {r.kind} {r.host_name} ({r.host_id}) {_why_excused(r, frontier.hour)}"
         for r in rule.cut.excused.get(frontier.event_type, ())
     ]
     promises = [f"not kept: {finding}" for finding in proof.findings]
@@ -54,6 +54,11 @@ def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], orde
         return _seal(Grade.FORCED, (said, *skipped, *sources, *promises, *holes), proof, rule.cut, offsets)
     grade = Grade.FORCED if holes else Grade.TIMED_OUT if sources or promises else Grade.PROVED
     return _seal(grade, (*shortened(sources), *promises, *holes), proof, rule.cut, offsets)
+
+
+def _why_excused(r: Reporter, hour: Hour) -> str:
+    behind = (r.caught_up_at_ms or 0) < hour.end_ms
+    return "had not caught up with the hour's end" if behind else "appeared while the hour was being cut"
 
 
 def _concerns(hole: AcceptedHole, hour: Hour) -> bool:

@@ -94,37 +94,48 @@ class TwoSites:
         """
         if self._mirror is None:
             return
-        infos = self._existing(self._edge, [*CONTROL, *(events_topic(t) for t in sorted(types))])
+        topics = [events_topic(t) for t in sorted(types)]
+        infos = self._existing(self._edge, CONTROL) | self._edge.topics(topics)
         partitions = _partitions(infos.values())
         before = last_checks(self._database)
         self._positions = self._mirror.refresh()
         starts = self._edge.starts(partitions)
-        found = self._find_holes(infos, before, starts)
+        gone = {t: f"{t} does not exist at the edge; what it held may not have been mirrored" for t in topics if t not in infos}
+        found = gone | self._find_holes(infos, before, starts)
         self._starts |= starts
         self._holes = {t: why for t, why in self._holes.items() if t not in infos} | found
         now = self._clock.now_ms()
         passed = [
-            EdgeCheck(p.topic, p.partition, infos[p.topic].topic_id, self._mirror_next(before.get(p), p), now)
+            EdgeCheck(p.topic, p.partition, infos[p.topic].topic_id, self._mirror_next(before.get(p), p, starts[p]), now)
             for p in partitions
             if p.topic not in found
         ]
         changed = [c for c in passed if not _says_the_same(before.get(Partition(c.topic, c.partition)), c)]
         record_checks(self._database, self._lease, changed)
 
-    def _mirror_next(self, before: EdgeCheck | None, partition: Partition) -> int:
-        """Behind an accepted hole the mirror's position stands until it copies something: the hole stays accepted meanwhile."""
+    def _mirror_next(self, before: EdgeCheck | None, partition: Partition, start: int) -> int:
+        """Before an accepted hole the mirror's position stands until it copies something: the hole stays accepted meanwhile.
+
+        But only as far as the log start: what lies past it is there, and not copied.
+        """
         position = self._positions.get(partition, 0)
-        return max(position, before.mirror_next) if before else position
+        return max(position, min(before.mirror_next, start)) if before else position
 
     def watched_anew(self, topics: Collection[str]) -> list[EdgeCheck]:
-        """Checks of where the edge's logs begin and the mirror stands now, holes or not, for whoever accepts those."""
+        """Checks of where the edge's logs begin and the mirror stands now, holes or not, for whoever accepts those.
+
+        None of a topic whose mirror position lies past the edge's end: it is the old topic's, and means nothing for the new one.
+        """
         if self._mirror is None or not topics:
             return []
-        infos = self._existing(self._edge, sorted(topics))
+        infos = self._edge.topics(sorted(topics))
         partitions = _partitions(infos.values())
         positions, starts, now = self._mirror.refresh(), self._edge.starts(partitions), self._clock.now_ms()
+        stale = {p.topic for p in ahead(self._edge.ends(partitions), positions)}
         return [
-            EdgeCheck(p.topic, p.partition, infos[p.topic].topic_id, max(positions.get(p, 0), starts[p]), now) for p in partitions
+            EdgeCheck(p.topic, p.partition, infos[p.topic].topic_id, max(positions.get(p, 0), starts[p]), now)
+            for p in partitions
+            if p.topic not in stale
         ]
 
     def holes(self) -> dict[str, str]:
@@ -160,7 +171,8 @@ class TwoSites:
     def _find_holes(
         self, infos: Mapping[str, TopicInfo], before: Mapping[Partition, EdgeCheck], starts: Mapping[Partition, int]
     ) -> dict[str, str]:
-        previous_ids = {p.topic: check.topic_id for p, check in before.items() if p.topic in infos}
+        before = {p: check for p, check in before.items() if p in starts}  # not of partitions that are gone
+        previous_ids = {p.topic: check.topic_id for p, check in before.items()}
         found = {
             topic: f"{topic} was deleted and made anew at the edge since the last check; what it held may not have been mirrored"
             for topic in made_anew(previous_ids, {name: info.topic_id for name, info in infos.items()})

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from etl.avro_container import Block, ContainerReader
 from etl.ledger.id_indexes import ClosedBucket, IdRun
 from etl.staging.columns import fixed_array
-from etl.storage import NotFound, Storage, StorageError
+from etl.storage import Storage, StorageError, is_of_the_path
 from hourmark.avro import ENVELOPE
 from hourmark.errors import Finding
 from hourmark.event_id import SIZE
@@ -92,7 +92,7 @@ def _among(storage: Storage, bucket: ClosedBucket, ordered: Ids) -> Ids:
     if bucket.is_indexed:
         try:
             return _joined([part for run in bucket.index for part in _in_run(storage, run, ordered)])
-        except (NotFound, pa.ArrowException, OSError, EOFError) as error:
+        except (StorageError, pa.ArrowException, OSError, EOFError) as error:
             _LOG.warning("an index of ids cannot be read (%s: %s); the bucket itself is read", type(error).__name__, error)
     return _joined([part for path in bucket.files for part in _in_container(storage, path, ordered)])
 
@@ -130,7 +130,7 @@ def _in_container(storage: Storage, path: str, ordered: Ids) -> Iterator[Ids]:
         with storage.open(path) as file:
             yield from _in_blocks(ContainerReader(file), ordered)
     except StorageError as error:
-        if isinstance(error, NotFound):
+        if is_of_the_path(error):
             raise Finding(f"{error}; it is listed by a closed bucket, and late events cannot be told from its own") from error
         raise
     except (ValueError, EOFError, IndexError) as error:

@@ -58,7 +58,7 @@ from etl.closing.evidence import (
 from etl.closing.promises import KEY, KEYS, Unkept, Verdict, judge, merged
 from etl.closing.runner import Runner
 from etl.closing.surplus import SurplusFile, write_surplus
-from etl.ledger.database import Database
+from etl.ledger.database import CLOSER, Database
 from etl.ledger.listings import (
     RoundSums,
     Sums,
@@ -178,8 +178,9 @@ class Prover:
         concerned = set(surplus.column("asked").to_pylist())
         work = functools.partial(surplus_rows, storage=self.storage, keys=surplus)
         rows = pa.concat_tables(self.runner.map(work, [i for i in items if concerned & set(i.asked)]))
+        epoch = self.database.epoch(CLOSER)
         return {
-            at: write_surplus(self.storage, asked[at], rows.filter(pc.equal(rows.column("asked"), at)))
+            at: write_surplus(self.storage, epoch, asked[at], rows.filter(pc.equal(rows.column("asked"), at)))
             for at in sorted(concerned)
         }
 

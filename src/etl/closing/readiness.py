@@ -11,7 +11,7 @@ that was excused because it has fallen silent is not awaited again until it repo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from etl.ledger.rows import Frontier, Reporter, State
@@ -133,6 +133,15 @@ def clocks_apart(reports: Reports, now_ms: int) -> str | None:
             "service reports, reports are not staged, or a clock is wrong; nothing closes until one arrives"
         )
     return None
+
+
+def without_newcomers(f: Frontier, chosen: Readiness, new: Sequence[Reporter], now_ms: int, deadline_ms: int) -> Readiness | None:
+    """How far the type may be cut although these appeared meanwhile; None before its deadline, as the next cut will know them."""
+    if not new:
+        return chosen
+    if now_ms < f.hour.end_ms + deadline_ms:
+        return None
+    return dataclasses.replace(chosen, horizon_ms=min(chosen.horizon_ms, now_ms - deadline_ms), excused=(*chosen.excused, *new))
 
 
 def newcomers(before: Collection[Reporter], after: Collection[Reporter]) -> list[Reporter]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from etl.closing.engine import Engine
@@ -70,8 +70,10 @@ class Publisher:
         folder = f"{ATTEMPTS_FOLDER}/{attempt}"
         chains = [f.sealed_hours for f in sealed]
         hours = self._sealed_hours([f for chain in chains for f in chain])
-        schema_ids = {s for h in hours.values() for g in h.listed for s in g.schema_ids}
-        schemas = {s: remembered_schema(self.database, self.lease, s, self.fetch_schema) for s in sorted(schema_ids)}
+        schemas, unknown = self._schemas({s for h in hours.values() for s in _schema_ids(h)})
+        result = Published()
+        chains = [_readable(chain, hours, unknown, result.troubles) for chain in chains]
+        hours = {(f.event_type, f.hour): hours[f.event_type, f.hour] for chain in chains for f in chain}
         texts = {s: text for s, (text, _) in schemas.items()}
         written = self.engine.write(list(hours.values()), texts, f"{folder}/_tasks")  # no type has such a name
         files: dict[tuple[str, int], list[WrittenFile]] = {}
@@ -97,7 +99,6 @@ class Publisher:
                     break
             return done
 
-        result = Published()
         for done in self._each(chains, publish_chain):
             result.closings += done.closings
             result.troubles += done.troubles
@@ -105,6 +106,16 @@ class Publisher:
         keep_indexes(self.storage, self.database, self.lease, attempt, published, written, self.clock.now_ms())
         self.storage.delete(folder)
         return result
+
+    def _schemas(self, ids: Collection[int]) -> tuple[dict[int, tuple[str, str]], dict[int, Finding]]:
+        """By id: text and fingerprint, or why there is none."""
+        known, unknown = {}, {}
+        for schema_id in sorted(ids):
+            try:
+                known[schema_id] = remembered_schema(self.database, self.lease, schema_id, self.fetch_schema)
+            except Finding as error:
+                unknown[schema_id] = error
+        return known, unknown
 
     def _standing_of(self, chain: Sequence[Frontier]) -> Published:
         found = Published()
@@ -134,3 +145,21 @@ class Publisher:
     def _each(self, chains: Sequence[Sequence[Frontier]], act: Callable[[Sequence[Frontier]], Published]) -> list[Published]:
         with ThreadPoolExecutor(self.publishers) as pool:
             return list(pool.map(act, chains))
+
+
+def _schema_ids(hour: SealedHour) -> set[int]:
+    return {s for g in hour.listed for s in g.schema_ids}
+
+
+def _readable(
+    chain: Sequence[Frontier],
+    hours: Mapping[tuple[str, Hour], SealedHour],
+    unknown: Mapping[int, Finding],
+    troubles: list[Trouble],
+) -> tuple[Frontier, ...]:
+    """The hours of the chain before the first with events that nobody can read."""
+    for at, f in enumerate(chain):
+        if ids := sorted(_schema_ids(hours[f.event_type, f.hour]) & unknown.keys()):
+            troubles.append(Trouble(f, unknown[ids[0]]))
+            return tuple(chain[:at])
+    return tuple(chain)

@@ -117,5 +117,10 @@ class Sealer:
         except Unavailable as error:  # then the holes stay, and later hours need orders of their own
             _LOG.error("the holes of %s are not accepted yet: %s", topics, error)
             return together
-        accepted = accepted_holes(holes, topics, orders[forced[0]].reason, self.clock.now_ms())
+        if stale := sorted(set(topics) - {c.topic for c in checks}):
+            _LOG.error(
+                "the holes of %s are not accepted: the topic is gone, or the mirror's position in it is an older one's. Make "
+                "the mirror begin anew there, and order again", stale,
+            )  # fmt: skip
+        accepted = accepted_holes(holes, {c.topic for c in checks}, orders[forced[0]].reason, self.clock.now_ms())
         return dataclasses.replace(together, accepted=accepted, checks=checks)

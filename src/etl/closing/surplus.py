@@ -2,9 +2,10 @@
 
 Their service was killed before the audit record, or the record came after the cut. They are bucketed like all others, and what
 tells them apart is kept, because a promise that comes later must find them: hour, event id and range id of each, one file a
-bucket, `_surplus/<type>/<hour>-<digest>.parquet`. The name is a digest of the rows, so a proof that is tried again finds its file
-there. A file counts once the seal's transaction has put it into the ledger's table `surplus`; others are left over from
-proofs that failed, and swept away when a closer begins.
+bucket, `_surplus/<type>/<hour>-<epoch>-<digest>.parquet`. The closer's epoch: so that no closer takes over a file that an older
+one may be about to delete. The digest of the rows: so that a proof that is tried again finds its file there. A file counts once
+the seal's transaction has put it into the ledger's table `surplus`; others are left over from proofs that failed, and are
+deleted when a closer begins.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -20,6 +22,7 @@ import pyarrow.compute as pc
 
 from etl.closing.evidence import SURPLUS_SCHEMA, hours_of, matching_promises, promises_items, read_surplus
 from etl.closing.promises import KEY
+from etl.errors import Unreadable
 from etl.ledger import surplus as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.listings import promises_between
@@ -29,6 +32,7 @@ from etl.storage import AlreadyExists, NotFound, Storage
 
 FOLDER: Final = "_surplus"
 FILES_AT_ONCE: Final = 16  # looked into by one call of `SurplusCleaner.clean`
+_LOG = logging.getLogger(__name__)
 _AUDIT_FILES_MAX: Final = 64  # read for one of them; with more, it stays until it is old
 
 
@@ -49,7 +53,7 @@ class SurplusFile:
         }  # fmt: skip
 
 
-def write_surplus(storage: Storage, frontier: Frontier, rows: pa.Table) -> SurplusFile:
+def write_surplus(storage: Storage, epoch: int, frontier: Frontier, rows: pa.Table) -> SurplusFile:
     """Keep these rows (columns of SURPLUS_SCHEMA, each once) for the frontier's hour, which is not sealed yet."""
     rows = rows.select(SURPLUS_SCHEMA.names).sort_by([(name, "ascending") for name in ("hour", "range_id", "event_id")])
     digest = hashlib.blake2b(digest_size=16)
@@ -58,24 +62,21 @@ def write_surplus(storage: Storage, frontier: Frontier, rows: pa.Table) -> Surpl
             width = chunk.type.bit_width // 8
             digest.update(memoryview(chunk.buffers()[1])[chunk.offset * width : (chunk.offset + len(chunk)) * width])
     label = str(frontier.hour).replace(":", "-")
-    path = f"{FOLDER}/{frontier.event_type}/{label}-{digest.hexdigest()}.parquet"
+    path = f"{FOLDER}/{frontier.event_type}/{label}-{epoch:012d}-{digest.hexdigest()}.parquet"
     if not storage.exists(path):
         with contextlib.suppress(AlreadyExists):  # the same rows, by another closer
             write_rows(storage, path, rows)
     return SurplusFile(frontier.event_type, frontier.hour.start_s, path, len(rows))
 
 
-def sweep_surplus(storage: Storage, database: Database) -> int:
-    """Delete surplus files that no seal names; returns how many. For a closer that holds its lease and has begun no proof."""
+def surplus_left_over(storage: Storage, database: Database) -> list[str]:
+    """Surplus files that no seal names. They may be deleted by a closer that held its lease after this: listed before the ledger
+    is asked, none of them can be one that a later closer has written."""
+    standing = [
+        f"{FOLDER}/{folder}/{name}" for folder in _names(storage, FOLDER) for name in _names(storage, f"{FOLDER}/{folder}")
+    ]
     named = {row.path for row in ledger.surplus_files(database)}
-    swept = 0
-    for folder in _names(storage, FOLDER):
-        for name in _names(storage, f"{FOLDER}/{folder}"):
-            path = f"{FOLDER}/{folder}/{name}"
-            if path not in named:
-                storage.delete(path)
-                swept += 1
-    return swept
+    return [path for path in standing if path not in named]
 
 
 class SurplusCleaner:
@@ -105,6 +106,13 @@ class SurplusCleaner:
         return len(done)
 
     def _is_settled(self, file: ledger.KeptSurplus) -> bool:
+        try:
+            return self._is_promised(file)
+        except Unreadable as error:  # it stays, until it is old
+            _LOG.warning("whether %s is still needed is not known: %s", file.path, error)
+            return False
+
+    def _is_promised(self, file: ledger.KeptSurplus) -> bool:
         rows = read_surplus(self._storage, file.path)
         groups = promises_between(self._database, file.event_type, hours_of(rows), file.audit_next, file.settled_next)
         items = promises_items(groups)

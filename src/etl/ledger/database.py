@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import uuid
 from collections.abc import Iterator
+from typing import Final
 
 from sqlalchemy import BigInteger, Connection, Text, cast, insert, select, update
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
@@ -19,6 +20,8 @@ from etl.errors import EtlStop, StaleDriver
 from etl.ledger import migrations, tables
 from etl.ledger.engines import lock_for_migration, open_engine, shown
 from hourmark.errors import Unavailable
+
+CLOSER: Final = "closer"  # the name of the lease of closing
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,6 +57,11 @@ class Database:
             if taken.rowcount == 0:
                 connection.execute(insert(tables.leases).values(name=name, epoch=epoch))
         return Lease(name, epoch)
+
+    def epoch(self, name: str) -> int:
+        """Of whoever took the lease last; 0 if nobody ever did."""
+        with self.reading() as connection:
+            return connection.execute(select(tables.leases.c.epoch).where(tables.leases.c.name == name)).scalar() or 0
 
     @contextlib.contextmanager
     def transaction(self, lease: Lease | None = None) -> Iterator[Connection]:

@@ -34,11 +34,16 @@ def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck
     """Replace the rows of these partitions; one that failed keeps its old row, so it fails again."""
     if passed:
         with database.transaction(lease) as connection:
-            put_checks(connection, passed)
+            _put(connection, passed)
 
 
-def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
-    """The same, within a transaction."""
+def begin_anew(connection: Connection, checks: Collection[EdgeCheck]) -> None:
+    """Nothing of these topics counts any more but these checks, of all their partitions."""
+    connection.execute(delete(tables.edge_checks).where(tables.edge_checks.c.topic.in_(sorted({c.topic for c in checks}))))
+    _put(connection, checks)
+
+
+def _put(connection: Connection, checks: Collection[EdgeCheck]) -> None:
     if not checks:
         return
     table = tables.edge_checks

@@ -24,7 +24,7 @@ from sqlalchemy import Connection, bindparam, case, delete, func, insert, select
 from etl.errors import StaleDriver
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
-from etl.ledger.edge import EdgeCheck, put_checks
+from etl.ledger.edge import EdgeCheck, begin_anew
 from etl.ledger.rows import Frontier, Position, Reporter, Seal, State
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
@@ -165,7 +165,7 @@ def seal(
             connection.execute(insert(tables.surplus), [dict(row) for row in together.surplus])
         if together.accepted:
             connection.execute(insert(tables.accepted_holes), [dataclasses.asdict(hole) for hole in together.accepted])
-        put_checks(connection, together.checks)
+        begin_anew(connection, together.checks)
 
 
 def _excuse(connection: Connection, reporters: Collection[Reporter]) -> None:

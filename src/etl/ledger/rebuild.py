@@ -15,7 +15,7 @@ import dataclasses
 import json
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, insert, select, update
 
@@ -28,7 +28,8 @@ from etl.ledger.first_hours import FirstHours, read_first_hours
 from etl.ledger.frontier_rows import BUCKET_SECONDS, carriers
 from etl.ledger.history import Gap, History, Key, bucket_of, history
 from etl.ledger.remains import Batches, Chain, SurplusLeft, files_of, read_batches, read_chain, read_surplus_files
-from etl.ledger.rows import DEFAULT_SHARD, AuditGroup, Position, Reporter, StagedBatch, State
+from etl.ledger.restaged import standing_again
+from etl.ledger.rows import DEFAULT_SHARD, AuditGroup, Position, Reporter, StagedBatch, StagedFile, StagedGroup, State
 from etl.ledger.staging import is_overtaken, put_reports, put_staged, reporters_of
 from etl.storage import Storage
 from etl.topics import CentralTopics
@@ -41,6 +42,7 @@ from hourmark.kafka import Partition, TopicInfo
 from hourmark.manifest import Manifest
 from hourmark.rules import Rules
 
+_Staged = TypeVar("_Staged", StagedFile, StagedGroup, AuditGroup)
 _MUST_BE_EMPTY: Final = (tables.frontiers, tables.positions, tables.buckets, tables.staged_files)
 
 
@@ -249,6 +251,7 @@ class _Rebuild:
     def _without_cleaned(self, batch: StagedBatch, listed: Mapping[tuple[str, int], int | None]) -> StagedBatch:
         """Files that are gone because nothing needs them any more; one that is needed stays named, and is staged again."""
         standing = files_of(self.outside.storage, batch.folder)
+        batch = _as_staged_again(batch, standing)
         needed = {g.path for g in batch.groups if listed[g.event_type, g.hour_s] is None}
         needed |= {g.path for g in batch.audit_groups if not self._is_settled(g)}
         kept = [f for f in batch.files if f.path in standing or f.path in needed]
@@ -336,3 +339,18 @@ def _first_hours(recorded: Sequence[FirstHours], chains: Mapping[str, Chain]) ->
 
 def _overtaken(said: Reporter, known: tuple[Reporter, ...] | None) -> bool:
     return known is not None and is_overtaken(said, known[0].incarnation, known[0].sequence, known[0].received_at_ms)
+
+
+def _as_staged_again(batch: StagedBatch, standing: Collection[str]) -> StagedBatch:
+    """With the files that stand in the place of damaged ones."""
+    again = {f.path: standing_again(f.path, standing) or f.path for f in batch.files if f.path not in standing}
+
+    def moved(of: _Staged) -> _Staged:
+        return dataclasses.replace(of, path=again[of.path]) if of.path in again else of
+
+    return dataclasses.replace(
+        batch,
+        files=tuple(map(moved, batch.files)),
+        groups=tuple(map(moved, batch.groups)),
+        audit_groups=tuple(map(moved, batch.audit_groups)),
+    )

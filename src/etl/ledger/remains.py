@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from etl.buckets import list_hours, read_manifest
@@ -20,7 +22,7 @@ from hourmark.manifest import Manifest
 
 STAGING_FOLDER: Final = "_staging"
 SURPLUS_FOLDER: Final = "_surplus"
-_SURPLUS_NAME: Final = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2})(?:-(\d{2}))?-[0-9a-f]{32}\.parquet")
+_SURPLUS_NAME: Final = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2})(?:-(\d{2}))?-\d{12}-[0-9a-f]{32}\.parquet")
 _AT_ONCE: Final = 8  # requests to storage
 
 
@@ -140,13 +142,16 @@ class SurplusLeft:
 
 
 def read_surplus_files(storage: Storage, bucket_seconds: int) -> Iterator[SurplusLeft]:
-    """All that stand in `_surplus/<type>/` (see `etl.closing.surplus`)."""
+    """All that stand in `_surplus/<type>/` (see `etl.closing.surplus`) and can be read: a damaged one settles nothing."""
     for folder in _entries(storage, SURPLUS_FOLDER):
         for entry in _entries(storage, f"{SURPLUS_FOLDER}/{folder.name}"):
             if match := _SURPLUS_NAME.fullmatch(entry.name):
                 path = f"{SURPLUS_FOLDER}/{folder.name}/{entry.name}"
                 label = match[1] + (f":{match[2]}" if match[2] else "")
-                with storage.open(path) as file:
+                with (
+                    storage.open(path) as file,
+                    contextlib.suppress(pa.ArrowException, EOFError),
+                ):
                     yield SurplusLeft(folder.name, Hour.parse(label, bucket_seconds), path, pq.read_metadata(file).num_rows)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Collection, Mapping
+from typing import Final
 
 import zstandard
 from sqlalchemy import bindparam, select, update
@@ -13,6 +14,8 @@ from etl.ledger import tables
 from etl.ledger.database import Database, Lease
 from etl.ledger.rows import Span, StagedFile, StagedGroup, to_unsigned
 from hourmark.errors import Finding
+
+_SUFFIX: Final = ".parquet"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,6 +36,17 @@ class KnownFile:
     groups: Mapping[tuple[str, int], GroupSums]
 
 
+def path_again(path: str, number: int) -> str:
+    """Where the file is staged again for the n-th time: beside it, so that a rebuilt ledger finds it by the old name."""
+    return f"{path.removesuffix(_SUFFIX)}.again-{number}{_SUFFIX}"
+
+
+def standing_again(path: str, standing: Collection[str]) -> str | None:
+    """The file that stands in its place; None if it was not staged again. Whole files all of them, of the same rows."""
+    prefix = f"{path.removesuffix(_SUFFIX)}.again-"
+    return max((p for p in standing if p.startswith(prefix)), default=None)
+
+
 def known_file(database: Database, path: str) -> KnownFile:
     """Finding if the ledger does not name the file."""
     with database.reading() as connection:
@@ -46,6 +60,20 @@ def known_file(database: Database, path: str) -> KnownFile:
             for event_type, hour, rows, tail_sum in connection.execute(query):
                 groups[event_type, hour] = GroupSums(rows, to_unsigned(tail_sum))
     return KnownFile(row["id"], StagedFile(path, row["kind"], row["rows"], spans), row["batch"], groups)
+
+
+def types_in(database: Database, path: str) -> set[str]:
+    """The types whose events, or promises, the file holds; none if the ledger does not name it any more."""
+    with database.reading() as connection:
+        return {
+            event_type
+            for table in (tables.groups, tables.audit_groups)
+            for event_type in connection.execute(
+                select(table.c.type)
+                .join(tables.staged_files, tables.staged_files.c.id == table.c.file_id)
+                .where(tables.staged_files.c.path == path)
+            ).scalars()
+        }
 
 
 def replace_file(database: Database, lease: Lease, known: KnownFile, path: str, groups: Collection[StagedGroup]) -> None:

@@ -18,16 +18,18 @@ import re
 from typing import Final
 
 from etl.closing.indexing import clean_indexes
+from etl.closing.readiness import Reports, clocks_apart
 from etl.closing.surplus import SurplusCleaner
 from etl.ledger import leftovers as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.leftovers import Leftover
+from etl.ledger.staging import reporters
 from etl.staging.planning import STAGING_FOLDER
 from etl.storage import NotFound, Storage
 from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
-from hourmark.errors import Unavailable
+from hourmark.errors import Finding, Unavailable
 
 EVERY_SECONDS: Final = 60.0
 FILES_AT_ONCE: Final = 200  # looked at in one call, of each kind
@@ -64,8 +66,11 @@ class Cleaner:
             return
         self._due_s = self._clock.monotonic_s() + EVERY_SECONDS
         try:
+            if apart := clocks_apart(Reports(reporters(self._database)), self._clock.now_ms()):
+                _LOG.warning("nothing is deleted by a clock that may be wrong: %s", apart)
+                return
             cleaned = self.clean(lease, self._clock.now_ms())
-        except Unavailable as error:
+        except (Unavailable, Finding) as error:
             _LOG.warning("cleaning up was interrupted and goes on in %.0f s: %s", EVERY_SECONDS, error)
             return
         if cleaned != Cleaned(0, 0, 0, 0, 0):

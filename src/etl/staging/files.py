@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from etl.errors import Unreadable
-from etl.storage import NotFound, Storage
+from etl.storage import Storage, StorageError, is_of_the_path
 
 EVENT_SCHEMA: Final = pa.schema(
     [
@@ -91,7 +91,11 @@ def read_rows(
             return _read(_opened(file), wanted, columns, within)
     except pa.ArrowMemoryError:
         raise
-    except (NotFound, pa.ArrowException, OSError, EOFError) as error:
+    except StorageError as error:
+        if not is_of_the_path(error):
+            raise
+        raise Unreadable(path, str(error)) from error
+    except (pa.ArrowException, OSError, EOFError) as error:
         raise Unreadable(path, f"{type(error).__name__}: {error}") from error
 
 
@@ -102,7 +106,11 @@ def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
             return _opened(file).read(columns=list(columns))
     except pa.ArrowMemoryError:
         raise
-    except (NotFound, pa.ArrowException, OSError, EOFError) as error:
+    except StorageError as error:
+        if not is_of_the_path(error):
+            raise
+        raise Unreadable(path, str(error)) from error
+    except (pa.ArrowException, OSError, EOFError) as error:
         raise Unreadable(path, f"{type(error).__name__}: {error}") from error
 
 

@@ -1,11 +1,14 @@
 """A staged file that is missing or damaged is staged again from the offsets that the ledger remembers for it.
 
-The new file has another name in the same folder. Nothing changes unless every group has the very rows it had: their count and
-the sum of their tails, which the ledger knows. If Kafka no longer holds them, that is loss, and said with topic and offsets.
+The new file stands beside the old one (`<name>.again-<n>.parquet`). Nothing changes unless every group has the very rows it had:
+their count and the sum of their tails, which the ledger knows. If Kafka no longer holds them, that is loss, and said with topic
+and offsets.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -14,14 +17,14 @@ import pyarrow as pa
 
 from etl.errors import DataLoss, TopicReplaced
 from etl.ledger.database import Database, Lease
-from etl.ledger.restaged import GroupSums, known_file, replace_file
+from etl.ledger.restaged import GroupSums, known_file, path_again, replace_file
 from etl.ledger.rows import AUDIT, Span
 from etl.staging.kafka_source import stage_plan
 from etl.staging.pieces import StagedPiece
 from etl.staging.planner import ReadSpan
 from etl.staging.reading import SpanReader
 from etl.staging.task import stage_table
-from etl.storage import Storage
+from etl.storage import AlreadyExists, Storage
 from etl.topics import CentralTopics
 from hourmark.config import Config
 from hourmark.kafka import Cluster
@@ -50,10 +53,18 @@ class Restager:
                 self._storage.delete(file.path)
             raise DataLoss(f"{path} cannot be staged again: {_difference(known.groups, sums)}. It came from {_places(spans)}")
         (made,) = (f for f in piece.files if f.kind == known.file.kind)
-        replace_file(self._database, lease, known, made.path, piece.groups)
+        again = self._beside(path, made.path)
+        replace_file(self._database, lease, known, again, piece.groups)
         self._storage.delete(path)
-        _LOG.warning("%s was staged again as %s: %d rows, the same as before", path, made.path, made.rows)
-        return made.path
+        _LOG.warning("%s was staged again as %s: %d rows, the same as before", path, again, made.rows)
+        return again
+
+    def _beside(self, path: str, made: str) -> str:
+        for number in itertools.count(1):
+            with contextlib.suppress(AlreadyExists):  # of a driver that was killed before it told the ledger
+                self._storage.rename_new(made, path_again(path, number))
+                break
+        return path_again(path, number)
 
     def _stage(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
         kafka = self._config.kafka

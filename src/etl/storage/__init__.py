@@ -18,7 +18,16 @@ import getpass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from etl.storage.errors import AccessDenied, AlreadyExists, NoSpace, NotFound, RenameUncertain, SafeMode, StorageError
+from etl.storage.errors import (
+    AccessDenied,
+    AlreadyExists,
+    NoSpace,
+    NotFound,
+    RenameUncertain,
+    SafeMode,
+    StorageError,
+    is_of_the_path,
+)
 from etl.storage.interface import Entry, Storage
 from etl.storage.local_disk import LocalDisk
 from etl.storage.webhdfs import WebHdfs
@@ -36,6 +45,7 @@ __all__ = [
     "Storage",
     "StorageError",
     "WebHdfs",
+    "is_of_the_path",
     "open_storage",
 ]
 

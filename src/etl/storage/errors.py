@@ -63,3 +63,9 @@ class SafeMode(StorageError):
     """HDFS is read-only for now."""
 
     next_step = "wait until the NameNode leaves safe mode (hdfs dfsadmin -safemode get), then try again"
+
+
+def is_of_the_path(error: StorageError) -> bool:
+    """Whether the storage is there and answers, but what stands at the path is gone or cannot be read, as a lost block: waiting
+    does not mend it."""
+    return isinstance(error, NotFound) or type(error) is StorageError

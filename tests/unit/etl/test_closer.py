@@ -13,21 +13,19 @@ from pathlib import Path
 import pytest
 
 from etl.closing.containers import WrittenFile
-from etl.closing.cut import Waiting
 from etl.closing.proof import Proof
 from etl.closing.writing import SealedHour
 from etl.ledger import staging
 from etl.ledger.orders import order_force, order_force_all, orders
 from etl.ledger.rows import Frontier, State
-from etl.ledger.waits import Wait, waits
+from etl.ledger.waits import waits
 from etl.storage import SafeMode
 from hourmark.errors import UsageError
-from hourmark.hours import Hour
 from hourmark.kafka import Partition
-from hourmark.manifest import Manifest
 from hourmark.topics import AUDIT, events_topic
 from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES, make_template
 from tests.property.world import World
+from tests.support.closing import frontier, hour, line, look, manifest, settle, until, wait_of
 
 CLICK = EDGE_PARTITIONS[2]
 assert CLICK.topic == events_topic("click")
@@ -43,51 +41,6 @@ def world(tmp_path: Path, template: Path) -> Iterator[World]:
     made = World(tmp_path, template)
     yield made
     made.end()
-
-
-def hour(count: int) -> Hour:
-    return Hour(FIRST_HOUR.start_s + 3600 * count, 3600)
-
-
-def until(world: World, at: Hour, seconds: float = 1.0) -> None:
-    """The clock stands this long after the hour's end."""
-    world.clock.advance(at.end_s + seconds - world.clock.now_ms() / 1000)
-
-
-def settle(world: World) -> None:
-    """All that is sent arrives, and the closer looks until it waits."""
-    world.producers.report(0)
-    look(world)
-
-
-def look(world: World) -> Waiting:
-    """The same without new reports."""
-    world.pipeline.mirror_all(0)
-    world.pipeline.stage_all(0)
-    for _ in range(20):
-        outcome = world.closer.step()
-        if isinstance(outcome, Waiting):
-            world.check()
-            return outcome
-    raise AssertionError("the closer never comes to rest")
-
-
-def frontier(world: World, event_type: str) -> Frontier:
-    return next(f for f in world.frontiers() if f.event_type == event_type)
-
-
-def manifest(world: World, event_type: str, at: Hour = FIRST_HOUR) -> Manifest:
-    return world.judge.manifests[event_type, at]
-
-
-def wait_of(world: World, event_type: str) -> Wait:
-    return waits(world.database, FIRST_HOUR.length_s)[event_type]
-
-
-def line(world: World) -> None:
-    """One range, sent and acknowledged."""
-    world.producers.cut_range(1)
-    world.producers.send_all(1)
 
 
 def drop_one(world: World) -> None:

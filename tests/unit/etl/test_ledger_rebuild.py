@@ -14,6 +14,7 @@ from sqlalchemy import select
 from etl.ledger import frontiers, staging, tables
 from etl.ledger.database import Database
 from etl.ledger.rebuild import Rebuilt, rebuild
+from etl.ledger.restaged import path_again
 from hourmark.errors import Finding, UsageError
 from tests.support import ledger_queries
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
@@ -119,6 +120,17 @@ def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(lif
     assert view.settled_next == 2
 
 
+def test_a_file_that_was_staged_again_is_found_where_it_stands_now(life: Life, target: Database) -> None:
+    life.produce("click", FIRST, 5)
+    batch = life.stage()
+    old = next(f.path for f in batch.files if f.kind == "events")
+    life.storage.rename_new(old, path_again(old, 1))
+    rebuilt(life, target)
+    with target.reading() as connection:
+        paths = set(connection.execute(select(tables.staged_files.c.path)).scalars())
+    assert path_again(old, 1) in paths and old not in paths
+
+
 def test_the_last_batch_counts_although_its_commit_is_not_known(life: Life, target: Database) -> None:
     life.produce("click", FIRST, 5)
     life.stage(commit=False)
@@ -221,7 +233,7 @@ def test_a_schema_that_changed_is_told_of_and_remembered_as_it_was(life: Life, t
 def test_surplus_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(life: Life, target: Database) -> None:
     for rows, digest in ((2, "a" * 32), (3, "b" * 32)):
         for hour in (FIRST, SECOND):
-            with life.storage.create(f"_surplus/click/{hour}-{digest}.parquet") as file:
+            with life.storage.create(f"_surplus/click/{hour}-{7:012d}-{digest}.parquet") as file:
                 pq.write_table(pa.table({"hour": [FIRST.start_s] * rows}), file)
     life.produce("click", FIRST, 4)
     life.stage()
@@ -230,6 +242,6 @@ def test_surplus_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(li
     with target.reading() as connection:
         (row,) = connection.execute(select(tables.surplus)).mappings().all()
     assert dict(row) == {
-        "type": "click", "hour": FIRST.start_s, "path": f"_surplus/click/{FIRST}-{'b' * 32}.parquet", "rows": 3,
+        "type": "click", "hour": FIRST.start_s, "path": f"_surplus/click/{FIRST}-{7:012d}-{'b' * 32}.parquet", "rows": 3,
         "audit_next": 1, "sealed_at_ms": FIRST.end_ms,
     }  # fmt: skip

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from etl.closing import evidence, promises, proof
-from etl.closing.surplus import SurplusCleaner, sweep_surplus
+from etl.closing.surplus import SurplusCleaner, surplus_left_over
 from etl.ledger.database import Database
 from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.ledger.surplus import surplus_files
@@ -272,7 +272,23 @@ def test_surplus_files_go_when_promised_or_old_and_leftovers_are_swept(template:
         assert cleaner.clean(at.lease, now_ms=DAY_MS + 2) == 1 and surplus_files(at.database) == []
         assert not at.storage.exists(abandoned)
         at.storage.write_new("_surplus/click/left-over.parquet", b"x")
-        assert sweep_surplus(at.storage, at.database) == 1 and not at.storage.exists("_surplus/click/left-over.parquet")
+        assert surplus_left_over(at.storage, at.database) == ["_surplus/click/left-over.parquet"]
+
+
+def test_surplus_whose_promises_cannot_be_read_stays_and_cleaning_goes_on(template: Path) -> None:
+    with site(template) as at:
+        at.send(WHOLE, audit=False)
+        at.stage()
+        path = at.close()[0].surplus_file.path  # type: ignore[union-attr]  # there is surplus
+        at.audits.append((WHOLE, 0))
+        at.stage()
+        at.close()
+        for folder in at.storage.list("_staging"):
+            for entry in at.storage.list(f"_staging/{folder.name}"):
+                if entry.name.startswith("audit"):
+                    at.storage.delete(f"_staging/{folder.name}/{entry.name}")
+        assert SurplusCleaner(at.storage, at.database, keep_ms=DAY_MS).clean(at.lease, now_ms=DAY_MS) == 0
+        assert at.storage.exists(path)
 
 
 def test_both_kinds_of_ledger_give_the_same_proofs(ledger_url: str) -> None:

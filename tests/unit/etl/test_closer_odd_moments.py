@@ -1,0 +1,225 @@
+"""What happens between two steps of a cut, or again and again: nothing is proved falsely, and nobody waits unnamed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import pytest
+
+from etl.closing.cut import Waiting
+from etl.closing.proof import Proof
+from etl.closing.sealed import Publisher
+from etl.errors import DataLoss
+from etl.ledger.database import Lease
+from etl.ledger.orders import order_force, order_force_all
+from etl.ledger.rows import Frontier
+from hourmark.avro import Schema
+from hourmark.errors import Finding
+from hourmark.kafka import Partition
+from hourmark.topics import AUDIT, HOSTS, events_topic
+from tests.property.sites import Log
+from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, SCHEMAS, make_template
+from tests.property.world import World
+from tests.support.closing import arrive, frontier, hour, look, manifest, send, settle, until, wait_of
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_template(tmp_path_factory.mktemp("template"))
+
+
+@pytest.fixture
+def world(tmp_path: Path, template: Path) -> Iterator[World]:
+    made = World(tmp_path, template)
+    yield made
+    made.end()
+
+
+def grades(world: World, event_type: str) -> list[str]:
+    return [m.grade.value for (t, _), m in sorted(world.judge.manifests.items()) if t == event_type]
+
+
+def test_an_order_in_the_middle_of_a_cut_does_not_bring_settled_promises_back(world: World) -> None:
+    send(world, ["click", "view"], FIRST_HOUR.start_s * 1000 + 1000)
+    until(world, hour(1))
+    world.producers.report(0)
+    send(world, ["view"], hour(1).start_s * 1000 + 5)  # the mirror lags behind with it, and the cut waits
+    arrive(world, HOSTS, AUDIT, events_topic("click"))
+    assert isinstance(world.closer.step(), Waiting)
+    send(world, ["click"], FIRST_HOUR.start_s * 1000 + 9000)  # past the audit end of the cut
+    arrive(world, AUDIT, events_topic("click"))
+    order_force(world.database, "click", FIRST_HOUR, "wanted now", "ada", world.clock.now_ms())
+    assert world.closer.step() == 1
+    settled_next = frontier(world, "click").settled_next
+    for later in (hour(1), hour(2), hour(3)):
+        until(world, later, seconds=30)
+        settle(world)
+        assert frontier(world, "click").settled_next >= settled_next
+    assert grades(world, "click") == ["forced", "proved", "proved", "proved"]
+
+
+def test_the_mirrors_position_in_an_older_topic_hides_no_hole_in_the_new_one(world: World) -> None:
+    for n in range(50):
+        send(world, ["click"], FIRST_HOUR.start_s * 1000 + n)
+        world.producers.report(0)
+    until(world, FIRST_HOUR)
+    settle(world)
+    for p in EDGE_PARTITIONS:
+        world.producers.edge.logs[p] = Log(f"anew-{p.topic}")
+    until(world, hour(1))
+    order_force_all(world.database, 3600, "the edge was made anew", "ada", world.clock.now_ms())
+    for _ in range(3):
+        world.closer.step()
+    for p in EDGE_PARTITIONS:
+        world.pipeline.mirror.positions[p] = 0  # the mirror finds its position out of range, and begins at the earliest
+    for n in range(5):
+        send(world, ["click"], hour(3).start_s * 1000 + n)
+    until(world, hour(3))
+    settle(world)
+    order_force_all(world.database, 3600, "the edge was made anew", "ada", world.clock.now_ms())
+    for _ in range(4):
+        world.clock.advance(31)
+        settle(world)
+    for n in range(9):
+        send(world, ["click"], hour(4).start_s * 1000 + n)
+    for p in EDGE_PARTITIONS:
+        world.pipeline.mirror.overtake(p)
+    until(world, hour(4))
+    settle(world)
+    assert frontier(world, "click").hour <= hour(4), "an hour was closed whose promises were lost"
+    assert any("may be missing" in what for what in wait_of(world, "click").what)
+    world.judge.check()
+
+
+def test_types_that_are_refused_in_turn_do_not_keep_the_closer_in_one_look(world: World) -> None:
+    engine, asked = world.closer._sealer.engine, []
+
+    class Slow:
+        def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
+            asked.append(len(frozen))
+            assert len(asked) < 12, "the closer does not come back"
+            world.clock.advance(12)  # longer than a refused type is set back
+            return engine.prove(frozen, audit_next)
+
+        write = staticmethod(engine.write)
+
+    object.__setattr__(world.closer._sealer, "engine", Slow())
+    for event_type, at in (("click", 0), ("view", 1)):
+        send(world, [event_type], hour(at).start_s * 1000 + 7)
+        lost = Partition(events_topic(event_type), 0)
+        world.pipeline.mirror.positions[lost] = len(world.producers.edge.logs[lost].records)  # jumped over
+    until(world, hour(1))
+    world.producers.report(0)
+    world.pipeline.mirror_all(0)
+    world.pipeline.stage_all(0)
+    for _ in range(3):
+        world.closer.step()
+    assert frontier(world, "click").hour == FIRST_HOUR and frontier(world, "view").hour == hour(1)
+
+
+def test_hosts_that_appear_in_every_cut_are_named_and_after_the_deadline_excused(world: World) -> None:
+    until(world, FIRST_HOUR)
+    number = iter(range(100, 200))
+
+    def another_cut() -> None:
+        settle_reports(world)
+        world.producers.say("tailer", f"{next(number):032x}", 1, "app", world.clock.now_ms())  # not mirrored yet
+        world.closer.step()
+        settle_reports(world)
+        world.closer.step()
+        world.clock.advance(2)
+
+    for _ in range(3):
+        another_cut()
+    assert frontier(world, "click").hour == FIRST_HOUR
+    assert any("has just appeared" in what for what in wait_of(world, "click").what)
+    world.clock.advance(world.config.etl.deadline_seconds)
+    for _ in range(3):
+        another_cut()
+    world.check()
+    assert manifest(world, "click").grade.value == "timed_out"
+    assert any("appeared while the hour was being cut" in e for e in manifest(world, "click").evidence.excused)
+
+
+def settle_reports(world: World) -> None:
+    world.producers.report(0)
+    world.pipeline.mirror_all(0)
+    world.pipeline.stage_all(0)
+
+
+def test_a_topic_that_is_gone_from_the_edge_holds_up_its_own_type_alone(world: World) -> None:
+    for p in [p for p in EDGE_PARTITIONS if p.topic == events_topic("click")]:
+        del world.producers.edge.logs[p]
+    until(world, FIRST_HOUR)
+    world.producers.report(0)
+    for p in world.producers.edge.logs:
+        world.pipeline.mirror.copy(p, world.pipeline.mirror.lag(p))
+    world.pipeline.stage_all(0)
+    for _ in range(5):
+        world.closer.step()
+    world.judge.check()
+    assert grades(world, "view") == ["proved"]
+    assert "does not exist at the edge" in wait_of(world, "click").what[0]
+
+
+def test_a_schema_id_that_the_registry_does_not_know_holds_up_its_own_type_alone(world: World) -> None:
+    send(world, ["click", "view"], FIRST_HOUR.start_s * 1000 + 1000)
+    unknown = {g for g in SCHEMAS if SCHEMAS[g]["name"] == SCHEMAS[schema_of(world, "click")]["name"]}
+
+    def fetch(schema_id: int) -> Schema:
+        if schema_id in unknown:
+            raise Finding(f"the registry knows no schema with the id {schema_id}")
+        return SCHEMAS[schema_id]
+
+    publisher = world.closer._publisher
+    world.closer._publisher = dataclasses.replace(publisher, fetch_schema=fetch)
+    assert isinstance(world.closer._publisher, Publisher)
+    until(world, FIRST_HOUR)
+    settle(world)
+    assert grades(world, "view") == ["proved"] and grades(world, "click") == []
+    assert "knows no schema with the id" in wait_of(world, "click").what[0]
+    world.closer._publisher = publisher
+    world.clock.advance(11)
+    settle(world)
+    assert grades(world, "click") == ["proved"]
+
+
+def schema_of(world: World, event_type: str) -> int:
+    value = next(e.value for e in world.producers.events.values() if e.event_type == event_type)
+    return int.from_bytes(value[1:5], "big")
+
+
+def test_a_damaged_file_that_kafka_no_longer_holds_sets_back_the_types_in_it_alone(world: World) -> None:
+    def lost(lease: Lease, path: str) -> None:
+        raise DataLoss(f"{path} cannot be staged again")
+
+    object.__setattr__(world.closer._ports, "restage", lost)
+    send(world, ["click"], FIRST_HOUR.start_s * 1000 + 1000)
+    settle(world)
+    damaged = {p: world.storage.read(p) for p in staged_files(world)}
+    for path in damaged:
+        world.storage.damage(path)
+    send(world, ["view"], FIRST_HOUR.start_s * 1000 + 1000)
+    until(world, FIRST_HOUR)
+    world.producers.report(0)
+    look(world)
+    assert grades(world, "view") == ["proved"] and grades(world, "click") == []
+    assert wait_of(world, "click").phase == "staged" and "cannot be staged again" in wait_of(world, "click").what[0]
+    for path, content in damaged.items():
+        world.storage.delete(path)
+        world.storage.write_new(path, content)
+    world.clock.advance(11)
+    settle(world)
+    assert grades(world, "click") == ["proved"]
+
+
+def staged_files(world: World) -> list[str]:
+    folders = [e.name for e in world.storage.list("_staging")]
+    return [
+        f"_staging/{folder}/{entry.name}"
+        for folder in folders
+        for entry in world.storage.list(f"_staging/{folder}")
+        if entry.name.startswith("events-")
+    ]
