@@ -54,6 +54,9 @@ def hdfs_site(layout: Layout) -> dict[str, str]:
         # WebHDFS redirects writers and readers to this name.
         "dfs.datanode.hostname": "127.0.0.1",
         "dfs.datanode.handler.count": "4",
+        # A DataNode's event loop finishes a WebHDFS upload. Where the NameNode has not heard of the block yet, it sleeps
+        # this long and serves nobody meanwhile: with the default, 400 ms, every small file costs that.
+        "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
         # There is no other datanode to take over.
         "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
     }
