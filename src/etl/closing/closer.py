@@ -30,7 +30,7 @@ from etl.ledger import frontiers as ledger
 from etl.ledger.database import CLOSER, Database, Lease
 from etl.ledger.orders import Order, orders
 from etl.ledger.overview import SetAside, set_aside
-from etl.ledger.restaged import types_in
+from etl.ledger.restaged import is_again, types_in
 from etl.ledger.rows import Frontier, State
 from etl.storage import Storage, StorageError
 from etl.topics import CentralTopics
@@ -43,6 +43,7 @@ from hourmark.manifest import Manifest
 from hourmark.topics import CONTROL, events_topic
 
 RETRY_SECONDS: Final = 10.0  # after a proof that failed: what is missing may be on its way
+PAUSE_SECONDS_MAX: Final = 600.0  # after a staged file that cannot be made again: somebody has to bring it back
 CHECK_SECONDS: Final = 30.0  # between looks for holes; retention takes days to overtake a mirror
 _LOG = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class Closer:
         self._waits = WaitsKeeper(ports.database, self._lease, ports.clock, config.parsing.bucket_seconds)
         self._twins = TwinWatch()
         self._not_before_s: dict[str, float] = {}
+        self._pauses_s: dict[str, float] = {}
         self._troubles: dict[str, tuple[Hour, str, tuple[str, ...]]] = {}
         self._checked_at_s: float | None = None
         self._interrupted = True  # by a crash, for all this closer knows
@@ -146,16 +148,23 @@ class Closer:
         return self._close_under(cut.without({t for t in cut.horizons_ms if events_topic(t) in holes}))
 
     def _stage_again(self, unreadable: Unreadable) -> None:
-        """Where that cannot be, the types whose rows the file holds are set back; the others go on."""
+        """Where that cannot be, or did not help, the types that need the file are set back; the others go on."""
         _LOG.error("%s", unreadable)
+        trouble = "its records were staged again, and cannot be read again" if is_again(unreadable.path) else ""
+        types = types_in(self._database, unreadable.path)
         try:
             self._ports.restage(self._lease, unreadable.path)
         except (DataLoss, TopicReplaced) as lost:
-            types = types_in(self._database, unreadable.path)
-            _LOG.error("%s; %s cannot close until the file is brought back", lost, ", ".join(sorted(types)))
-            for f in self._frontiers():
-                if f.event_type in types:
-                    self._set_back(f, "staged", (str(lost),))
+            trouble = str(lost)
+        except Unavailable as error:
+            self._say_unavailable(error)
+            raise
+        if trouble:
+            _LOG.error("%s; until that file can be read, these types cannot close: %s", trouble, ", ".join(sorted(types)))
+            for f in (f for f in self._frontiers() if f.event_type in types):
+                pause_s = min(2 * self._pauses_s.get(f.event_type, RETRY_SECONDS), PAUSE_SECONDS_MAX)
+                self._pauses_s[f.event_type] = pause_s  # growing: a look finds one such file, and there may be many
+                self._set_back(f, "staged", (trouble,), pause_s)
 
     def _check_if_due(self, types: Collection[str]) -> None:
         now_s = self._clock.monotonic_s()
@@ -251,8 +260,8 @@ class Closer:
 
     def _closed(self, closing: ledger.Closing) -> None:
         f, manifest = closing.frontier, closing.manifest
-        self._not_before_s.pop(f.event_type, None)
-        self._troubles.pop(f.event_type, None)
+        for kept in (self._not_before_s, self._pauses_s, self._troubles):
+            kept.pop(f.event_type, None)
         self._ports.metrics.closed(f.hour, manifest)
         _LOG.info(
             "%s %s closed as %s: %d events, %d late, %d duplicates removed, %d surplus, %.1f s after its end",
@@ -268,8 +277,8 @@ class Closer:
             "%s %s is sealed and cannot be published: %s", trouble.frontier.event_type, trouble.frontier.hour, trouble.error
         )
 
-    def _set_back(self, f: Frontier, phase: str, what: tuple[str, ...]) -> None:
-        self._not_before_s[f.event_type] = self._clock.monotonic_s() + RETRY_SECONDS
+    def _set_back(self, f: Frontier, phase: str, what: tuple[str, ...], pause_s: float = RETRY_SECONDS) -> None:
+        self._not_before_s[f.event_type] = self._clock.monotonic_s() + pause_s
         self._troubles[f.event_type] = (f.hour, phase, what)
 
     def _say(self, frontiers: Collection[Frontier], waits: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:

@@ -211,6 +211,7 @@ class CutTaker:
         assert self._central is not None
         if behind := self._progress.not_staged(self._central):
             return self._waiting(Phase.PROMISES, behind)
+        self._leave_out(frontiers)
         now_known = self._progress.reporters()
         later, new = Reports(now_known), newcomers(self._seen, now_known)
         for f in frontiers:  # what a newcomer promises may lie past the audit cut: the next cut will know it
@@ -240,6 +241,16 @@ class CutTaker:
                 return self._given_up()
         self._central = self._sites.central_ends(sorted({p.topic for p in self._edge}))
         return Phase.ARRIVAL
+
+    def _leave_out(self, frontiers: Collection[Frontier]) -> None:
+        """Types that were set back or aside meanwhile, or of whose topic a hole was found."""
+        still, holes = {f.event_type for f in frontiers}, self._sites.holes()
+        for event_type in list(self._chosen):
+            if event_type not in still:
+                del self._chosen[event_type]
+            elif why := holes.get(events_topic(event_type)):
+                del self._chosen[event_type]
+                self._not_ready[event_type] = (why,)
 
     def _given_up(self) -> Waiting:
         """No type is left in the cut; the next one begins anew, and until then each waits for what put it out of this one."""

@@ -92,15 +92,16 @@ class TwoSites:
 
         What was found of other topics at an earlier check stays known.
         """
-        if self._mirror is None:
-            return
         topics = [events_topic(t) for t in sorted(types)]
         infos = self._existing(self._edge, CONTROL) | self._edge.topics(topics)
+        gone = {t: f"{t} does not exist at the edge; what it held may not have been mirrored" for t in topics if t not in infos}
+        if self._mirror is None:
+            self._holes = {t: why for t, why in self._holes.items() if t not in infos} | gone
+            return
         partitions = _partitions(infos.values())
         before = last_checks(self._database)
         self._positions = self._mirror.refresh()
         starts = self._edge.starts(partitions)
-        gone = {t: f"{t} does not exist at the edge; what it held may not have been mirrored" for t in topics if t not in infos}
         found = gone | self._find_holes(infos, before, starts)
         self._starts |= starts
         self._holes = {t: why for t, why in self._holes.items() if t not in infos} | found

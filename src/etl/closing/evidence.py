@@ -16,10 +16,9 @@ import pyarrow.compute as pc
 
 from etl.closing.promises import HELD, KEY, PROMISED, ROWS, distinct_rows, held, range_words
 from etl.closing.rows import Listing, Unit, plan_units, read_unit
-from etl.errors import Unreadable
 from etl.ledger.rows import AuditGroup, Frontier, StagedGroup
-from etl.staging.files import AUDIT_SCHEMA, IdRange, read_all
-from etl.storage import Storage
+from etl.staging.files import AUDIT_SCHEMA, IdRange, load_all, read_all
+from etl.storage import NotFound, Storage
 
 SURPLUS_SCHEMA: Final = pa.schema([("hour", pa.int64()), ("event_id", pa.binary(16)), ("range_id", pa.binary(8))])
 _FILES_IN_ITEM: Final = 16  # audit files: small
@@ -149,11 +148,16 @@ def _item_rows(item: RowsItem, storage: Storage) -> pa.Table:
 
 
 def read_surplus(storage: Storage, path: str) -> pa.Table:
-    """A surplus file. One that is gone, or damaged, is empty: rows of it can only keep promises, so its loss proves nothing."""
+    """A surplus file. One that is gone, or damaged, is empty: rows of it can only keep promises, so its loss proves nothing.
+
+    StorageError where it may be there, and cannot be read for now.
+    """
     try:
-        return read_all(storage, path, SURPLUS_SCHEMA.names)
-    except Unreadable as error:
-        _LOG.warning("the surplus file %s cannot be read (%s): a promise that it would keep stays unkept", path, error.why)
+        return load_all(storage, path, SURPLUS_SCHEMA.names)
+    except pa.ArrowMemoryError:
+        raise
+    except (NotFound, pa.ArrowException, OSError, EOFError) as error:
+        _LOG.warning("the surplus file %s cannot be read (%s): a promise that it would keep stays unkept", path, error)
         return SURPLUS_SCHEMA.empty_table()
 
 

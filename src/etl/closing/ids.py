@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from etl.avro_container import Block, ContainerReader
 from etl.ledger.id_indexes import ClosedBucket, IdRun
 from etl.staging.columns import fixed_array
-from etl.storage import Storage, StorageError, is_of_the_path
+from etl.storage import NotFound, Storage, StorageError
 from hourmark.avro import ENVELOPE
 from hourmark.errors import Finding
 from hourmark.event_id import SIZE
@@ -130,7 +130,7 @@ def _in_container(storage: Storage, path: str, ordered: Ids) -> Iterator[Ids]:
         with storage.open(path) as file:
             yield from _in_blocks(ContainerReader(file), ordered)
     except StorageError as error:
-        if is_of_the_path(error):
+        if isinstance(error, NotFound):
             raise Finding(f"{error}; it is listed by a closed bucket, and late events cannot be told from its own") from error
         raise
     except (ValueError, EOFError, IndexError) as error:

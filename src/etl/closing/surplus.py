@@ -114,6 +114,8 @@ class SurplusCleaner:
 
     def _is_promised(self, file: ledger.KeptSurplus) -> bool:
         rows = read_surplus(self._storage, file.path)
+        if len(rows) != file.rows:
+            return False
         groups = promises_between(self._database, file.event_type, hours_of(rows), file.audit_next, file.settled_next)
         items = promises_items(groups)
         if sum(len(i.paths) for i in items) > _AUDIT_FILES_MAX:

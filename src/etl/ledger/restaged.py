@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
 import zstandard
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, or_, select, update
 
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
@@ -16,6 +17,7 @@ from etl.ledger.rows import Span, StagedFile, StagedGroup, to_unsigned
 from hourmark.errors import Finding
 
 _SUFFIX: Final = ".parquet"
+_AGAIN: Final = re.compile(r"\.again-\d+(?=\.parquet$)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,12 +40,17 @@ class KnownFile:
 
 def path_again(path: str, number: int) -> str:
     """Where the file is staged again for the n-th time: beside it, so that a rebuilt ledger finds it by the old name."""
-    return f"{path.removesuffix(_SUFFIX)}.again-{number}{_SUFFIX}"
+    return f"{_AGAIN.sub('', path).removesuffix(_SUFFIX)}.again-{number}{_SUFFIX}"
+
+
+def is_again(path: str) -> bool:
+    """Whether the file was staged again once already."""
+    return _AGAIN.search(path) is not None
 
 
 def standing_again(path: str, standing: Collection[str]) -> str | None:
     """The file that stands in its place; None if it was not staged again. Whole files all of them, of the same rows."""
-    prefix = f"{path.removesuffix(_SUFFIX)}.again-"
+    prefix = f"{_AGAIN.sub('', path).removesuffix(_SUFFIX)}.again-"
     return max((p for p in standing if p.startswith(prefix)), default=None)
 
 
@@ -63,15 +70,21 @@ def known_file(database: Database, path: str) -> KnownFile:
 
 
 def types_in(database: Database, path: str) -> set[str]:
-    """The types whose events, or promises, the file holds; none if the ledger does not name it any more."""
+    """The types whose next buckets need events, or promises, of the file; none if the ledger does not name it any more."""
+    groups, audits, frontiers = tables.groups.c, tables.audit_groups.c, tables.frontiers.c
+    needed = (
+        (groups, or_(groups.listed_hour.is_(None), groups.listed_hour >= frontiers.hour)),
+        (audits, or_(audits.last_offset >= frontiers.settled_next, audits.hour >= frontiers.hour)),
+    )
     with database.reading() as connection:
         return {
             event_type
-            for table in (tables.groups, tables.audit_groups)
+            for columns, still in needed
             for event_type in connection.execute(
-                select(table.c.type)
-                .join(tables.staged_files, tables.staged_files.c.id == table.c.file_id)
-                .where(tables.staged_files.c.path == path)
+                select(columns.type)
+                .join(tables.staged_files, tables.staged_files.c.id == columns.file_id)
+                .join(tables.frontiers, frontiers.type == columns.type)
+                .where(tables.staged_files.c.path == path, still)
             ).scalars()
         }
 

@@ -102,8 +102,7 @@ def read_rows(
 def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
     """These columns of all rows of a staged file: audit files are read so. Unreadable as above."""
     try:
-        with storage.open(path) as file:
-            return _opened(file).read(columns=list(columns))
+        return load_all(storage, path, columns)
     except pa.ArrowMemoryError:
         raise
     except StorageError as error:
@@ -112,6 +111,12 @@ def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
         raise Unreadable(path, str(error)) from error
     except (pa.ArrowException, OSError, EOFError) as error:
         raise Unreadable(path, f"{type(error).__name__}: {error}") from error
+
+
+def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
+    """The same, with the errors of storage (StorageError) and of Arrow (ArrowException, OSError) as they are."""
+    with storage.open(path) as file:
+        return _opened(file).read(columns=list(columns))
 
 
 def _opened(file: BinaryIO) -> pq.ParquetFile:

@@ -149,11 +149,15 @@ def settle_reports(world: World) -> None:
     world.pipeline.stage_all(0)
 
 
-def test_a_topic_that_is_gone_from_the_edge_holds_up_its_own_type_alone(world: World) -> None:
-    for p in [p for p in EDGE_PARTITIONS if p.topic == events_topic("click")]:
-        del world.producers.edge.logs[p]
+@pytest.mark.parametrize("in_a_cut", [False, True])
+def test_a_topic_that_is_gone_from_the_edge_holds_up_its_own_type_alone(world: World, in_a_cut: bool) -> None:
     until(world, FIRST_HOUR)
     world.producers.report(0)
+    if in_a_cut:
+        assert isinstance(world.closer.step(), Waiting)
+    for p in [p for p in EDGE_PARTITIONS if p.topic == events_topic("click")]:
+        del world.producers.edge.logs[p]
+    world.clock.advance(31)
     for p in world.producers.edge.logs:
         world.pipeline.mirror.copy(p, world.pipeline.mirror.lag(p))
     world.pipeline.stage_all(0)
@@ -210,7 +214,7 @@ def test_a_damaged_file_that_kafka_no_longer_holds_sets_back_the_types_in_it_alo
     for path, content in damaged.items():
         world.storage.delete(path)
         world.storage.write_new(path, content)
-    world.clock.advance(11)
+    world.clock.advance(21)
     settle(world)
     assert grades(world, "click") == ["proved"]
 

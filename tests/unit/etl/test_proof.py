@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +22,7 @@ from etl.closing.surplus import SurplusCleaner, surplus_left_over
 from etl.ledger.database import Database
 from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.ledger.surplus import surplus_files
+from etl.storage import StorageError
 from hourmark.config import Config, Etl
 from hourmark.event_types import EventType, Source
 from tests.support.memory_storage import MemoryStorage
@@ -289,6 +290,28 @@ def test_surplus_whose_promises_cannot_be_read_stays_and_cleaning_goes_on(templa
                     at.storage.delete(f"_staging/{folder.name}/{entry.name}")
         assert SurplusCleaner(at.storage, at.database, keep_ms=DAY_MS).clean(at.lease, now_ms=DAY_MS) == 0
         assert at.storage.exists(path)
+
+
+def test_surplus_that_cannot_be_read_for_now_stays(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with site(template) as at:
+        at.send(WHOLE, audit=False)
+        at.stage()
+        path = at.close()[0].surplus_file.path  # type: ignore[union-attr]  # there is surplus
+        at.stage()
+        at.audits.append((FIRST_HALF, 0))
+        at.stage()
+        at.close()
+        opened = at.storage.open
+
+        def lost(asked: str) -> BinaryIO:
+            if asked == path:
+                raise StorageError(asked, asked, "BlockMissingException")
+            return opened(asked)
+
+        monkeypatch.setattr(at.storage, "open", lost)
+        with pytest.raises(StorageError, match="BlockMissing"):
+            SurplusCleaner(at.storage, at.database, keep_ms=DAY_MS).clean(at.lease, now_ms=DAY_MS)
+        assert at.storage.exists(path) and path in [f.path for f in surplus_files(at.database)]
 
 
 def test_both_kinds_of_ledger_give_the_same_proofs(ledger_url: str) -> None:
