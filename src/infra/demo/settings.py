@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -37,13 +38,18 @@ def render_toml(settings: Mapping[str, Any], prefix: str = "") -> str:
     scalars = {name: value for name, value in settings.items() if not _is_table(value)}
     text = f"\n[{prefix[:-1]}]\n" if prefix and scalars else ""
     # A JSON string, number or list is TOML too, once DEL, which JSON leaves as it is, is escaped.
-    text += "".join(f"{name} = {json.dumps(value)}\n".replace("\x7f", "\\u007F") for name, value in scalars.items())
+    text += "".join(f"{_key(name)} = {json.dumps(value)}\n".replace("\x7f", "\\u007F") for name, value in scalars.items())
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            text += render_toml(value, f"{prefix}{name}.")
+            text += render_toml(value, f"{prefix}{_key(name)}.")
         elif _is_table(value):
-            text += "".join(f"\n[[{prefix}{name}]]\n{render_toml(row)}" for row in value)
+            text += "".join(f"\n[[{prefix}{_key(name)}]]\n{render_toml(row)}" for row in value)
     return text
+
+
+def _key(name: str) -> str:
+    """Quoted where it has to be: `spark.driver.memory` is one key, not three tables."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
 
 
 def _is_table(value: object) -> bool:

@@ -273,5 +273,9 @@ def test_files_without_lines_before_them_are_wrong_use(tmp_path: Path) -> None:
 
 
 def test_rendered_settings_are_toml() -> None:
-    document = {"a": {"b": 1, "c": {"d": ["x", "y"]}, "rows": [{"n": "1"}, {"n": "2"}]}, "empty": {"list": []}}
+    document = {
+        "a": {"b": 1, "c": {"d": ["x", "y"]}, "rows": [{"n": "1"}, {"n": "2"}]},
+        "empty": {"list": []},
+        "with dots": {"spark.a.b": "c"},
+    }
     assert tomllib.loads(render_toml(document)) == document
