@@ -11,7 +11,7 @@ import pyarrow as pa
 from etl.ledger import staging
 from etl.ledger.database import Database, Lease
 from etl.ledger.edge import last_checks
-from etl.ledger.rows import Position, Reporter, Span, StagedBatch, StagedFile
+from etl.ledger.rows import Position, Span, StagedBatch, StagedFile
 from etl.staging.pieces import StagePlan
 from etl.staging.task import stage_table
 from hourmark.config import Config
@@ -134,7 +134,7 @@ class Pipeline:
             tuple(StagedFile(f.path, f.kind, f.rows, spans) for f in piece.files),
             piece.groups,
             piece.audit_groups,
-            tuple(_reporters(report) for report in reports),
+            tuple(staging.reporters_of(report) for report in reports),
         )
 
     def damage(self, draw: int) -> None:
@@ -151,13 +151,3 @@ class Pipeline:
         self.storage.delete(path)
         self.storage.write_new(path, self.whole.pop(path))
         self.seen["staged again"] += 1
-
-
-def _reporters(report: HostReport) -> tuple[Reporter, ...]:
-    return tuple(
-        Reporter(
-            report.host_id, s.source, report.host_name, report.kind, report.incarnation, report.sequence, report.received_at_ms,
-            s.caught_up_at_ms, s.pending_bytes, s.lost_bytes, report.goodbye,
-        )
-        for s in report.sources
-    )  # fmt: skip

@@ -40,7 +40,7 @@ class KnownFile:
 
 def path_again(path: str, number: int) -> str:
     """Where the file is staged again for the n-th time: beside it, so that a rebuilt ledger finds it by the old name."""
-    return f"{_AGAIN.sub('', path).removesuffix(_SUFFIX)}.again-{number}{_SUFFIX}"
+    return f"{_stem(path)}.again-{number}{_SUFFIX}"
 
 
 def is_again(path: str) -> bool:
@@ -50,8 +50,12 @@ def is_again(path: str) -> bool:
 
 def standing_again(path: str, standing: Collection[str]) -> str | None:
     """The file that stands in its place; None if it was not staged again. Whole files all of them, of the same rows."""
-    prefix = f"{_AGAIN.sub('', path).removesuffix(_SUFFIX)}.again-"
+    prefix = f"{_stem(path)}.again-"
     return max((p for p in standing if p.startswith(prefix)), default=None)
+
+
+def _stem(path: str) -> str:
+    return _AGAIN.sub("", path).removesuffix(_SUFFIX)
 
 
 def known_file(database: Database, path: str) -> KnownFile:

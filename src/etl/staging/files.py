@@ -10,9 +10,10 @@ Reading costs few requests: a small file is fetched whole, a larger one by its f
 from __future__ import annotations
 
 import bisect
+import contextlib
 import dataclasses
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, Final
 
 import numpy as np
@@ -86,37 +87,35 @@ def read_rows(
     With `within`, only rows whose id lies in it: then each of `wanted` must be one group. Memory: the row groups that hold them.
     Unreadable if the file is missing, damaged, or shorter than the ledger says.
     """
-    try:
-        with storage.open(path) as file:
-            return _read(_opened(file), wanted, columns, within)
-    except pa.ArrowMemoryError:
-        raise
-    except StorageError as error:
-        if not is_of_the_path(error):
-            raise
-        raise Unreadable(path, str(error)) from error
-    except (pa.ArrowException, OSError, EOFError) as error:
-        raise Unreadable(path, f"{type(error).__name__}: {error}") from error
+    with _readable(path), storage.open(path) as file:
+        return _read(_opened(file), wanted, columns, within)
 
 
 def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
     """These columns of all rows of a staged file: audit files are read so. Unreadable as above."""
-    try:
+    with _readable(path):
         return load_all(storage, path, columns)
-    except pa.ArrowMemoryError:
-        raise
-    except StorageError as error:
-        if not is_of_the_path(error):
-            raise
-        raise Unreadable(path, str(error)) from error
-    except (pa.ArrowException, OSError, EOFError) as error:
-        raise Unreadable(path, f"{type(error).__name__}: {error}") from error
 
 
 def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
     """The same, with the errors of storage (StorageError) and of Arrow (ArrowException, OSError) as they are."""
     with storage.open(path) as file:
         return _opened(file).read(columns=list(columns))
+
+
+@contextlib.contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Unreadable for what waiting does not mend: the file is gone, damaged, or has lost a block."""
+    try:
+        yield
+    except pa.ArrowMemoryError:
+        raise
+    except StorageError as error:
+        if not is_of_the_path(error):
+            raise
+        raise Unreadable(path, str(error)) from error
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise Unreadable(path, f"{type(error).__name__}: {error}") from error
 
 
 def _opened(file: BinaryIO) -> pq.ParquetFile:

@@ -1,4 +1,4 @@
-"""Ledgers for tests: the same on SQLite and on PostgreSQL."""
+"""Ledgers for tests, the same on SQLite and on PostgreSQL; and worlds to close hours in."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.property.truth import make_template
+from tests.property.world import World
 from tests.support import postgres as servers
 
 
@@ -26,3 +28,17 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/ledger.sqlite"
     server: servers.Postgres = request.getfixturevalue("postgres")
     return server.new_database()
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger file for worlds to begin with."""
+    return make_template(tmp_path_factory.mktemp("template"))
+
+
+@pytest.fixture
+def world(tmp_path: Path, template: Path) -> Iterator[World]:
+    """Everything that exists in a history, to be played step by step."""
+    made = World(tmp_path, template)
+    yield made
+    made.end()

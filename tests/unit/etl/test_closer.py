@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import collections
 import logging
-from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -23,24 +22,12 @@ from etl.storage import SafeMode
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, events_topic
-from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES, make_template
+from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES
 from tests.property.world import World
 from tests.support.closing import frontier, hour, line, look, manifest, settle, until, wait_of
 
 CLICK = EDGE_PARTITIONS[2]
 assert CLICK.topic == events_topic("click")
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_template(tmp_path_factory.mktemp("template"))
-
-
-@pytest.fixture
-def world(tmp_path: Path, template: Path) -> Iterator[World]:
-    made = World(tmp_path, template)
-    yield made
-    made.end()
 
 
 def drop_one(world: World) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections.abc import Collection
 
 import pytest
 
@@ -20,21 +19,9 @@ from hourmark.errors import Finding
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, HOSTS, events_topic
 from tests.property.sites import Log
-from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, SCHEMAS, make_template
+from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, SCHEMAS
 from tests.property.world import World
 from tests.support.closing import arrive, frontier, hour, look, manifest, send, settle, until, wait_of
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_template(tmp_path_factory.mktemp("template"))
-
-
-@pytest.fixture
-def world(tmp_path: Path, template: Path) -> Iterator[World]:
-    made = World(tmp_path, template)
-    yield made
-    made.end()
 
 
 def grades(world: World, event_type: str) -> list[str]:
