@@ -66,7 +66,6 @@ def quiet_logger() -> logging.Logger:
 
 
 _NAMED_MAX: Final = 5
-_NEXT: Final = "is it up? `hourmark status` shows the local stack"
 _NO_LEADER: Final = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
 
 
@@ -84,7 +83,7 @@ class Cluster:
     def __init__(self, settings: KafkaCluster, name: str) -> None:
         self.settings = settings
         self.name = name
-        self._admin = AdminClient(client_settings(settings), logger=quiet_logger())
+        self._admin = self._connect()
 
     @property
     def admin(self) -> AdminClient:
@@ -117,7 +116,7 @@ class Cluster:
                 continue
             partitions = tuple(sorted(p.id for p in description.partitions))
             if partitions != tuple(range(max(1, len(partitions)))):
-                raise _NoLeader(f"{self._named} did not tell all partitions of topic {name}, only {partitions}; {_NEXT}")
+                raise self._error(_NoLeader, f"did not tell all partitions of topic {name}, only {partitions}")
             found[name] = TopicInfo(name, str(description.topic_id), partitions)
         return found
 
@@ -167,12 +166,8 @@ class Cluster:
         if silent := [p for p in partitions if told.get(p, -1) < 0]:
             more = f" and {len(silent) - _NAMED_MAX} more" if len(silent) > _NAMED_MAX else ""
             named = ", ".join(map(str, silent[:_NAMED_MAX])) + more
-            raise _NoLeader(f"{self._named} told no offset of {named}: no leader answers; {_NEXT}")
+            raise self._error(_NoLeader, f"told no offset of {named}: no leader answers")
         return {p: Offset(told[p]) for p in partitions}
-
-    @property
-    def _named(self) -> str:
-        return f"the {self.name} Kafka cluster ({self.settings.bootstrap})"
 
     def _result(self, future: Any, what: str) -> Any:
         try:
@@ -183,7 +178,18 @@ class Cluster:
     def _unavailable(self, what: str, error: Exception) -> Unavailable:
         code = error.args[0].name() if isinstance(error, KafkaException) else ""
         kind = _NoLeader if code in _NO_LEADER else _NoTopic if code == "UNKNOWN_TOPIC_OR_PART" else Unavailable
-        return kind(f"{self._named} did not answer ({what}): {str(error) or f'nothing within {TIMEOUT_S:.0f} s'}; {_NEXT}")
+        return self._error(kind, f"did not answer ({what}): {str(error) or f'nothing within {TIMEOUT_S:.0f} s'}")
+
+    def _error(self, kind: type[Unavailable], what: str) -> Unavailable:
+        """The error. The next question goes to a new client: an old one asks a broker that died again, until that comes back."""
+        if kind is not _NoTopic:
+            self._admin = self._connect()
+        return kind(
+            f"the {self.name} Kafka cluster ({self.settings.bootstrap}) {what}; is it up? `hourmark status` shows the local stack"
+        )
+
+    def _connect(self) -> AdminClient:
+        return AdminClient(client_settings(self.settings), logger=quiet_logger())
 
 
 def topic_settings(retention_hours: int, max_message_bytes: int, min_insync_replicas: int) -> Mapping[str, str]:

@@ -40,6 +40,7 @@ class PlayedAdmin:
             offsets, itertools.repeat(offsets[-1] if offsets else {})
         )
         self._described = described or {}
+        self.connected = 0
 
     def list_offsets(self, request: Mapping[TopicPartition, object], **_: object) -> dict[TopicPartition, Future[Any]]:
         told = next(self._offsets)
@@ -65,7 +66,13 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     monkeypatch.setattr("time.sleep", lambda _: None)
 
     def made(*offsets: Mapping[Partition, int | Exception], described: Mapping[str, Any] | None = None) -> Cluster:
-        monkeypatch.setattr(kafka, "AdminClient", lambda *_, **__: PlayedAdmin(*offsets, described=described))
+        played = PlayedAdmin(*offsets, described=described)
+
+        def connect(*_: object, **__: object) -> PlayedAdmin:
+            played.connected += 1
+            return played
+
+        monkeypatch.setattr(kafka, "AdminClient", connect)
         return Cluster(KafkaCluster(bootstrap="127.0.0.1:1"), "edge")
 
     return made
@@ -108,6 +115,17 @@ def test_a_topic_is_gone_only_if_the_cluster_says_so(play: Play) -> None:
     assert {name: info.partitions for name, info in cluster.topics(["a", "b"]).items()} == {"a": (0, 1)}
     with pytest.raises(Unavailable, match="topic c"):
         cluster.topics(["a", "b", "c"])
+
+
+def test_after_a_failure_a_new_client_asks(play: Play) -> None:
+    """librdkafka waits for the broker that it took for the controller, and asks nobody else, until that broker comes back."""
+    silence = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    cluster = play(described={"a": silence, "gone": KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))})
+    admin: Any = cluster.admin
+    assert cluster.topics(["gone"]) == {} and admin.connected == 1
+    with pytest.raises(Unavailable):
+        cluster.topics(["a"])
+    assert admin.connected == 2
 
 
 def test_names_of_a_cluster_that_is_away_are_unavailable(play: Play) -> None:
