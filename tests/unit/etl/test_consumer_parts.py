@@ -29,7 +29,7 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
     audit = Span(NAMING.audit, "ida", 0, 3, 4)
     first = Answer(StagedPiece((PieceFile("_staging/f/a", EVENTS, 5), PieceFile("_staging/f/b", AUDIT, 1))), (click[0], audit))
     second = Answer(StagedPiece((PieceFile("_staging/f/c", EVENTS, 4),)), (click[1],))
-    batch = batch_of([second, first], "cluster", "default", NAMING)
+    batch = batch_of([second, first], "cluster", "default", NAMING, 0)
     assert batch.folder == "_staging/f"
     assert {(p.topic, p.next_offset) for p in batch.starts} == {("events.click", 0), (NAMING.audit, 3)}
     assert {(p.topic, p.next_offset) for p in batch.ends} == {("events.click", 9), (NAMING.audit, 4)}
