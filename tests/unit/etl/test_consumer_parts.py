@@ -33,7 +33,7 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
     )
     first = Answer(StagedPiece(files), (click[0], audit))
     second = Answer(StagedPiece((StagedNote("uuid", EVENTS, 4, (click[1],), path="_staging/f/c"),)), (click[1],))
-    batch = batch_of([second, first], "cluster", "default")
+    batch = batch_of([second, first], "cluster", "default", 0)
     assert batch.folder == "_staging/f"
     assert {(p.topic, p.next_offset) for p in batch.starts} == {("events.click", 0), (NAMING.audit, 3)}
     assert {(p.topic, p.next_offset) for p in batch.ends} == {("events.click", 9), (NAMING.audit, 4)}
