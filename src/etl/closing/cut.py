@@ -219,7 +219,7 @@ class CutTaker:
             if chosen is None:
                 continue
             carried = [r for r in new if carries(f, r)]
-            kept = without_newcomers(f, chosen, carried, self._clock.now_ms(), self._deadline_ms)
+            kept = without_newcomers(f, chosen, carried, self._taken_at_ms, self._deadline_ms)
             if kept is not None and still_excused(f, chosen.excused, later):
                 self._chosen[f.event_type] = kept
             else:

@@ -9,43 +9,28 @@ from __future__ import annotations
 import http.client
 import io
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult
 
-from etl.storage.errors import StorageError
-from etl.storage.webhdfs_http import TIMEOUT_S, Lost, Target, ask, failure, fetch
+from etl.storage.errors import BadBlocks, StorageError
+from etl.storage.webhdfs_http import Lost, Target, answer_of, at_datanode, connected, get, say
 
 WINDOW_BYTES: Final = 4 << 20  # two requests each; memory of a reader
 UPLOAD_BUFFER_BYTES: Final = 1 << 20
 GIVE_UP_S: Final = 10.0
+_NO_REPLICA: Final = "nodes contain this block"
 
 
 class Upload(io.RawIOBase):
     """Writes one new file with HTTP chunks (RFC 9112, 7.1). `finish` says that all is there; closing without it gives up."""
 
-    def __init__(self, target: Target, connection: http.client.HTTPConnection) -> None:
+    def __init__(self, target: Target, replication: int) -> None:
         self._target = target
-        self._connection = connection
-        self._finished = False
         self.sent = 0
-
-    @classmethod
-    def begin(cls, target: Target, replication: int) -> Upload:
-        """Ask the NameNode where to write, and begin to write there. AlreadyExists if the name is taken."""
-        told = ask(target, "PUT", "CREATE", repeatable=True, overwrite="false", replication=replication)
-        address = urlsplit(told.location)
-        if not address.hostname:
-            raise StorageError(target.path, target.url, f"the NameNode named no DataNode to write to ({told.status_code})")
-        kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-        upload = cls(target, kind(address.hostname, address.port, timeout=TIMEOUT_S[1]))
-        try:
-            upload._begin(f"{address.path}?{address.query}")
-        except BaseException:
-            upload.close()
-            raise
-        return upload
+        self._finished = True  # nothing has begun
+        self._connection = at_datanode(target, "PUT", "CREATE", self._begun, overwrite="false", replication=replication)
+        self._finished = False
 
     def writable(self) -> bool:
         return True
@@ -53,20 +38,21 @@ class Upload(io.RawIOBase):
     def write(self, data: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]  # typeshed says Buffer
         length = memoryview(data).nbytes
         if length:
-            self._lost_as_error(lambda: self._connection.send(b"%x\r\n%b\r\n" % (length, bytes(data))))
+            self._send(b"%x\r\n%b\r\n" % (length, bytes(data)))
             self.sent += length
         return length
 
     def finish(self) -> None:
         """Say that this was all and wait for the DataNodes' word."""
-        self._lost_as_error(lambda: self._connection.send(b"0\r\n\r\n"))
+        self._send(b"0\r\n\r\n")
         self._check_answer()
         self._finished = True
 
     def close(self) -> None:
-        if not self._finished:
+        if not self.closed and not self._finished:
             self._give_up()
-        self._connection.close()
+        if not self.closed and hasattr(self, "_connection"):
+            self._connection.close()
         super().close()
 
     def _give_up(self) -> None:
@@ -78,18 +64,20 @@ class Upload(io.RawIOBase):
                 while self._connection.sock.recv(4096):
                     pass
 
-    def _begin(self, address: str) -> None:
-        def send() -> None:
-            self._connection.putrequest("PUT", address, skip_accept_encoding=True)
-            self._connection.putheader("Content-Type", "application/octet-stream")
-            self._connection.putheader("Transfer-Encoding", "chunked")
-            self._connection.endheaders()
-
-        self._lost_as_error(send)
-
-    def _lost_as_error(self, send: Callable[[], None]) -> None:
+    def _begun(self, datanode: SplitResult) -> http.client.HTTPConnection:
         try:
-            send()
+            connection = connected(datanode)
+            connection.putrequest("PUT", f"{datanode.path}?{datanode.query}", skip_accept_encoding=True)
+            connection.putheader("Content-Type", "application/octet-stream")
+            connection.putheader("Transfer-Encoding", "chunked")
+            connection.endheaders()
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._target.lost(datanode, error) from error
+        return connection
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._connection.send(data)
         except OSError as error:
             self._check_answer(error)
             raise self._lost(error) from error
@@ -97,12 +85,9 @@ class Upload(io.RawIOBase):
     def _check_answer(self, cause: OSError | None = None) -> None:
         """A DataNode that refuses may close before it has read everything: its reason is worth more than a broken pipe."""
         try:
-            answer = self._connection.getresponse()
-            content = answer.read()
+            answer_of(self._connection, self._target, 201)
         except (OSError, http.client.HTTPException) as error:
             raise self._lost(cause or error) from error
-        if answer.status >= 300:
-            raise failure(self._target, answer.status, answer.reason, content)
 
     def _lost(self, error: Exception) -> Lost:
         server = f"{self._connection.host}:{self._connection.port}"
@@ -138,14 +123,28 @@ class Download(io.RawIOBase):
         """The rest, in windows: the inherited one would ask for 8 KiB at a time."""
         windows = []
         while self._position < self._size:
-            length = min(WINDOW_BYTES, self._size - self._position)
-            windows.append(fetch(self._target, self._position, length))
-            self._position += length
+            windows.append(self._window(WINDOW_BYTES))
         return b"".join(windows)
 
     def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]  # typeshed says Buffer
-        length = max(0, min(len(buffer), WINDOW_BYTES, self._size - self._position))
-        if length:
-            buffer[:length] = fetch(self._target, self._position, length)
-            self._position += length
-        return length
+        window = self._window(len(buffer))
+        buffer[: len(window)] = window
+        return len(window)
+
+    def _window(self, wanted: int) -> bytes:
+        """The next bytes, as many as wanted, as are left, or as a window holds."""
+        length = max(0, min(wanted, WINDOW_BYTES, self._size - self._position))
+        if not length:
+            return b""
+        target = self._target
+        try:
+            found = at_datanode(
+                target, "GET", "OPEN", lambda datanode: get(target, datanode, length), offset=self._position, length=length
+            )
+        except StorageError as error:
+            if _NO_REPLICA not in error.what:
+                raise
+            say(target, "PUT", "CREATE", 307)  # makes nothing yet: it names a DataNode, if only one lives
+            raise BadBlocks(target.path, target.url, error.what) from error
+        self._position += length
+        return found
