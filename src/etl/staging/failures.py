@@ -10,7 +10,7 @@ from etl.errors import EtlStop
 from hourmark.errors import HourmarkError, Unavailable
 
 _RAISED: Final = re.compile(r"^(?:.*: )?((?:etl|hourmark)\.[\w.]+): (.*)$", re.MULTILINE)
-_LOST_WORKER: Final = ("Python worker exited unexpectedly", "ExecutorLostFailure")
+_LOST_WORKER: Final = ("Python worker exited unexpectedly", "Python worker failed to connect back", "ExecutorLostFailure")
 _NETWORK: Final = re.compile(
     r"^.*(?:Connection (?:refused|reset|timed out)|timed out|Broken pipe|No route to host|Network is unreachable"
     r"|(?:Connection\w*|Timeout)Error|gaierror|(?:Connect|SocketTimeout|UnknownHost|NoRouteToHost|EOF)Exception).*$",
