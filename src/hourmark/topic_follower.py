@@ -6,6 +6,7 @@ for the end of a partition, not by the offset of the last record.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Final
 
@@ -56,9 +57,10 @@ class TopicFollower:
 
     def close(self) -> None:
         """Leave the cluster; a later `poll` begins anew."""
-        if self._consumer is not None:
-            self._consumer.close()
-        self._consumer, self._topic_id, self._next = None, "", {}
+        consumer, self._consumer, self._topic_id, self._next = self._consumer, None, "", {}
+        if consumer is not None:
+            with contextlib.suppress(KafkaException):  # it is not used again, and other errors have been told
+                consumer.close()
 
     def _begin(self, topic_id: str, partitions: list[Partition]) -> None:
         self.close()

@@ -25,6 +25,7 @@ class FakeHdfs(ThreadingHTTPServer):
         self.names: dict[str, bytes | None] = {"/root": None}
         self.ids: dict[str, int] = {}  # of files and folders: it goes along with a rename
         self.lives = True  # the DataNode
+        self.corrupt: set[str] = set()  # files whose replicas are
         self.late: list[Callable[[], None]] = []  # what arrived, and is done at the next request
         self.over = threading.Event()  # whoever hangs, ends
         self.asked: list[str] = []
@@ -151,6 +152,11 @@ class Handler(BaseHTTPRequestHandler):
         if not self.server.lives:
             return self.refuse(403, "IOException", "No active and not excluded nodes contain this block")
         return self.redirect()
+
+    def getfileblocklocations(self) -> None:
+        hosts = ["datanode"] if self.server.lives and self.file in self.server.names else []
+        block = {"corrupt": self.file in self.server.corrupt, "hosts": hosts, "offset": 0}
+        self.answer(200, {"BlockLocations": {"BlockLocation": [block]}})
 
     def open_data(self) -> None:
         content = self.server.names.get(self.file)

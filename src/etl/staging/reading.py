@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from etl.errors import DataLoss
 from etl.ledger.rows import Span
@@ -96,6 +96,8 @@ class SpanReader:
         self._consumer.assign([TopicPartition(p.topic, p.partition, r.begun) for p, r in readings.items()])
         try:
             yield from self._pieces(readings, piece_bytes)
+        except KafkaException as error:
+            raise Unavailable(f"reading {', '.join(map(str, readings))} of the central cluster failed: {error}") from error
         finally:
             self._consumer.unassign()
 

@@ -13,13 +13,27 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import SplitResult
 
+from pydantic import BaseModel
+
 from etl.storage.errors import BadBlocks, StorageError
-from etl.storage.webhdfs_http import Lost, Target, answer_of, at_datanode, connected, get, say
+from etl.storage.webhdfs_http import Lost, Target, answer_of, ask, at_datanode, connected, get, say
 
 WINDOW_BYTES: Final = 4 << 20  # two requests each; memory of a reader
 UPLOAD_BUFFER_BYTES: Final = 1 << 20
 GIVE_UP_S: Final = 10.0
-_NO_REPLICA: Final = "nodes contain this block"
+
+
+class _Block(BaseModel, strict=True):
+    corrupt: bool  # each replica is
+    hosts: list[str]
+
+
+class _Blocks(BaseModel):
+    BlockLocation: list[_Block]
+
+
+class _Located(BaseModel):
+    BlockLocations: _Blocks
 
 
 class Upload(io.RawIOBase):
@@ -136,15 +150,20 @@ class Download(io.RawIOBase):
         length = max(0, min(wanted, WINDOW_BYTES, self._size - self._position))
         if not length:
             return b""
-        target = self._target
+        target, span = self._target, {"offset": self._position, "length": length}
         try:
-            found = at_datanode(
-                target, "GET", "OPEN", lambda datanode: get(target, datanode, length), offset=self._position, length=length
-            )
+            found = at_datanode(target, "GET", "OPEN", lambda datanode: get(target, datanode, length), **span)
         except StorageError as error:
-            if _NO_REPLICA not in error.what:
-                raise
-            say(target, "PUT", "CREATE", 307)  # makes nothing yet: it names a DataNode, if only one lives
-            raise BadBlocks(target.path, target.url, error.what) from error
+            self._refuse_bad_blocks(error, span)
+            raise
         self._position += length
         return found
+
+    def _refuse_bad_blocks(self, error: StorageError, span: dict[str, int]) -> None:
+        """BadBlocks where the NameNode says that no replica is whole, or there is none; not while no DataNode lives at all."""
+        target = self._target
+        blocks = ask(target, "GET", "GETFILEBLOCKLOCATIONS", _Located, **span).BlockLocations.BlockLocation
+        if all(block.hosts for block in blocks) and not any(block.corrupt for block in blocks):
+            return
+        say(target, "PUT", "CREATE", 307)  # makes nothing yet: it names a DataNode, if only one lives
+        raise BadBlocks(target.path, target.url, error.what) from error

@@ -204,12 +204,26 @@ def refuse_blocks(handler: Handler, _: str) -> bool:
     return True
 
 
+def no_hosts(handler: Handler, _: str) -> bool:
+    handler.answer(200, {"BlockLocations": {"BlockLocation": [{"corrupt": False, "hosts": []}]}})
+    return True
+
+
 def test_a_file_without_any_replica_is_lost_by_the_namenodes_own_word(hdfs: FakeHdfs, storage: Storage) -> None:
     hdfs.names["/root/file"] = b"content"
-    hdfs.troubles = [("OPEN", refuse_blocks)] * 9
+    hdfs.troubles = [("OPEN", refuse_blocks), ("GETFILEBLOCKLOCATIONS", no_hosts)]
     with pytest.raises(BadBlocks) as caught:
         storage.read("file")
     assert is_of_the_path(caught.value)
+
+
+def test_a_file_whose_replicas_are_all_corrupt_is_lost(hdfs: FakeHdfs, storage: Storage) -> None:
+    """A DataNode breaks off where a checksum fails, and tells the NameNode."""
+    hdfs.names["/root/file"] = b"content"
+    hdfs.troubles = [("OPEN data", broken_off)] * 9
+    hdfs.corrupt.add("/root/file")
+    with pytest.raises(BadBlocks):
+        storage.read("file")
 
 
 def test_no_file_is_lost_while_no_datanode_lives(hdfs: FakeHdfs, storage: Storage) -> None:
@@ -221,7 +235,12 @@ def test_no_file_is_lost_while_no_datanode_lives(hdfs: FakeHdfs, storage: Storag
     assert not is_of_the_path(caught.value)
 
 
-def test_no_file_is_lost_whose_only_datanode_was_excluded(hdfs: FakeHdfs, storage: Storage) -> None:
+@pytest.mark.parametrize("pauses", [2, 3])
+def test_no_file_is_lost_whose_only_datanode_was_excluded(
+    hdfs: FakeHdfs, storage: Storage, pauses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for another than the one that is down, the NameNode says that no other holds the block; whichever try is the last."""
+    monkeypatch.setattr(webhdfs_http, "_RETRY_PAUSES_S", (0.0,) * pauses)
     hdfs.names["/root/file"] = b"content"
 
     def down(handler: Handler, operation: str) -> bool:
