@@ -142,8 +142,9 @@ ODD: dict[str, Trouble] = {
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhdfs_http, "TIMEOUT_S", (1.0, 0.2))
+def soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "silent" in request.node.name:
+        monkeypatch.setattr(webhdfs_http, "TIMEOUT_S", (1.0, 0.2))
 
 
 @pytest.mark.parametrize("times", [1, 99], ids=["once", "for ever"])
