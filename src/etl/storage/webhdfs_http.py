@@ -95,7 +95,7 @@ def ask(target: Target, method: str, operation: str, shape: type[Shape], **param
     """The NameNode's answer to an operation that may happen twice; StorageError otherwise."""
 
     def once() -> Shape:
-        answer = say(target, method, operation, **parameters)
+        answer = say(target, method, operation, 200, **parameters)
         try:
             return shape.model_validate_json(answer.content)
         except ValueError as error:

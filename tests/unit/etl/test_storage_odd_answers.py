@@ -96,7 +96,7 @@ def cut_off(handler: Handler, operation: str) -> bool:
         body = content if isinstance(content, bytes) else b"" if value is None else json.dumps(value).encode()
         answer(status, content=body[: len(body) // 2], **more)  # type: ignore[arg-type]
 
-    handler.answer = half  # type: ignore[assignment, method-assign]
+    handler.answer = half  # type: ignore[method-assign]
     getattr(handler, operation.replace(" ", "_").lower())()
     handler.answer = answer  # type: ignore[method-assign]
     return True
