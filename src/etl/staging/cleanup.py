@@ -17,7 +17,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from etl.closing.indexing import clean_indexes
@@ -51,7 +50,6 @@ class Cleaned:
     event_files: int
     audit_files: int
     folders: int
-    unfinished: int
     surplus_files: int
     index_files: int
 
@@ -81,7 +79,7 @@ class Cleaner:
             return
         if any(dataclasses.astuple(cleaned)):
             _LOG.info(
-                "deleted %d event and %d audit files, %d uncommitted batches, %d unfinished uploads, %d surplus and %d id files",
+                "deleted %d event and %d audit files, %d batches or uploads never finished, %d surplus and %d id files",
                 *dataclasses.astuple(cleaned),
             )
 
@@ -99,7 +97,6 @@ class Cleaner:
         return Cleaned(
             len(events),
             len(audits),
-            self._delete_uncommitted(lease),
             self._delete_unfinished(lease, now_ms),
             self._surplus.clean(lease, now_ms),
             clean_indexes(
@@ -118,29 +115,24 @@ class Cleaner:
         for folder in sorted(emptied):  # with its batch file
             self._storage.delete(folder)
 
-    def _delete_uncommitted(self, lease: Lease) -> int:
-        found = [entry.name for entry in self._list(STAGING_FOLDER)]
-        named, epochs = ledger.folders(self._database)  # after the listing: a folder's commit may come in between
-        doomed = [name for name in found if f"{STAGING_FOLDER}/{name}" not in named and _is_replaced(name, epochs)]
-        return self._delete_in(STAGING_FOLDER, doomed, lease)
-
     def _delete_unfinished(self, lease: Lease, now_ms: int) -> int:
-        doomed = [entry.name for entry in self._list(SCRATCH) if entry.changed_ms < now_ms - UNFINISHED_KEPT_MS]
-        return self._delete_in(SCRATCH, doomed, lease)
+        batches = self._list(STAGING_FOLDER)
+        named, epochs = ledger.folders(self._database)  # after the listing: a folder's commit may come in between
+        folders = [f"{STAGING_FOLDER}/{b.name}" for b in batches if _is_replaced(b.name, epochs)]
+        doomed = [folder for folder in folders if folder not in named]
+        doomed += [f"{SCRATCH}/{u.name}" for u in self._list(SCRATCH) if u.changed_ms < now_ms - UNFINISHED_KEPT_MS]
+        if doomed:
+            with self._database.transaction(lease):
+                pass  # a closer that was replaced deletes nothing
+        for path in doomed[:FOLDERS_AT_ONCE]:
+            self._storage.delete(path)
+        return len(doomed[:FOLDERS_AT_ONCE])
 
     def _list(self, folder: str) -> list[Entry]:
         try:
             return self._storage.list(folder)
         except NotFound:
             return []
-
-    def _delete_in(self, folder: str, doomed: Sequence[str], lease: Lease) -> int:
-        if doomed:
-            with self._database.transaction(lease):
-                pass  # a closer that was replaced deletes nothing
-        for name in doomed[:FOLDERS_AT_ONCE]:
-            self._storage.delete(f"{folder}/{name}")
-        return len(doomed[:FOLDERS_AT_ONCE])
 
 
 def _is_replaced(name: str, epochs: dict[str, int]) -> bool:

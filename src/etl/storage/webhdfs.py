@@ -74,14 +74,15 @@ class WebHdfs:
             raise AlreadyExists(path, self.url(path), "exists already")
         unfinished = scratch_path()
         try:
-            with Upload(self._target(unfinished), self.replication) as upload:
+            with Upload.begin(self._target(unfinished), self.replication) as upload:
                 file = io.BufferedWriter(cast(Any, upload), UPLOAD_BUFFER_BYTES)
                 yield cast(BinaryIO, file)
                 file.flush()
                 upload.finish()
-            stored = self.size(unfinished)
-            if stored != upload.sent:
-                raise StorageError(path, self.url(path), f"{upload.sent} bytes were sent, {stored} are stored")
+            stored = self._found(unfinished)
+            if stored is None or stored.length != upload.sent:
+                what = f"{upload.sent} bytes were sent, {stored.length if stored else 'none'} are stored"
+                raise StorageError(path, self.url(path), what)
             self.rename_new(unfinished, path)
         except BaseException:
             with suppress(StorageError):  # the first error is the one to tell; what is left is named like no bucket

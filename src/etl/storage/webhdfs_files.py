@@ -16,7 +16,7 @@ from urllib.parse import SplitResult
 from pydantic import BaseModel
 
 from etl.storage.errors import BadBlocks, StorageError
-from etl.storage.webhdfs_http import Lost, Target, answer_of, ask, at_datanode, connected, get, say
+from etl.storage.webhdfs_http import Target, answer_of, ask, at_datanode, connected, get, say
 
 WINDOW_BYTES: Final = 4 << 20  # two requests each; memory of a reader
 UPLOAD_BUFFER_BYTES: Final = 1 << 20
@@ -39,12 +39,28 @@ class _Located(BaseModel):
 class Upload(io.RawIOBase):
     """Writes one new file with HTTP chunks (RFC 9112, 7.1). `finish` says that all is there; closing without it gives up."""
 
-    def __init__(self, target: Target, replication: int) -> None:
+    def __init__(self, target: Target, connection: http.client.HTTPConnection) -> None:
         self._target = target
-        self.sent = 0
-        self._finished = True  # nothing has begun
-        self._connection = at_datanode(target, "PUT", "CREATE", self._begun, overwrite="false", replication=replication)
+        self._connection = connection
         self._finished = False
+        self.sent = 0
+
+    @classmethod
+    def begin(cls, target: Target, replication: int) -> Upload:
+        """Begin to write where the NameNode says. AlreadyExists if the name is taken."""
+
+        def begun(datanode: SplitResult) -> Upload:
+            try:
+                connection = connected(datanode)
+                connection.putrequest("PUT", f"{datanode.path}?{datanode.query}", skip_accept_encoding=True)
+                connection.putheader("Content-Type", "application/octet-stream")
+                connection.putheader("Transfer-Encoding", "chunked")
+                connection.endheaders()
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                raise target.lost(datanode.netloc, error) from error
+            return cls(target, connection)
+
+        return at_datanode(target, "PUT", "CREATE", begun, overwrite="false", replication=replication)
 
     def writable(self) -> bool:
         return True
@@ -63,10 +79,9 @@ class Upload(io.RawIOBase):
         self._finished = True
 
     def close(self) -> None:
-        if not self.closed and not self._finished:
+        if not self._finished:
             self._give_up()
-        if not self.closed and hasattr(self, "_connection"):
-            self._connection.close()
+        self._connection.close()
         super().close()
 
     def _give_up(self) -> None:
@@ -77,17 +92,6 @@ class Upload(io.RawIOBase):
                 self._connection.sock.settimeout(GIVE_UP_S)
                 while self._connection.sock.recv(4096):
                     pass
-
-    def _begun(self, datanode: SplitResult) -> http.client.HTTPConnection:
-        try:
-            connection = connected(datanode)
-            connection.putrequest("PUT", f"{datanode.path}?{datanode.query}", skip_accept_encoding=True)
-            connection.putheader("Content-Type", "application/octet-stream")
-            connection.putheader("Transfer-Encoding", "chunked")
-            connection.endheaders()
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise self._target.lost(datanode, error) from error
-        return connection
 
     def _send(self, data: bytes) -> None:
         try:
@@ -103,10 +107,9 @@ class Upload(io.RawIOBase):
         except (OSError, http.client.HTTPException) as error:
             raise self._lost(cause or error) from error
 
-    def _lost(self, error: Exception) -> Lost:
-        server = f"{self._connection.host}:{self._connection.port}"
-        what = f"the DataNode {server} broke off the upload after {self.sent} bytes ({type(error).__name__}: {error})"
-        return Lost(self._target.path, self._target.url, what)
+    def _lost(self, error: Exception) -> StorageError:
+        what = f"it broke off the upload after {self.sent} bytes: {type(error).__name__}: {error}"
+        return self._target.lost(f"{self._connection.host}:{self._connection.port}", what)
 
 
 class Download(io.RawIOBase):

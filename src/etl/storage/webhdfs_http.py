@@ -16,7 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from pydantic import BaseModel
@@ -27,7 +27,6 @@ TIMEOUT_S: Final = (5.0, 60.0)  # to connect; between bytes: a NameNode pauses f
 # The first for a kept connection that the server has closed; the others ride out a failover's first seconds.
 _RETRY_PAUSES_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 _MESSAGE_CHARACTERS_MAX: Final = 500
-_CONNECTIONS_MAX: Final = 16  # of a thread, to the NameNode and to DataNodes
 
 _EXCEPTIONS: Final[Mapping[str, type[StorageError]]] = {
     "FileNotFoundException": NotFound,
@@ -68,10 +67,10 @@ class Target:
     path: str  # below the root
     url: str  # hdfs://…
 
-    def lost(self, server: SplitResult, what: object) -> Lost:
+    def lost(self, server: str, what: object) -> Lost:
         """What to raise where this server's answer cannot be believed."""
         told = f"{type(what).__name__}: {what}" if isinstance(what, Exception) else what
-        return Lost(self.path, self.url, f"no answer from {server.scheme}://{server.netloc} ({told})"[:_MESSAGE_CHARACTERS_MAX])
+        return Lost(self.path, self.url, f"no answer from {server} ({told})"[:_MESSAGE_CHARACTERS_MAX])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,11 +95,11 @@ def ask(target: Target, method: str, operation: str, shape: type[Shape], **param
     """The NameNode's answer to an operation that may happen twice; StorageError otherwise."""
 
     def once() -> Shape:
-        answer = say(target, method, operation, **parameters)
+        answer = say(target, method, operation, 200, **parameters)
         try:
             return shape.model_validate_json(answer.content)
         except ValueError as error:
-            raise target.lost(urlsplit(target.http), f"to {operation} it said {answer.content[:100]!r}") from error
+            raise target.lost(target.http, f"to {operation} it said {answer.content[:100]!r}") from error
 
     return again(once)
 
@@ -124,7 +123,7 @@ def at_datanode(target: Target, method: str, operation: str, use: Callable[[Spli
         except StorageError as error:
             if asked == parameters:
                 raise
-            raise target.lost(urlsplit(target.http), f"and of the others: {error.what}") from error
+            raise target.lost(target.http, f"and of the others: {error.what}") from error
         address = urlsplit(told.location)
         try:
             return use(address)
@@ -149,7 +148,7 @@ def get(target: Target, address: SplitResult, length: int) -> bytes:
     """So many bytes from a DataNode; a short answer is an error, never a short result."""
     answer = _exchange(target, address, "GET", 200)
     if answer.kind != "application/octet-stream" or len(answer.content) != length:
-        raise target.lost(address, f"{len(answer.content)} of {length} bytes came, of {answer.kind or 'no type'}")
+        raise target.lost(address.netloc, f"{len(answer.content)} of {length} bytes came, of {answer.kind or 'no type'}")
     return answer.content
 
 
@@ -204,13 +203,11 @@ def _exchange(target: Target, address: SplitResult, method: str, expected: int) 
             connection.close()  # what it would say next belongs to this request
             raise
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise target.lost(address, error) from error
+        raise target.lost(address.netloc, error) from error
 
 
-class _Connections(dict[tuple[str, str], http.client.HTTPConnection]):
-    """One thread's, in one process; closed when the thread ends."""
-
-    pid = 0
+class _Connections(dict[tuple[int, str, str], http.client.HTTPConnection]):
+    """One thread's; closed when the thread ends."""
 
     def __del__(self) -> None:
         for connection in self.values():
@@ -219,13 +216,8 @@ class _Connections(dict[tuple[str, str], http.client.HTTPConnection]):
 
 def _kept(address: SplitResult) -> http.client.HTTPConnection:
     """This thread's connection to the server in this process."""
-    mine: _Connections | None = getattr(_local, "connections", None)
-    if mine is None or mine.pid != os.getpid():
-        mine = _local.connections = _Connections()
-        mine.pid = os.getpid()
-    connection = mine.get(server := (address.scheme, address.netloc))
-    if connection is None or connection.sock is None:
-        if connection is None and len(mine) >= _CONNECTIONS_MAX:
-            mine.pop(next(iter(mine))).close()
-        connection = mine[server] = connected(address)
-    return connection
+    mine = _local.__dict__.setdefault("connections", _Connections())
+    server = os.getpid(), address.scheme, address.netloc
+    if server not in mine or mine[server].sock is None:
+        mine[server] = connected(address)
+    return cast(http.client.HTTPConnection, mine[server])

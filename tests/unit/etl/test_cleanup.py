@@ -132,8 +132,8 @@ def test_uploads_that_a_crash_cut_short_go_after_a_day(ledger_url: str, tmp_path
     (tmp_path / "root" / ".unfinished" / "deletion").mkdir()  # of a folder, cut short
     (tmp_path / "root" / ".unfinished" / "deletion" / "file").write_bytes(b"old")
     now_ms = SystemClock().now_ms()
-    assert cleaner.clean(lease, now_ms + 23 * HOUR_MS).unfinished == 0, "somebody may be writing it"
-    assert cleaner.clean(lease, now_ms + 25 * HOUR_MS).unfinished == 2
+    assert cleaner.clean(lease, now_ms + 23 * HOUR_MS).folders == 0, "somebody may be writing it"
+    assert cleaner.clean(lease, now_ms + 25 * HOUR_MS).folders == 2
     assert storage.list(".unfinished") == []
     with pytest.raises(StorageError):  # a writer that was paused for so long learns of it
         crashed.__exit__(None, None, None)
