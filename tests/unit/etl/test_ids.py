@@ -119,7 +119,7 @@ def test_an_index_is_kept_only_for_buckets_of_its_own_attempt(tmp_path: Path) ->
     written = world.write(hour_at(0), listed, "mine")
     manifest = world.close(hour_at(0), listed, indexed=False)  # another closer was first
     assert manifest.attempt != "mine"
-    keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], written, 0)
+    keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], [written], 0)
     assert not bucket_of(world).is_indexed
     assert not world.storage.exists(INDEX_FOLDER)
 
@@ -136,7 +136,7 @@ def test_a_storage_that_refuses_an_index_holds_nothing_up(
     manifest = world.close(hour_at(0), listed, indexed=False).model_copy(update={"attempt": "mine"})
     written = world.write(hour_at(0), listed, "mine")
     monkeypatch.setattr(LocalDisk, "rename_new", refuse)
-    keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], written, 0)
+    keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], [written], 0)
     assert "not indexed" in caplog.text
 
 
