@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
 import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
-from typing import BinaryIO, Final
+from typing import Final
 
 import fastavro
 import numpy as np
 import numpy.typing as npt
 
-from etl.avro_container import ContainerReader, ContainerWriter
+from etl.avro_container import ContainerReader, ContainerWriter, Digesting
 from etl.closing.rows import sums_by_hour
 from etl.ledger.id_indexes import IdRun
 from etl.ledger.listings import Sums
@@ -42,6 +41,7 @@ class WrittenFile:
     id_sum: int
     hours: Mapping[int, Sums]
     index: tuple[IdRun, ...] = ()
+    index_digest: str = ""  # of the file that `index` names
     trouble: str = ""
 
 
@@ -174,7 +174,7 @@ def _index(runs: list[Run]) -> tuple[IdRun, ...]:
 def read_back(storage: Storage, written: WrittenFile) -> str:
     """Read the file from storage: what of it is not as it was written; "" if all is (digest, size, records, a decoded one)."""
     with storage.open(written.path) as file:
-        seen = _Digesting(file)
+        seen = Digesting(file)
         try:
             container = ContainerReader(seen)  # type: ignore[arg-type]  # it reads, and nothing else
             records, sample = 0, None
@@ -190,18 +190,3 @@ def read_back(storage: Storage, written: WrittenFile) -> str:
             f"{storage.url(written.path)} reads back as {found}, {(written.records, written.bytes, written.blake2b)} was written"
         )
     return ""
-
-
-class _Digesting:
-    """A reader that digests all it reads."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.digest = hashlib.blake2b(digest_size=16)
-        self.bytes = 0
-
-    def read(self, size: int) -> bytes:
-        data = self._file.read(size)
-        self.digest.update(data)
-        self.bytes += len(data)
-        return data

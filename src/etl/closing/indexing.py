@@ -41,8 +41,8 @@ def keep_indexes(
     moved: dict[str, str] = {}
     label = dt.datetime.fromtimestamp(now_ms / 1000, dt.UTC).strftime(_LABEL)
     try:
-        for path in sorted({run.path for w in kept_files for run in w.index}):
-            moved[path] = f"{INDEX_FOLDER}/{label}-{path.rsplit('/', 1)[-1]}"
+        for path, digest in sorted({(run.path, w.index_digest) for w in kept_files for run in w.index}):
+            moved[path] = f"{INDEX_FOLDER}/{label}-{path.rpartition('/')[2].removesuffix('.ids')}-{digest}.ids"
             storage.rename_new(path, moved[path])
     except StorageError as error:
         _LOG.warning("ids of this round's buckets are not indexed, late events will read the buckets instead: %s", error)

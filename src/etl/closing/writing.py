@@ -193,11 +193,13 @@ def write_task(task: WriteTask, *, storage: Storage, schemas: Mapping[int, str],
     index_path = f"{folder}/{uuid.uuid4().hex}.ids"
     containers = functools.partial(Containers, storage, folder, schemas, target_file_bytes)
     done = Written()
-    with storage.create(index_path) as file, IndexWriter(file, index_path) as index, containers() as shared:
+    with storage.create(index_path) as file, containers() as shared:
+        index = IndexWriter(file, index_path)
         for unit in task.units:
             done.add(_write_unit(unit, task.earlier, storage, index, containers, shared))
         done.files.extend(shared.finish())
-    return done
+        index.finish()
+    return dataclasses.replace(done, files=[dataclasses.replace(f, index_digest=index.digest) for f in done.files])
 
 
 def _write_unit(
@@ -291,15 +293,15 @@ def _runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[Run]:
     """What goes into one container, in turn; its ids are written to the index."""
     if not len(chosen.keys):
         return
-    base = index.write(chosen.ids)
     offsets, data = binary_buffers(chosen.datums)
     tails = chosen.ids[:, 8:].copy().view(">u8").ravel().astype(np.uint64)
     starts = run_starts(chosen.keys)
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(chosen.keys)], strict=True):
         key = int(chosen.keys[start])
         listing = unit.listings[key >> 33]
+        row = index.write(listing.event_type, listing.hour_s, chosen.ids[start:end])
         yield Run(
             listing.event_type, listing.hour_s, not key >> 32 & 1, key & 0xFFFFFFFF, data.data,
             offsets[start : end + 1], tails[start:end], chosen.digests[start:end], chosen.hours[start:end], index.path,
-            base + start,
+            row,
         )  # fmt: skip
