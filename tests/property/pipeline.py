@@ -146,8 +146,9 @@ class Pipeline:
             self.storage.damage(path)
             self.seen["staged file damaged"] += 1
 
-    def restage(self, lease: Lease, path: str) -> None:
+    def restage(self, lease: Lease, path: str) -> str:
         """What staging does with an unreadable file, in short: the same rows again."""
         self.storage.delete(path)
         self.storage.write_new(path, self.whole.pop(path))
         self.seen["staged again"] += 1
+        return path

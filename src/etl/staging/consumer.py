@@ -18,6 +18,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from etl.errors import DataLoss
 from etl.ledger import staging as ledger
 from etl.ledger.batch_file import BatchFile, write_batch_file
 from etl.ledger.database import Database, Lease
@@ -78,7 +79,7 @@ class Consumer:
         _LOG.info("staging shard %s from the ledger's offsets", self._shard)
 
     def check(self) -> None:
-        """Begin the query again where it ended because a server was away; EtlStop, saying why, where it ended otherwise."""
+        """Begin the query again where a server was away, or records are lost; EtlStop, saying why, where it ended otherwise."""
         if self._query is None:
             if self._clock.monotonic_s() >= self._again_at_s:
                 self.start()
@@ -87,7 +88,7 @@ class Consumer:
             return
         error = self._error or cause_of(str(self._query.exception() or "it ended by itself"))
         self._query = None
-        if not isinstance(error, Unavailable):
+        if not isinstance(error, Unavailable | DataLoss):  # what is lost is passed over when the next plan begins
             raise error
         _LOG.warning("staging of shard %s begins again in %.0f s, from the ledger: %s", self._shard, self._pause_s, error)
         self._again_at_s = self._clock.monotonic_s() + self._pause_s
