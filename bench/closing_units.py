@@ -119,7 +119,7 @@ def _measure(folder: Path) -> dict[str, float]:
 
     def stage() -> None:
         for table in tables:
-            groups.extend(stage_table(table, plan, storage).groups)
+            groups.extend(stage_table(table, (), plan, storage).groups)
 
     def write() -> None:
         limits = WriteLimits(128 << 20, 256 << 20, 1)

@@ -90,6 +90,8 @@ class Pipeline:
         return {Partition(p.topic, p.partition): p for p in staging.positions(self.database, CLUSTER)}
 
     def _stage(self, ends: dict[Partition, int], fate: float) -> None:
+        logs = self.central.logs
+        staging.pass_over(self.database, self.consumer, ALIAS, {s: logs[p].start for p, s in self._positions().items()})
         starts = self._positions()
         moved = {p: end for p, end in ends.items() if end > starts[p].next_offset}
         if not moved:
@@ -115,27 +117,29 @@ class Pipeline:
         starts: dict[Partition, Position],
         ends: dict[Partition, int],
     ) -> StagedBatch:
-        types = {central_topic(events_topic(t), ALIAS): t for t in TYPES}
-        plan = StagePlan(
-            self.config.storage, folder, FIRST_HOUR.length_s, types, central_topic(AUDIT, ALIAS), central_topic(HOSTS, ALIAS)
-        )
         kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
         names = ("key", "value", "topic", "partition", "offset")
         columns = list(zip(*rows, strict=True)) or [()] * 5
-        piece = stage_table(
-            pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)}), plan, self.storage
-        )
         spans = tuple(Span(s.topic, s.topic_id, s.partition, s.next_offset, ends[p]) for p, s in starts.items() if p in ends)
+        table = pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
+        piece = stage_table(table, spans, self.plan(folder), self.storage)
         reports = [HostReport.decode(r.datum) for r in sorted(piece.reports)]
         return StagedBatch(
             folder,
             tuple(s for p, s in starts.items() if p in ends),
             tuple(dataclasses.replace(s, next_offset=ends[p]) for p, s in starts.items() if p in ends),
-            tuple(StagedFile(f.path, f.kind, f.rows, spans) for f in piece.files),
+            tuple(StagedFile(f.path, f.kind, f.rows, f.spans) for f in piece.files),
             piece.groups,
             piece.audit_groups,
             tuple(staging.reporters_of(report) for report in reports),
         )
+
+    def plan(self, folder: str) -> StagePlan:
+        """What staging into the folder must know."""
+        types = {central_topic(events_topic(t), ALIAS): t for t in TYPES}
+        audit, hosts = central_topic(AUDIT, ALIAS), central_topic(HOSTS, ALIAS)
+        ledger = self.database.identity()[0]
+        return StagePlan(self.config.storage, folder, FIRST_HOUR.length_s, types, audit, hosts, ledger)
 
     def damage(self, draw: int) -> None:
         """A staged file of events loses its second half."""

@@ -83,7 +83,7 @@ class World:
                 "offset": pa.array(range(len(ids)), pa.int64()),
             }
         )
-        return stage_table(table, self._plan, self.storage).groups if ids else ()
+        return stage_table(table, (), self._plan, self.storage).groups if ids else ()
 
     def write(self, hour: Hour, listed: Collection[StagedGroup], attempt: str) -> list[WrittenFile]:
         """What the engine writes for the hour."""

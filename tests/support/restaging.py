@@ -9,23 +9,21 @@ import pyarrow as pa
 from etl.closing.engine import LocalEngine
 from etl.errors import DataLoss
 from etl.ledger.rows import Span
-from etl.staging.pieces import StagedPiece, StagePlan
+from etl.staging.pieces import StagedPiece
 from etl.staging.restaging import Restager
 from etl.staging.task import stage_table
 from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
+from hourmark.topics import central_topic
 from tests.property.sites import ALIAS
-from tests.property.truth import FIRST_HOUR, TYPES
 from tests.property.world import World
 
 
 class PlayedRestager(Restager):
-    """Only reading Kafka is played: from `starts` on it holds the records, and all of those that have no entry."""
+    """Only reading Kafka is played."""
 
     def __init__(self, world: World) -> None:
         self._config, self._database, self._storage = world.config, world.database, world.storage
-        self._logs = world.pipeline.central.logs
-        self.starts: dict[str, int] = {}  # by central topic
+        self._pipeline, self._logs = world.pipeline, world.pipeline.central.logs
         self.made: list[str] = []
 
     def _refuse_other_topics(self, spans: Sequence[Span]) -> None:
@@ -33,7 +31,7 @@ class PlayedRestager(Restager):
 
     def _stage(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
         for s in spans:
-            if s.start < self.starts.get(s.topic, 0):
+            if s.start < self._logs[Partition(s.topic, s.partition)].start:
                 raise DataLoss(f"topic {s.topic} partition {s.partition}: offset {s.start} is to be staged, and it is gone")
         rows = [
             (record.key, record.value, s.topic, s.partition, offset)
@@ -41,13 +39,11 @@ class PlayedRestager(Restager):
             for offset in range(s.start, s.end)
             if (record := self._logs[Partition(s.topic, s.partition)].records[offset]) is not None
         ]
-        types = {central_topic(events_topic(t), ALIAS): t for t in TYPES}
-        audit, hosts = central_topic(AUDIT, ALIAS), central_topic(HOSTS, ALIAS)
-        plan = StagePlan(self._config.storage, folder, FIRST_HOUR.length_s, types, audit, hosts)
+        plan = self._pipeline.plan(folder)
         kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
         columns = [pa.array(c, k) for c, k in zip(list(zip(*rows, strict=True)) or [()] * 5, kinds, strict=True)]
         table = pa.table(columns, names=["key", "value", "topic", "partition", "offset"])
-        piece = stage_table(table, plan, self._storage)
+        piece = stage_table(table, spans, plan, self._storage)
         self.made += [f.path for f in piece.files]
         return piece
 
@@ -61,7 +57,8 @@ def play_restager(world: World) -> PlayedRestager:
     return restager
 
 
-def lost_of(world: World, restager: PlayedRestager, event_type: str) -> None:
-    """Kafka holds nothing any more of what was staged of a type's topic, or of promises (`AUDIT`)."""
-    topic = central_topic(event_type if event_type == AUDIT else events_topic(event_type), ALIAS)
-    restager.starts[topic] = max(len(log.records) for p, log in restager._logs.items() if p.topic == topic)
+def retention_passes(world: World, *topics: str) -> None:
+    """The central cluster holds nothing any more of what these topics (edge names) had until now."""
+    for p, log in world.pipeline.central.logs.items():
+        if p.topic in [central_topic(t, ALIAS) for t in topics]:
+            log.start = len(log.records)

@@ -20,15 +20,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from etl.errors import DataLoss
 from etl.ledger import staging as ledger
-from etl.ledger.batch_file import BatchFile, write_batch_file
 from etl.ledger.database import Database, Lease
 from etl.ledger.overview import SetAside
-from etl.ledger.rows import AUDIT, DEFAULT_SHARD, Position, Span, StagedBatch, StagedFile
+from etl.ledger.rows import DEFAULT_SHARD, Position, Span, StagedBatch, StagedFile
 from etl.progress import Progress
 from etl.staging.failures import cause_of
 from etl.staging.kafka_source import COLUMN, kafka_source, source_name
 from etl.staging.kafka_task import Answer
-from etl.storage import open_storage
 from etl.topics import CentralTopics
 from hourmark.clock import Clock
 from hourmark.config import Config
@@ -54,19 +52,17 @@ class Consumer:
         self._ledger_uuid = database.identity()[0]
         self._checkpoint = config.etl.scratch_dir / f"checkpoint-{shard}"
         self._naming = CentralTopics.of(config.kafka, ())
-        self._storage = open_storage(config.storage)
         self._query: StreamingQuery | None = None
         self._error: HourmarkError | None = None  # of a batch; Spark's own report of it has lost its kind
         self._staging = threading.Lock()
         self._stopping = False
-        self._sequence = 0
         self._pause_s, self._again_at_s = 1.0, 0.0
 
     def start(self) -> None:
         """Begin from the ledger's offsets."""
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         self._error, self._stopping = None, False
-        self._spark.dataSource.register(kafka_source(self._config, self._lease, self._shard))
+        self._spark.dataSource.register(kafka_source(self._config, self._lease, self._shard, self._ledger_uuid))
         self._query = (
             self._spark.readStream.format(source_name(self._shard))
             .load()
@@ -124,15 +120,12 @@ class Consumer:
                 _LOG.info("staged %d events in %.1f s (shard %s, batch %d)", events, took_s, self._shard, batch_id)
 
     def _commit(self, answers: Sequence[Answer]) -> StagedBatch:
-        self._sequence += 1
-        batch = batch_of(answers, self._cluster_id, self._shard, self._naming)
+        batch = batch_of(answers, self._cluster_id, self._shard)
         bad = [
             SetAside(self._naming.type_of(b.topic) or "", b.topic, b.partition, b.offset, b.why, self._clock.now_ms())
             for a in answers
             for b in a.bad
         ]
-        if batch.files:
-            write_batch_file(self._storage, BatchFile(self._ledger_uuid, self._lease.epoch, self._sequence, batch))
         ledger.commit_batch(self._database, self._lease, batch, bad)
         for b in bad:
             _LOG.error(
@@ -143,7 +136,7 @@ class Consumer:
         return batch
 
 
-def batch_of(answers: Sequence[Answer], cluster_id: str, shard: str, naming: CentralTopics) -> StagedBatch:
+def batch_of(answers: Sequence[Answer], cluster_id: str, shard: str) -> StagedBatch:
     """What the tasks' answers commit together."""
     spans: dict[Partition, list[Span]] = {}
     for s in (s for a in answers for s in a.spans):
@@ -155,11 +148,7 @@ def batch_of(answers: Sequence[Answer], cluster_id: str, shard: str, naming: Cen
         first = found[0]
         starts.append(Position(cluster_id, first.topic_id, first.topic, first.partition, first.start, shard))
         ends.append(dataclasses.replace(starts[-1], next_offset=found[-1].end))
-    files = []
-    for a in answers:
-        for f in a.piece.files:
-            own = tuple(s for s in a.spans if s.topic != naming.hosts and (s.topic == naming.audit) == (f.kind == AUDIT))
-            files.append(StagedFile(f.path, f.kind, f.rows, own))
+    files = [StagedFile(f.path, f.kind, f.rows, f.spans) for a in answers for f in a.piece.files]
     reports = sorted(r for a in answers for r in a.piece.reports)
     folder = files[0].path.rpartition("/")[0] if files else ""
     return StagedBatch(

@@ -66,7 +66,8 @@ class Restager:
             reader.close()
         if not tables:
             return StagedPiece()
-        return stage_table(pa.concat_tables(tables), stage_plan(self._config, folder, {s.topic for s in spans}), self._storage)
+        plan = stage_plan(self._config, folder, {s.topic for s in spans}, self._database.identity()[0])
+        return stage_table(pa.concat_tables(tables), spans, plan, self._storage)
 
     def _refuse_other_topics(self, spans: Sequence[Span]) -> None:
         infos = self._central.topics(sorted({s.topic for s in spans}))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from etl.closing.sealed import Published, Publisher
+from etl.closing.containers import WrittenFile
+from etl.closing.publishing import publish
 from etl.errors import Unreadable
 from etl.ledger import tables
 from etl.ledger.holes import accepted_holes
 from etl.ledger.orders import order_force
-from etl.ledger.rows import State
+from etl.ledger.rows import Frontier, State
+from etl.storage import Storage
 from hourmark.manifest import Manifest
 from hourmark.topics import AUDIT, events_topic
 from tests.property.truth import FIRST_HOUR
 from tests.property.world import World
-from tests.support.closing import frontier, hour, look, send, settle, until, wait_of
-from tests.support.restaging import lost_of, play_restager
+from tests.support.closing import frontier, hour, send, settle, until, wait_of
+from tests.support.restaging import play_restager, retention_passes
 
 START_MS = FIRST_HOUR.start_s * 1000
 
@@ -77,12 +81,12 @@ def test_a_storage_that_loses_every_file_is_asked_less_and_less_often(world: Wor
 
 def sealed_and_lost(world: World, kind: str = "events") -> str:
     """`click` is sealed, its file is gone, and Kafka has let go of its records."""
-    restager = play_restager(world)
+    play_restager(world)
     send(world, ["click"], START_MS + 1000)
     settle(world)
     (path,) = staged(world, kind)
     world.storage.delete(path)
-    lost_of(world, restager, AUDIT if kind == "audit" else "click")
+    retention_passes(world, AUDIT if kind == "audit" else events_topic("click"))
     until(world, FIRST_HOUR)
     look_for_a_while(world, 2)
     return path
@@ -93,12 +97,14 @@ def test_an_order_closes_a_sealed_hour_whose_file_is_lost_and_names_what_is_miss
     assert frontier(world, "click").state is State.SEALED and closed(world, "click") == []
     assert wait_of(world, "click").phase == "staged" and "cannot be staged again" in wait_of(world, "click").what[0]
     order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
-    look(world)
+    look_for_a_while(world, 1)
     (manifest, *_) = closed(world, "click")
     assert (manifest.grade.value, manifest.events) == ("forced", 0)
     said = manifest.evidence.excused
     assert said[0] == "forced by ada: cannot wait"
     assert f"topic edge.{events_topic('click')} partition" in said[1] and "offsets [0, 2)" in said[1] and path in said[1]
+    world.judge.given_up |= world.producers.events.keys()
+    until(world, hour(3))
     look_for_a_while(world)
     grades = [m.grade.value for m in closed(world, "click")]
     assert grades[0] == "forced" and set(grades[1:]) == {"proved"} and len(grades) > 1, "nothing else is missing"
@@ -106,13 +112,13 @@ def test_an_order_closes_a_sealed_hour_whose_file_is_lost_and_names_what_is_miss
 
 
 def test_an_order_for_an_open_hour_gives_up_the_file_and_promises_name_what_is_missing(world: World) -> None:
-    restager = play_restager(world)
+    play_restager(world)
     send(world, ["click"], START_MS + 1000)
     send(world, ["click"], hour(1).start_s * 1000)  # of a later hour, and in the same file
     settle(world)
     (path,) = staged(world, "events")
     world.storage.delete(path)
-    lost_of(world, restager, "click")
+    retention_passes(world, events_topic("click"))
     until(world, FIRST_HOUR)
     order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
     with world.database.transaction() as connection:  # the sums alone would prove it: the file is only read to be written
@@ -129,13 +135,13 @@ def test_an_order_for_an_open_hour_gives_up_the_file_and_promises_name_what_is_m
 
 
 def test_other_types_of_the_file_wait_for_orders_of_their_own(world: World) -> None:
-    restager = play_restager(world)
+    play_restager(world)
     send(world, ["click", "view"], START_MS + 1000)
     settle(world)
     (path,) = staged(world, "events")
     world.storage.delete(path)
-    lost_of(world, restager, "click")
-    lost_of(world, restager, "view")
+    retention_passes(world, events_topic("click"))
+    retention_passes(world, events_topic("view"))
     until(world, FIRST_HOUR)
     look_for_a_while(world, 2)
     order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
@@ -150,25 +156,27 @@ def test_other_types_of_the_file_wait_for_orders_of_their_own(world: World) -> N
 def test_lost_promises_leave_no_hour_proved_that_had_begun_by_then(world: World) -> None:
     path = lost_promises(world)
     order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
+    look_for_a_while(world, 1)
+    until(world, hour(6))
     look_for_a_while(world)
     said = {m.hour: m.grade.value for m in closed(world, "click")}
     (hole,) = accepted_holes(world.database)
     assert (hole.topic, hole.type) == (AUDIT, "click") and path in hole.what and "offsets [0, 2)" in hole.what
     assert hole.accepted_at_ms is not None
-    assert {grade for at, grade in said.items() if at > str(hour(1))} == {"proved"} and said[str(FIRST_HOUR)] == "forced"
+    assert {grade for at, grade in said.items() if at > str(hour(2))} == {"proved"} and said[str(FIRST_HOUR)] == "forced"
     assert {m.grade.value for m in closed(world, "view")} == {"proved"}
 
 
 def lost_promises(world: World) -> str:
     """The file of click's promises is lost, and the sums do not tell, so that it must be read."""
-    restager = play_restager(world)
+    play_restager(world)
     send(world, ["click"], START_MS + 1000)
     settle(world)
     (path,) = staged(world, "audit")
     with world.database.transaction() as connection:
         connection.execute(tables.groups.update().values(tail_sum=0))
     world.storage.delete(path)
-    lost_of(world, restager, AUDIT)
+    retention_passes(world, AUDIT)
     until(world, FIRST_HOUR)
     look_for_a_while(world, 1)
     assert closed(world, "click") == [] and wait_of(world, "click").phase == "staged"
@@ -176,27 +184,34 @@ def lost_promises(world: World) -> str:
 
 
 def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    restager = play_restager(world)
+    play_restager(world)
     send(world, ["click"], START_MS + 1000)
     settle(world)
     (path,) = staged(world, "events")
-    content = world.storage.read(path)
-    paused, publish = world.closer._publisher, Publisher.publish
-    monkeypatch.setattr(Publisher, "publish", lambda *_: Published())  # it stands still before it publishes
+
+    class Paused(Exception):
+        pass
+
+    def publish_late(storage: Storage, f: Frontier, written: Sequence[WrittenFile], manifest: Manifest) -> Manifest:
+        """All is written; then the file is lost, an order gives it up, and only then the rename comes."""
+        if f.event_type == "click":
+            world.storage.delete(path)
+            retention_passes(world, events_topic("click"))
+            order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
+            world.closer._stage_again(Unreadable(path, "gone"))
+            seal = frontier(world, "click").seal
+            assert f.seal is not None and seal is not None and (f.seal.grade, seal.grade) == ("proved", "forced")
+            assert (f.seal.offsets, f.seal.audit_next) == (seal.offsets, seal.audit_next)
+            publish(storage, f, written, manifest)
+            raise Paused
+        return publish(storage, f, written, manifest)
+
+    monkeypatch.setattr("etl.closing.sealed.publish", publish_late)
     until(world, FIRST_HOUR)
-    settle(world)
-    before = frontier(world, "click")
-    world.storage.delete(path)
-    lost_of(world, restager, "click")
-    order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
-    world.closer._stage_again(Unreadable(path, "gone"))
-    after = frontier(world, "click")
-    assert before.seal is not None and after.seal is not None
-    assert (before.seal.grade, after.seal.grade) == ("proved", "forced")
-    assert (before.seal.offsets, before.seal.audit_next) == (after.seal.offsets, after.seal.audit_next)
-    world.storage.write_new(path, content)  # as the paused closer had read it
-    listed = {"click": [StagedGroup(**g) for g in groups]} if (groups := None) else None
-    assert listed is None and publish(paused, [before])
+    with pytest.raises(Paused):
+        settle(world)
     monkeypatch.undo()
-    look(world)
-    assert [m.grade.value for m in closed(world, "click")][:1] == ["proved"], "its marker is the truth"
+    world.start_closer()
+    settle(world)
+    (manifest,) = closed(world, "click")
+    assert (manifest.grade.value, manifest.events) == ("proved", 1), "its marker is the truth"

@@ -38,7 +38,7 @@ def stage(root: Path, rows: list[tuple[str, bytes, int]]) -> tuple[StagedGroup, 
             "offset": pa.array(range(len(rows)), pa.int64()),
         }
     )
-    return stage_table(table, plan, LocalDisk(root)).groups
+    return stage_table(table, (), plan, LocalDisk(root)).groups
 
 
 def an_id(time_ms: int, rest: int) -> bytes:
