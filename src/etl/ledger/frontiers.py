@@ -25,22 +25,13 @@ from etl.errors import StaleDriver
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
 from etl.ledger.edge import EdgeCheck, begin_anew
+from etl.ledger.holes import Hole, put_holes
 from etl.ledger.rows import Frontier, Position, Reporter, Seal, State
 from hourmark.hours import Hour
-from hourmark.manifest import Manifest
+from hourmark.manifest import Grade, Manifest
 
 _AT_ONCE: Final = 500  # names in one IN list, far below every database's limit of variables
 _ROWS: Final = tables.frontiers
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class AcceptedHole:
-    """A hole of a topic (edge name) that an operator's order accepted."""
-
-    topic: str
-    accepted_at_ms: int
-    what: str
-    reason: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +40,7 @@ class WithSeals:
 
     excused: Collection[Reporter] = ()  # as the cut saw them: one that has reported since is not excused
     surplus: Collection[Mapping[str, Any]] = ()  # rows of the table `surplus`
-    accepted: Collection[AcceptedHole] = ()
+    accepted: Collection[Hole] = ()
     checks: Collection[EdgeCheck] = ()  # from where accepted holes' topics are watched again
 
 
@@ -163,9 +154,26 @@ def seal(
         _excuse(connection, together.excused)
         if together.surplus:
             connection.execute(insert(tables.surplus), [dict(row) for row in together.surplus])
-        if together.accepted:
-            connection.execute(insert(tables.accepted_holes), [dataclasses.asdict(hole) for hole in together.accepted])
+        put_holes(connection, together.accepted)
         begin_anew(connection, together.checks)
+
+
+def force_sealed(connection: Connection, f: Frontier, hours_s: Collection[int | None], excused: tuple[str, ...]) -> None:
+    """Sealed hours among these lack rows that they were sealed with: they close as forced, and name it.
+
+    Their surplus is forgotten, as its rows may be among those: a promise that it would keep stays unkept.
+    """
+    hit = [h.hour.start_s for h in f.sealed_hours if h.hour.start_s in hours_s]
+    if hit:
+        seals = [
+            dataclasses.replace(h.seal, grade=Grade.FORCED.value, excused=(*excused, *h.seal.excused))
+            if h.seal and h.hour.start_s in hit
+            else h.seal
+            for h in f.sealed_hours
+        ]
+        _move_all(connection, [(f, {"seal": _seals_json(s for s in seals if s)})], State.SEALED, State.SEALED)
+        surplus = tables.surplus.c
+        connection.execute(delete(tables.surplus).where(surplus.type == f.event_type, surplus.hour.in_(hit)))
 
 
 def _excuse(connection: Connection, reporters: Collection[Reporter]) -> None:
@@ -251,13 +259,6 @@ def _seals(text: str | None) -> tuple[Seal, ...]:
 
 def _seals_json(seals: Iterable[Seal]) -> str:
     return json.dumps([json.loads(seal.to_json()) for seal in seals])
-
-
-def accepted_holes(database: Database) -> list[AcceptedHole]:
-    """Holes that orders accepted, oldest first."""
-    table = tables.accepted_holes
-    with database.reading() as connection:
-        return [AcceptedHole(**row) for row in connection.execute(select(table).order_by(table.c.accepted_at_ms)).mappings()]
 
 
 def closed_types(database: Database) -> set[str]:
