@@ -12,7 +12,6 @@ a cache, and begins anew too.
 from __future__ import annotations
 
 import dataclasses
-import json
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -25,12 +24,12 @@ from etl.ledger.batch_file import read_batch_file
 from etl.ledger.central import Central, Values
 from etl.ledger.database import Database
 from etl.ledger.first_hours import FirstHours, read_first_hours
-from etl.ledger.frontier_rows import BUCKET_SECONDS, carriers
+from etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
 from etl.ledger.history import Gap, History, Key, bucket_of, history
 from etl.ledger.remains import Batches, Chain, SurplusLeft, files_of, read_batches, read_chain, read_surplus_files
 from etl.ledger.restaged import standing_again
-from etl.ledger.rows import DEFAULT_SHARD, AuditGroup, Position, Reporter, StagedBatch, StagedFile, StagedGroup, State
-from etl.ledger.staging import is_overtaken, put_reports, put_staged, reporters_of
+from etl.ledger.rows import DEFAULT_SHARD, AuditGroup, Position, Reporter, StagedBatch, StagedFile, StagedGroup
+from etl.ledger.staging import is_overtaken, put_positions, put_reports, put_staged, reporters_of
 from etl.storage import Storage
 from etl.topics import CentralTopics
 from hourmark.avro import Schema, canonical_json, fingerprint, unframe
@@ -169,11 +168,8 @@ class _Rebuild:
             self.frontiers[event_type] = chain.hours[-1].end_s if chain else first_s
             sources, shard = self._declared(event_type)
             connection.execute(
-                insert(tables.frontiers).values(
-                    type=event_type, first_hour=first_s, hour=self.frontiers[event_type], state=State.OPEN.value, shard=shard,
-                    sources=json.dumps(sorted(sources)), settled_next=chain.settled_next if chain else 0,
-                )
-            )  # fmt: skip
+                new_frontier(event_type, first_s, shard, sources, self.frontiers[event_type], chain.settled_next if chain else 0)
+            )
         self.done.types = len(first)
         if unknown := sorted(set(self._latest_types()) - set(first)):
             self.done.notes.append(
@@ -211,7 +207,7 @@ class _Rebuild:
             key: dataclasses.replace(p, next_offset=offsets[key], shard=shards.get(p.topic, DEFAULT_SHARD))
             for key, p in known.items()
         }
-        connection.execute(insert(tables.positions), [dataclasses.asdict(p) for p in positions.values()])
+        put_positions(connection, positions.values())
         return positions
 
     def _staged_again(self, gaps: Sequence[Gap], known: Mapping[Key, Position], topics: CentralTopics) -> dict[Key, int]:
