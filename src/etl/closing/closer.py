@@ -25,7 +25,7 @@ from etl.closing.sealing import Round, Sealer
 from etl.closing.surplus import surplus_left_over
 from etl.closing.twins import TwinWatch
 from etl.closing.waiting import WaitsKeeper
-from etl.errors import DataLoss, ForeignLedger, Unreadable
+from etl.errors import DamagedRow, DataLoss, ForeignLedger, Unreadable
 from etl.ledger import frontiers as ledger
 from etl.ledger.database import CLOSER, Database, Lease
 from etl.ledger.holes import Hole
@@ -121,6 +121,13 @@ class Closer:
         except Unreadable as error:
             self._stage_again(error)
             return 0
+        except DamagedRow as error:
+            if error.event_type is None:
+                self._say_unavailable(error)
+                raise
+            _LOG.error("%s", error)
+            self._hold_types({error.event_type}, "ledger", str(error))
+            return 0
         except Unavailable as error:
             self._say_unavailable(error)
             raise
@@ -144,7 +151,8 @@ class Closer:
         cut = self._taker.poll([f for f in opened if f.event_type not in aside])
         if isinstance(cut, Waiting):
             waits = {t: (phase.value, what) for t, (phase, what) in cut.by_type.items()}
-            self._say(frontiers, waits | {t: ("set aside", (_aside_words(a),)) for t, a in aside.items()})
+            waits |= {t: ("set aside", (_aside_words(a),)) for t, a in aside.items()}
+            self._say(frontiers, waits | {f.event_type: ("ledger", f.alarm) for f in frontiers if f.state is State.DAMAGED})
             return cut
         self._sites.check(cut.horizons_ms)  # again, as a topic may have been made anew while the cut was taken
         holes = self._sites.holes()
@@ -159,6 +167,8 @@ class Closer:
         types = types_in(self._database, unreadable.path)
         try:
             self._again.add(self._ports.restage(self._lease, unreadable.path))
+        except DamagedRow as damaged:
+            trouble = str(damaged)
         except DataLoss as lost:
             trouble = str(lost)
             types -= self._give_up(unreadable.path, types)
@@ -167,10 +177,13 @@ class Closer:
             raise
         if trouble and types:
             _LOG.error("%s; until that file can be read, these types cannot close: %s", trouble, ", ".join(sorted(types)))
-            for f in (f for f in self._frontiers() if f.event_type in types):
-                pause_s = min(2 * self._pauses_s.get(f.event_type, RETRY_SECONDS), PAUSE_SECONDS_MAX)
-                self._pauses_s[f.event_type] = pause_s  # growing: a look finds one such file, and there may be many
-                self._set_back(f, "staged", (trouble,), pause_s)
+            self._hold_types(types, "staged", trouble)
+
+    def _hold_types(self, types: Collection[str], phase: str, trouble: str) -> None:
+        for f in (f for f in self._frontiers() if f.event_type in types):
+            pause_s = min(2 * self._pauses_s.get(f.event_type, RETRY_SECONDS), PAUSE_SECONDS_MAX)
+            self._pauses_s[f.event_type] = pause_s  # growing: a look finds one such file or row, and there may be many
+            self._set_back(f, phase, (trouble,), pause_s)
 
     def _give_up(self, path: str, types: Collection[str]) -> set[str]:
         """What an order gives up of the file; returns whose."""

@@ -79,5 +79,6 @@ def _seal(grade: Grade, excused: tuple[str, ...], proof: Proof, cut: Cut, offset
         surplus=proof.surplus,
         excused=excused,
         offsets=offsets,
+        listed=proof.listed,
         books=proof.books,
     )

@@ -34,7 +34,13 @@ def closed_event_files(database: Database, after_id: int, closed_before_ms: int,
     needed = (
         select(groups.c.file_id)
         .outerjoin(buckets, and_(buckets.c.type == groups.c.type, buckets.c.hour == groups.c.listed_hour))
-        .where(or_(buckets.c.closed_at_ms.is_(None), buckets.c.closed_at_ms >= closed_before_ms))
+        .where(
+            or_(
+                buckets.c.closed_at_ms.is_(None),
+                buckets.c.closed_at_ms >= closed_before_ms,
+                groups.c.hour > groups.c.listed_hour,  # nothing lists such a group: the row is damaged
+            )
+        )
     )
     return _unneeded(database, EVENTS, after_id, limit, needed, groups.c.file_id)
 

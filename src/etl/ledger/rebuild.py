@@ -18,7 +18,6 @@ a cache, and begins anew too.
 from __future__ import annotations
 
 import dataclasses
-import json
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
@@ -31,11 +30,11 @@ from etl.ledger import tables
 from etl.ledger.central import Central
 from etl.ledger.database import Database
 from etl.ledger.first_hours import FirstHours, read_first_hours
-from etl.ledger.frontier_rows import BUCKET_SECONDS, carriers
+from etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
 from etl.ledger.holes import put_holes
 from etl.ledger.remains import EARLY_MS, Chain, Key, audit_next, epochs, read_chain, read_notes, surplus_files, uncovered
-from etl.ledger.rows import DEFAULT_SHARD, Position, Span, StagedBatch, StagedFile, State
-from etl.ledger.staging import lost_to_retention, put_staged
+from etl.ledger.rows import DEFAULT_SHARD, Position, Span, StagedBatch, StagedFile
+from etl.ledger.staging import lost_to_retention, put_positions, put_staged
 from etl.staging.files import read_note
 from etl.staging.pieces import StagedNote
 from etl.storage import Storage
@@ -99,7 +98,7 @@ class _Rebuild:
     chains: dict[str, Chain] = dataclasses.field(default_factory=dict)
     begun: dict[str, FirstHours] = dataclasses.field(default_factory=dict)  # of types without a bucket
     frontiers: dict[str, int] = dataclasses.field(default_factory=dict)  # type → its hour, Unix seconds
-    cuts: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)  # (time, audit offset) → least commit
+    cuts: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)  # (closed by, audit offset) → least commit
     commits: set[int] = dataclasses.field(default_factory=set)  # numbers that the lost ledger had reached
     ledgers: set[str] = dataclasses.field(default_factory=set)
     schemas: dict[int, str] = dataclasses.field(default_factory=dict)  # id → fingerprint in markers
@@ -125,7 +124,10 @@ class _Rebuild:
             self.commits.add(manifest.ledger_commit)
             self.ledgers.add(manifest.ledger)
             self.schemas |= {f.schema_id: f.schema_fingerprint for f in manifest.files}
-            cut = manifest.evidence.cut_at_ms, audit_next(manifest)
+            cut = (
+                manifest.closed_at_ms,
+                audit_next(manifest),
+            )  # taken before that, its audit offset perhaps long after the cut began
             self.cuts[cut] = min(manifest.ledger_commit, self.cuts.get(cut, manifest.ledger_commit))
             connection.execute(
                 insert(tables.buckets).values(
@@ -140,21 +142,18 @@ class _Rebuild:
     def _put_frontiers(self, connection: Connection) -> None:
         recorded = read_first_hours(self.outside.storage)
         self._name_ledger(recorded)
-        for record in (r for r in recorded if r.ledger == self.done.ledger):
-            self.commits.add(record.commit)
-            for event_type in record.first_hours_s.keys() - self.begun.keys():
-                self.begun[event_type] = record
+        for own in (r for r in recorded if r.ledger == self.done.ledger):
+            self.commits.add(own.commit)
+            for event_type in own.first_hours_s.keys() - self.begun.keys():
+                self.begun[event_type] = own
         for event_type in sorted(self.begun.keys() | self.chains.keys()):
             chain, record = self.chains.get(event_type), self.begun.get(event_type)
             first_s = min(([chain.first.start_s] if chain else []) + ([record.first_hours_s[event_type]] if record else []))
             self.frontiers[event_type] = chain.frontier.start_s if chain else first_s
             sources, shard = self._declared(event_type)
             connection.execute(
-                insert(tables.frontiers).values(
-                    type=event_type, first_hour=first_s, hour=self.frontiers[event_type], state=State.OPEN.value, shard=shard,
-                    sources=json.dumps(sorted(sources)), settled_next=chain.settled_next if chain else 0,
-                )
-            )  # fmt: skip
+                new_frontier(event_type, first_s, shard, sources, self.frontiers[event_type], chain.settled_next if chain else 0)
+            )
         self.done.types = len(self.frontiers)
         self.topics = CentralTopics.of(self.outside.kafka, self.frontiers)
         if unknown := sorted(set(self._latest_types()) - set(self.frontiers)):
@@ -209,8 +208,7 @@ class _Rebuild:
             )
             for key, p in (known | live).items()
         }
-        if positions:
-            connection.execute(insert(tables.positions), [dataclasses.asdict(p) for p in positions.values()])
+        put_positions(connection, positions.values())
         return positions, starts
 
     def _closed_next(self) -> dict[Key, int]:
@@ -268,8 +266,8 @@ class _Rebuild:
             commit = None if event_type in self.chains else self.begun[event_type].commit
             before = (
                 offset
-                for (cut_at_ms, offset), at in self.cuts.items()
-                if cut_at_ms <= hour_s * 1000 - EARLY_MS and (commit is None or at <= commit)
+                for (closed_at_ms, offset), at in self.cuts.items()
+                if closed_at_ms <= hour_s * 1000 - EARLY_MS and (commit is None or at <= commit)
             )
             first.append(max(before, default=0))
         return min(first, default=0)

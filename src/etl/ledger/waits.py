@@ -37,6 +37,7 @@ PHASES = {
     "proof": "promises are not kept by what was staged",
     "publishing": "it is sealed, and what is in its way on storage",
     "storage": "storage refuses or does not answer",
+    "ledger": "a row of the ledger is damaged: restore the newest copy, or make it anew",
     "servers": "a cluster, or another server, does not answer",
 }
 

@@ -24,7 +24,9 @@ from etl.closing.readiness import Reports, clocks_apart
 from etl.closing.surplus import SurplusCleaner
 from etl.ledger import leftovers as ledger
 from etl.ledger.database import Database, Lease
+from etl.ledger.frontiers import frontiers
 from etl.ledger.leftovers import Leftover
+from etl.ledger.rows import State
 from etl.ledger.staging import reporters
 from etl.staging.planning import STAGING_FOLDER
 from etl.storage import Entry, NotFound, Storage
@@ -59,6 +61,7 @@ class Cleaner:
 
     def __init__(self, storage: Storage, database: Database, config: Config, clock: Clock) -> None:
         self._storage, self._database, self._etl, self._clock = storage, database, config.etl, clock
+        self._bucket_seconds = config.parsing.bucket_seconds
         self._audit_keep_ms = (config.kafka.retention_hours + 24) * _HOUR_MS
         self._surplus = SurplusCleaner(storage, database, self._audit_keep_ms)
         self._events_after = self._audit_after = 0
@@ -72,6 +75,9 @@ class Cleaner:
         try:
             if apart := clocks_apart(Reports(reporters(self._database)), self._clock.now_ms()):
                 _LOG.warning("nothing is deleted by a clock that may be wrong: %s", apart)
+                return
+            if any(f.state is State.DAMAGED for f in frontiers(self._database, self._bucket_seconds)):
+                _LOG.error("nothing is deleted by a ledger with damaged rows: `hourmark ledger check` names them")
                 return
             cleaned = self.clean(lease, self._clock.now_ms())
         except (Unavailable, Finding) as error:
