@@ -127,7 +127,7 @@ class _Rebuild:
             cut = (
                 manifest.closed_at_ms,
                 audit_next(manifest),
-            )  # taken before that, its audit offset perhaps long after the cut began
+            )  # its audit offset may be of long after the cut began
             self.cuts[cut] = min(manifest.ledger_commit, self.cuts.get(cut, manifest.ledger_commit))
             connection.execute(
                 insert(tables.buckets).values(
