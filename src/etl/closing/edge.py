@@ -97,9 +97,9 @@ class TwoSites:
 
         What was found of other topics at an earlier check stays known.
         """
-        before, self._lost = self._lost, open_holes(self._database)
+        known, self._lost = self._lost, open_holes(self._database)
         for hole in self._lost:
-            if hole not in before:
+            if hole not in known:
                 _LOG.error("%s; hours of what was in it can close by an order alone (`hourmark bucket force`)", hole.what)
         topics = [events_topic(t) for t in sorted(types)]
         infos = self._existing(self._edge, CONTROL) | self._edge.topics(topics)
