@@ -139,7 +139,7 @@ def read_promises(storage: Storage, path: str) -> pa.Table:
 
 def _item_rows(item: RowsItem, storage: Storage) -> pa.Table:
     """The item's rows as a table of ROWS, earlier surplus among them."""
-    read = read_unit(item.unit, storage, ("range_id", "event_id"))
+    read = read_unit(item.unit, storage, ("range_id", "event_id")).table
     asked = np.array(item.asked, np.int32)[read.column("listing").to_numpy()] if len(read) else np.empty(0, np.int32)
     listed = pa.table(
         [pa.array(asked), *(read.column(name) for name in ("hour", "range_id", "event_id")), pa.array(np.zeros(len(read), bool))],

@@ -57,10 +57,12 @@ def write_surplus(storage: Storage, epoch: int, frontier: Frontier, rows: pa.Tab
     """Keep these rows (columns of SURPLUS_SCHEMA, each once) for the frontier's hour, which is not sealed yet."""
     rows = rows.select(SURPLUS_SCHEMA.names).sort_by([(name, "ascending") for name in ("hour", "range_id", "event_id")])
     stem = f"{FOLDER}/{frontier.event_type}/{str(frontier.hour).replace(':', '-')}-{epoch:012d}"
+    note = StagedNote("", SURPLUS, len(rows))
     try:
-        path = write_rows(storage, stem, rows, StagedNote("", SURPLUS, len(rows))).path
-    except AlreadyExists as error:  # the same rows, by a proof that was tried before
-        path = error.path
+        path = write_rows(storage, stem, rows, note).path
+    except AlreadyExists as error:  # by a proof that was tried before, of no seal; nobody knows what became of it since
+        storage.delete(error.path)
+        path = write_rows(storage, stem, rows, note).path
     return SurplusFile(frontier.event_type, frontier.hour.start_s, path, len(rows))
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from etl.errors import BadRecord
 from etl.ledger.rows import AUDIT, EVENTS, RANGE_WEIGHT, AuditGroup, Span, StagedGroup, to_signed, to_unsigned
-from etl.staging.columns import KeyColumns, Malformed, key_columns, lengths, run_starts, schema_ids
+from etl.staging.columns import KeyColumns, Malformed, key_columns, lengths, run_starts, schema_ids, schemas_of_runs
 from etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
 from etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
 from etl.storage import Storage
@@ -118,7 +118,7 @@ def _groups(
     digests = key.tail + key.ranges * np.uint64(RANGE_WEIGHT)  # wraps at 64 bits, as it must
     tail_sums = np.add.reduceat(digests[order], starts)
     first, last = key.matrix[order[starts], :16], key.matrix[order[ends - 1], :16]
-    of_group = _schemas_of_runs(starts, ends, schemas)
+    of_group = schemas_of_runs(ends - starts, schemas)
     return tuple(
         StagedGroup("", types[rank], hour, end - start, size, tail_sum, found, start, low.tobytes(), high.tobytes())
         for rank, hour, start, end, size, tail_sum, found, low, high in zip(
@@ -126,19 +126,6 @@ def _groups(
             np.add.reduceat(sizes, starts).tolist(), tail_sums.tolist(), of_group, first, last, strict=True,
         )
     )  # fmt: skip
-
-
-def _schemas_of_runs(
-    starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], schemas: npt.NDArray[np.int32]
-) -> list[tuple[int, ...]]:
-    """The distinct schema ids of each run of rows, ascending."""
-    run = np.repeat(np.arange(len(starts)), ends - starts)
-    changes = run_starts(run, schemas)
-    pairs = np.unique(run[changes] << 32 | schemas[changes].astype(np.int64))
-    found: list[list[int]] = [[] for _ in starts]
-    for pair in pairs.tolist():
-        found[pair >> 32].append(pair & 0xFFFFFFFF)
-    return [tuple(ids) for ids in found]
 
 
 def _audit_rows(table: pa.Table) -> list[tuple[str, int, bytes, int, int, int, str]]:
