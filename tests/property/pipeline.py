@@ -28,7 +28,7 @@ class Pipeline:
     """From the edge into the ledger."""
 
     def __init__(self, producers: Producers, storage: MemoryStorage, database: Database, config: Config) -> None:
-        self.edge, self.seen = producers.edge, producers.seen
+        self.edge, self.seen, self.clock = producers.edge, producers.seen, producers.clock
         self.storage, self.database, self.config = storage, database, config
         self.central = FakeCluster("central", [Partition(central_topic(p.topic, ALIAS), p.partition) for p in EDGE_PARTITIONS])
         self.mirror = FakeMirror(self.edge, self.central)
@@ -131,7 +131,7 @@ class Pipeline:
             tuple(StagedFile(f.path, f.kind, f.rows, f.spans) for f in piece.files),
             piece.groups,
             piece.audit_groups,
-            tuple(staging.reporters_of(report) for report in reports),
+            tuple(staging.reporters_of(report, self.clock.now_ms()) for report in reports),
         )
 
     def plan(self, folder: str) -> StagePlan:

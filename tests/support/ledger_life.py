@@ -129,9 +129,10 @@ class Life:
         ]
         spans = tuple(Span(s.topic, s.topic_id, 0, s.next_offset, e.next_offset) for s, e in zip(starts, ends, strict=True))
         piece = self._staged(rows, spans, folder)
+        reports = [HostReport.decode(r.datum) for r in piece.reports]
         batch = StagedBatch(
             folder, starts, ends, tuple(StagedFile(f.path, f.kind, f.rows, f.spans) for f in piece.files), piece.groups,
-            piece.audit_groups, tuple(staging.reporters_of(HostReport.decode(r.datum)) for r in piece.reports),
+            piece.audit_groups, tuple(staging.reporters_of(r, r.received_at_ms) for r in reports),
         )  # fmt: skip
         if commit:
             staging.commit_batch(self.database, self._lease, batch)

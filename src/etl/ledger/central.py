@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from hourmark.kafka import Partition, TopicInfo
@@ -19,10 +19,10 @@ class Central(Protocol):
         """Those of `names` that exist."""
         ...
 
-    def starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+    def starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """Log start offsets."""
         ...
 
-    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
+    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> Mapping[Partition, int]:
         """Last stable offsets, or high watermarks."""
         ...

@@ -120,7 +120,7 @@ class Consumer:
                 _LOG.info("staged %d events in %.1f s (shard %s, batch %d)", events, took_s, self._shard, batch_id)
 
     def _commit(self, answers: Sequence[Answer]) -> StagedBatch:
-        batch = batch_of(answers, self._cluster_id, self._shard)
+        batch = batch_of(answers, self._cluster_id, self._shard, self._clock.now_ms())
         bad = [
             SetAside(self._naming.type_of(b.topic) or "", b.topic, b.partition, b.offset, b.why, self._clock.now_ms())
             for a in answers
@@ -136,7 +136,7 @@ class Consumer:
         return batch
 
 
-def batch_of(answers: Sequence[Answer], cluster_id: str, shard: str) -> StagedBatch:
+def batch_of(answers: Sequence[Answer], cluster_id: str, shard: str, now_ms: int) -> StagedBatch:
     """What the tasks' answers commit together."""
     spans: dict[Partition, list[Span]] = {}
     for s in (s for a in answers for s in a.spans):
@@ -158,5 +158,5 @@ def batch_of(answers: Sequence[Answer], cluster_id: str, shard: str) -> StagedBa
         files=tuple(files),
         groups=tuple(g for a in answers for g in a.piece.groups),
         audit_groups=tuple(g for a in answers for g in a.piece.audit_groups),
-        reports=tuple(ledger.reporters_of(HostReport.decode(r.datum)) for r in reports),
+        reports=tuple(ledger.reporters_of(HostReport.decode(r.datum), now_ms) for r in reports),
     )

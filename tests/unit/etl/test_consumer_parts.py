@@ -33,7 +33,7 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
     )
     first = Answer(StagedPiece(files), (click[0], audit))
     second = Answer(StagedPiece((StagedNote("uuid", EVENTS, 4, (click[1],), path="_staging/f/c"),)), (click[1],))
-    batch = batch_of([second, first], "cluster", "default")
+    batch = batch_of([second, first], "cluster", "default", 0)
     assert batch.folder == "_staging/f"
     assert {(p.topic, p.next_offset) for p in batch.starts} == {("events.click", 0), (NAMING.audit, 3)}
     assert {(p.topic, p.next_offset) for p in batch.ends} == {("events.click", 9), (NAMING.audit, 4)}
@@ -47,6 +47,7 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
         ("etl.storage.errors.SafeMode: /a (hdfs://x): read-only", Unavailable, "read-only"),
         ("hourmark.kafka._NoLeader: a\n\nhourmark.errors.Unavailable: the broker is away", Unavailable, "the broker is away"),
         ("Python worker exited unexpectedly (crashed)", Unavailable, "worker"),
+        ("Python worker failed to connect back.\n=== Streaming Query ===", Unavailable, "worker"),
         ("KeyError: 'x'", EtlStop, "KeyError"),
     ],
 )
