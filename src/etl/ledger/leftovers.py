@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, or_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, or_, select
 
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
@@ -73,6 +73,12 @@ def _unneeded(
         span = needed.where(file_id >= found[0].file_id, file_id <= found[-1].file_id).distinct()
         kept: set[int] = set(connection.execute(span).scalars())
     return [f for f in found if f.file_id not in kept], found[-1].file_id if len(found) == limit else 0
+
+
+def oldest_frontier_ms(database: Database) -> int:
+    """When the oldest hour began that is not closed; 0 where there are no types."""
+    with database.reading() as connection:
+        return 1000 * (connection.execute(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
 
 
 def settled_before(database: Database, event_type: str, closed_before_ms: int) -> int:

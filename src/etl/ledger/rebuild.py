@@ -147,8 +147,8 @@ class _Rebuild:
             for event_type in own.first_hours_s.keys() - self.begun.keys():
                 self.begun[event_type] = own
         for event_type in sorted(self.begun.keys() | self.chains.keys()):
-            chain, record = self.chains.get(event_type), self.begun.get(event_type)
-            first_s = min(([chain.first.start_s] if chain else []) + ([record.first_hours_s[event_type]] if record else []))
+            chain, begun = self.chains.get(event_type), self.begun.get(event_type)
+            first_s = min(([chain.first.start_s] if chain else []) + ([begun.first_hours_s[event_type]] if begun else []))
             self.frontiers[event_type] = chain.frontier.start_s if chain else first_s
             sources, shard = self._declared(event_type)
             connection.execute(
