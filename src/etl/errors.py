@@ -4,7 +4,7 @@ HourmarkError
 └── EtlStop                 the driver ends; a supervisor starts it again from the ledger, unless it says otherwise
     ├── StaleDriver         another driver has taken over, or offsets are not where this one left them
     ├── TopicReplaced       a topic was deleted and made anew
-    ├── DataLoss            records are gone before they were staged
+    ├── DataLoss            records are gone before they were staged, or staged again
     ├── BadRecord           a record that nobody but the delivery service may write, and it did not
     ├── SchemaChanged       the registry gives another schema for an id than before
     └── ForeignLedger       storage holds buckets that this ledger has not closed: it is an older copy, or another
@@ -30,7 +30,7 @@ class TopicReplaced(EtlStop):
 
 
 class DataLoss(EtlStop):
-    """Offsets that the ledger has not passed are no longer readable."""
+    """Offsets that are to be read are gone from Kafka. Staging passes over them, by its next plan, and the ledger keeps them."""
 
 
 class ForeignLedger(EtlStop):

@@ -26,24 +26,15 @@ from etl.ledger import tables
 from etl.ledger.database import Database, Lease
 from etl.ledger.digests import check, with_digest
 from etl.ledger.edge import EdgeCheck, begin_anew
-from etl.ledger.rows import Frontier, Position, Reporter, Seal, State
+from etl.ledger.holes import Hole, put_holes
+from etl.ledger.rows import Frontier, Position, Reporter, Seal, State, Sums
 from etl.ledger.staging import position_of
 from etl.ledger.tables import DIGEST
 from hourmark.hours import Hour
-from hourmark.manifest import Manifest
+from hourmark.manifest import Grade, Manifest
 
 _AT_ONCE: Final = 500  # names in one IN list, far below every database's limit of variables
 _ROWS: Final = tables.frontiers
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class AcceptedHole:
-    """A hole of a topic (edge name) that an operator's order accepted."""
-
-    topic: str
-    accepted_at_ms: int
-    what: str
-    reason: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +43,7 @@ class WithSeals:
 
     excused: Collection[Reporter] = ()  # as the cut saw them: one that has reported since is not excused
     surplus: Collection[Mapping[str, Any]] = ()  # rows of the table `surplus`
-    accepted: Collection[AcceptedHole] = ()
+    accepted: Collection[Hole] = ()
     checks: Collection[EdgeCheck] = ()  # from where accepted holes' topics are watched again
 
 
@@ -171,9 +162,27 @@ def seal(
         _excuse(connection, together.excused)
         if together.surplus:
             connection.execute(insert(tables.surplus), [dict(row) for row in together.surplus])
-        if together.accepted:
-            connection.execute(insert(tables.accepted_holes), [dataclasses.asdict(hole) for hole in together.accepted])
+        put_holes(connection, together.accepted)
         begin_anew(connection, together.checks)
+
+
+def force_sealed(connection: Connection, f: Frontier, lost: Mapping[int, Sums], excused: tuple[str, ...]) -> None:
+    """Sealed hours among these (Unix seconds) lack rows that they were sealed with: they close as forced, and name it.
+
+    Their surplus is forgotten, as its rows may be among those: a promise that it would keep stays unkept.
+    """
+    hit = [h.hour.start_s for h in f.sealed_hours if h.hour.start_s in lost]
+    if hit:
+        seals = [_without(h.seal, lost.get(h.hour.start_s), excused) for h in f.sealed_hours if h.seal]
+        _move_all(connection, [(f, {"seal": _seals_json(seals)})], State.SEALED, State.SEALED)
+        surplus = tables.surplus.c
+        connection.execute(delete(tables.surplus).where(surplus.type == f.event_type, surplus.hour.in_(hit)))
+
+
+def _without(seal: Seal, lost: Sums | None, excused: tuple[str, ...]) -> Seal:
+    if lost is None:
+        return seal
+    return dataclasses.replace(seal, grade=Grade.FORCED.value, excused=(*excused, *seal.excused), listed=seal.listed - lost)
 
 
 def _excuse(connection: Connection, reporters: Collection[Reporter]) -> None:
@@ -259,13 +268,6 @@ def _seals(text: str | None) -> tuple[Seal, ...]:
 
 def _seals_json(seals: Iterable[Seal]) -> str:
     return json.dumps([json.loads(seal.to_json()) for seal in seals])
-
-
-def accepted_holes(database: Database) -> list[AcceptedHole]:
-    """Holes that orders accepted, oldest first."""
-    table = tables.accepted_holes
-    with database.reading() as connection:
-        return [AcceptedHole(**row) for row in connection.execute(select(table).order_by(table.c.accepted_at_ms)).mappings()]
 
 
 def closed_types(database: Database) -> set[str]:

@@ -156,6 +156,9 @@ class Sums:
     def __add__(self, other: Sums) -> Sums:
         return Sums(self.records + other.records, self.events + other.events, to_unsigned(self.digest + other.digest))
 
+    def __sub__(self, other: Sums) -> Sums:
+        return Sums(self.records - other.records, self.events - other.events, to_unsigned(self.digest - other.digest))
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HourBook:

@@ -14,11 +14,13 @@ from etl.errors import StaleDriver, TopicReplaced
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
 from etl.ledger.digests import check, with_digest
+from etl.ledger.holes import Hole, put_holes
 from etl.ledger.overview import SetAside
 from etl.ledger.rows import DEFAULT_SHARD, Position, Reporter, StagedBatch, StagedFile, StagedGroup, to_signed
 from hourmark.errors import UsageError
 from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark.kafka import TopicInfo
+from hourmark.topics import edge_topic
 
 
 def positions(database: Database, cluster_id: str) -> list[Position]:
@@ -74,6 +76,25 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Positio
                 )
             if not any(k.partition == p.partition for k in known):
                 put_positions(connection, [p])
+
+
+def pass_over(database: Database, lease: Lease, alias: str | None, starts: Mapping[Position, int]) -> None:
+    """Go on at the logs' start offsets where those have passed what is to be staged; what lies between is a hole of its topic.
+
+    `alias`: of the edge, as its topics are named on the central cluster.
+    """
+    passed = {p: start for p, start in starts.items() if start > p.next_offset}
+    if passed:
+        with database.transaction(lease) as connection:
+            for p, start in passed.items():
+                _compare_and_set(connection, p, dataclasses.replace(p, next_offset=start))
+            put_holes(connection, [lost_to_retention(alias, p, start) for p, start in passed.items()])
+
+
+def lost_to_retention(alias: str | None, p: Position, end: int) -> Hole:
+    """That offsets from the position to `end` are on neither side."""
+    what = f"topic {p.topic} partition {p.partition}: offsets [{p.next_offset}, {end}) are lost to retention"
+    return Hole(edge_topic(p.topic, alias), None, what)
 
 
 def refuse_other_topics(database: Database, infos: Iterable[TopicInfo]) -> None:

@@ -215,12 +215,14 @@ edge_checks = Table(
     Column("checked_at_ms", BigInteger, nullable=False),
 )
 
-# Holes that an operator's order accepted. A hole in promises or reports concerns every hour that had begun by then.
-accepted_holes = Table(
-    "accepted_holes",
+# Holes that the ledger alone remembers, and those that an order accepted (`etl.ledger.holes`).
+holes = Table(
+    "holes",
     metadata,
-    Column("topic", Text, primary_key=True),  # at the edge
-    Column("accepted_at_ms", BigInteger, primary_key=True),
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
+    Column("topic", Text, nullable=False),  # at the edge
+    Column("type", Text),  # whose promises alone it concerns; null: as the topic says
     Column("what", Text, nullable=False),
+    Column("accepted_at_ms", BigInteger),
     Column("reason", Text, nullable=False),
 )

@@ -216,10 +216,12 @@ def _make_closing() -> None:
         sa.PrimaryKeyConstraint("topic", "partition"),
     )
     op.create_table(
-        "accepted_holes",
+        "holes",
+        sa.Column("id", _ROW_ID, autoincrement=True, nullable=False),
         sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("accepted_at_ms", sa.BigInteger(), nullable=False),
+        sa.Column("type", sa.Text(), nullable=True),
         sa.Column("what", sa.Text(), nullable=False),
+        sa.Column("accepted_at_ms", sa.BigInteger(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("topic", "accepted_at_ms"),
+        sa.PrimaryKeyConstraint("id"),
     )
