@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from typing import Any, Final
@@ -10,13 +11,14 @@ import pytest
 from sqlalchemy import Table, select, update
 
 from etl.closing.cut import Waiting
+from etl.closing.engine import LocalEngine
 from etl.ledger import tables
 from etl.ledger.database import Database
 from etl.ledger.digests import damaged_rows
 from etl.ledger.frontiers import frontiers
 from etl.ledger.rows import State
 from hourmark.errors import HourmarkError
-from tests.property.truth import FIRST_HOUR
+from tests.property.truth import FIRST_HOUR, TYPES
 from tests.property.world import World
 from tests.support.closing import frontier, look, manifest, send, settle, until, wait_of
 
@@ -24,7 +26,10 @@ DIGESTED: Final = (tables.positions, tables.frontiers, tables.staged_files, tabl
 
 
 def staged(world: World) -> None:
-    """Two types with promised events, one late, their hour ended, all staged."""
+    """Two types with promised events, their hour ended, all staged."""
+    world.closer_database.close()
+    world.engine = lambda database: LocalEngine(world.storage, database, world.config)  # type: ignore[method-assign]
+    world.start_closer()
     send(world, ["click", "view"], FIRST_HOUR.start_s * 1000 + 5)
     send(world, ["click"], FIRST_HOUR.start_s * 1000 + 9)
     settle(world)
@@ -71,6 +76,7 @@ def test_every_changed_byte_of_a_digested_row_is_found_and_named(world: World, t
     assert damaged_rows(world.database) == [] and changes >= 30
 
 
+UNSEEN: Final = (("audit_groups", "type"), ("audit_groups", "hour"))
 CLOSING: Final = [
     (t, c.name) for t in (tables.groups, tables.audit_groups, tables.frontiers) for c in t.columns if c.name != "id"
 ]
@@ -93,10 +99,11 @@ def test_a_changed_row_closes_nothing_falsely_and_holds_its_own_type_alone(world
         world.check()
         world.clock.advance(11)
     assert manifest(world, "view").grade.value == "proved", "another type"
-    damaged = {d.table for d in damaged_rows(world.database)}
-    held = not any(event_type == "click" for event_type, _ in world.judge.manifests)
-    assert held or manifest(world, "click").grade.value != "proved" or manifest(world, "click").events == 2
-    assert held == (column != "alarm" or table.name in damaged)
+    if (table.name, column) in UNSEEN:  # no question finds it; its rows are listed, and count as surplus
+        assert manifest(world, "click").events == 2
+    else:
+        assert not any(event_type == "click" for event_type, _ in world.judge.manifests)
+    assert column == "listed_hour" or {d.table for d in damaged_rows(world.database)} == {table.name}
 
 
 def test_a_damaged_group_says_so_to_operators(world: World) -> None:
@@ -158,20 +165,22 @@ def test_single_bits_of_an_sqlite_ledger_never_lead_to_a_false_proof(world: Worl
     world.database.close()
     whole, files, folders = world.ledger.read_bytes(), dict(world.storage._files), set(world.storage._folders)
     outcomes: dict[str, int] = {}
-    for _ in range(60):
+    for _ in range(int(os.environ.get("HOURMARK_LEDGER_BITS", "60"))):
         for other in world.ledger.parent.glob(f"{world.ledger.name}-*"):
             other.unlink()
         broken = bytearray(whole)
         broken[r.randrange(len(whole))] ^= 1 << r.randrange(8)
         world.ledger.write_bytes(broken)
         world.storage._files, world.storage._folders = dict(files), set(folders)
-        world.judge.manifests.clear()
+        for remembered in (world.judge.manifests, world.judge.closed, world.judge.where):
+            remembered.clear()
         try:
             world.database = Database(world.config.etl.ledger)
             world.start_closer()
             for _ in range(3):
                 world.closer.step()
-            outcome = "closed" if len(world.judge.manifests) == 2 else "held"
+            world.check()
+            outcome = "closed" if len(world.judge.manifests) == len(TYPES) else "held"
         except HourmarkError as error:
             outcome = type(error).__name__
         world.check()
@@ -179,3 +188,4 @@ def test_single_bits_of_an_sqlite_ledger_never_lead_to_a_false_proof(world: Worl
         world.closer_database.close()
         world.database.close()
     print(outcomes)
+    assert "closed" in outcomes, "most bits harm nothing"
