@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -301,6 +302,51 @@ def test_a_bucket_changed_after_closing_is_named(world: World, webhdfs: str, cha
     verdict = run(world, webhdfs, "--snapshot", str(taken))
     changed = {Path(f["path"]).name for f in verdict["findings"] if f["kind"] == "changed"}
     assert (verdict["content"], changed) == (False, {minute})
+
+
+def test_a_bucket_that_was_replaced_by_its_equal_is_named(world: World, webhdfs: str) -> None:
+    world.write()
+    taken = take_snapshot(world, webhdfs)
+    folder = world.folder(world.plan("lines", 0))
+    content = {file: file.read_bytes() for file in folder.iterdir()}
+    shutil.rmtree(folder)
+    folder.mkdir()
+    for file, of in content.items():
+        file.write_bytes(of)
+    verdict = run(world, webhdfs, "--snapshot", str(taken))
+    assert findings(verdict, "changed")[0][:2] == ("changed", "minute=00")
+
+
+def test_a_snapshot_of_nothing_is_no_comparison(world: World, webhdfs: str, tmp_path: Path) -> None:
+    world.write()
+    (tmp_path / "empty").write_text("{}")
+    assert "nothing was compared" in run(world, webhdfs, "--snapshot", str(tmp_path / "empty"))["findings"][0]["detail"]
+
+
+def test_nothing_compared_is_not_content(world: World, webhdfs: str, tmp_path: Path) -> None:
+    (tmp_path / "empty.log").touch()
+    verdict = run(world, webhdfs, files=[{"path": str(tmp_path / "empty.log")}], written=None)
+    assert (verdict["content"], verdict["compared"], verdict["findings"]) == (False, 0, [])
+
+
+def test_a_file_that_was_cut_short_with_its_events_is_not_what_its_writer_wrote(world: World, webhdfs: str) -> None:
+    app = world.sources / "app.log"
+    cut = position(world, 5)
+    app.write_bytes(app.read_bytes()[:cut])
+    world.plan("lines", 1).rows = [row for row in world.plan("lines", 1).rows if row["position"] < cut]
+    world.plan("dead-letters", 1).rows = []
+    world.write()
+    assert {name for _, name, _ in findings(run(world, webhdfs), "source")} == {"app.log"}
+
+
+def test_what_lies_past_a_recorded_size_is_counted_and_printed(world: World, webhdfs: str) -> None:
+    server = world.sources / "kafka.log"
+    server.write_bytes(server.read_bytes() + b" line\n")
+    world.plan("server-log", 1).rows.append(world.row(server, 20, b"later line", START_MS + MINUTE, line=b"later line"))
+    world.write()
+    told = world.sources.parent / "expectations.json"
+    told.write_text(json.dumps(world.expectations(webhdfs)))
+    assert "1 past the recorded size" in CliRunner().invoke(judge, ["check", str(told)]).stdout
 
 
 def over_long(world: World, *spans: tuple[int, int]) -> None:

@@ -78,6 +78,7 @@ class World:
         self.told: dict[str, Any] = {}  # to the judge, besides what is always told
         self.api: list[dict[str, Any]] = []
         self._rules: set[str] = set()  # in force
+        self._compiled: dict[str, tuple[CompiledRules, Rules]] = {}
         self._written: dict[Path, bytes] = {}  # as it was written, whatever becomes of the file
         for path in (self.sources, self.root):
             path.mkdir(parents=True)
@@ -198,10 +199,17 @@ class World:
 
     def compiled(self, told: dict[str, Any]) -> tuple[CompiledRules, Rules]:
         """The rules that a file is parsed under: all types, and its source, `s`."""
+        known = repr([sorted(self.types), *(told.get(name) for name in ("form", "type", "catch_all"))])
+        if known not in self._compiled:
+            self._compiled[known] = self._compile(told)
+        return self._compiled[known]
+
+    def _compile(self, told: dict[str, Any]) -> tuple[CompiledRules, Rules]:
         form = told.get("form", "rfc5424")
         carried = told.get("type") or (list(self.types) if form == "rfc5424" else ["lines"])
         carried = [carried] if isinstance(carried, str) else carried
-        rest = [name for name in carried if self.types[name]["content"] == "raw-line" and "pattern" not in self.types[name]]
+        rest = [name for name in carried if form == "free" and self.types[name]["content"] == "raw-line"]
+        rest = [name for name in rest if "pattern" not in self.types[name]]  # it takes lines whole
         source = Source(name="s", format=form, types=carried, catch_all=told.get("catch_all", rest[0] if rest else None))
         types = [*(self._declared(name) for name in self.types), DEAD_LETTERS]
         rules = Rules(1, {t.name: TypeVersion(t, n) for n, t in enumerate(types, 1)}, {"s": source}, Parsing(bucket_seconds=60))
