@@ -54,6 +54,13 @@ class Book(_Said):
     surplus: Count
 
 
+class Previous(_Said):
+    """The marker of the hour before; `blake2b` (16 bytes, hex) of all of it."""
+
+    hour: str
+    blake2b: str
+
+
 class Marker(_Said):
     """The content of `_SUCCESS`."""
 
@@ -61,6 +68,7 @@ class Marker(_Said):
     type: str
     hour: str
     bucket_seconds: int = Field(ge=60, le=3600, multiple_of=60)
+    previous: Previous | None = None  # null: the type's first; absent: written before markers were chained
     grade: Literal["proved", "timed_out", "forced"]
     evidence: Evidence
     files: list[File]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from infra.judge.buckets import Bucket
-from infra.judge.marker import Book
+from infra.judge.marker import Book, Previous
 
 
 @dataclasses.dataclass
@@ -45,7 +45,6 @@ def contradictions(bucket: Bucket, counted: Counted, grades: Sequence[str]) -> I
         (said.id_sum, f"{counted.tails % 2**64:016x}", "sum of ids"),
         ([f.name for f in said.files], names, "files' names"),
         (events, dict(counted.origins), "books' events"),
-        (summed.rows - said.events, said.duplicates_removed, "duplicates, by its books"),
         (summed.promised, evidence.promised, "promised events, by its books"),
         (summed.surplus, said.surplus, "surplus, by its books"),
         (evidence.promised > 0, evidence.audit_records > 0, "audit records beside promises"),
@@ -53,6 +52,8 @@ def contradictions(bucket: Bucket, counted: Counted, grades: Sequence[str]) -> I
     ):
         if says != is_:
             yield f"the marker's {what}: it says {says!r}, it must be {is_!r}"
+    if said.grade != "forced" and summed.rows - said.events != said.duplicates_removed:  # forced may go without files
+        yield f"of {summed.rows} rows by its books {said.events} events and {said.duplicates_removed} duplicates came"
     if said.grade not in grades:
         yield f"its grade is {said.grade}: {'; '.join(evidence.excused)[:300]}"
     if evidence.method == "empty" and (evidence.promised or summed.rows or said.surplus):
@@ -71,10 +72,16 @@ def contradictions(bucket: Bucket, counted: Counted, grades: Sequence[str]) -> I
 
 def chain_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
     """Path and fault where the buckets of a type, in turn, do not follow from one another."""
-    for before, bucket in itertools.pairwise(buckets):
-        if bucket.start_ms != before.end_ms:
-            yield bucket.path, f"the bucket before it is {before.path}: hours between them, or lengths that differ"
-        if bucket.marker.ledger == before.marker.ledger and bucket.marker.ledger_commit < before.marker.ledger_commit:
+    chained, before = any("previous" in bucket.marker.model_fields_set for bucket in buckets), None
+    for bucket in buckets if chained else ():
+        said = bucket.marker.previous if "previous" in bucket.marker.model_fields_set else "nothing"
+        if said != before:
+            yield bucket.path, f"its marker follows {said}, what stands before it is {before}"
+        before = Previous(hour=bucket.hour, blake2b=hashlib.blake2b(bucket.content, digest_size=16).hexdigest())
+    for last, bucket in itertools.pairwise(buckets):
+        if bucket.start_ms != last.end_ms:
+            yield bucket.path, f"the bucket before it is {last.path}: hours between them, or lengths that differ"
+        if bucket.marker.ledger == last.marker.ledger and bucket.marker.ledger_commit < last.marker.ledger_commit:
             yield bucket.path, "its ledger's commit is lower than the one of the bucket before it"
     ledgers = [ledger for ledger, _ in itertools.groupby(bucket.marker.ledger for bucket in buckets)]
     if len({*ledgers}) < len(ledgers):

@@ -361,6 +361,7 @@ def on_marker(name: str, change: Callable[[dict[str, Any]], Any], fits: Callable
         said = json.loads(marker.read_bytes())
         said |= change(said) or {}
         marker.write_text(json.dumps(said))
+        world.chain()  # so that it is this fault that is found
         return True
 
     FAULTS[f"marker_{name}"] = fault
@@ -456,6 +457,8 @@ def in_chain(change: Callable[[list[Path]], None]) -> None:
         found = chain(world, 3)
         if found:
             change([world.folder(plan) / "_SUCCESS" for plan in found])
+            if change.__name__.startswith("ledger"):
+                world.chain()
         return bool(found)
 
     FAULTS[change.__name__] = fault
@@ -474,6 +477,16 @@ def ledger_that_comes_back(markers: list[Path]) -> None:
 @in_chain
 def ledger_commit_that_falls(markers: list[Path]) -> None:
     edit(markers[1], ledger_commit=1)
+
+
+@in_chain
+def marker_that_follows_another(markers: list[Path]) -> None:
+    edit(markers[1], previous={"hour": "2025-11-21T00:00", "blake2b": "0" * 32})
+
+
+@in_chain
+def second_marker_that_says_it_is_the_first(markers: list[Path]) -> None:
+    edit(markers[1], previous=None)
 
 
 @in_chain

@@ -145,6 +145,20 @@ class World:
         """Write all plans as closed buckets."""
         for plan in self.plans:
             self.write_bucket(plan)
+        self.chain()
+
+    def chain(self) -> None:
+        """Let each marker name the one before it, where manifests do that."""
+        for plan in sorted(self.plans, key=lambda p: p.hour):
+            self._follow(plan)
+
+    def _follow(self, plan: BucketPlan) -> None:
+        before = Hour(plan.hour.start_s - plan.hour.length_s, plan.hour.length_s)
+        last, marker = (self.root / hour.bucket_path(plan.event_type) / "_SUCCESS" for hour in (before, plan.hour))
+        if "previous" in Manifest.model_fields:
+            digest = hashlib.blake2b(last.read_bytes(), digest_size=16).hexdigest() if last.exists() else None
+            said = {"previous": {"hour": str(before), "blake2b": digest} if digest else None}
+            marker.write_text(json.dumps(json.loads(marker.read_bytes()) | said))
 
     def folder(self, plan: BucketPlan) -> Path:
         """Where a plan's bucket is."""
@@ -172,6 +186,7 @@ class World:
             ledger="x", ledger_commit=plan.hour.start_s, attempt="a", closed_at_ms=plan.hour.end_ms + 2, software="x",
         )  # fmt: skip
         (folder / "_SUCCESS").write_bytes(manifest.encode())
+        self._follow(plan)
 
     def written(self) -> list[dict[str, Any]]:
         """The writers' own record. Which lines are broken is the project's parser's word here."""
