@@ -28,7 +28,7 @@ from hourmark.topic_setup import WantedTopic, ensure_topics
 from hourmark.topics import AUDIT, central_topic, events_topic
 from infra.demo.leader_kill import leader_of
 from infra.stack import Stack
-from tests.support.etl_scene import DUPLICATES, EVENTS, Scene, scene
+from tests.support.etl_scene import DUPLICATES, EVENTS, WITHIN_S, Scene, scene
 from tests.support.servers import come_back
 from tests.support.waiting import wait_for
 
@@ -164,10 +164,10 @@ def test_hours_wait_and_go_on_while_brokers_are_away(running: Scene, stack: Stac
     try:
         for name in victims:
             stack.kill(name)
-        until_s = time.monotonic() + LONG_S
         if no_leader:
             running.run.start()
-            running.run.wait_until_staging()
+            running.run.wait_until_staging(WITHIN_S)
+        until_s = time.monotonic() + LONG_S
         while time.monotonic() < until_s:
             assert running.run.running(), f"the driver ended (see {running.run.log})"
             assert stack.process("mirror") == supervisor, "`hourmark mirror run` ended"
