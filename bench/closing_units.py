@@ -119,13 +119,13 @@ def _measure(folder: Path) -> dict[str, float]:
 
     def stage() -> None:
         for table in tables:
-            groups.extend(stage_table(table, plan, storage).groups)
+            groups.extend(stage_table(table, (), plan, storage).groups)
 
     def write() -> None:
         limits = WriteLimits(128 << 20, 256 << 20, 1)
         sealed = SealedHour("click", HOUR, tuple(groups))
-        files = write_hours(InProcess(), storage, [sealed], {}, {1: json.dumps(SCHEMA)}, "_attempts/one", limits)
-        assert sum(f.records for f in files) == EVENTS and not any(f.trouble for f in files)
+        (written,) = write_hours(InProcess(), storage, [sealed], {}, {1: json.dumps(SCHEMA)}, "_attempts/one", limits)
+        assert sum(f.records for f in written.files) == EVENTS and not written.trouble
 
     staged = EVENTS + each
     content = events.values[:, 5:].tobytes()

@@ -119,7 +119,10 @@ def backlog(site: Site, say: Say, *, events: int, types: int) -> None:
 
 
 def beyond_memory(site: Site, say: Say, *, events: int, worker_mb: int, driver_mb: int) -> None:
-    """One bucket of more bytes than driver and Python workers may have: `worker_mb` each (address space), `driver_mb` of heap."""
+    """One large bucket under limits: `worker_mb` of address space for each of two Python workers, `driver_mb` of heap.
+
+    `larger_than_memory` says whether it is of more bytes than all of them may have together, as it is with --large.
+    """
     first = past_hour(1)
     waiting = data_set(site, "large", types=1, hours=1, events=events, first_hour=first, seed=1)
     limits = {
@@ -136,6 +139,7 @@ def beyond_memory(site: Site, say: Say, *, events: int, worker_mb: int, driver_m
             "kind": "memory",
             "events": int(waiting.records.sum()),
             "bucket_mb": round(waiting.value_bytes / 1e6),
+            "larger_than_memory": waiting.value_bytes > (driver_mb + 2 * worker_mb) << 20,
             "driver_mb_max": driver_mb,
             "worker_mb_max": worker_mb,
             "wall_s": round(found.wall_s, 1),

@@ -148,6 +148,8 @@ class KafkaQueue:
             if metadata is None or metadata.error is not None:
                 found.append(f"the topic {topic} does not answer: {metadata.error if metadata else 'it does not exist'}")
                 continue
+            if not metadata.partitions:
+                found.append(f"nobody tells the partitions of the topic {topic}")
             for partition in metadata.partitions.values():
                 if partition.leader < 0:
                     found.append(f"{topic}-{partition.id} has no leader")

@@ -6,8 +6,6 @@ import logging
 import threading
 from typing import Final
 
-from confluent_kafka import KafkaException
-
 from delivery_service.rules_store import RulesStore
 from hourmark.config import Config
 from hourmark.errors import Unavailable
@@ -16,7 +14,7 @@ from hourmark.topics import TYPES
 
 log = logging.getLogger(__name__)
 
-POLL_S: Final = 1.0  # a new revision is named to tailers that much later
+POLL_S = 1.0  # a new revision is named to tailers that much later
 _RETRY_MAX_S: Final = 5.0
 
 
@@ -44,8 +42,9 @@ class RulesFollower:
             try:
                 anew, records = self._follower.poll()
                 self._store.feed(records, anew=anew)
-                pause_s = POLL_S
-            except (Unavailable, KafkaException) as error:
+                self._store.trouble, pause_s = "", POLL_S
+            except Unavailable as error:
+                self._store.trouble = f": {error}"
                 log.warning("rules cannot be read for now: %s", error)
                 pause_s = min(pause_s * 2, _RETRY_MAX_S)
             self._stopping.wait(pause_s)

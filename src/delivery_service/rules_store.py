@@ -22,6 +22,7 @@ class RulesStore:
         self._unusable: set[str] = set()
         self._latest: CompiledRules | None = None
         self.caught_up = False  # whether the topic was once read to its end
+        self.trouble = ""  # why it cannot be read at the moment
 
     def feed(self, records: Iterable[tuple[bytes | None, bytes | None]], *, anew: bool) -> None:
         """All records up to the topic's end, in its order. `anew`: it begins from its start."""

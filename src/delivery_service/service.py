@@ -63,7 +63,7 @@ class Service:
         return [
             text
             for missing, text in (
-                (not self.rules.caught_up, "the rules topic was not read to its end yet"),
+                (not self.rules.caught_up, f"the rules topic was not read to its end yet{self.rules.trouble}"),
                 (self.rules.caught_up and self.rules.latest is None, "no event types are applied yet: `hourmark types apply`"),
                 (self.framing is None, "the schema registry has not answered yet"),
                 (not self.reported, "the first own report is not in Kafka yet"),

@@ -221,3 +221,18 @@ def _header(metadata: Mapping[str, str], sync: bytes) -> bytes:
 
 def _sized(value: bytes) -> bytes:
     return encode_long(len(value)) + value
+
+
+class Digesting:
+    """A reader that digests all it reads."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.digest = hashlib.blake2b(digest_size=16)
+        self.bytes = 0
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self.digest.update(data)
+        self.bytes += len(data)
+        return data

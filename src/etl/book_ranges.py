@@ -62,7 +62,7 @@ def _held(storage: Storage, groups: Sequence[StagedGroup], hour: Hour, unit_byte
     listing = Listing(groups[0].event_type, hour.start_s, tuple(groups))
     parts = []
     for unit in plan_units([listing], unit_bytes_max):
-        rows = read_unit(unit, storage, ["range_id", "event_id"])
+        rows = read_unit(unit, storage, ["range_id", "event_id"]).table
         asked = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
         earlier = pa.repeat(pa.scalar(False), rows.num_rows)
         columns = [asked, rows.column("hour"), rows.column("range_id"), rows.column("event_id"), earlier]

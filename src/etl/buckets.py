@@ -38,9 +38,24 @@ def list_types(storage: Storage) -> list[str]:
 
 
 def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[Hour]:
-    """Hours of the type that have a bucket's folder, ascending. Publishing is atomic, so each should be closed."""
+    """Hours of the type that have a bucket's folder, ascending. Only a marker in it says that it is closed."""
     levels = _LEVELS if bucket_seconds < 3600 else _LEVELS[:2]
     return sorted(_walk(storage, event_type, event_type, levels, (), bucket_seconds))
+
+
+def any_marker(storage: Storage, folder: str, levels: Sequence[re.Pattern[str]] = _LEVELS) -> str | None:
+    """Path of a marker below the type's folder, of a bucket of whatever length; None: the folder holds no bucket.
+
+    Ends at the first one found, so a full folder costs no more than an empty one.
+    """
+    try:
+        entries = storage.list(folder)
+    except NotFound:
+        return None
+    if len(levels) < 2 and any(entry.name == MARKER for entry in entries):
+        return f"{folder}/{MARKER}"
+    deeper = (entry.name for entry in entries if levels and entry.is_folder and levels[0].fullmatch(entry.name))
+    return next(filter(None, (any_marker(storage, f"{folder}/{name}", levels[1:]) for name in deeper)), None)
 
 
 def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from etl.closing.readiness import Reports
+from etl.closing.readiness import Reports, no_service
 from etl.ledger.orders import Order
 from etl.ledger.overview import SetAside
 from etl.ledger.rows import Frontier, Reporter, State
@@ -99,7 +99,7 @@ def why(facts: Facts) -> Answer:
     shown = reasons[:REASONS_SHOWN]
     if len(reasons) > REASONS_SHOWN:
         shown += (Reason(f"and {len(reasons) - REASONS_SHOWN} more", "begin with those above"),)
-    ended = facts.now_ms >= f.hour.end_ms
+    timed = facts.now_ms >= f.hour.end_ms and f.state is State.OPEN and not no_service(Reports(facts.reporters))
     times_out = f.hour.end_ms + round(facts.deadline_seconds * 1000)
     return Answer(
         facts.event_type,
@@ -108,7 +108,7 @@ def why(facts: Facts) -> Answer:
         _summary(facts, f),
         str(f.hour),
         shown,
-        times_out if ended and f.state is State.OPEN and times_out > facts.now_ms else None,
+        times_out if timed and times_out > facts.now_ms else None,
     )
 
 
@@ -218,8 +218,8 @@ def _set_aside(found: SetAside) -> Reason:
 
 def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
     reports = Reports(facts.reporters)
-    if not reports.any_service:
-        yield Reason("no delivery service has ever reported", "start one: `hourmark serve`")
+    if missing := no_service(reports):
+        yield Reason(missing, "start one: `hourmark serve`; `hourmark bucket force` closes without")
         return
     for group in reports.awaited(f):
         for r in group:
@@ -229,7 +229,7 @@ def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
 
 
 def _source(r: Reporter, f: Frontier, facts: Facts) -> Reason:
-    age_s = (facts.now_ms - r.received_at_ms) / 1000
+    age_s = (facts.now_ms - r.heard_at_ms) / 1000
     if r.caught_up_at_ms is None:
         caught_up = "has never caught up"
     else:

@@ -15,6 +15,7 @@ import fastavro
 
 from hourmark.avro import Schema
 
+CLOCKS_APART_MS_MAX: Final = 300_000  # more than any healthy clock, report, mirror and staging together
 API_SOURCE: Final = "api"  # the source name under which a delivery service reports its own requests
 
 SCHEMA: Final[Schema] = {

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from hourmark.config import KafkaCluster
-from hourmark.kafka import Partition
+from hourmark.kafka import Offset, Partition
 from hourmark.topic_follower import KeyValue, TopicFollower
 
 CONNECTOR: Final = "MirrorSourceConnector"
@@ -34,9 +34,9 @@ class MirrorPositions:
     def __init__(self, central: KafkaCluster, edge_alias: str) -> None:
         self._edge_alias = edge_alias
         self._follower = TopicFollower(central, positions_topic(edge_alias))
-        self._positions: dict[Partition, int] = {}
+        self._positions: dict[Partition, Offset] = {}
 
-    def refresh(self) -> dict[Partition, int]:
+    def refresh(self) -> dict[Partition, Offset]:
         """Edge topic-partition → next edge offset to copy, as committed by now; Unavailable when the cluster does not answer."""
         anew, records = self._follower.poll()
         if anew:
@@ -50,7 +50,7 @@ class MirrorPositions:
         self._positions = {}
 
 
-def apply(positions: dict[Partition, int], records: Iterable[KeyValue], edge_alias: str) -> None:
+def apply(positions: dict[Partition, Offset], records: Iterable[KeyValue], edge_alias: str) -> None:
     """Bring `positions` up to date with `records` of the positions topic, in their order."""
     for key, value in records:
         partition = _partition(key, edge_alias)
@@ -58,7 +58,7 @@ def apply(positions: dict[Partition, int], records: Iterable[KeyValue], edge_ali
             continue
         copied = None if value is None else json.loads(value).get("offset")
         if isinstance(copied, int) and copied >= 0:
-            positions[partition] = copied + 1
+            positions[partition] = Offset(copied + 1)
         else:
             positions.pop(partition, None)
 

@@ -6,14 +6,15 @@ for the end of a partition, not by the offset of the last record.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from hourmark.config import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster, Partition, client_settings, quiet_logger
+from hourmark.kafka import Cluster, Offset, Partition, client_settings, quiet_logger
 
 FETCH_WAIT_MS: Final = 50  # the end of a partition is reported one empty fetch after its last record
 KeyValue = tuple[bytes | None, bytes | None]
@@ -29,7 +30,7 @@ class TopicFollower:
         self._timeout_s = timeout_s
         self._consumer: Consumer | None = None
         self._topic_id = ""
-        self._next: dict[Partition, int] = {}
+        self._next: dict[Partition, Offset] = {}
 
     def poll(self) -> tuple[bool, list[KeyValue]]:
         """Records since the last call, up to the end the topic has now; and whether they begin anew (drop what was known).
@@ -43,17 +44,23 @@ class TopicFollower:
             self.close()
             return anew, []
         ends = self._cluster.ends([Partition(self.topic, p) for p in info.partitions])
-        anew = info.topic_id != self._topic_id or any(ends.get(p, 0) < offset for p, offset in self._next.items())
-        if anew or len(ends) != len(self._next):
-            anew = True
-            self._begin(info.topic_id, list(ends))
-        return anew, self._read(ends)
+        anew = (
+            info.topic_id != self._topic_id or ends.keys() != self._next.keys() or any(ends[p] < n for p, n in self._next.items())
+        )
+        try:
+            if anew:
+                self._begin(info.topic_id, list(ends))
+            return anew, self._read(ends)
+        except KafkaException as error:
+            self.close()
+            raise Unavailable(f"reading {self.topic} of the {self._cluster.name} cluster failed: {error}") from error
 
     def close(self) -> None:
         """Leave the cluster; a later `poll` begins anew."""
-        if self._consumer is not None:
-            self._consumer.close()
-        self._consumer, self._topic_id, self._next = None, "", {}
+        consumer, self._consumer, self._topic_id, self._next = self._consumer, None, "", {}
+        if consumer is not None:
+            with contextlib.suppress(KafkaException):  # it is not used again, and other errors have been told
+                consumer.close()
 
     def _begin(self, topic_id: str, partitions: list[Partition]) -> None:
         self.close()
@@ -72,23 +79,24 @@ class TopicFollower:
         self._consumer.assign([TopicPartition(p.topic, p.partition, starts[p]) for p in partitions])
         self._topic_id, self._next = topic_id, starts
 
-    def _read(self, ends: dict[Partition, int]) -> list[KeyValue]:
+    def _read(self, ends: dict[Partition, Offset]) -> list[KeyValue]:
         assert self._consumer is not None
         records: list[KeyValue] = []
         give_up = time.monotonic() + self._timeout_s
         while behind := [p for p, end in ends.items() if self._next[p] < end]:
             for message in self._consumer.consume(num_messages=1000, timeout=FETCH_WAIT_MS / 1000):
                 number, offset, error = message.partition(), message.offset(), message.error()
-                assert number is not None and offset is not None, "a message of an assigned partition"
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    if not error.retriable():
+                        raise KafkaException(error)
+                    continue
+                assert number is not None and offset is not None, "a record or the end of an assigned partition"
                 partition = Partition(self.topic, number)
                 if error is None:
                     records.append((message.key(), message.value()))
-                    self._next[partition] = offset + 1
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    self._next[partition] = max(self._next[partition], offset)
-                elif not error.retriable():
-                    self.close()
-                    raise Unavailable(f"reading {partition} of the {self._cluster.name} cluster failed: {error}")
+                    self._next[partition] = Offset(offset + 1)
+                else:
+                    self._next[partition] = max(self._next[partition], Offset(offset))
             if behind and time.monotonic() > give_up:
                 reached = self._next[behind[0]]
                 self.close()

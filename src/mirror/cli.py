@@ -23,7 +23,7 @@ from mirror.process import MirrorMakerProcess, prepare
 from mirror.progress import ProgressWatch
 from mirror.properties import target_of
 from mirror.remote_topics import ensure_remote_topics
-from mirror.supervisor import AllOf, Supervisor, TaskWatch
+from mirror.supervisor import Supervisor, TaskWatch
 from mirror.verdict_text import as_lines, as_object
 from mirror.verification import Verification
 
@@ -61,8 +61,8 @@ def run(config: Config, no_restart: bool) -> None:
 
     for step in (edge.cluster_id, central.cluster_id, topics):
         _until_available(step, stopping)
-    watch = AllOf(TaskWatch(central_settings, config.kafka.edge_alias, clock), ProgressWatch(config, clock))
-    supervisor = Supervisor(lambda: MirrorMakerProcess(config), watch, clock, stopping, restart=not no_restart)
+    watches = TaskWatch(central_settings, config.kafka.edge_alias, clock), ProgressWatch(config, clock)
+    supervisor = Supervisor(lambda: MirrorMakerProcess(config), watches, clock, stopping, restart=not no_restart)
     sys.exit(supervisor.run())
 
 

@@ -8,7 +8,6 @@ from typing import Final
 
 from hourmark.clock import Clock
 from hourmark.config import Config
-from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Partition
 from hourmark.mirror_positions import CONNECTOR, Behind, MirrorPositions, ahead, reached
 from mirror.properties import target_of
@@ -40,7 +39,7 @@ class Progress:
 
 
 class ProgressWatch:
-    """A `supervisor.Watch`: a partition that stands still is a failure. Where a cluster does not answer, nothing is known."""
+    """A `supervisor.Watch`: a partition that stands still is a failure."""
 
     def __init__(self, config: Config, clock: Clock) -> None:
         self._clock = clock
@@ -58,12 +57,8 @@ class ProgressWatch:
     def failed(self) -> list[Failure]:
         """Asks the clusters every LOOK_S."""
         if self._clock.monotonic_s() - self._looked_s >= LOOK_S:
-            self._looked_s = self._clock.monotonic_s()
-            try:
-                self._look()
-            except Unavailable as error:
-                log.warning("how far the mirror is cannot be told for now: %s", error)
-                self._found = []
+            self._looked_s, self._found = self._clock.monotonic_s(), []
+            self._look()
         return [Failure(CONNECTOR, f"{entry}, and has not moved for {STALL_S:g} s") for entry in self._found]
 
     def _look(self) -> None:

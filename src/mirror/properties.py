@@ -7,7 +7,7 @@ trap of MirrorMaker 2 (`MirrorMakerConfig`, `MirrorConnectorConfig.sourceConsume
     (none)                      the process: clusters, listeners, connector settings known to MirrorMaker
     central.                    the Connect worker (group, internal topics), and with `producer.` the producer of copied records
     edge.consumer.              the consumer that reads the source
-    edge->central.              the connector: which topics, how often it looks for new ones
+    edge->central.              the connector: which topics, how often it looks for new ones, and with `admin.` its admin clients
 
 A setting under another prefix is ignored without a word, so the integration tests check these by their effect.
 """
@@ -31,6 +31,8 @@ FETCH_WAIT_MS: Final = 200  # a transaction gathers this long; one for each reco
 FETCH_BYTES_MIN: Final = 64 * 1024  # or this much, whichever is first
 SESSION_TIMEOUT_MS: Final = 10_000  # how long a killed worker's membership blocks the next; below it a busy machine loses it
 TRANSACTION_TIMEOUT_MS: Final = 60_000  # readers wait this long for a transaction whose worker never comes back
+# Its default, `rebootstrap`, has an admin client whose brokers are all away spin: a core, and 3,000 lines of log a second.
+_RECOVERY: Final = "metadata.recovery.strategy"
 REQUEST_FACTOR: Final = 2  # the producer measures records before compression, the broker after it
 
 
@@ -131,6 +133,7 @@ def _producer(prefix: str, max_message_bytes: int) -> dict[str, str]:
 def _connector(flow: str, config: Config, central: KafkaCluster) -> dict[str, str]:
     return {
         f"{flow}.enabled": "true",
+        f"{flow}.admin.{_RECOVERY}": "none",
         f"{flow}.topics": ",".join(TOPICS),
         f"{flow}.tasks.max": str(config.mirror.tasks_max),
         f"{flow}.transaction.boundary": "poll",  # committed as soon as copied; an interval would add itself to the latency
@@ -166,7 +169,7 @@ _LOGIN_MODULES: Final[Mapping[str, str]] = {
 
 def _client(alias: str, cluster: KafkaCluster) -> dict[str, str]:
     """Addresses and security, in Java's names. What cannot be said in Java stops the start: it would be silently less secure."""
-    values = {f"{alias}.bootstrap.servers": cluster.bootstrap}
+    values = {f"{alias}.bootstrap.servers": cluster.bootstrap, f"{alias}.{_RECOVERY}": "none"}
     for name, value in cluster.properties.items():
         if name in _JAVA_NAMES:
             values[f"{alias}.{_JAVA_NAMES[name]}"] = value

@@ -78,7 +78,7 @@ class SpanReader:
                             continue
                         raise Unavailable(f"reading {partition} of the {self._name} cluster failed: {error}")
                     assert offset is not None, "a message of an assigned partition"
-                    position = offset if error is not None else offset + 1
+                    position = max(position, offset if error is not None else offset + 1)
                     if error is None and offset < end:
                         key = message.key()
                         assert key is None or isinstance(key, bytes)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from hourmark.config import Config
-from hourmark.kafka import TIMEOUT_S, Cluster, TopicInfo, topic_settings
+from hourmark.errors import Unavailable
+from hourmark.kafka import Cluster, TopicInfo, topic_settings
 from hourmark.topic_setup import WantedTopic, ensure_topics
 from hourmark.topics import central_topic
 from mirror.properties import TOPICS, target_of
@@ -19,9 +20,14 @@ _MIRRORED: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TOPICS))
 
 
 def mirrored_topics(edge: Cluster) -> list[TopicInfo]:
-    """The edge's topics that the mirror copies, by name."""
-    names = edge.admin.list_topics(timeout=TIMEOUT_S).topics
-    return sorted(edge.topics([n for n in names if _MIRRORED.fullmatch(n)]).values(), key=lambda info: info.name)
+    """The edge's topics that the mirror copies, by name. Unavailable while brokers disagree on which those are."""
+    names = [n for n in edge.names() if _MIRRORED.fullmatch(n)]
+    found = edge.topics(names)
+    if unsure := [n for n in names if n not in found]:
+        raise Unavailable(
+            f"topics of the edge cluster were listed, and then not known: {', '.join(unsure)}; are they being deleted?"
+        )
+    return list(found.values())
 
 
 def ensure_remote_topics(config: Config, edge: Cluster, central: Cluster) -> list[str]:

@@ -3,18 +3,22 @@
 Seen are the end of the process, a failed connector or task, and a partition that stands still (`progress`). One failed task
 is enough for a new start of the whole process: its partitions stand still while the others go on. Exactly-once makes a new
 start harmless: the open transaction is aborted, and copying goes on from the committed positions.
+
+Whatever the clusters do, the supervisor stays: a watch that cannot look knows of no failure, and looks again later.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+from confluent_kafka import KafkaException
 
 from hourmark.clock import Clock
 from hourmark.config import KafkaCluster
-from hourmark.errors import Unavailable
+from hourmark.errors import HourmarkError
 from hourmark.mirror_positions import CONNECTOR
 from hourmark.topic_follower import TopicFollower
 from mirror.task_status import Failure, TaskStates, status_topic
@@ -27,6 +31,9 @@ GRACE_S: Final = 4.0  # a task may fail and be started again by Connect itself w
 BACKOFF_S: Final = (1.0, 30.0)  # first and longest pause; it doubles
 START_S: Final = 300.0  # from the start of Java to the connector's RUNNING: 8 s usually, minutes on a machine far too busy
 HEALTHY_S: Final = 60.0  # a run this long starts the pauses from the first again
+
+
+_Found = TypeVar("_Found")
 
 
 class Process(Protocol):
@@ -43,7 +50,7 @@ class Process(Protocol):
 
 
 class Watch(Protocol):
-    """Finds failures that do not end the process."""
+    """Finds failures that do not end the process. Raises HourmarkError or KafkaException where it cannot look now."""
 
     def begin(self) -> None:
         """A new run starts: failures of earlier ones are over."""
@@ -55,7 +62,7 @@ class Watch(Protocol):
 
 
 class TaskWatch:
-    """Reads the states from the target cluster; where it does not answer, nothing is known to have failed.
+    """Reads the states from the target cluster.
 
     A connector that was refused has no state at all, and no task that could fail: so it must be seen running.
     """
@@ -67,48 +74,63 @@ class TaskWatch:
         self._states = TaskStates()
 
     def begin(self) -> None:
-        self._look()
         self._states.forget()
         self._began_s = self._clock.monotonic_s()
+        self._follower.poll()  # what an earlier run said is over
 
     def failed(self) -> list[Failure]:
-        if not self._look():
-            return []
+        self._states.update(self._follower.poll()[1])
         if not self._states.running(CONNECTOR) and self._clock.monotonic_s() - self._began_s > START_S:
             return [*self._states.failed, Failure(CONNECTOR, f"not running {START_S:g} s after the start; its log says why")]
         return self._states.failed
 
-    def _look(self) -> bool:
-        try:
-            self._states.update(self._follower.poll()[1])
-        except Unavailable as error:
-            log.warning("the tasks' states are unknown for now: %s", error)
-            return False
-        return True
 
+class _Guarded:
+    """A watch that never raises: what keeps it from looking is said once, and it looks again after a pause that grows."""
 
-class AllOf:
-    """Several watches as one."""
-
-    def __init__(self, *watches: Watch) -> None:
-        self._watches = watches
+    def __init__(self, watch: Watch, clock: Clock) -> None:
+        self._watch = watch
+        self._clock = clock
+        self._pause_s = LOOK_S
+        self._again_s = clock.monotonic_s()
 
     def begin(self) -> None:
-        for watch in self._watches:
-            watch.begin()
+        self._ask(self._watch.begin)
 
     def failed(self) -> list[Failure]:
-        return [failure for watch in self._watches for failure in watch.failed()]
+        if self._clock.monotonic_s() < self._again_s:
+            return []
+        return self._ask(self._watch.failed) or []
+
+    def _ask(self, look: Callable[[], _Found]) -> _Found | None:
+        try:
+            found = look()
+        except (HourmarkError, KafkaException) as error:
+            if self._pause_s == LOOK_S:
+                log.warning("whether MirrorMaker 2 works cannot be told for now: %s", error)
+            self._again_s = self._clock.monotonic_s() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, BACKOFF_S[1])
+            return None
+        if self._pause_s > LOOK_S:
+            log.info("whether MirrorMaker 2 works can be told again")
+        self._pause_s = LOOK_S
+        return found
 
 
 class Supervisor:
     """Runs the process until `stopping` is set; `run` blocks."""
 
     def __init__(
-        self, make: Callable[[], Process], watch: Watch, clock: Clock, stopping: threading.Event, *, restart: bool = True
+        self,
+        make: Callable[[], Process],
+        watches: Sequence[Watch],
+        clock: Clock,
+        stopping: threading.Event,
+        *,
+        restart: bool = True,
     ) -> None:
         self._make = make
-        self._watch = watch
+        self._watches = [_Guarded(watch, clock) for watch in watches]
         self._clock = clock
         self._stopping = stopping
         self._restart = restart
@@ -118,7 +140,8 @@ class Supervisor:
         pause_s = BACKOFF_S[0]
         while not self._stopping.is_set():
             process = self._make()
-            self._watch.begin()
+            for watch in self._watches:
+                watch.begin()
             process.start()
             started_s = self._clock.monotonic_s()
             log.info("MirrorMaker 2 started, pid %s", process.pid)
@@ -149,7 +172,7 @@ class Supervisor:
             now_s = self._clock.monotonic_s()
             if now_s - looked_s >= LOOK_S:
                 looked_s = now_s
-                failed = self._watch.failed()
+                failed = [failure for watch in self._watches for failure in watch.failed()]
                 failed_since_s = (failed_since_s or now_s) if failed else None
                 if failed_since_s is not None and now_s - failed_since_s >= GRACE_S:
                     return 1, "MirrorMaker 2 stands still: " + "; ".join(f"{f.name} failed: {f.cause}" for f in failed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hourmark.clock import Clock
 from hourmark.config import Config
@@ -108,8 +108,8 @@ class Verification:
         )
 
     def _wait(
-        self, cut: dict[Partition, int], starts: dict[Partition, int], timeout_s: float
-    ) -> tuple[list[str], dict[Partition, int]]:
+        self, cut: Mapping[Partition, int], starts: Mapping[Partition, int], timeout_s: float
+    ) -> tuple[list[str], Mapping[Partition, int]]:
         reader = MirrorPositions(self._central_settings, self._alias)
         give_up_s = self._clock.monotonic_s() + timeout_s
         told_s = self._clock.monotonic_s()
@@ -130,9 +130,9 @@ class Verification:
     def _compare(
         self,
         partitions: Sequence[Partition],
-        cut: dict[Partition, int],
-        starts: dict[Partition, int],
-        positions: dict[Partition, int],
+        cut: Mapping[Partition, int],
+        starts: Mapping[Partition, int],
+        positions: Mapping[Partition, int],
     ) -> tuple[list[Compared], list[str]]:
         there = existing(self._central, [remote(p, self._alias) for p in partitions])
         absent = [f"{remote(p, self._alias)} does not exist on the central cluster"
@@ -165,7 +165,7 @@ class Verification:
     def _retention_ms(self, topics: Iterable[str]) -> dict[str, int]:
         return {name: int(settings["retention.ms"]) for name, settings in self._central.topic_configs(topics).items()}
 
-    def _remember(self, positions: dict[Partition, int], alarmed: set[str]) -> None:
+    def _remember(self, positions: Mapping[Partition, int], alarmed: set[str]) -> None:
         for info in self._topics.values():
             if info.name not in alarmed:
                 self._checks.topics[info.name] = self._check_of(info, positions)
@@ -175,6 +175,6 @@ class Verification:
         self._checks.save()
 
     @staticmethod
-    def _check_of(info: TopicInfo, positions: dict[Partition, int]) -> Check:
+    def _check_of(info: TopicInfo, positions: Mapping[Partition, int]) -> Check:
         found = {p: positions[Partition(info.name, p)] for p in info.partitions if Partition(info.name, p) in positions}
         return Check(info.topic_id, found)

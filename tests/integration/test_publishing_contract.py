@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from etl.buckets import NotClosed, read_manifest
-from etl.closing.containers import WrittenFile
+from etl.closing.containers import WrittenHour
 from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish, standing_marker
 from etl.ledger.rows import StagedGroup
 from etl.storage import NotFound, Storage, StorageError
@@ -35,7 +35,7 @@ def world(storage: Storage, tmp_path: Path) -> World:
 class Attempt:
     """A written hour, and the manifest that is to be published with it."""
 
-    files: list[WrittenFile]
+    files: WrittenHour
     manifest: Manifest
 
 
@@ -111,9 +111,8 @@ def shorter(world: World, one: Attempt) -> Attempt:
     return Attempt(one.files, one.manifest.model_copy(update={"files": [file.model_copy(update={"bytes": file.bytes - 1})]}))
 
 
-def troubled(world: World, one: Attempt) -> Attempt:
-    (file,) = one.files
-    return Attempt([dataclasses.replace(file, trouble="it does not read back")], one.manifest)
+def troubled(_: World, one: Attempt) -> Attempt:
+    return Attempt(dataclasses.replace(one.files, trouble="it does not read back"), one.manifest)
 
 
 @pytest.mark.parametrize("spoil", [more, shorter, troubled])

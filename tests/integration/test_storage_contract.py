@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -37,6 +38,24 @@ def test_a_file_is_read_as_it_was_written(storage: Storage) -> None:
     assert storage.exists("a/b/file") and storage.exists("a/b") and storage.exists("")
     assert storage.list("a") == [Entry("b", 0, True)]
     assert storage.list("a/b") == [Entry("file", 7, False)]
+
+
+def test_a_listing_tells_when_something_changed(storage: Storage) -> None:
+    began_ms = time.time_ns() // 1_000_000
+    storage.write_new("folder/file", b"content")
+    storage.make_folder("folder/below")
+    for entry in storage.list("folder"):
+        assert began_ms - 2000 <= entry.changed_ms <= time.time_ns() // 1_000_000 + 2000
+
+
+def test_an_unfinished_file_that_is_taken_away_is_an_error_of_its_writer(storage: Storage) -> None:
+    if isinstance(storage, MemoryStorage):
+        pytest.skip("it has no unfinished files")
+    with pytest.raises(StorageError), storage.create("folder/file") as file:
+        file.write(b"x" * 3_000_000)
+        for entry in storage.list(".unfinished"):
+            storage.delete(f".unfinished/{entry.name}")
+    assert not storage.exists("folder/file")
 
 
 def test_an_empty_file_is_a_file(storage: Storage) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 import pyarrow.parquet as pq
 from sqlalchemy import select
 
-from etl.closing.containers import WrittenFile
+from etl.closing.containers import WrittenHour
 from etl.closing.engine import LocalEngine
 from etl.closing.proof import Proof
 from etl.closing.writing import SealedHour
@@ -45,7 +45,7 @@ class ComparedEngine:
                 raise Broken(f"{f.event_type} {f.hour}: the proof says {proofs[f.event_type]}, plainly there is {found}")
         return proofs
 
-    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
+    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
         """See `etl.closing.engine.Engine`."""
         return self.local.write(sealed, schemas, folder)
 

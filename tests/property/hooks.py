@@ -14,9 +14,10 @@ from typing import BinaryIO
 
 from sqlalchemy import Connection
 
+from etl.closing.containers import WrittenHour
 from etl.closing.engine import Engine
 from etl.closing.proof import Proof
-from etl.closing.writing import SealedHour, WrittenFile
+from etl.closing.writing import SealedHour
 from etl.ledger.database import Database, Lease
 from etl.ledger.rows import Frontier
 from etl.storage import Entry, Storage
@@ -145,7 +146,7 @@ class PointedEngine:
         self._points.reach()
         return proofs
 
-    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
+    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
         self._points.reach()
         written = self._inner.write(sealed, schemas, folder)
         self._points.reach()

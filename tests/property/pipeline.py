@@ -28,7 +28,7 @@ class Pipeline:
     """From the edge into the ledger."""
 
     def __init__(self, producers: Producers, storage: MemoryStorage, database: Database, config: Config) -> None:
-        self.edge, self.seen = producers.edge, producers.seen
+        self.edge, self.seen, self.clock = producers.edge, producers.seen, producers.clock
         self.storage, self.database, self.config = storage, database, config
         self.central = FakeCluster("central", [Partition(central_topic(p.topic, ALIAS), p.partition) for p in EDGE_PARTITIONS])
         self.mirror = FakeMirror(self.edge, self.central)
@@ -122,19 +122,19 @@ class Pipeline:
         kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
         names = ("key", "value", "topic", "partition", "offset")
         columns = list(zip(*rows, strict=True)) or [()] * 5
-        piece = stage_table(
-            pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)}), plan, self.storage
-        )
         spans = tuple(Span(s.topic, s.topic_id, s.partition, s.next_offset, ends[p]) for p, s in starts.items() if p in ends)
+        piece = stage_table(
+            pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)}), spans, plan, self.storage
+        )
         reports = [HostReport.decode(r.datum) for r in sorted(piece.reports)]
         return StagedBatch(
             folder,
             tuple(s for p, s in starts.items() if p in ends),
             tuple(dataclasses.replace(s, next_offset=ends[p]) for p, s in starts.items() if p in ends),
-            tuple(StagedFile(f.path, f.kind, f.rows, spans) for f in piece.files),
+            tuple(StagedFile(f.path, f.kind, f.rows, f.spans) for f in piece.files),
             piece.groups,
             piece.audit_groups,
-            tuple(staging.reporters_of(report) for report in reports),
+            tuple(staging.reporters_of(report, self.clock.now_ms()) for report in reports),
         )
 
     def damage(self, draw: int) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy import select, update
 
 import etl.ledger.staging
 from etl.closing import deciding, publishing
-from etl.closing.containers import WrittenFile
+from etl.closing.containers import WrittenHour
 from etl.closing.engine import LocalEngine
 from etl.closing.proof import Proof
 from etl.ledger import tables
@@ -72,7 +72,7 @@ def zombie_closer(patch: pytest.MonkeyPatch) -> None:
     """Publishing overwrites what is there."""
     real = publishing.publish
 
-    def publish(storage: Storage, frontier: Frontier, written: Sequence[WrittenFile], manifest: Manifest) -> Manifest:
+    def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest: Manifest) -> Manifest:
         storage.delete(frontier.hour.bucket_path(frontier.event_type))
         return real(storage, frontier, written, manifest)
 

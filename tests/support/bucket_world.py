@@ -14,10 +14,11 @@ import pyarrow as pa
 from sqlalchemy import insert
 
 from etl.buckets import Event, read_events
+from etl.closing.containers import WrittenHour
 from etl.closing.indexing import keep_indexes
 from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish
 from etl.closing.runner import InProcess
-from etl.closing.writing import SealedHour, WrittenFile, write_on
+from etl.closing.writing import SealedHour, write_on
 from etl.ledger import tables
 from etl.ledger.database import Database
 from etl.ledger.rows import Frontier, Seal, StagedGroup, State
@@ -83,14 +84,15 @@ class World:
                 "offset": pa.array(range(len(ids)), pa.int64()),
             }
         )
-        return stage_table(table, self._plan, self.storage).groups if ids else ()
+        return stage_table(table, (), self._plan, self.storage).groups if ids else ()
 
-    def write(self, hour: Hour, listed: Collection[StagedGroup], attempt: str) -> list[WrittenFile]:
+    def write(self, hour: Hour, listed: Collection[StagedGroup], attempt: str) -> WrittenHour:
         """What the engine writes for the hour."""
         texts = {number: json.dumps(schema) for number, schema in SCHEMAS.items()}
         sealed = SealedHour("click", hour, tuple(listed))
         folder = f"{ATTEMPTS_FOLDER}/{attempt}/_tasks"
-        return write_on(InProcess(), self.storage, self.database, self.config, [sealed], texts, folder)
+        (written,) = write_on(InProcess(), self.storage, self.database, self.config, [sealed], texts, folder)
+        return written
 
     def close(self, hour: Hour, listed: Collection[StagedGroup], *, indexed: bool = True) -> Manifest:
         """Write, publish, keep the index, remember."""
@@ -103,7 +105,7 @@ class World:
         )  # fmt: skip
         manifest = publish(self.storage, f, written, made)
         if indexed:
-            keep_indexes(self.storage, self.database, self.lease, attempt, [manifest], written, hour.end_ms)
+            keep_indexes(self.storage, self.database, self.lease, attempt, [manifest], [written], hour.end_ms)
         with self.database.transaction(self.lease) as connection:
             connection.execute(
                 insert(tables.buckets).values(

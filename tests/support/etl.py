@@ -26,6 +26,7 @@ from hourmark.hours import Hour
 from hourmark.kafka import Cluster, Partition
 from hourmark.manifest import MARKER, Manifest
 from hourmark.types_apply import apply
+from infra.demo.settings import render_toml
 from tests.support.crash import ORDER_VARIABLE, Order
 from tests.support.waiting import wait_for
 
@@ -43,7 +44,7 @@ class EtlRun:
         """
         self.file = folder / "hourmark.toml"
         folder.mkdir(parents=True, exist_ok=True)
-        self.file.write_text(_own_settings(stack_config, folder, root, etl or {}, cluster))
+        self.file.write_text(own_settings(stack_config, folder, root, etl or {}, cluster))
         self.config: Config = load_config(self.file)
         self.storage: Storage = open_storage(self.config.storage)
         self.log = folder / "etl.log"
@@ -182,7 +183,7 @@ class EtlRun:
         database.close()
 
 
-def _own_settings(stack_config: Path, folder: Path, root: str | None, etl: Mapping[str, Any], cluster: str) -> str:
+def own_settings(stack_config: Path, folder: Path, root: str | None, etl: Mapping[str, Any], cluster: str) -> str:
     """The stack's settings with this run's own ledger, root and scratch."""
     settings: dict[str, Any] = tomllib.loads(stack_config.read_text())
     if cluster != "both":
@@ -197,20 +198,4 @@ def _own_settings(stack_config: Path, folder: Path, root: str | None, etl: Mappi
         **etl,
     }
     settings["parsing"] = {"bucket_seconds": 60}
-    return _toml(settings)
-
-
-def _toml(settings: dict[str, Any], prefix: str = "") -> str:
-    """Just the TOML that settings need: strings, numbers, lists of strings, tables."""
-    plain = [f"{k} = {_value(v)}" for k, v in settings.items() if not isinstance(v, dict)]
-    tables = [_toml(v, f"{prefix}{k}.") for k, v in settings.items() if isinstance(v, dict)]
-    head = [f"[{prefix.rstrip('.')}]"] if prefix and plain else []
-    return "\n".join([*head, *plain, "", *tables])
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list):
-        return "[" + ", ".join(_value(v) for v in value) + "]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return render_toml(settings)

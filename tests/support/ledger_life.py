@@ -132,11 +132,12 @@ class Life:
             for offset in range(s.next_offset, e.next_offset)
             for key, value in [self.topics.logs[s.topic][offset]]
         ]
-        piece = self._staged(rows, folder)
         spans = tuple(Span(s.topic, s.topic_id, 0, s.next_offset, e.next_offset) for s, e in zip(starts, ends, strict=True))
+        piece = self._staged(rows, spans, folder)
+        reports = [HostReport.decode(r.datum) for r in piece.reports]
         batch = StagedBatch(
-            folder, starts, ends, tuple(StagedFile(f.path, f.kind, f.rows, spans) for f in piece.files), piece.groups,
-            piece.audit_groups, tuple(staging.reporters_of(HostReport.decode(r.datum)) for r in piece.reports),
+            folder, starts, ends, tuple(StagedFile(f.path, f.kind, f.rows, f.spans) for f in piece.files), piece.groups,
+            piece.audit_groups, tuple(staging.reporters_of(r, r.received_at_ms) for r in reports),
         )  # fmt: skip
         if batch.files:
             write_batch_file(self.storage, BatchFile(self.database.identity()[0], self._lease.epoch, self._sequence, batch))
@@ -144,12 +145,12 @@ class Life:
             staging.commit_batch(self.database, self._lease, batch)
         return batch
 
-    def _staged(self, rows: list[tuple[bytes, bytes, str, int, int]], folder: str) -> StagedPiece:
+    def _staged(self, rows: list[tuple[bytes, bytes, str, int, int]], spans: Sequence[Span], folder: str) -> StagedPiece:
         columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * 5
         kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
         arrays = [pa.array(c, k) for c, k in zip(columns, kinds, strict=True)]
         table = pa.table(arrays, names=["key", "value", "topic", "partition", "offset"])
-        return stage_table(table, dataclasses.replace(self._plan, folder=folder), self.storage)
+        return stage_table(table, spans, dataclasses.replace(self._plan, folder=folder), self.storage)
 
     def freeze(self, event_type: str) -> None:
         """As a closer that dies before its proof."""

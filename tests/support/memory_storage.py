@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import io
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -74,8 +75,9 @@ class MemoryStorage:
                 folder == "" and len(self._folders) == 1 and not self._files
             ):
                 raise NotFound(folder, self.url(folder), "there is no such folder")
-            files = [Entry(p.rpartition("/")[2], len(c), False) for p, c in self._files.items() if parent(p) == folder]
-            folders = [Entry(p.rpartition("/")[2], 0, True) for p in self._folders if p and parent(p) == folder]
+            now_ms = time.time_ns() // 1_000_000  # when a file changed is not kept: none is ever old
+            files = [Entry(p.rpartition("/")[2], len(c), False, now_ms) for p, c in self._files.items() if parent(p) == folder]
+            folders = [Entry(p.rpartition("/")[2], 0, True, now_ms) for p in self._folders if p and parent(p) == folder]
             return sorted(files + folders)
 
     def make_folder(self, path: str) -> None:

@@ -114,11 +114,13 @@ class Site:
         )  # fmt: skip
         folder = f"_staging/{self._batches}"
         plan = StagePlan(StorageSettings(root="file:///memory"), folder, 3600, {EVENTS: TYPE}, AUDIT, "edge.hourmark.hosts")
-        piece = stage_table(table, plan, self.storage)
         added = (len(rows), len(audits))
+        spans = [
+            Span(p.topic, p.topic_id, 0, p.next_offset, p.next_offset + n) for p, n in zip(self._positions, added, strict=True)
+        ]
+        piece = stage_table(table, spans, plan, self.storage)
         ends = tuple(dataclasses.replace(p, next_offset=p.next_offset + n) for p, n in zip(self._positions, added, strict=True))
-        span = Span(EVENTS, "id-e", 0, 0, 1)
-        files = tuple(StagedFile(f.path, f.kind, f.rows, (span,)) for f in piece.files)
+        files = tuple(StagedFile(f.path, f.kind, f.rows, f.spans) for f in piece.files)
         staging.commit_batch(
             self.database, self.lease, StagedBatch(folder, self._positions, ends, files, piece.groups, piece.audit_groups, ())
         )

@@ -10,10 +10,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from etl.closing.closer import Closer, Metrics, Ports
+from etl.closing.containers import WrittenHour
 from etl.closing.edge import TwoSites
 from etl.closing.engine import Engine
 from etl.closing.proof import Proof
-from etl.closing.writing import SealedHour, WrittenFile
+from etl.closing.writing import SealedHour
 from etl.ledger import staging as staged
 from etl.ledger.database import Database, Lease
 from etl.ledger.rows import Frontier, Reporter
@@ -66,7 +67,7 @@ class TriedAgain:
         """See `Engine`."""
         return _unavailable(lambda: self.engine.prove(frozen, audit_next))
 
-    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
+    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
         """See `Engine`."""
         return _unavailable(lambda: self.engine.write(sealed, schemas, folder))
 

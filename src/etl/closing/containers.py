@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import io
 import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
-from typing import BinaryIO, Final
+from typing import Final
 
 import fastavro
 import numpy as np
 import numpy.typing as npt
 
-from etl.avro_container import ContainerReader, ContainerWriter
+from etl.avro_container import ContainerReader, ContainerWriter, Digesting
+from etl.closing.rows import sums_by_hour
 from etl.ledger.id_indexes import IdRun
+from etl.ledger.listings import Sums
 from etl.storage import Storage
 
 _STEP_BYTES: Final = 8 << 20  # of datums between looks at a container's size
@@ -26,7 +27,7 @@ _STEP_BYTES: Final = 8 << 20  # of datums between looks at a container's size
 class WrittenFile:
     """One container file, below the job's folder. `id_sum`: of the ids' last 8 bytes, modulo 2^64.
 
-    `trouble`: why this hour's files are not to be published, "" if nothing is wrong; there may be no file then (`path` "").
+    `hours`: its rows by origin hour (Unix seconds), with their digest. `trouble`: what did not read back, "" if nothing is wrong.
     """
 
     event_type: str
@@ -38,14 +39,25 @@ class WrittenFile:
     bytes: int
     blake2b: str
     id_sum: int
-    origin_hours: Mapping[int, int]  # of late files: records by origin hour, Unix seconds
+    hours: Mapping[int, Sums]
     index: tuple[IdRun, ...] = ()
+    index_digest: str = ""  # of the file that `index` names
     trouble: str = ""
 
-    @classmethod
-    def of_trouble(cls, event_type: str, hour_s: int, trouble: str) -> WrittenFile:
-        """What stands for an hour that could not be written."""
-        return cls(event_type, hour_s, True, 0, "", 0, 0, "", 0, {}, (), trouble)
+
+@dataclasses.dataclass(frozen=True)
+class WrittenHour:
+    """What one bucket is to be made of.
+
+    `duplicates`: rows that were listed and left out, as their ids stand in it or in an earlier bucket, by origin hour. `trouble`:
+    why it is not to be published, "" if nothing is wrong.
+    """
+
+    event_type: str
+    hour_s: int
+    files: tuple[WrittenFile, ...]
+    duplicates: Mapping[int, Sums]
+    trouble: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +71,7 @@ class Run:
     data: memoryview
     offsets: npt.NDArray[np.int64]
     tails: npt.NDArray[np.uint64]
+    digests: npt.NDArray[np.uint64]
     hours: npt.NDArray[np.int64]
     index_path: str
     index_row: int  # of the first
@@ -66,7 +79,8 @@ class Run:
     def part(self, start: int, end: int) -> Run:
         """Rows [start, end) of it."""
         return dataclasses.replace(
-            self, offsets=self.offsets[start : end + 1], tails=self.tails[start:end], hours=self.hours[start:end],
+            self, offsets=self.offsets[start : end + 1], tails=self.tails[start:end], digests=self.digests[start:end],
+            hours=self.hours[start:end],
             index_row=self.index_row + start,
         )  # fmt: skip
 
@@ -117,7 +131,7 @@ class _OpenContainer:
         self._writer = ContainerWriter(self._file.enter_context(storage.create(path)), schema_json)
         self._runs: list[Run] = []  # without their datums
         self._id_sum = 0
-        self._origin_hours: dict[int, int] = {}
+        self._hours: dict[int, Sums] = {}
 
     @property
     def size(self) -> int:
@@ -126,9 +140,8 @@ class _OpenContainer:
     def write(self, run: Run) -> None:
         self._writer.append_run(run.data, run.offsets)
         self._id_sum += int(run.tails.sum(dtype=np.uint64))
-        if run.late:
-            for hour, count in zip(*(a.tolist() for a in np.unique(run.hours, return_counts=True)), strict=True):
-                self._origin_hours[hour] = self._origin_hours.get(hour, 0) + count
+        for hour, rows in sums_by_hour(run.hours, run.digests).items():
+            self._hours[hour] = self._hours.get(hour, Sums()) + rows
         self._runs.append(dataclasses.replace(run, data=memoryview(b"")))
 
     def finish(self) -> WrittenFile:
@@ -137,7 +150,7 @@ class _OpenContainer:
         of = self._runs[0]
         written = WrittenFile(
             of.event_type, of.hour_s, of.late, of.schema_id, self._path, stats.records, stats.bytes, stats.blake2b,
-            self._id_sum % (1 << 64), self._origin_hours, _index(self._runs),
+            self._id_sum % (1 << 64), self._hours, _index(self._runs),
         )  # fmt: skip
         return dataclasses.replace(written, trouble=read_back(self._storage, written))
 
@@ -161,7 +174,7 @@ def _index(runs: list[Run]) -> tuple[IdRun, ...]:
 def read_back(storage: Storage, written: WrittenFile) -> str:
     """Read the file from storage: what of it is not as it was written; "" if all is (digest, size, records, a decoded one)."""
     with storage.open(written.path) as file:
-        seen = _Digesting(file)
+        seen = Digesting(file)
         try:
             container = ContainerReader(seen)  # type: ignore[arg-type]  # it reads, and nothing else
             records, sample = 0, None
@@ -177,18 +190,3 @@ def read_back(storage: Storage, written: WrittenFile) -> str:
             f"{storage.url(written.path)} reads back as {found}, {(written.records, written.bytes, written.blake2b)} was written"
         )
     return ""
-
-
-class _Digesting:
-    """A reader that digests all it reads."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.digest = hashlib.blake2b(digest_size=16)
-        self.bytes = 0
-
-    def read(self, size: int) -> bytes:
-        data = self._file.read(size)
-        self.digest.update(data)
-        self.bytes += len(data)
-        return data

@@ -50,7 +50,7 @@ class Sites(Protocol):
         """Look for holes in the topics of these types, and of promises and reports; remember where the mirror stands."""
         ...
 
-    def edge_ends(self, topics: Sequence[str]) -> dict[Partition, int]:
+    def edge_ends(self, topics: Sequence[str]) -> Mapping[Partition, int]:
         """End offsets at the edge, topic by topic in this order."""
         ...
 
@@ -66,7 +66,7 @@ class Sites(Protocol):
         """Checks that accept what these topics lost so far: from here on they are watched again."""
         ...
 
-    def central_ends(self, topics: Collection[str]) -> dict[Partition, int]:
+    def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
         """High watermarks, on the central cluster, of the topics mirrored from these."""
         ...
 
@@ -159,8 +159,8 @@ class CutTaker:
         self._seen: list[Reporter] = []
         self._not_ready: dict[str, What] = {}
         self._chosen: dict[str, Readiness] = {}
-        self._edge: dict[Partition, int] = {}
-        self._central: dict[Partition, int] | None = None
+        self._edge: Mapping[Partition, int] = {}
+        self._central: Mapping[Partition, int] | None = None
         self._audit_next = 0
 
     def _reports(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
@@ -219,7 +219,7 @@ class CutTaker:
             if chosen is None:
                 continue
             carried = [r for r in new if carries(f, r)]
-            kept = without_newcomers(f, chosen, carried, self._clock.now_ms(), self._deadline_ms)
+            kept = without_newcomers(f, chosen, carried, self._taken_at_ms, self._deadline_ms)
             if kept is not None and still_excused(f, chosen.excused, later):
                 self._chosen[f.event_type] = kept
             else:

@@ -30,16 +30,15 @@ class Rule:
 
     cut: Cut
     accepted: Collection[AcceptedHole]
-    now_ms: int
     deadline_ms: int
 
 
 def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], order: Order | None, rule: Rule) -> Seal | None:
     """The seal of this hour, or None: it is not proved, and waits.
 
-    `order`: the one for this very hour, if any.
+    `order`: the one for this very hour, if any. A deadline is judged by the time of the cut, when clocks were compared.
     """
-    late = rule.now_ms >= frontier.hour.end_ms + rule.deadline_ms
+    late = rule.cut.taken_at_ms >= frontier.hour.end_ms + rule.deadline_ms
     if proof.findings and order is None and not late:
         return None
     sources = [

@@ -33,11 +33,11 @@ class SiteCluster(Protocol):
         """Those of `names` that exist."""
         ...
 
-    def starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+    def starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """Log start offsets."""
         ...
 
-    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
+    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> Mapping[Partition, int]:
         """Last stable offsets, or high watermarks."""
         ...
 
@@ -45,7 +45,7 @@ class SiteCluster(Protocol):
 class MirrorReader(Protocol):
     """Where the mirror stands; `hourmark.mirror_positions.MirrorPositions` is one."""
 
-    def refresh(self) -> dict[Partition, int]:
+    def refresh(self) -> Mapping[Partition, int]:
         """Edge topic-partition → next edge offset to copy."""
         ...
 
@@ -69,7 +69,7 @@ class TwoSites:
     ) -> None:
         self._edge, self._central, self._mirror, self._alias = edge, central, mirror, alias
         self._database, self._lease, self._clock = database, lease, clock
-        self._positions: dict[Partition, int] = {}
+        self._positions: Mapping[Partition, int] = {}
         self._starts: dict[Partition, int] = {}
         self._holes: dict[str, str] = {}
 
@@ -143,7 +143,7 @@ class TwoSites:
         """By edge topic: why records of it may never arrive."""
         return dict(self._holes)
 
-    def edge_ends(self, topics: Sequence[str]) -> dict[Partition, int]:
+    def edge_ends(self, topics: Sequence[str]) -> Mapping[Partition, int]:
         """End offsets at the edge, topic by topic in this order."""
         infos = self._existing(self._edge, topics)
         ends: dict[Partition, int] = {}
@@ -159,7 +159,7 @@ class TwoSites:
         behind = {b.partition.topic: f"mirror: {b}" for b in reached(cut, self._starts, self._positions)}
         return behind | {p.topic: self._holes[p.topic] for p in cut if p.topic in self._holes}
 
-    def central_ends(self, topics: Collection[str]) -> dict[Partition, int]:
+    def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
         """High watermarks, on the central cluster, of the topics mirrored from these.
 
         Not the last stable offsets: the mirror's position may be committed before the marker of the very transaction reaches

@@ -11,9 +11,10 @@ from typing import Protocol
 
 from pyspark.sql import SparkSession
 
+from etl.closing.containers import WrittenHour
 from etl.closing.proof import Proof, Prover
 from etl.closing.runner import InProcess, OnSpark, Runner
-from etl.closing.writing import SealedHour, WrittenFile, write_on
+from etl.closing.writing import SealedHour, write_on
 from etl.ledger.database import Database
 from etl.ledger.rows import Frontier
 from etl.storage import Storage
@@ -27,7 +28,7 @@ class Engine(Protocol):
         """By type: whether every promise below this central audit offset is kept by rows listed for its hour, or before."""
         ...
 
-    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
+    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
         """Containers of all of them in `folder` (schemas: id → Avro JSON). Safe to repeat into another folder."""
         ...
 
@@ -45,7 +46,7 @@ class SparkEngine:
         """See `Engine`."""
         return _by_type(OnSpark(self.spark), self, frozen, audit_next)
 
-    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
+    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
         """See `Engine`."""
         return write_on(OnSpark(self.spark), self.storage, self.database, self.config, sealed, schemas, folder)
 
@@ -62,7 +63,7 @@ class LocalEngine:
         """See `Engine`."""
         return _by_type(InProcess(), self, frozen, audit_next)
 
-    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
+    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
         """See `Engine`."""
         return write_on(InProcess(), self.storage, self.database, self.config, sealed, schemas, folder)
 

@@ -18,6 +18,7 @@ from etl.closing.promises import HELD, KEY, PROMISED, ROWS, distinct_rows, held,
 from etl.closing.rows import Listing, Unit, plan_units, read_unit
 from etl.ledger.rows import AuditGroup, Frontier, StagedGroup
 from etl.staging.files import AUDIT_SCHEMA, IdRange, load_all, read_all
+from etl.staging.verified import DAMAGE
 from etl.storage import NotFound, Storage
 
 SURPLUS_SCHEMA: Final = pa.schema([("hour", pa.int64()), ("event_id", pa.binary(16)), ("range_id", pa.binary(8))])
@@ -138,7 +139,7 @@ def read_promises(storage: Storage, path: str) -> pa.Table:
 
 def _item_rows(item: RowsItem, storage: Storage) -> pa.Table:
     """The item's rows as a table of ROWS, earlier surplus among them."""
-    read = read_unit(item.unit, storage, ("range_id", "event_id"))
+    read = read_unit(item.unit, storage, ("range_id", "event_id")).table
     asked = np.array(item.asked, np.int32)[read.column("listing").to_numpy()] if len(read) else np.empty(0, np.int32)
     listed = pa.table(
         [pa.array(asked), *(read.column(name) for name in ("hour", "range_id", "event_id")), pa.array(np.zeros(len(read), bool))],
@@ -154,9 +155,9 @@ def read_surplus(storage: Storage, path: str) -> pa.Table:
     """
     try:
         return load_all(storage, path, SURPLUS_SCHEMA.names)
-    except pa.ArrowMemoryError:
+    except MemoryError:
         raise
-    except (NotFound, pa.ArrowException, OSError, EOFError) as error:
+    except (NotFound, *DAMAGE) as error:
         _LOG.warning("the surplus file %s cannot be read (%s): a promise that it would keep stays unkept", path, error)
         return SURPLUS_SCHEMA.empty_table()
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from etl.closing.containers import WrittenFile
+from etl.closing.containers import WrittenHour
 from etl.ledger import id_indexes
 from etl.ledger.database import Database, Lease
 from etl.ledger.id_indexes import BucketRun, IdRun
@@ -28,7 +28,7 @@ def keep_indexes(
     lease: Lease,
     attempt: str,
     published: Iterable[Manifest],
-    written: Collection[WrittenFile],
+    written: Collection[WrittenHour],
     now_ms: int,
 ) -> None:
     """Move the attempt's index files out of its folder, and remember them for the buckets that were published by this attempt.
@@ -37,12 +37,12 @@ def keep_indexes(
     buckets themselves are read then.
     """
     own = {(m.type, Hour.parse(m.hour, m.bucket_seconds).start_s) for m in published if m.attempt == attempt}
-    kept_files = [w for w in written if (w.event_type, w.hour_s) in own]
+    kept_files = [f for w in written if (w.event_type, w.hour_s) in own for f in w.files]
     moved: dict[str, str] = {}
     label = dt.datetime.fromtimestamp(now_ms / 1000, dt.UTC).strftime(_LABEL)
     try:
-        for path in sorted({run.path for w in kept_files for run in w.index}):
-            moved[path] = f"{INDEX_FOLDER}/{label}-{path.rsplit('/', 1)[-1]}"
+        for path, digest in sorted({(run.path, w.index_digest) for w in kept_files for run in w.index}):
+            moved[path] = f"{INDEX_FOLDER}/{label}-{path.rpartition('/')[2].removesuffix('.ids')}-{digest}.ids"
             storage.rename_new(path, moved[path])
     except StorageError as error:
         _LOG.warning("ids of this round's buckets are not indexed, late events will read the buckets instead: %s", error)

@@ -6,9 +6,9 @@ empty ledger would write every event that Kafka still holds a second time. So bo
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
-from etl.buckets import list_types
+from etl.buckets import any_marker
 from etl.errors import ForeignLedger
 from etl.ledger.rows import Frontier, Seal
 from etl.storage import Storage
@@ -20,14 +20,14 @@ _HELP = (
 )
 
 
-def refuse_foreign_root(storage: Storage, frontiers: Collection[Frontier], closed_types: Collection[str]) -> None:
-    """ForeignLedger if a type has buckets on storage, and this ledger has closed none of it and sealed nothing."""
-    with_folders = set(list_types(storage))
+def refuse_foreign_root(storage: Storage, frontiers: Iterable[Frontier], closed_types: Collection[str]) -> None:
+    """ForeignLedger if a type has buckets on storage, and this ledger has closed none of it and sealed nothing.
+
+    Only markers tell: an administrator may make folders, with rights and quota, before the first bucket.
+    """
     for f in frontiers:
-        if f.event_type in with_folders - set(closed_types) and f.seal is None:
-            raise ForeignLedger(
-                f"{storage.url(f.event_type)} holds buckets, but this ledger has closed none of the type. {_HELP}"
-            )
+        if f.event_type not in closed_types and f.seal is None and (standing := any_marker(storage, f.event_type)):
+            raise ForeignLedger(f"{storage.url(standing)} stands, but this ledger has closed nothing of {f.event_type}. {_HELP}")
 
 
 def refuse_published(storage: Storage, opened: Collection[Frontier]) -> None:

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Final
 
 from etl.buckets import NotClosed, read_manifest
-from etl.closing.containers import WrittenFile
+from etl.closing.containers import WrittenFile, WrittenHour
 from etl.ledger.rows import Frontier, HourBook, Seal, StagedGroup
 from etl.storage import AlreadyExists, Storage
 from hourmark.errors import Finding
@@ -22,7 +22,7 @@ ATTEMPTS_FOLDER: Final = "_attempts"
 
 def manifest_of(
     frontier: Frontier,
-    written: Sequence[WrittenFile],
+    written: WrittenHour,
     *,
     listed: Collection[StagedGroup],
     fingerprints: Mapping[int, str],
@@ -33,13 +33,13 @@ def manifest_of(
     """What `_SUCCESS` will say; pure."""
     seal, hour = frontier.seal, frontier.hour
     assert seal is not None, "only a sealed hour is written"
-    ordered = _ordered(written)
+    ordered = _ordered(written.files)
     names = _names(ordered)
     late: dict[str, int] = {}
     for w in ordered:
-        for start_s, count in w.origin_hours.items():
+        for start_s, rows in w.hours.items() if w.late else ():
             label = str(Hour(start_s, hour.length_s))
-            late[label] = late.get(label, 0) + count
+            late[label] = late.get(label, 0) + rows.events
     events = sum(w.records for w in ordered)
     return Manifest(
         type=frontier.event_type,
@@ -64,7 +64,7 @@ def manifest_of(
         events=events,
         late=dict(sorted(late.items())),
         books=_books(seal, hour, listed, ordered),
-        duplicates_removed=sum(g.rows for g in listed) - events,
+        duplicates_removed=sum(rows.events for rows in written.duplicates.values()),
         surplus=seal.surplus,
         id_sum=f"{sum(w.id_sum for w in ordered) % (1 << 64):016x}",
         offsets=[Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset) for p in seal.offsets],
@@ -81,7 +81,7 @@ def _books(seal: Seal, hour: Hour, listed: Collection[StagedGroup], written: Seq
     for g in listed:
         rows[g.hour_s] += g.rows
     for w in written:
-        events.update(w.origin_hours if w.late else {hour.start_s: w.records})
+        events.update({start_s: of.events for start_s, of in w.hours.items()})
     sealed = {b.hour_s: b for b in seal.books}
     nothing = HourBook(0, 0, 0)
     return {
@@ -93,17 +93,17 @@ def _books(seal: Seal, hour: Hour, listed: Collection[StagedGroup], written: Seq
     }  # fmt: skip
 
 
-def publish(storage: Storage, frontier: Frontier, written: Sequence[WrittenFile], manifest: Manifest) -> Manifest:
+def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest: Manifest) -> Manifest:
     """Make it the bucket, and return the manifest that stands there: this one, or that of whoever was first.
 
     Finding, and nothing published, if what was written does not read back as the manifest says: files' contents were read back
     by the tasks that wrote them, their names and sizes and the manifest are here.
     """
-    if troubles := sorted({w.trouble for w in written if w.trouble}):
-        raise Finding("; ".join(troubles))
+    if written.trouble:
+        raise Finding(written.trouble)
     attempt = f"{ATTEMPTS_FOLDER}/{manifest.attempt}/{frontier.event_type}"
     target = frontier.hour.bucket_path(frontier.event_type)
-    names = _names(_ordered(written))
+    names = _names(_ordered(written.files))
     storage.make_folder(attempt)
     for path, name in names.items():
         storage.rename_new(path, f"{attempt}/{name}")
@@ -133,7 +133,7 @@ def standing_marker(storage: Storage, frontier: Frontier) -> Manifest | None:
 
 
 def _ordered(written: Sequence[WrittenFile]) -> list[WrittenFile]:
-    return sorted((w for w in written if w.path), key=lambda w: (w.late, w.schema_id, w.path))
+    return sorted(written, key=lambda w: (w.late, w.schema_id, w.path))
 
 
 def _names(ordered: Sequence[WrittenFile]) -> dict[str, str]:

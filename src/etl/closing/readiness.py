@@ -1,8 +1,9 @@
 """Which hours every live source is past: the first condition of a cut. Pure.
 
-A source is live until its host has said goodbye. All times are the delivery services' clock, except the closer's own, which
-must agree: the earlier of the two decides, so a clock that runs ahead, whosever it is, closes nothing early. Where they are
-minutes apart, nothing closes at all, because a deadline would be judged by a wrong clock.
+A source is live until its host has said goodbye. How far it has caught up is told by the delivery services' clocks, and when it
+was heard by the driver's: the earlier of the two decides, so a clock that runs ahead, whosever it is, closes nothing early. Where
+they are minutes apart, nothing closes at all, because a deadline would be judged by a wrong clock; nor where no service is live:
+then there is no clock to compare with, and nobody who could say that an hour has all of its events.
 
 Past its deadline an hour goes without the sources that have not caught up with its end: they are excused, and named. A source
 that was excused because it has fallen silent is not awaited again until it reports.
@@ -16,10 +17,9 @@ from typing import Final
 
 from etl.ledger.rows import Frontier, Reporter, State
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
-from hourmark.host_reports import API_SOURCE
+from hourmark.host_reports import API_SOURCE, CLOCKS_APART_MS_MAX
 
 SILENT_MS: Final = 60_000  # thirty reports of the default pace
-CLOCKS_APART_MS_MAX: Final = 300_000  # more than any healthy clock, report, mirror and staging together
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,9 +39,8 @@ class Reports:
 
     def __init__(self, reporters: Iterable[Reporter]) -> None:
         self.all = {(r.host_id, r.source): r for r in reporters}
-        services = [r for r in self.all.values() if r.kind == "service"]
-        self.any_service = bool(services)
-        heard_ms = max((r.received_at_ms for r in services), default=0)
+        self.services = [r for r in self.all.values() if r.kind == "service" and not r.goodbye]
+        heard_ms = max((r.heard_at_ms for r in self.services), default=0)
         self._by_source: dict[str, list[Reporter]] = {}
         for r in sorted((r for r in self.all.values() if _is_live(r, heard_ms)), key=_caught_up_ms):
             self._by_source.setdefault(r.source, []).append(r)
@@ -68,13 +67,11 @@ def _is_live(r: Reporter, heard_ms: int) -> bool:
     A delivery service that has fallen silent while another reports is not awaited: what it never acknowledged is not promised,
     and hosts that wait for its answer hold the hour themselves.
     """
-    return not r.goodbye and not r.excused and not (r.kind == "service" and heard_ms - r.received_at_ms > SILENT_MS)
+    return not r.goodbye and not r.excused and not (r.kind == "service" and heard_ms - r.heard_at_ms > SILENT_MS)
 
 
 def readiness(frontier: Frontier, reports: Reports, now_ms: int, deadline_ms: int) -> Readiness:
     """How far the type may be cut, given the latest reports and the closer's clock; the deadline counts from the hour's end."""
-    if not reports.any_service:
-        return Readiness(0, ("no delivery service has reported yet; is one running? (`hourmark serve`)",))
     end = frontier.hour.end_ms
     behind: list[Reporter] = []
     others_ms = now_ms
@@ -111,16 +108,29 @@ def fallen_silent(excused: Iterable[Reporter], latest: Iterable[Reporter]) -> li
 
     One that reports and stays behind is awaited for each hour anew, up to that hour's own deadline.
     """
-    heard_ms = max((r.received_at_ms for r in latest), default=0)
-    return [r for r in excused if heard_ms - r.received_at_ms > SILENT_MS]
+    heard_ms = max((r.heard_at_ms for r in latest), default=0)
+    return [r for r in excused if heard_ms - r.heard_at_ms > SILENT_MS]
+
+
+def no_service(reports: Reports) -> str | None:
+    """Why no delivery service can speak for the clock and for requests, for people; None where one is live."""
+    if reports.services:
+        return None
+    gone = [r for r in reports.all.values() if r.kind == "service"]
+    if not gone:
+        return "no delivery service has reported yet; is one running? (`hourmark serve`)"
+    last = max(gone, key=lambda r: r.heard_at_ms)
+    return (
+        f"every delivery service has said goodbye, {last.name} ({last.host_id}) last: nothing closes until one reports, not even "
+        "past the deadline; is one to be started? (`hourmark serve`)"
+    )
 
 
 def clocks_apart(reports: Reports, now_ms: int) -> str | None:
-    """Which clock cannot be trusted, for people; None where the closer's and the services' agree, or no service is live."""
-    services = [r for r in reports.all.values() if r.kind == "service" and not r.goodbye]
-    if not services:
-        return None
-    newest = max(services, key=lambda r: r.received_at_ms)
+    """Which clock cannot be trusted, for people; None where the closer's and the live services' agree."""
+    if not reports.services:
+        return no_service(reports)
+    newest = max(reports.services, key=lambda r: r.received_at_ms)
     ahead_ms = newest.received_at_ms - now_ms
     if ahead_ms > CLOCKS_APART_MS_MAX:
         return (

@@ -1,5 +1,7 @@
 """Units of work: which listed rows a task takes on, and how it reads them. Pure planning; reading by `Storage` and Arrow.
 
+What is read is counted, group by group: rows and digest must be what is listed, or the group's file is Unreadable.
+
 A unit is bounded in bytes: many small listings together, or one id range of a large one. All rows of one id stand in one unit,
 whatever their hour, so duplicates meet. Listings stand in a unit by type, as they do in staged files, so the row groups of a
 file are read about once a round. Reading goes file by file, and row groups outside of the id range are not fetched.
@@ -8,14 +10,18 @@ file are read about once a round. Reading goes file by file, and row groups outs
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from etl.ledger.rows import StagedGroup
+from etl.closing.promises import range_words, tails
+from etl.errors import Unreadable
+from etl.ledger.listings import Sums
+from etl.ledger.rows import RANGE_WEIGHT, StagedGroup
+from etl.staging.columns import schemas_of_runs
 from etl.staging.files import EVENT_SCHEMA, ID_MAX, IdRange, Rows, read_rows
 from etl.storage import Storage
 
@@ -69,28 +75,66 @@ def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1)
     return [*units, Unit(tuple(taken))] if taken else units
 
 
-def read_unit(unit: Unit, storage: Storage, columns: Sequence[str]) -> pa.Table:
-    """These columns of the unit's rows, after `listing` (int32, which of `unit.listings`) and `hour` (int64, the row's own).
+@dataclasses.dataclass(frozen=True)
+class UnitRows:
+    """A unit's rows, and what was `read` of each group.
 
-    In no order between files; a group's rows stand together, sorted by id. Unreadable names a file that must be staged again.
+    Columns: `listing` (int32, which of `unit.listings`), `hour` (int64, the row's own), `digest` (uint64, the row's share of its
+    group's), then those asked for.
     """
-    tables = [_labelled(*read, columns) for read in _read_files(unit, storage, columns)]
-    return pa.concat_tables(tables) if tables else _labelled(_no_rows(columns), [], np.empty(0, np.int64), columns)
+
+    table: pa.Table
+    read: Mapping[StagedGroup, Sums]
+
+
+def read_unit(unit: Unit, storage: Storage, columns: Sequence[str]) -> UnitRows:
+    """Rows in no order between files; a group's rows stand together, sorted by id.
+
+    Unreadable names a file that must be staged again; of a slot, whose groups are read by several units, `check_read` is to tell.
+    """
+    tables, read = [_labelled(EVENT_SCHEMA.empty_table(), [], np.empty(0, np.int64), columns)], dict[StagedGroup, Sums]()
+    for table, groups, counts in _read_files(unit, storage, {"event_id", "range_id", *columns}):
+        tables.append(_labelled(table, [(at, g.hour_s) for at, g in groups], counts, columns))
+        listed = [g for _, g in groups]
+        read.update(_sums(listed, counts, tables[-1]))
+        if "schema_id" in columns:
+            _check_schemas(listed, schemas_of_runs(counts, table.column("schema_id").to_numpy()))
+    if unit.slot is None:
+        check_read((g for x in unit.listings for g in x.groups), read)
+    return UnitRows(pa.concat_tables(tables), read)
+
+
+def check_read(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, Sums]) -> None:
+    """Unreadable for a file of which other rows were read than are listed."""
+    for g in groups:
+        found = read.get(g, Sums())
+        if (found.events, found.digest) != (g.rows, g.tail_sum):
+            raise Unreadable(
+                g.path,
+                f"{found.events} rows of {g.event_type} in the hour from Unix second {g.hour_s} were read, with digest "
+                f"{found.digest:016x}; {g.rows} with {g.tail_sum:016x} are listed",
+            )
+
+
+def sums_by_hour(hours: npt.NDArray[np.int64], digests: npt.NDArray[np.uint64]) -> dict[int, Sums]:
+    """How many rows of each hour, and their digest."""
+    own = {hour: hours == hour for hour in np.unique(hours).tolist()}
+    return {hour: Sums(0, int(rows.sum()), int(digests[rows].sum(dtype=np.uint64))) for hour, rows in own.items()}
 
 
 def _read_files(
-    unit: Unit, storage: Storage, columns: Sequence[str]
-) -> Iterator[tuple[pa.Table, list[tuple[int, int]], npt.NDArray[np.int64]]]:
-    """File by file: its rows, the (listing, hour) of each group in turn, and how many rows each gave."""
-    by_path: dict[str, list[tuple[int, int, int, int]]] = {}
+    unit: Unit, storage: Storage, columns: Collection[str]
+) -> Iterator[tuple[pa.Table, list[tuple[int, StagedGroup]], npt.NDArray[np.int64]]]:
+    """File by file: its rows, the groups in turn, each with its listing, and how many rows each gave."""
+    by_path: dict[str, list[tuple[int, StagedGroup]]] = {}
     for at, listing in enumerate(unit.listings):
         for g in listing.groups:
             if unit.slot is None or _overlaps(g, unit.slot):
-                by_path.setdefault(g.path, []).append((g.first_row, g.rows, at, g.hour_s))
+                by_path.setdefault(g.path, []).append((at, g))
     for path, groups in sorted(by_path.items()):
-        groups.sort()
-        table, counts = read_rows(storage, path, [Rows(first, count) for first, count, _, _ in groups], columns, unit.slot)
-        yield table, [(at, hour) for _, _, at, hour in groups], counts
+        groups.sort(key=lambda of: of[1].first_row)
+        table, counts = read_rows(storage, path, [Rows(g.first_row, g.rows) for _, g in groups], sorted(columns), unit.slot)
+        yield table, groups, counts
 
 
 def _labelled(
@@ -98,11 +142,23 @@ def _labelled(
 ) -> pa.Table:
     labels = np.array(list(groups), np.int64).reshape(-1, 2)
     listing, hour = np.repeat(labels[:, 0].astype(np.int32), counts), np.repeat(labels[:, 1], counts)
-    return pa.table([pa.array(listing), pa.array(hour), *table.columns], names=["listing", "hour", *columns])
+    digests = tails(table.column("event_id")) + range_words(table.column("range_id")) * np.uint64(RANGE_WEIGHT)
+    own = [pa.array(listing), pa.array(hour), pa.array(digests)]
+    return pa.table([*own, *table.select(list(columns)).columns], names=["listing", "hour", "digest", *columns])
 
 
-def _no_rows(columns: Sequence[str]) -> pa.Table:
-    return pa.schema([EVENT_SCHEMA.field(name) for name in columns]).empty_table()
+def _sums(groups: Sequence[StagedGroup], counts: npt.NDArray[np.int64], rows: pa.Table) -> dict[StagedGroup, Sums]:
+    """Digests wrap at 64 bits, as they must."""
+    ends = np.cumsum(counts)
+    below = np.concatenate([np.zeros(1, np.uint64), np.cumsum(rows.column("digest").to_numpy())])
+    digests = below[ends] - below[ends - counts]
+    return {g: Sums(0, n, digest) for g, n, digest in zip(groups, counts.tolist(), digests.tolist(), strict=True)}
+
+
+def _check_schemas(groups: Sequence[StagedGroup], found: Sequence[tuple[int, ...]]) -> None:
+    for g, ids in zip(groups, found, strict=True):
+        if not set(ids) <= set(g.schema_ids):
+            raise Unreadable(g.path, f"rows of {g.event_type} with schema ids {ids} were read, {g.schema_ids} are listed")
 
 
 def _overlaps(group: StagedGroup, slot: IdRange) -> bool:

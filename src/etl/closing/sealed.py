@@ -10,11 +10,12 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from etl.closing.containers import WrittenHour
 from etl.closing.engine import Engine
 from etl.closing.indexing import keep_indexes
 from etl.closing.ownership import refuse_other_seal
 from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish, standing_marker
-from etl.closing.writing import SealedHour, WrittenFile
+from etl.closing.writing import SealedHour
 from etl.ledger.database import Database, Lease
 from etl.ledger.frontiers import Closing
 from etl.ledger.listings import listed_groups
@@ -76,12 +77,10 @@ class Publisher:
         hours = {(f.event_type, f.hour): hours[f.event_type, f.hour] for chain in chains for f in chain}
         texts = {s: text for s, (text, _) in schemas.items()}
         written = self.engine.write(list(hours.values()), texts, f"{folder}/_tasks")  # no type has such a name
-        files: dict[tuple[str, int], list[WrittenFile]] = {}
-        for w in written:
-            files.setdefault((w.event_type, w.hour_s), []).append(w)
+        by_hour = {(w.event_type, w.hour_s): w for w in written}
         identity = self.database.identity()
 
-        def manifest(f: Frontier, of: Sequence[WrittenFile]) -> Manifest:
+        def manifest(f: Frontier, of: WrittenHour) -> Manifest:
             return manifest_of(
                 f, of, listed=hours[f.event_type, f.hour].listed,
                 fingerprints={s: mark for s, (_, mark) in schemas.items()}, ledger=identity, attempt=attempt,
@@ -91,7 +90,7 @@ class Publisher:
         def publish_chain(chain: Sequence[Frontier]) -> Published:
             done = Published()
             for f in chain:
-                of = files.get((f.event_type, f.hour.start_s), [])
+                of = by_hour[f.event_type, f.hour.start_s]
                 try:
                     done.closings.append(self._closing(f, publish(self.storage, f, of, manifest(f, of))))
                 except (Finding, StorageError) as error:

@@ -68,7 +68,7 @@ class Sealer:
 
     def judge(self, of: Round) -> Verdict:
         """Prove every hour of the round; changes nothing."""
-        rule = Rule(of.cut, ledger.accepted_holes(self.database), self.clock.now_ms(), self.deadline_ms)
+        rule = Rule(of.cut, ledger.accepted_holes(self.database), self.deadline_ms)
         verdict, asked = Verdict(), list(of.frozen)
         while asked:
             proofs = self.engine.prove(asked, of.cut.audit_next)
@@ -78,7 +78,7 @@ class Sealer:
                 seal = decide(f, proof, of.offsets[f.event_type], order, rule)
                 if seal is not None:
                     file = proof.surplus_file
-                    row = None if file is None else file.ledger_row(of.cut.audit_next, rule.now_ms)
+                    row = None if file is None else file.ledger_row(of.cut.audit_next, self.clock.now_ms())
                     verdict.chains.setdefault(f.event_type, []).append(SealableHour(seal, row))
                     if f.hour < of.last[f.event_type]:
                         following.append(dataclasses.replace(f, hour=f.hour.next(), settled_next=of.cut.audit_next))

@@ -3,16 +3,14 @@
 Their service was killed before the audit record, or the record came after the cut. They are bucketed like all others, and what
 tells them apart is kept, because a promise that comes later must find them: hour, event id and range id of each, one file a
 bucket, `_surplus/<type>/<hour>-<epoch>-<digest>.parquet`. The closer's epoch: so that no closer takes over a file that an older
-one may be about to delete. The digest of the rows: so that a proof that is tried again finds its file there. A file counts once
-the seal's transaction has put it into the ledger's table `surplus`; others are left over from proofs that failed, and are
-deleted when a closer begins.
+one may be about to delete. The digest: so that the file verifies itself (`etl.staging.verified`), and a proof that is tried again
+finds its file there. A file counts once the seal's transaction has put it into the ledger's table `surplus`; others are left over
+from proofs that failed, and are deleted when a closer begins.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import hashlib
 import logging
 from collections.abc import Mapping
 from typing import Any, Final
@@ -28,9 +26,11 @@ from etl.ledger.database import Database, Lease
 from etl.ledger.listings import promises_between
 from etl.ledger.rows import Frontier
 from etl.staging.files import AUDIT_SCHEMA, write_rows
+from etl.staging.pieces import StagedNote
 from etl.storage import AlreadyExists, NotFound, Storage
 
 FOLDER: Final = "_surplus"
+SURPLUS: Final = "surplus"  # the kind of such a file, in its note
 FILES_AT_ONCE: Final = 16  # looked into by one call of `SurplusCleaner.clean`
 _LOG = logging.getLogger(__name__)
 _AUDIT_FILES_MAX: Final = 64  # read for one of them; with more, it stays until it is old
@@ -56,16 +56,13 @@ class SurplusFile:
 def write_surplus(storage: Storage, epoch: int, frontier: Frontier, rows: pa.Table) -> SurplusFile:
     """Keep these rows (columns of SURPLUS_SCHEMA, each once) for the frontier's hour, which is not sealed yet."""
     rows = rows.select(SURPLUS_SCHEMA.names).sort_by([(name, "ascending") for name in ("hour", "range_id", "event_id")])
-    digest = hashlib.blake2b(digest_size=16)
-    for name in SURPLUS_SCHEMA.names:
-        for chunk in rows.column(name).cast(SURPLUS_SCHEMA.field(name).type).chunks:
-            width = chunk.type.bit_width // 8
-            digest.update(memoryview(chunk.buffers()[1])[chunk.offset * width : (chunk.offset + len(chunk)) * width])
-    label = str(frontier.hour).replace(":", "-")
-    path = f"{FOLDER}/{frontier.event_type}/{label}-{epoch:012d}-{digest.hexdigest()}.parquet"
-    if not storage.exists(path):
-        with contextlib.suppress(AlreadyExists):  # the same rows, by another closer
-            write_rows(storage, path, rows)
+    stem = f"{FOLDER}/{frontier.event_type}/{str(frontier.hour).replace(':', '-')}-{epoch:012d}"
+    note = StagedNote("", SURPLUS, len(rows))
+    try:
+        path = write_rows(storage, stem, rows, note).path
+    except AlreadyExists as error:  # by a proof that was tried before, of no seal; nobody knows what became of it since
+        storage.delete(error.path)
+        path = write_rows(storage, stem, rows, note).path
     return SurplusFile(frontier.event_type, frontier.hour.start_s, path, len(rows))
 
 

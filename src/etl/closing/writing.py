@@ -4,6 +4,9 @@ A task reads a unit (see `rows`), sorts it by id, drops equal neighbours and lat
 copies each bucket's datums in that order into containers: one a schema, late ones apart. Containers are sorted by id. Slots of
 a large listing that stand in one task go into the same container, until it has reached the wanted size. What was written is read
 again from storage by the task that wrote it, so the check is spread like the work.
+
+What is written is what was proved: of every group all rows are read that are listed, and of every origin hour of a bucket, rows
+and digest of what was written and of the duplicates that were left out add up to what is listed.
 """
 
 from __future__ import annotations
@@ -13,18 +16,19 @@ import functools
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from etl.closing.containers import Containers, Run, WrittenFile
+from etl.closing.containers import Containers, Run, WrittenFile, WrittenHour
 from etl.closing.ids import IndexWriter, as_ids, held
-from etl.closing.rows import Listing, Unit, plan_units, read_unit
+from etl.closing.rows import Listing, Unit, check_read, plan_units, read_unit, sums_by_hour
 from etl.closing.runner import Runner
 from etl.ledger.database import Database
 from etl.ledger.id_indexes import ClosedBucket, closed_buckets
+from etl.ledger.listings import Sums
 from etl.ledger.rows import StagedGroup
 from etl.staging.columns import binary_buffers, run_starts
 from etl.storage import Storage
@@ -32,8 +36,7 @@ from hourmark.config import Config
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 
-__all__ = ["SealedHour", "WriteLimits", "WriteTask", "WrittenFile", "plan_tasks", "write_hours", "write_on", "write_task"]
-
+_Key = TypeVar("_Key")
 _WRITERS: Final = 16  # files of small types open at once in a task: a file on HDFS is mostly waiting
 
 
@@ -68,6 +71,29 @@ class WriteTask:
     earlier: tuple[tuple[ClosedBucket, ...], ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """What a task, or several, did: see `WrittenFile` and `WrittenHour`. By (type, the bucket's hour), but what was `read`."""
+
+    files: list[WrittenFile] = dataclasses.field(default_factory=list)
+    read: dict[StagedGroup, Sums] = dataclasses.field(default_factory=dict)
+    duplicates: dict[tuple[str, int], dict[int, Sums]] = dataclasses.field(default_factory=dict)
+    troubles: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
+
+    def add(self, other: Written) -> None:
+        """What another did, too."""
+        self.files.extend(other.files)
+        self.troubles.update(other.troubles)
+        _add(self.read, other.read)
+        for key, by_hour in other.duplicates.items():
+            _add(self.duplicates.setdefault(key, {}), by_hour)
+
+
+def _add(total: dict[_Key, Sums], part: Mapping[_Key, Sums]) -> None:
+    for key, sums in part.items():
+        total[key] = total.get(key, Sums()) + sums
+
+
 def write_on(
     runner: Runner,
     storage: Storage,
@@ -76,7 +102,7 @@ def write_on(
     sealed: Collection[SealedHour],
     schemas: Mapping[int, str],
     folder: str,
-) -> list[WrittenFile]:
+) -> list[WrittenHour]:
     """Write a round by units, wherever they run: see `etl.closing.engine.Engine.write`."""
     etl = config.etl
     late: dict[str, set[int]] = {}
@@ -96,8 +122,8 @@ def write_hours(
     schemas: Mapping[int, str],
     folder: str,
     limits: WriteLimits,
-) -> list[WrittenFile]:
-    """Write all of them into `folder`; an hour without rows gives no file. Safe to repeat into another folder.
+) -> list[WrittenHour]:
+    """Write all of them into `folder`, and say what was written of each, in turn. Safe to repeat into another folder.
 
     `closed`: by type, closed buckets that may hold late events of it already; of one type, hours that are late events of another
     hour of the same call are an error. Unreadable names a staged file that must be staged again. What concerns one hour alone
@@ -106,7 +132,33 @@ def write_hours(
     work = functools.partial(
         write_task, storage=storage, schemas=schemas, folder=folder, target_file_bytes=limits.target_file_bytes
     )
-    return [file for files in runner.map(work, plan_tasks(sealed, closed, limits)) for file in files]
+    done = Written()
+    for part in runner.map(work, plan_tasks(sealed, closed, limits)):
+        done.add(part)
+    check_read((g for s in sealed for g in s.listed), done.read)
+    return [_written_hour(s, done) for s in sealed]
+
+
+def _written_hour(sealed: SealedHour, done: Written) -> WrittenHour:
+    key = sealed.event_type, sealed.hour.start_s
+    files = tuple(f for f in done.files if (f.event_type, f.hour_s) == key)
+    duplicates = done.duplicates.get(key, {})
+    listed, found = dict[int, Sums](), dict[int, Sums]()
+    for g in sealed.listed:
+        _add(listed, {g.hour_s: Sums(0, g.rows, g.tail_sum)})
+    for part in (duplicates, *(f.hours for f in files)):
+        _add(found, part)
+    troubles = [done.troubles.get(key, ""), *(f.trouble for f in files)]
+    for start_s in sorted(listed.keys() | found.keys()):
+        wanted, got = listed.get(start_s, Sums()), found.get(start_s, Sums())
+        if got != wanted:
+            hour = Hour(start_s, sealed.hour.length_s)
+            troubles.append(
+                f"{wanted.events} rows of {sealed.event_type} {hour} are listed for {sealed.hour}, digest {wanted.digest:016x}, "
+                f"and {got.events} were written or left out as duplicates, digest {got.digest:016x}; it is not published, and "
+                "written again"
+            )
+    return WrittenHour(*key, files, duplicates, "; ".join(sorted({t for t in troubles if t})))
 
 
 def plan_tasks(
@@ -136,18 +188,18 @@ def _earlier(sealed: SealedHour, closed: Sequence[ClosedBucket]) -> tuple[Closed
     return tuple(b for b in closed if b.hour_s < sealed.hour.start_s) if sealed.late_hours_s else ()
 
 
-def write_task(
-    task: WriteTask, *, storage: Storage, schemas: Mapping[int, str], folder: str, target_file_bytes: int
-) -> list[WrittenFile]:
+def write_task(task: WriteTask, *, storage: Storage, schemas: Mapping[int, str], folder: str, target_file_bytes: int) -> Written:
     """One task's containers, and the index of their ids beside them."""
     index_path = f"{folder}/{uuid.uuid4().hex}.ids"
     containers = functools.partial(Containers, storage, folder, schemas, target_file_bytes)
-    files: list[WrittenFile] = []
-    with storage.create(index_path) as file, IndexWriter(file, index_path) as index, containers() as shared:
+    done = Written()
+    with storage.create(index_path) as file, containers() as shared:
+        index = IndexWriter(file, index_path)
         for unit in task.units:
-            files += _write_unit(unit, task.earlier, storage, index, containers, shared)
-        files += shared.finish()
-    return files
+            done.add(_write_unit(unit, task.earlier, storage, index, containers, shared))
+        done.files.extend(shared.finish())
+        index.finish()
+    return dataclasses.replace(done, files=[dataclasses.replace(f, index_digest=index.digest) for f in done.files])
 
 
 def _write_unit(
@@ -157,15 +209,16 @@ def _write_unit(
     index: IndexWriter,
     containers: functools.partial[Containers],
     shared: Containers,
-) -> list[WrittenFile]:
+) -> Written:
     """Runs of a slot go into the task's `shared` containers, others into files of their own. The unit's memory ends with it."""
-    chosen, files = _chosen(unit, earlier, storage)
+    chosen, done = _chosen(unit, earlier, storage)
     runs = list(_runs(unit, chosen, index))
     if len(runs) > 1 and unit.slot is None:
-        return files + _write_each(containers, runs)
-    for run in runs:
-        shared.write(run)
-    return files
+        done.files.extend(_write_each(containers, runs))
+    else:
+        for run in runs:
+            shared.write(run)
+    return done
 
 
 def _write_each(containers: functools.partial[Containers], runs: Sequence[Run]) -> list[WrittenFile]:
@@ -186,29 +239,38 @@ class _Chosen:
 
     keys: npt.NDArray[np.int64]
     hours: npt.NDArray[np.int64]
+    digests: npt.NDArray[np.uint64]
     ids: npt.NDArray[np.uint8]  # rows x 16
     datums: pa.LargeBinaryArray
 
 
-def _chosen(unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Storage) -> tuple[_Chosen, list[WrittenFile]]:
-    """Each id once, none that a closed bucket holds; with the trouble of listings for which that cannot be told."""
-    table = read_unit(unit, storage, ("event_id", "schema_id", "datum"))
+def _chosen(unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Storage) -> tuple[_Chosen, Written]:
+    """Each id once, none that a closed bucket holds; with what was read, the duplicates, and the trouble of listings for which
+    they cannot be told."""
+    rows = read_unit(unit, storage, ("event_id", "schema_id", "datum"))
+    done, table = Written(read=dict(rows.read)), rows.table
+    del rows
     listing = table.column("listing").to_numpy().astype(np.int64)
-    hours, schemas = table.column("hour").to_numpy(), table.column("schema_id").to_numpy()
+    hours, digests, schemas = (table.column(name).to_numpy() for name in ("hour", "digest", "schema_id"))
     ids = as_ids(table.column("event_id"))
     words = ids.view(">u8").reshape(-1, 2)
     head, tail = words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64)
     order = np.lexsort((tail, head, listing))
-    order = order[run_starts(listing[order], head[order], tail[order])]
+    keep = np.zeros(len(order), bool)
+    keep[run_starts(listing[order], head[order], tail[order])] = True
     starts = np.array([x.hour_s for x in unit.listings], np.int64)
     late = hours[order] < starts[listing[order]]
-    keep, troubles = np.ones(len(order), bool), []
     for at in np.unique(listing[order[late]]).tolist():
-        own = np.flatnonzero(late & (listing[order] == at))
+        own = np.flatnonzero(keep & late & (listing[order] == at))
         try:
             keep[own] = ~held(storage, earlier[at], ids[order[own]])
         except Finding as error:
-            troubles.append(WrittenFile.of_trouble(unit.listings[at].event_type, unit.listings[at].hour_s, str(error)))
+            done.troubles[unit.listings[at].event_type, unit.listings[at].hour_s] = str(error)
+    dropped = order[~keep]
+    for at in np.unique(listing[dropped]).tolist():
+        own = dropped[listing[dropped] == at]
+        key = unit.listings[at].event_type, unit.listings[at].hour_s
+        done.duplicates[key] = sums_by_hour(hours[own], digests[own])
     order, late = order[keep], late[keep]
     keys = _key(listing[order], late, schemas[order])
     if len(keys) and (keys[1:] < keys[:-1]).any():
@@ -218,7 +280,8 @@ def _chosen(unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Stor
     del table  # what is copied from here on is large
     whole = datums.cast(pa.large_binary()).combine_chunks()
     del datums
-    return _Chosen(keys, hours[order], words.view(np.uint8).reshape(-1, 16)[order], whole.take(pa.array(order))), troubles
+    kept_ids = words.view(np.uint8).reshape(-1, 16)[order]
+    return _Chosen(keys, hours[order], digests[order], kept_ids, whole.take(pa.array(order))), done
 
 
 def _key(listing: npt.NDArray[np.int64], late: npt.NDArray[np.bool_], schemas: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
@@ -230,14 +293,15 @@ def _runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[Run]:
     """What goes into one container, in turn; its ids are written to the index."""
     if not len(chosen.keys):
         return
-    base = index.write(chosen.ids)
     offsets, data = binary_buffers(chosen.datums)
     tails = chosen.ids[:, 8:].copy().view(">u8").ravel().astype(np.uint64)
     starts = run_starts(chosen.keys)
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(chosen.keys)], strict=True):
         key = int(chosen.keys[start])
         listing = unit.listings[key >> 33]
+        row = index.write(listing.event_type, listing.hour_s, chosen.ids[start:end])
         yield Run(
             listing.event_type, listing.hour_s, not key >> 32 & 1, key & 0xFFFFFFFF, data.data,
-            offsets[start : end + 1], tails[start:end], chosen.hours[start:end], index.path, base + start,
+            offsets[start : end + 1], tails[start:end], chosen.digests[start:end], chosen.hours[start:end], index.path,
+            row,
         )  # fmt: skip

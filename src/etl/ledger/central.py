@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -27,11 +27,11 @@ class Central(Protocol):
         """Those of `names` that exist."""
         ...
 
-    def starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+    def starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """Log start offsets."""
         ...
 
-    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
+    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> Mapping[Partition, int]:
         """Last stable offsets, or high watermarks."""
         ...
 
@@ -69,9 +69,9 @@ def _until(consumer: Consumer, partition: Partition, start: int, end: int) -> It
     while reached < end:
         for message in consumer.consume(num_messages=_AT_ONCE, timeout=0.1):
             offset, error, value = message.offset(), message.error(), message.value()
-            assert offset is not None, "a message of an assigned partition"
             give_up = time.monotonic() + _IDLE_S
             if error is None:
+                assert offset is not None, "a record of an assigned partition"
                 reached = offset + 1
                 if offset < end and value is not None:
                     yield value

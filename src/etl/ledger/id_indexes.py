@@ -34,12 +34,13 @@ class BucketRun:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClosedBucket:
-    """A closed bucket of a type. `events`: records in all `files`, which are paths below the root."""
+    """A closed bucket. `events`: records in all `files`: their paths below the root, and their digests."""
 
+    event_type: str
     hour_s: int
     events: int
     index: tuple[IdRun, ...]
-    files: tuple[str, ...]
+    files: tuple[tuple[str, str], ...]
 
     @property
     def is_indexed(self) -> bool:
@@ -79,8 +80,8 @@ def closed_buckets(
 
 
 def _bucket(event_type: str, hour: Hour, manifest: Mapping[str, Any], index: Iterable[IdRun]) -> ClosedBucket:
-    files = tuple(f"{hour.bucket_path(event_type)}/{file['name']}" for file in manifest["files"])
-    return ClosedBucket(hour.start_s, manifest["events"], tuple(index), files)
+    files = tuple((f"{hour.bucket_path(event_type)}/{file['name']}", file["blake2b"]) for file in manifest["files"])
+    return ClosedBucket(event_type, hour.start_s, manifest["events"], tuple(index), files)
 
 
 def remember(database: Database, lease: Lease, runs: Collection[BucketRun], bytes_each: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from etl.buckets import NotClosed, list_hours, list_types, read_manifest
+from etl.buckets import NotClosed, any_marker, list_hours, list_types, read_manifest
 from etl.errors import ForeignLedger
 from etl.ledger.database import Database
 from etl.ledger.frontiers import frontiers, hours_on
@@ -36,7 +36,7 @@ def refuse_older_copy(storage: Storage, database: Database, bucket_seconds: int)
         if still := _problems(storage, now, database.identity()):
             raise ForeignLedger(f"{'; '.join(still.values())}: this ledger is an older copy, or another; {_HELP}")
     unknown = sorted(folders - {f.event_type for f in known})
-    if strange := [t for t in unknown if list_hours(storage, t, bucket_seconds)]:
+    if strange := [t for t in unknown if any_marker(storage, t)]:
         raise ForeignLedger(
             f"{storage.url('')} holds buckets of types that this ledger has never heard of ({', '.join(strange)}): it is an "
             f"older copy, or another; {_HELP}"
@@ -73,8 +73,10 @@ def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) ->
             f"ledger ({identity[0]}, commit {identity[1]}) has not even sealed it"
         )
     if frontier.hour == frontier.first_hour:
-        others = [h for h in list_hours(storage, frontier.event_type, unsealed.length_s) if not frontier.hour <= h < unsealed]
-        return f"{frontier.event_type} {others[0]} is closed, and the ledger has closed none of the type" if others else ""
+        for hour in list_hours(storage, frontier.event_type, unsealed.length_s):
+            if not frontier.hour <= hour < unsealed and marker(storage, frontier.event_type, hour):
+                return f"{frontier.event_type} {hour} is closed, and the ledger has closed none of the type"
+        return ""
     last = Hour(frontier.hour.start_s - frontier.hour.length_s, frontier.hour.length_s)
     found = marker(storage, frontier.event_type, last)
     if found is not None and (found.ledger != identity[0] or found.ledger_commit > identity[1]):

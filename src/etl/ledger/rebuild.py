@@ -297,7 +297,8 @@ class _Rebuild:
             partition = Partition(p.topic, p.partition)
             start = self.outside.central.starts([partition])[partition]
             for value in self.outside.values(partition, start, p.next_offset) if start < p.next_offset else ():
-                said = reporters_of(HostReport.decode(unframe(value)[1]))
+                report = HostReport.decode(unframe(value)[1])
+                said = reporters_of(report, report.received_at_ms)
                 if said and not _overtaken(said[0], last.get(said[0].host_id)):
                     last[said[0].host_id] = said
         put_reports(connection, list(last.values()))

@@ -17,7 +17,7 @@ from etl.ledger.rows import Span, StagedFile, StagedGroup, to_unsigned
 from hourmark.errors import Finding
 
 _SUFFIX: Final = ".parquet"
-_AGAIN: Final = re.compile(r"\.again-\d+(?=\.parquet$)")
+_AGAIN: Final = re.compile(r"\.again-\d+-[0-9a-f]{32}(?=\.parquet$)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,9 +38,10 @@ class KnownFile:
     groups: Mapping[tuple[str, int], GroupSums]
 
 
-def path_again(path: str, number: int) -> str:
-    """Where the file is staged again for the n-th time: beside it, so that a rebuilt ledger finds it by the old name."""
-    return f"{_stem(path)}.again-{number}{_SUFFIX}"
+def path_again(path: str, made: str, number: int) -> str:
+    """Where the file that was `made` in its place is to stand: beside it, so that a rebuilt ledger finds it by the old name. Its
+    digest stays at the end."""
+    return f"{_stem(path)}.again-{number}-{made.rpartition('-')[2]}"
 
 
 def is_again(path: str) -> bool:

@@ -122,6 +122,7 @@ class Reporter:
     pending_bytes: int
     lost_bytes: int
     goodbye: bool
+    heard_at_ms: int  # by the staging driver's clock, which is one for all; of a report older than clocks may be apart, its own
     excused: bool = False  # a bucket timed out without it; until it reports again
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final
 
 import zstandard
 from sqlalchemy import Connection, delete, insert, select, update
@@ -16,10 +15,8 @@ from etl.ledger.database import Database, Lease
 from etl.ledger.overview import SetAside
 from etl.ledger.rows import DEFAULT_SHARD, Position, Reporter, StagedBatch, StagedFile, StagedGroup, to_signed
 from hourmark.errors import UsageError
-from hourmark.host_reports import HostReport
+from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark.kafka import TopicInfo
-
-_OVERTAKEN_MS_MAX: Final = 300_000  # a report on its way for longer was lost with its service
 
 
 def positions(database: Database, cluster_id: str) -> list[Position]:
@@ -189,12 +186,14 @@ def _insert_file(connection: Connection, folder: str, file: StagedFile) -> int:
     return int(inserted[0])
 
 
-def reporters_of(report: HostReport) -> tuple[Reporter, ...]:
-    """What a report says, source by source."""
+def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
+    """What a report says that is staged now, source by source. It cannot tell of a time that has yet to come."""
+    heard_ms = now_ms if abs(now_ms - report.received_at_ms) <= CLOCKS_APART_MS_MAX else report.received_at_ms
     return tuple(
         Reporter(
             report.host_id, s.source, report.host_name, report.kind, report.incarnation, report.sequence, report.received_at_ms,
-            s.caught_up_at_ms, s.pending_bytes, s.lost_bytes, report.goodbye,
+            None if s.caught_up_at_ms is None else min(s.caught_up_at_ms, now_ms), s.pending_bytes, s.lost_bytes,
+            report.goodbye, heard_ms,
         )
         for s in report.sources
     )  # fmt: skip
@@ -223,4 +222,4 @@ def is_overtaken(said: Reporter, incarnation: str, sequence: int, received_at_ms
     """Whether a report was overtaken by the one known. Between incarnations the services' clocks tell, within their agreement."""
     if said.incarnation == incarnation:
         return said.sequence < sequence
-    return 0 < received_at_ms - said.received_at_ms < _OVERTAKEN_MS_MAX
+    return 0 < received_at_ms - said.received_at_ms < CLOCKS_APART_MS_MAX

@@ -178,6 +178,7 @@ reporters = Table(
     Column("pending_bytes", BigInteger, nullable=False),
     Column("lost_bytes", BigInteger, nullable=False),
     Column("goodbye", Boolean, nullable=False),
+    Column("heard_at_ms", BigInteger, nullable=False),
     Column("excused", Boolean, nullable=False),  # by a bucket that timed out: not awaited until it reports again
 )
 

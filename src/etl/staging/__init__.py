@@ -10,7 +10,8 @@ reading.py       spans of offsets from Kafka, as Arrow columns
 task.py          rows of any number of types → one sorted Parquet file
 columns.py       Arrow columns of keys and values, read without decoding an event
 files.py         the format of staged files
-pieces.py        what tasks are told and answer
+verified.py      files that verify themselves: name → footer → chunks
+pieces.py        what tasks are told and answer, and what a staged file says of itself
 cleanup.py       deletes what nothing reads any more
 restaging.py     a damaged staged file is staged again
 failures.py      why a query ended

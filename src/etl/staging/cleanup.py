@@ -5,6 +5,8 @@
 - Audit files, `kafka.retention_hours` and a day after their promises were settled: until then a second copy of a record may come.
 - Folders of batches that were never committed: their name holds the epoch of a consumer that has been replaced since, so
   no commit can name them any more.
+- Uploads that a crash cut short, a day after the storage saw them begin. Should a writer still be at it (it was paused, or a
+  clock is wrong), it finds its file gone and begins again; nothing is published in part.
 - Surplus, and indexes of ids, by rules of their own (`closing.surplus`, `closing.indexing`).
 
 The ledger forgets a file before it is deleted: so no listing ever names a file that is gone.
@@ -25,7 +27,8 @@ from etl.ledger.database import Database, Lease
 from etl.ledger.leftovers import Leftover
 from etl.ledger.staging import reporters
 from etl.staging.planning import STAGING_FOLDER
-from etl.storage import NotFound, Storage
+from etl.storage import Entry, NotFound, Storage
+from etl.storage.paths import SCRATCH
 from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
@@ -34,6 +37,7 @@ from hourmark.errors import Finding, Unavailable
 EVERY_SECONDS: Final = 60.0
 FILES_AT_ONCE: Final = 200  # looked at in one call, of each kind
 FOLDERS_AT_ONCE: Final = 200
+UNFINISHED_KEPT_MS: Final = 86_400_000
 _LOG = logging.getLogger(__name__)
 _HOUR_MS: Final = 3_600_000
 _FOLDER: Final = re.compile(r"(?P<epoch>\d{12})-(?P<shard>[a-z][a-z0-9-]*)-[0-9a-f]{32}")
@@ -73,11 +77,11 @@ class Cleaner:
         except (Unavailable, Finding) as error:
             _LOG.warning("cleaning up was interrupted and goes on in %.0f s: %s", EVERY_SECONDS, error)
             return
-        if cleaned != Cleaned(0, 0, 0, 0, 0):
+        if any(dataclasses.astuple(cleaned)):
             _LOG.info(
-                "deleted %d event and %d audit files, %d uncommitted batches, %d files of surplus, %d of ids",
-                cleaned.event_files, cleaned.audit_files, cleaned.folders, cleaned.surplus_files, cleaned.index_files,
-            )  # fmt: skip
+                "deleted %d event and %d audit files, %d batches or uploads never finished, %d surplus and %d id files",
+                *dataclasses.astuple(cleaned),
+            )
 
     def clean(self, lease: Lease, now_ms: int) -> Cleaned:
         """One bounded round. Unavailable where storage or ledger is away; StaleDriver for a closer that was replaced."""
@@ -93,7 +97,7 @@ class Cleaner:
         return Cleaned(
             len(events),
             len(audits),
-            self._delete_uncommitted(lease),
+            self._delete_unfinished(lease, now_ms),
             self._surplus.clean(lease, now_ms),
             clean_indexes(
                 self._storage, self._database, lease,
@@ -111,19 +115,24 @@ class Cleaner:
         for folder in sorted(emptied):  # with its batch file
             self._storage.delete(folder)
 
-    def _delete_uncommitted(self, lease: Lease) -> int:
-        try:
-            found = [entry.name for entry in self._storage.list(STAGING_FOLDER)]
-        except NotFound:
-            return 0
+    def _delete_unfinished(self, lease: Lease, now_ms: int) -> int:
+        batches = self._list(STAGING_FOLDER)
         named, epochs = ledger.folders(self._database)  # after the listing: a folder's commit may come in between
-        doomed = [name for name in found if f"{STAGING_FOLDER}/{name}" not in named and _is_replaced(name, epochs)]
+        folders = [f"{STAGING_FOLDER}/{b.name}" for b in batches if _is_replaced(b.name, epochs)]
+        doomed = [folder for folder in folders if folder not in named]
+        doomed += [f"{SCRATCH}/{u.name}" for u in self._list(SCRATCH) if u.changed_ms < now_ms - UNFINISHED_KEPT_MS]
         if doomed:
             with self._database.transaction(lease):
                 pass  # a closer that was replaced deletes nothing
-        for name in doomed[:FOLDERS_AT_ONCE]:
-            self._storage.delete(f"{STAGING_FOLDER}/{name}")
+        for path in doomed[:FOLDERS_AT_ONCE]:
+            self._storage.delete(path)
         return len(doomed[:FOLDERS_AT_ONCE])
+
+    def _list(self, folder: str) -> list[Entry]:
+        try:
+            return self._storage.list(folder)
+        except NotFound:
+            return []
 
 
 def _is_replaced(name: str, epochs: dict[str, int]) -> bool:

@@ -113,3 +113,14 @@ def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     for column in columns:
         changed[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(changed)
+
+
+def schemas_of_runs(counts: npt.NDArray[np.int64], schemas: npt.NDArray[np.int32]) -> list[tuple[int, ...]]:
+    """The distinct schema ids, ascending, of each run of so many rows."""
+    run = np.repeat(np.arange(len(counts)), counts)
+    changes = run_starts(run, schemas)
+    pairs = np.unique(run[changes] << 32 | schemas[changes].astype(np.int64))
+    found: list[list[int]] = [[] for _ in counts]
+    for pair in pairs.tolist():
+        found[pair >> 32].append(pair & 0xFFFFFFFF)
+    return [tuple(ids) for ids in found]

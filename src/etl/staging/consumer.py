@@ -22,7 +22,7 @@ from etl.ledger import staging as ledger
 from etl.ledger.batch_file import BatchFile, write_batch_file
 from etl.ledger.database import Database, Lease
 from etl.ledger.overview import SetAside
-from etl.ledger.rows import AUDIT, DEFAULT_SHARD, Position, Span, StagedBatch, StagedFile
+from etl.ledger.rows import DEFAULT_SHARD, Position, Span, StagedBatch, StagedFile
 from etl.progress import Progress
 from etl.staging.failures import cause_of
 from etl.staging.kafka_source import COLUMN, kafka_source, source_name
@@ -65,7 +65,7 @@ class Consumer:
         """Begin from the ledger's offsets."""
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         self._error, self._stopping = None, False
-        self._spark.dataSource.register(kafka_source(self._config, self._lease, self._shard))
+        self._spark.dataSource.register(kafka_source(self._config, self._lease, self._shard, self._ledger_uuid))
         self._query = (
             self._spark.readStream.format(source_name(self._shard))
             .load()
@@ -124,7 +124,7 @@ class Consumer:
 
     def _commit(self, answers: Sequence[Answer]) -> StagedBatch:
         self._sequence += 1
-        batch = batch_of(answers, self._cluster_id, self._shard, self._naming)
+        batch = batch_of(answers, self._cluster_id, self._shard, self._clock.now_ms())
         bad = [
             SetAside(self._naming.type_of(b.topic) or "", b.topic, b.partition, b.offset, b.why, self._clock.now_ms())
             for a in answers
@@ -142,7 +142,7 @@ class Consumer:
         return batch
 
 
-def batch_of(answers: Sequence[Answer], cluster_id: str, shard: str, naming: CentralTopics) -> StagedBatch:
+def batch_of(answers: Sequence[Answer], cluster_id: str, shard: str, now_ms: int) -> StagedBatch:
     """What the tasks' answers commit together."""
     spans: dict[Partition, list[Span]] = {}
     for s in (s for a in answers for s in a.spans):
@@ -154,11 +154,7 @@ def batch_of(answers: Sequence[Answer], cluster_id: str, shard: str, naming: Cen
         first = found[0]
         starts.append(Position(cluster_id, first.topic_id, first.topic, first.partition, first.start, shard))
         ends.append(dataclasses.replace(starts[-1], next_offset=found[-1].end))
-    files = []
-    for a in answers:
-        for f in a.piece.files:
-            own = tuple(s for s in a.spans if s.topic != naming.hosts and (s.topic == naming.audit) == (f.kind == AUDIT))
-            files.append(StagedFile(f.path, f.kind, f.rows, own))
+    files = [StagedFile(f.path, f.kind, f.rows, f.spans) for a in answers for f in a.piece.files]
     reports = sorted(r for a in answers for r in a.piece.reports)
     folder = files[0].path.rpartition("/")[0] if files else ""
     return StagedBatch(
@@ -168,5 +164,5 @@ def batch_of(answers: Sequence[Answer], cluster_id: str, shard: str, naming: Cen
         files=tuple(files),
         groups=tuple(g for a in answers for g in a.piece.groups),
         audit_groups=tuple(g for a in answers for g in a.piece.audit_groups),
-        reports=tuple(ledger.reporters_of(HostReport.decode(r.datum)) for r in reports),
+        reports=tuple(ledger.reporters_of(HostReport.decode(r.datum), now_ms) for r in reports),
     )

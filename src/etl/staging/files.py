@@ -2,9 +2,8 @@
 
 Event files are sorted by (type, hour, event id), so a group, the rows of one type and hour, is one run of rows, sorted by id,
 and an id range of it lies in few row groups. The datum is the Kafka value less its framing: it is copied into buckets as it is.
-Pages carry checksums, so damage is an error and never another event.
-
-Reading costs few requests: a small file is fetched whole, a larger one by its footer and the row groups that are asked for.
+Each file verifies itself (`verified`), and says in its footer what it holds (`pieces.StagedNote`): a ledger that was lost is
+rebuilt from such notes.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ from __future__ import annotations
 import bisect
 import contextlib
 import dataclasses
-import io
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from etl.errors import Unreadable
+from etl.staging.pieces import StagedNote
+from etl.staging.verified import DAMAGE, VerifiedFile, encoded
 from etl.storage import Storage, StorageError, is_of_the_path
 
 EVENT_SCHEMA: Final = pa.schema(
@@ -48,8 +48,6 @@ AUDIT_SCHEMA: Final = pa.schema(
     ]
 )
 ROWS_IN_GROUP: Final = 65_536  # some 8 MB of datums: what is read at least, for one id of it
-SMALL_FILE_BYTES: Final = 4 << 20  # fetched whole
-_DICTIONARY: Final = ("type", "hour", "schema_id", "range_id", "partition", "origin")
 ID_MAX: Final = (1 << 128) - 1
 
 
@@ -69,14 +67,13 @@ class Rows:
     count: int
 
 
-def write_rows(storage: Storage, path: str, table: pa.Table) -> None:
-    """Write a staged file of either schema; it appears whole, or not at all."""
-    plain = [name for name in table.column_names if name in _DICTIONARY]
+def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -> StagedNote:
+    """Write a file of either schema to `<stem>-<digest>.parquet`, and say where it stands; it appears whole, or not at all."""
+    content, digest = encoded(table, note.to_json().encode(), ROWS_IN_GROUP)
+    path = f"{stem}-{digest}.parquet"
     with storage.create(path) as file:
-        pq.write_table(
-            table, file, compression="zstd", compression_level=1, use_dictionary=plain, row_group_size=ROWS_IN_GROUP,
-            write_statistics=["event_id"] if "event_id" in table.column_names else False, write_page_checksum=True,
-        )  # fmt: skip
+        file.write(content)
+    return note.at(path)
 
 
 def read_rows(
@@ -87,8 +84,8 @@ def read_rows(
     With `within`, only rows whose id lies in it: then each of `wanted` must be one group. Memory: the row groups that hold them.
     Unreadable if the file is missing, damaged, or shorter than the ledger says.
     """
-    with _readable(path), storage.open(path) as file:
-        return _read(_opened(file), wanted, columns, within)
+    with _readable(path), _opened(storage, path) as file:
+        return _read(file, wanted, columns, within)
 
 
 def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
@@ -98,9 +95,15 @@ def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
 
 
 def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
-    """The same, with the errors of storage (StorageError) and of Arrow (ArrowException, OSError) as they are."""
-    with storage.open(path) as file:
-        return _opened(file).read(columns=list(columns))
+    """The same, with the errors of storage (StorageError) and of the file (DAMAGE) as they are."""
+    with _opened(storage, path) as file:
+        return file.read(columns)
+
+
+def read_note(storage: Storage, path: str) -> StagedNote:
+    """What a staged file says of itself. Unreadable as above."""
+    with _readable(path), _opened(storage, path) as file:
+        return StagedNote.from_json(path, file.note.decode())
 
 
 @contextlib.contextmanager
@@ -108,28 +111,26 @@ def _readable(path: str) -> Iterator[None]:
     """Unreadable for what waiting does not mend: the file is gone, damaged, or has lost a block."""
     try:
         yield
-    except pa.ArrowMemoryError:
+    except MemoryError:
         raise
     except StorageError as error:
         if not is_of_the_path(error):
             raise
         raise Unreadable(path, str(error)) from error
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except DAMAGE as error:
         raise Unreadable(path, f"{type(error).__name__}: {error}") from error
 
 
-def _opened(file: BinaryIO) -> pq.ParquetFile:
-    size = file.seek(0, io.SEEK_END)
-    if size <= SMALL_FILE_BYTES:
-        file.seek(0)
-        return pq.ParquetFile(pa.BufferReader(file.read()), page_checksum_verification=True)
-    return pq.ParquetFile(file, pre_buffer=True, page_checksum_verification=True)
+@contextlib.contextmanager
+def _opened(storage: Storage, path: str) -> Iterator[VerifiedFile]:
+    with storage.open(path) as file:
+        yield VerifiedFile(file, path)
 
 
 def _read(
-    parquet: pq.ParquetFile, wanted: Sequence[Rows], columns: Sequence[str], within: IdRange | None
+    file: VerifiedFile, wanted: Sequence[Rows], columns: Sequence[str], within: IdRange | None
 ) -> tuple[pa.Table, npt.NDArray[np.int64]]:
-    starts = _row_group_starts(parquet.metadata)
+    starts = _row_group_starts(file.metadata)
     spans = np.array([(w.first, w.first + w.count) for w in wanted], np.int64).reshape(-1, 2)
     if len(spans) and spans[:, 1].max() > starts[-1]:
         raise EOFError(f"it holds {starts[-1]} rows, the ledger lists {spans[:, 1].max()}")
@@ -137,9 +138,9 @@ def _read(
     for low, high in zip(np.searchsorted(starts, spans[:, 0], "right") - 1, np.searchsorted(starts, spans[:, 1]), strict=True):
         touched[low:high] = True
     if within is not None:
-        touched &= _overlapping(parquet.metadata, within)
+        touched &= _overlapping(file.metadata, within)
     names = [*columns] if within is None or "event_id" in columns else [*columns, "event_id"]
-    table = parquet.read_row_groups(np.flatnonzero(touched).tolist(), columns=names)
+    table = file.read(names, np.flatnonzero(touched).tolist())
     # Where a row of the file stands in what was read: rows of skipped groups have no length.
     places = np.concatenate([[0], np.cumsum(np.where(touched, np.diff(starts), 0))])
 

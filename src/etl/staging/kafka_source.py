@@ -32,8 +32,8 @@ class _Task(InputPartition):
 
 
 class _StreamReader(DataSourceStreamReader):
-    def __init__(self, config: Config, lease: Lease, shard: str) -> None:
-        self._config, self._lease, self._shard = config, lease, shard
+    def __init__(self, config: Config, lease: Lease, shard: str, ledger: str) -> None:
+        self._config, self._lease, self._shard, self._ledger = config, lease, shard, ledger
         self._planner: Planner | None = None
         self._last: dict[str, Any] = {"nothing": "planned yet"}
 
@@ -55,7 +55,7 @@ class _StreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
         kafka = self._config.kafka
-        plan = stage_plan(self._config, partition.folder, {s.span.topic for s in partition.spans})
+        plan = stage_plan(self._config, partition.folder, {s.span.topic for s in partition.spans}, self._ledger)
         for answer in read_and_stage(partition.spans, plan, kafka.central_cluster, kafka.max_message_bytes):
             yield pa.RecordBatch.from_pydict({COLUMN: [answer.to_json()]})
 
@@ -67,14 +67,14 @@ class _StreamReader(DataSourceStreamReader):
         return {**self.__dict__, "_planner": None}
 
 
-def stage_plan(config: Config, folder: str, topics: set[str]) -> StagePlan:
-    """What staging records of these central topics must know."""
+def stage_plan(config: Config, folder: str, topics: set[str], ledger: str) -> StagePlan:
+    """What staging records of these central topics must know; `ledger`: its UUID."""
     control = CentralTopics.of(config.kafka, ())
     types = {topic: t for topic in topics if (t := control.type_of(topic)) is not None}
-    return StagePlan(config.storage, folder, config.parsing.bucket_seconds, types, control.audit, control.hosts)
+    return StagePlan(config.storage, folder, config.parsing.bucket_seconds, types, control.audit, control.hosts, ledger)
 
 
-def kafka_source(config: Config, lease: Lease, shard: str) -> type[DataSource]:
+def kafka_source(config: Config, lease: Lease, shard: str, ledger: str) -> type[DataSource]:
     """The source of one shard, to be registered; its name is `source_name(shard)`.
 
     A class of its own, because the options of a source are shown in plans, and these settings may hold secrets.
@@ -89,7 +89,7 @@ def kafka_source(config: Config, lease: Lease, shard: str) -> type[DataSource]:
             return f"{COLUMN} string"
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002
-            return _StreamReader(config, lease, shard)
+            return _StreamReader(config, lease, shard, ledger)
 
     return KafkaSource
 

@@ -84,7 +84,7 @@ def stage_pieces(reader: Reader, spans: Sequence[ReadSpan], plan: StagePlan, sto
         news = []
         while True:
             try:
-                staged = stage_table(table, plan, storage)
+                staged = stage_table(table, found, plan, storage)
                 break
             except BadRecord as error:
                 if error.topic not in plan.types:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from etl.ledger.rows import AuditGroup, StagedGroup
+from etl.ledger.rows import AuditGroup, Span, StagedGroup
 from hourmark.config import Storage as StorageSettings
 
 
@@ -21,15 +21,46 @@ class StagePlan:
     types: Mapping[str, str]  # central topic → type
     audit_topic: str
     hosts_topic: str
+    ledger: str = ""  # UUID
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class PieceFile:
-    """A file that was written. `kind`: EVENTS or AUDIT of `etl.ledger.rows`."""
+class StagedNote:
+    """What a staged file holds, as its footer says: every record of its `kind` (EVENTS or AUDIT of `etl.ledger.rows`) in `spans`.
 
-    path: str
+    `ledger`: UUID of the one it was staged for. `path` is where it was found, and of its groups too.
+    """
+
+    ledger: str
     kind: str
     rows: int
+    spans: tuple[Span, ...] = ()
+    groups: tuple[StagedGroup, ...] = ()
+    audit_groups: tuple[AuditGroup, ...] = ()
+    path: str = ""
+
+    def at(self, path: str) -> StagedNote:
+        """The same, of a file that stands there."""
+        groups = tuple(dataclasses.replace(g, path=path) for g in self.groups)
+        audit_groups = tuple(dataclasses.replace(g, path=path) for g in self.audit_groups)
+        return dataclasses.replace(self, groups=groups, audit_groups=audit_groups, path=path)
+
+    def to_json(self) -> str:
+        """Without paths."""
+        told = {name: _listed(getattr(self, name)) for name in ("spans", "groups", "audit_groups")}
+        return json.dumps({"ledger": self.ledger, "kind": self.kind, "rows": self.rows, **told})
+
+    @classmethod
+    def from_json(cls, path: str, text: str) -> StagedNote:
+        """The inverse. ValueError or LookupError for what is none, or none of this version."""
+        told: dict[str, Any] = json.loads(text)
+        try:
+            spans = tuple(Span(*s) for s in told["spans"])
+            groups = tuple(_group(path, *g) for g in told["groups"])
+            audit_groups = tuple(AuditGroup(path, *g) for g in told["audit_groups"])
+            return cls(told["ledger"], told["kind"], told["rows"], spans, groups, audit_groups, path)
+        except TypeError as error:
+            raise ValueError(f"not a note: {error}") from error
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -45,30 +76,37 @@ class ReportRecord:
 class StagedPiece:
     """What one call of `stage_table` staged: at most one file of events and one of promises."""
 
-    files: tuple[PieceFile, ...] = ()
-    groups: tuple[StagedGroup, ...] = ()
-    audit_groups: tuple[AuditGroup, ...] = ()
+    files: tuple[StagedNote, ...] = ()
     reports: tuple[ReportRecord, ...] = ()
+
+    @property
+    def groups(self) -> tuple[StagedGroup, ...]:
+        """Of its file of events."""
+        return tuple(g for f in self.files for g in f.groups)
+
+    @property
+    def audit_groups(self) -> tuple[AuditGroup, ...]:
+        """Of its file of promises."""
+        return tuple(g for f in self.files for g in f.audit_groups)
 
     def to_json(self) -> str:
         """For the way to the driver."""
-        return json.dumps({field.name: [_listed(v) for v in getattr(self, field.name)] for field in dataclasses.fields(self)})
+        return json.dumps({"files": [[f.path, f.to_json()] for f in self.files], "reports": _listed(self.reports)})
 
     @classmethod
     def from_json(cls, text: str) -> StagedPiece:
         """The inverse."""
         told: dict[str, list[list[Any]]] = json.loads(text)
         return cls(
-            tuple(PieceFile(*f) for f in told["files"]),
-            tuple(_group(*g) for g in told["groups"]),
-            tuple(AuditGroup(*g) for g in told["audit_groups"]),
+            tuple(StagedNote.from_json(*f) for f in told["files"]),
             tuple(ReportRecord(r[0], r[1], bytes.fromhex(r[2])) for r in told["reports"]),
         )
 
 
-def _listed(value: PieceFile | StagedGroup | AuditGroup | ReportRecord) -> list[Any]:
-    fields = (getattr(value, field.name) for field in dataclasses.fields(value))
-    return [field.hex() if isinstance(field, bytes) else field for field in fields]
+def _listed(values: Sequence[Any]) -> list[list[Any]]:
+    """The fields of dataclasses, less their path."""
+    told = ([getattr(of, f.name) for f in dataclasses.fields(of) if f.name != "path"] for of in values)
+    return [[field.hex() if isinstance(field, bytes) else field for field in fields] for fields in told]
 
 
 def _group(*fields: Any) -> StagedGroup:

@@ -25,7 +25,7 @@ from etl.ledger.rows import Span
 from etl.staging.planner import ReadSpan
 from hourmark.config import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import TIMEOUT_S, Partition, client_settings, quiet_logger
+from hourmark.kafka import Cluster, Partition, client_settings, quiet_logger
 
 PIECE_BYTES: Final = 128 << 20  # of values that a task holds at once, several times over; far below the 2 GiB of an Arrow column
 MESSAGES: Final = 2_000
@@ -67,6 +67,7 @@ class SpanReader:
     """One consumer without a group, for one `read` after the other."""
 
     def __init__(self, cluster: KafkaCluster, max_message_bytes: int, *, stall_s: float = STALL_S) -> None:
+        self._cluster = cluster
         self._stall_s = stall_s
         self._consumer = Consumer(
             client_settings(
@@ -95,6 +96,8 @@ class SpanReader:
         self._consumer.assign([TopicPartition(p.topic, p.partition, r.begun) for p, r in readings.items()])
         try:
             yield from self._pieces(readings, piece_bytes)
+        except KafkaException as error:
+            raise Unavailable(f"reading {', '.join(map(str, readings))} of the central cluster failed: {error}") from error
         finally:
             self._consumer.unassign()
 
@@ -152,20 +155,21 @@ class SpanReader:
             if r is not None and not r.done and offset is not None and offset >= r.wanted.span.end:
                 r.next_offset, r.done = r.wanted.span.end, True
         elif r is not None and error.code() in _GONE:
-            raise DataLoss(
-                f"topic {topic} partition {number}: offset {r.next_offset} is to be staged, but "
-                f"{self._log(r.wanted.partition)}: what lies between is lost to retention. An operator must "
-                "decide; nothing is skipped by itself"
-            )
+            self._refuse(r.wanted.partition, r.next_offset)
         elif error.fatal() or (r is not None and not error.retriable() and error.code() != KafkaError._TRANSPORT):
             raise Unavailable(f"reading {topic} partition {number} of the central cluster failed: {error}")
 
-    def _log(self, partition: Partition) -> str:
-        try:
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(partition.topic, partition.partition), TIMEOUT_S)
-        except KafkaException:
-            return "it is out of the log's range"
-        return f"the log has offsets {low} to {high}"
+    def _refuse(self, partition: Partition, offset: int) -> None:
+        """DataLoss only if the log says so too: a broker that comes back may refuse for a moment what it has."""
+        central = Cluster(self._cluster, "central")
+        start, end = central.starts([partition])[partition], central.ends([partition], committed=False)[partition]
+        place = f"topic {partition.topic} partition {partition.partition}: offset {offset} is to be staged"
+        if start <= offset <= end:
+            raise Unavailable(f"{place}, and was refused although the log has offsets {start} to {end}; it is read again")
+        raise DataLoss(
+            f"{place}, but the log has offsets {start} to {end}: what lies between is lost to retention. An operator must "
+            "decide; nothing is skipped by itself"
+        )
 
 
 def _columns(messages: list[Message]) -> pa.RecordBatch:

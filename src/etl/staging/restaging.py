@@ -1,8 +1,8 @@
 """A staged file that is missing or damaged is staged again from the offsets that the ledger remembers for it.
 
-The new file stands beside the old one (`<name>.again-<n>.parquet`). Nothing changes unless every group has the very rows it had:
-their count and the sum of their tails, which the ledger knows. If Kafka no longer holds them, that is loss, and said with topic
-and offsets.
+The new file stands beside the old one (`<name>.again-<n>-<digest>.parquet`). Nothing changes unless every group has the very rows
+it had: their count and the sum of their tails, which the ledger knows. If Kafka no longer holds them, that is loss, and said with
+topic and offsets.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Restager:
     def _beside(self, path: str, made: str) -> str:
         for number in itertools.count(1):
             with contextlib.suppress(AlreadyExists):  # of a driver that was killed before it told the ledger
-                self._storage.rename_new(made, path_again(path, number))
+                self._storage.rename_new(made, path_again(path, made, number))
                 break
-        return path_again(path, number)
+        return path_again(path, made, number)
 
     def _stage(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
         kafka = self._config.kafka
@@ -76,7 +76,8 @@ class Restager:
             reader.close()
         if not tables:
             return StagedPiece()
-        return stage_table(pa.concat_tables(tables), stage_plan(self._config, folder, {s.topic for s in spans}), self._storage)
+        plan = stage_plan(self._config, folder, {s.topic for s in spans}, self._database.identity()[0])
+        return stage_table(pa.concat_tables(tables), spans, plan, self._storage)
 
     def _refuse_other_topics(self, spans: Sequence[Span]) -> None:
         infos = self._central.topics(sorted({s.topic for s in spans}))

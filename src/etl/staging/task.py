@@ -7,7 +7,7 @@ that is tried again leaves an orphan that no ledger names, and harms nothing.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -16,68 +16,46 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from etl.errors import BadRecord
-from etl.ledger.rows import AUDIT, EVENTS, RANGE_WEIGHT, AuditGroup, StagedGroup, to_signed, to_unsigned
-from etl.staging.columns import KeyColumns, Malformed, key_columns, lengths, run_starts, schema_ids
+from etl.ledger.rows import AUDIT, EVENTS, RANGE_WEIGHT, AuditGroup, Span, StagedGroup, to_signed, to_unsigned
+from etl.staging.columns import KeyColumns, Malformed, key_columns, lengths, run_starts, schema_ids, schemas_of_runs
 from etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
-from etl.staging.pieces import PieceFile, ReportRecord, StagedPiece, StagePlan
-from etl.storage import Storage, open_storage
+from etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
+from etl.storage import Storage
 from hourmark.audit import AuditRecord
 from hourmark.avro import FRAMING_SIZE, unframe
 
 # Columns of the table that is staged: key and value binary, topic string or dictionary, partition int32, offset int64.
 INPUT_COLUMNS: Final = ("key", "value", "topic", "partition", "offset")
-# One row a piece: a `StagedPiece` as JSON.
-OUTPUT_SCHEMA: Final = "staged string"
 _END: Final = (1 << 31) - 1  # of any datum; without it, binary_slice of pyarrow 26 overflows
 _T = TypeVar("_T")
-PIECE_BYTES: Final = 256 << 20  # what a task holds at once, several times over; far below the 2 GiB of an Arrow column
 
 
-def stage_task(batches: Iterable[pa.RecordBatch], plan: StagePlan) -> Iterator[pa.RecordBatch]:
-    """Stage all rows of the task, a piece of bounded size at a time; yields one row a piece, none where there are no rows."""
-    storage = open_storage(plan.storage)
-    for piece in _pieces(batches):
-        yield pa.RecordBatch.from_pydict({"staged": [stage_table(piece, plan, storage).to_json()]})
+def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage: Storage) -> StagedPiece:
+    """Stage all records of these spans, of any of the plan's topics; what the driver must know of it.
 
-
-def stage_table(table: pa.Table, plan: StagePlan, storage: Storage) -> StagedPiece:
-    """Stage rows of any of the plan's topics; what the driver must know of it. At most 2 GiB of keys or values.
-
-    BadRecord, with nothing staged, for a record that only the delivery service may write, and did not.
+    At most 2 GiB of keys or values. BadRecord, with nothing staged, for a record that only the delivery service may write, and
+    did not.
     """
     topics = _one(table.column("topic").unify_dictionaries()).dictionary_encode()
     names: list[str] = topics.dictionary.to_pylist()
     topic_codes = topics.indices.to_numpy()
     kinds = np.array([_kind(t, plan) for t in names])[topic_codes] if len(table) else np.array([])
-    audits = _chosen(table, kinds == "audit")
     reports = _reports(_chosen(table, kinds == "report"))
-    rows, audit_file = _audit_rows(audits), f"{plan.folder}/audit-{uuid.uuid4().hex}.parquet"
-    events = _chosen(table, kinds == "event")
-    files: list[PieceFile] = []
-    groups: tuple[StagedGroup, ...] = ()
-    if len(events):
-        path = f"{plan.folder}/events-{uuid.uuid4().hex}.parquet"
-        groups = _stage_events(events, [plan.types.get(t, "") for t in names], topic_codes[kinds == "event"], plan, storage, path)
-        files.append(PieceFile(path, EVENTS, len(events)))
+    rows = _audit_rows(_chosen(table, kinds == "audit"))
+    files: list[StagedNote] = []
+    if len(events := _chosen(table, kinds == "event")):
+        types = [plan.types.get(t, "") for t in names]
+        ordered, groups = _sorted_events(events, types, topic_codes[kinds == "event"], plan)
+        own = tuple(s for s in spans if s.topic in plan.types)
+        note = StagedNote(plan.ledger, EVENTS, len(events), own, groups)
+        files.append(write_rows(storage, f"{plan.folder}/events-{uuid.uuid4().hex}", ordered, note))
     if rows:
         columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), AUDIT_SCHEMA, strict=True)]
-        write_rows(storage, audit_file, pa.table(columns, schema=AUDIT_SCHEMA))
-        files.append(PieceFile(audit_file, AUDIT, len(rows)))
-    return StagedPiece(tuple(files), groups, _audit_groups(rows, audit_file), reports)
-
-
-def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Tables of about `PIECE_BYTES`; a task of quiet or aborted partitions is given no batch at all."""
-    taken: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        taken.append(batch)
-        size += batch.nbytes
-        if size >= PIECE_BYTES:
-            yield pa.Table.from_batches(taken)
-            taken, size = [], 0
-    if any(b.num_rows for b in taken):
-        yield pa.Table.from_batches(taken)
+        own = tuple(s for s in spans if s.topic == plan.audit_topic)
+        note = StagedNote(plan.ledger, AUDIT, len(rows), own, audit_groups=_audit_groups(rows))
+        promises = pa.table(columns, schema=AUDIT_SCHEMA)
+        files.append(write_rows(storage, f"{plan.folder}/audit-{uuid.uuid4().hex}", promises, note))
+    return StagedPiece(tuple(files), reports)
 
 
 def _kind(topic: str, plan: StagePlan) -> str:
@@ -96,10 +74,10 @@ def _chosen(table: pa.Table, mask: npt.NDArray[np.bool_]) -> pa.Table:
     return table.filter(pa.array(mask)) if mask.any() else table.slice(0, 0)
 
 
-def _stage_events(
-    table: pa.Table, types: list[str], codes: npt.NDArray[Any], plan: StagePlan, storage: Storage, path: str
-) -> tuple[StagedGroup, ...]:
-    """Write the events sorted by (type, hour, id). `types`: of each code, "" where it is no type's topic."""
+def _sorted_events(
+    table: pa.Table, types: list[str], codes: npt.NDArray[Any], plan: StagePlan
+) -> tuple[pa.Table, tuple[StagedGroup, ...]]:
+    """Rows of EVENT_SCHEMA by (type, hour, id), and their groups. `types`: of each code, "" where it is no type's topic."""
     try:
         key, schemas = key_columns(_one(table.column("key"))), schema_ids(_one(table.column("value")))
     except Malformed as error:
@@ -121,13 +99,11 @@ def _stage_events(
         _one(table.column("partition")).cast(pa.int32()).take(pa.array(order)),
         _one(table.column("offset")).take(pa.array(order)),
     ]
-    write_rows(storage, path, pa.table(columns, schema=EVENT_SCHEMA))
     sizes = lengths(values)[order] - FRAMING_SIZE
-    return _groups(path, ranked, ranks[order], hours, sizes, schemas[order], key, order)
+    return pa.table(columns, schema=EVENT_SCHEMA), _groups(ranked, ranks[order], hours, sizes, schemas[order], key, order)
 
 
 def _groups(
-    path: str,
     types: list[str],
     ranks: npt.NDArray[np.int32],
     hours: npt.NDArray[np.int64],
@@ -142,27 +118,14 @@ def _groups(
     digests = key.tail + key.ranges * np.uint64(RANGE_WEIGHT)  # wraps at 64 bits, as it must
     tail_sums = np.add.reduceat(digests[order], starts)
     first, last = key.matrix[order[starts], :16], key.matrix[order[ends - 1], :16]
-    of_group = _schemas_of_runs(starts, ends, schemas)
+    of_group = schemas_of_runs(ends - starts, schemas)
     return tuple(
-        StagedGroup(path, types[rank], hour, end - start, size, tail_sum, found, start, low.tobytes(), high.tobytes())
+        StagedGroup("", types[rank], hour, end - start, size, tail_sum, found, start, low.tobytes(), high.tobytes())
         for rank, hour, start, end, size, tail_sum, found, low, high in zip(
             ranks[starts].tolist(), hours[starts].tolist(), starts.tolist(), ends.tolist(),
             np.add.reduceat(sizes, starts).tolist(), tail_sums.tolist(), of_group, first, last, strict=True,
         )
     )  # fmt: skip
-
-
-def _schemas_of_runs(
-    starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], schemas: npt.NDArray[np.int32]
-) -> list[tuple[int, ...]]:
-    """The distinct schema ids of each run of rows, ascending."""
-    run = np.repeat(np.arange(len(starts)), ends - starts)
-    changes = run_starts(run, schemas)
-    pairs = np.unique(run[changes] << 32 | schemas[changes].astype(np.int64))
-    found: list[list[int]] = [[] for _ in starts]
-    for pair in pairs.tolist():
-        found[pair >> 32].append(pair & 0xFFFFFFFF)
-    return [tuple(ids) for ids in found]
 
 
 def _audit_rows(table: pa.Table) -> list[tuple[str, int, bytes, int, int, int, str]]:
@@ -178,14 +141,14 @@ def _audit_rows(table: pa.Table) -> list[tuple[str, int, bytes, int, int, int, s
     return sorted(rows)
 
 
-def _audit_groups(rows: list[tuple[str, int, bytes, int, int, int, str]], path: str) -> tuple[AuditGroup, ...]:
+def _audit_groups(rows: list[tuple[str, int, bytes, int, int, int, str]]) -> tuple[AuditGroup, ...]:
     groups: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
     for event_type, hour, range_id, count, total, offset, _ in rows:
         digest = total + RANGE_WEIGHT * int.from_bytes(range_id, "big") * count
         groups.setdefault((event_type, hour), []).append((offset, count, digest))
     return tuple(
         AuditGroup(
-            path, event_type, hour, len(found), min(o for o, _, _ in found), max(o for o, _, _ in found),
+            "", event_type, hour, len(found), min(o for o, _, _ in found), max(o for o, _, _ in found),
             sum(c for _, c, _ in found), to_unsigned(sum(s for _, _, s in found)),
         )
         for (event_type, hour), found in groups.items()

@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 from etl.storage.errors import (
     AccessDenied,
     AlreadyExists,
+    BadBlocks,
     NoSpace,
     NotFound,
-    RenameUncertain,
     SafeMode,
     StorageError,
     is_of_the_path,
@@ -36,11 +36,11 @@ from hourmark.config import Storage as StorageSettings
 __all__ = [
     "AccessDenied",
     "AlreadyExists",
+    "BadBlocks",
     "Entry",
     "LocalDisk",
     "NoSpace",
     "NotFound",
-    "RenameUncertain",
     "SafeMode",
     "Storage",
     "StorageError",

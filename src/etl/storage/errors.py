@@ -2,11 +2,11 @@
 
 StorageError (an Unavailable)   the backend cannot be reached or refuses; trying again may help
 ├── AlreadyExists               something stands at the path; it was not touched
-│   └── RenameUncertain         the answer of a rename was lost and the target stands: read it to learn whose it is
 ├── NotFound                    nothing stands there, or not what was asked for (a folder for a file)
 ├── AccessDenied                the user may not
 ├── NoSpace                     disk full, quota reached, or too few datanodes with room
-└── SafeMode                    HDFS is read-only for now
+├── SafeMode                    HDFS is read-only for now
+└── BadBlocks                   it stands, but the storage has lost content of it
 """
 
 from __future__ import annotations
@@ -35,12 +35,6 @@ class AlreadyExists(StorageError):
     next_step = "what stands there is kept: read it, or take another name"
 
 
-class RenameUncertain(AlreadyExists):
-    """The answer of a rename was lost, the source is gone and the target stands: ours most likely, but not surely."""
-
-    next_step = "read the target: its content says whose it is"
-
-
 class NotFound(StorageError):
     """Nothing stands there, or not what was asked for."""
 
@@ -65,7 +59,13 @@ class SafeMode(StorageError):
     next_step = "wait until the NameNode leaves safe mode (hdfs dfsadmin -safemode get), then try again"
 
 
+class BadBlocks(StorageError):
+    """It stands, and the storage itself says that content of it is lost: no replica, or none that is whole."""
+
+    next_step = "see hdfs fsck (or the disk's log); where it cannot be repaired, delete the file"
+
+
 def is_of_the_path(error: StorageError) -> bool:
-    """Whether the storage is there and answers, but what stands at the path is gone or cannot be read, as a lost block: waiting
-    does not mend it."""
-    return isinstance(error, NotFound) or type(error) is StorageError
+    """Whether it is the storage's own word that what stands at the path is gone or lost: waiting does not mend it. What a server
+    does not explain is its own trouble."""
+    return isinstance(error, NotFound | BadBlocks)

@@ -13,11 +13,15 @@ from typing import BinaryIO, Protocol
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Entry:
-    """One name in a folder; the size of a folder is 0."""
+    """One name in a folder; the size of a folder is 0.
+
+    `changed_ms`: when it last changed, by the storage's own clock; HDFS gives the beginning for a file that is being written.
+    """
 
     name: str
     size: int
     is_folder: bool
+    changed_ms: int = dataclasses.field(default=0, compare=False)
 
 
 class Storage(Protocol):
@@ -70,7 +74,7 @@ class Storage(Protocol):
 
         The target's parents are made first. NotFound if the source is missing (whether or not the target exists);
         AlreadyExists if anything stands at the target, an empty folder included: then nothing has changed. Of many callers
-        exactly one wins. RenameUncertain (an AlreadyExists) where the answer was lost: the target stands, the source is gone.
+        exactly one wins. A lost answer is looked up: it is a success where what stands at the target is what was the source.
         """
         ...
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from etl.storage.errors import AccessDenied, AlreadyExists, NoSpace, NotFound, StorageError
+from etl.storage.errors import AccessDenied, AlreadyExists, BadBlocks, NoSpace, NotFound, StorageError
 from etl.storage.interface import Entry
 from etl.storage.paths import checked, scratch_path
 from hourmark.durable import sync_folder
@@ -36,6 +36,7 @@ _ERRORS: Final[dict[int | None, type[StorageError]]] = {
     errno.EROFS: AccessDenied,
     errno.ENOSPC: NoSpace,
     errno.EDQUOT: NoSpace,
+    errno.EIO: BadBlocks,
 }
 
 
@@ -95,8 +96,11 @@ class LocalDisk:
         with self._errors(folder), os.scandir(self._folder(folder)) as found:
             for entry in found:
                 with suppress(FileNotFoundError):  # gone since
-                    is_folder = entry.is_dir()
-                    entries.append(Entry(entry.name, 0 if is_folder else entry.stat().st_size, is_folder))
+                    is_folder, status = entry.is_dir(), entry.stat()
+                    # Not its modification time: a folder that `delete` moved away may be old, and is being removed.
+                    entries.append(
+                        Entry(entry.name, 0 if is_folder else status.st_size, is_folder, status.st_ctime_ns // 1_000_000)
+                    )
         return sorted(entries)
 
     def make_folder(self, path: str) -> None:

@@ -15,15 +15,43 @@ import io
 import posixpath
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Final, Literal, cast
 
-from etl.storage.errors import AlreadyExists, NotFound, RenameUncertain, StorageError
+from pydantic import BaseModel, Field
+
+from etl.storage.errors import AlreadyExists, NotFound, StorageError
 from etl.storage.interface import Entry
 from etl.storage.paths import checked, parent, scratch_path
 from etl.storage.webhdfs_files import UPLOAD_BUFFER_BYTES, WINDOW_BYTES, Download, Upload
-from etl.storage.webhdfs_http import Later, Lost, Target, ask
+from etl.storage.webhdfs_http import Lost, Target, ask, say
 
-_RENAME_TRIES = 3
+_RENAME_TRIES: Final = 3
+
+
+class _Status(BaseModel, strict=True):
+    """Of a file or folder. `fileId` is its inode's: it stays with a rename, and is never given again."""
+
+    pathSuffix: str  # the names are WebHDFS's
+    type: Literal["FILE", "DIRECTORY", "SYMLINK"]
+    length: int = Field(ge=0)
+    fileId: int = Field(gt=0)
+    modificationTime: int
+
+
+class _OneStatus(BaseModel):
+    FileStatus: _Status
+
+
+class _Statuses(BaseModel):
+    FileStatus: list[_Status]
+
+
+class _Listing(BaseModel):
+    FileStatuses: _Statuses
+
+
+class _Done(BaseModel, strict=True):
+    boolean: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,15 +74,16 @@ class WebHdfs:
             raise AlreadyExists(path, self.url(path), "exists already")
         unfinished = scratch_path()
         try:
-            upload = Upload.begin(self._target(unfinished), self.replication)
-            try:
+            with Upload.begin(self._target(unfinished), self.replication) as upload:
                 file = io.BufferedWriter(cast(Any, upload), UPLOAD_BUFFER_BYTES)
                 yield cast(BinaryIO, file)
                 file.flush()
                 upload.finish()
-            finally:
-                upload.close()
-            self._finish(unfinished, path, upload.sent)
+            stored = self._found(unfinished)
+            if stored is None or stored.length != upload.sent:
+                what = f"{upload.sent} bytes were sent, {stored.length if stored else 'none'} are stored"
+                raise StorageError(path, self.url(path), what)
+            self.rename_new(unfinished, path)
         except BaseException:
             with suppress(StorageError):  # the first error is the one to tell; what is left is named like no bucket
                 self.delete(unfinished)
@@ -69,85 +98,66 @@ class WebHdfs:
 
     def size(self, path: str) -> int:
         status = self._status(path)
-        if status["type"] != "FILE":
+        if status.type != "FILE":
             raise NotFound(path, self.url(path), "is a folder, not a file")
-        return int(status["length"])
+        return status.length
 
     def exists(self, path: str) -> bool:
-        try:
-            self._status(path)
-        except NotFound:
-            return False
-        return True
+        return self._found(path) is not None
 
     def list(self, folder: str) -> builtins.list[Entry]:
-        answer = ask(self._target(folder, root_allowed=True), "GET", "LISTSTATUS", repeatable=True)
-        found = answer.json()["FileStatuses"]["FileStatus"]
-        if any(status["pathSuffix"] == "" for status in found):
+        found = ask(self._target(folder, root_allowed=True), "GET", "LISTSTATUS", _Listing).FileStatuses.FileStatus
+        if any(status.pathSuffix == "" for status in found):
             raise NotFound(folder, self.url(folder), "is a file, not a folder")
-        return sorted(Entry(status["pathSuffix"], int(status["length"]), status["type"] == "DIRECTORY") for status in found)
+        return sorted(Entry(s.pathSuffix, s.length, s.type == "DIRECTORY", s.modificationTime) for s in found)
 
     def make_folder(self, path: str) -> None:
         target = self._target(path, root_allowed=True)
         try:
-            answer = ask(target, "PUT", "MKDIRS", repeatable=True)
+            made = ask(target, "PUT", "MKDIRS", _Done).boolean
         except NotFound as error:  # ParentNotDirectoryException
             raise AlreadyExists(path, target.url, f"a file stands where a folder is needed ({error.what})") from error
-        if answer.json() != {"boolean": True}:
-            raise StorageError(path, target.url, f"MKDIRS answered {answer.text[:200]!r}")
+        if not made:
+            raise StorageError(path, target.url, "the folder was not made; the NameNode does not say why")
 
     def rename_new(self, source: str, target: str) -> None:
-        """See the interface. After a lost answer the names decide:
-
-        source there, target not: it did not happen (or has yet to): asked again, at most three times in all
-        source there, target too: somebody else's, AlreadyExists
-        source gone, target there: ours most likely, but another caller may have won and a cleaner removed our source, or the
-        same source was renamed by another: RenameUncertain, and the caller reads the target
-        source gone, target not: NotFound
-        """
-        to = f"{self.root}/{checked(target)}"
+        """See the interface. Whatever the answer, what counts is what stands at the target then: a rename keeps the file id."""
+        moved = self._status(source).fileId
         self.make_folder(parent(target))
+        to = self._target(target)
         lost = False
-        for last in (False,) * (_RENAME_TRIES - 1) + (True,):
+        for _ in range(_RENAME_TRIES):
+            refused: StorageError | None = None
             try:
-                ask(self._target(source), "PUT", "RENAME", repeatable=False, destination=to, renameoptions="NONE")
-                break
-            except AlreadyExists as error:
-                raise AlreadyExists(target, self.url(target), error.what) from error
-            except NotFound:
-                if lost and self.exists(target):
-                    raise RenameUncertain(target, self.url(target), f"the rename of {source} got no answer") from None
-                raise
-            except (Lost, Later):
-                lost = True
-                if last:
-                    raise
+                say(self._target(source), "PUT", "RENAME", destination=to.file, renameoptions="NONE")
             except StorageError as error:
-                # A file onto a folder, or the reverse, is a plain IOException ("must both be directories").
-                if type(error) is StorageError and self.exists(target):
-                    raise AlreadyExists(target, self.url(target), error.what) from error
-                raise
-        # Checked by looking as well (camus#189): an answer alone is not believed.
-        if not self.exists(target) or self.exists(source):
-            raise StorageError(target, self.url(target), f"the rename of {source} was answered with success but did not happen")
+                refused, lost = error, lost or isinstance(error, Lost)
+            standing = self._found(target)
+            if standing and standing.fileId == moved and (lost or not refused):
+                return
+            if standing and not isinstance(refused, NotFound):
+                what = refused.what if refused else "something else stands there"
+                raise AlreadyExists(target, to.url, what) from refused
+            if not isinstance(refused, Lost):
+                break
+        raise refused or StorageError(target, to.url, f"the rename of {source} was answered with success but did not happen")
 
     def delete(self, path: str) -> None:
-        ask(self._target(path), "DELETE", "DELETE", repeatable=True, recursive="true")  # {"boolean": false}: it was missing
+        gone = ask(self._target(path), "DELETE", "DELETE", _Done, recursive="true").boolean
+        if not gone and self.exists(path):  # it is false, too, where nothing stood
+            raise StorageError(path, self.url(path), "was not deleted; the NameNode does not say why")
 
     def url(self, path: str) -> str:
         return f"{self.namenode}{posixpath.join(self.root or '/', checked(path, root_allowed=True))}".rstrip("/")
 
-    def _finish(self, unfinished: str, path: str, sent: int) -> None:
-        stored = self.size(unfinished)
-        if stored != sent:
-            raise StorageError(path, self.url(path), f"{sent} bytes were sent, {stored} are stored")
-        # Nobody else knows the unfinished name: where it is gone and the target stands, it was our rename.
-        with suppress(RenameUncertain):
-            self.rename_new(unfinished, path)
+    def _status(self, path: str) -> _Status:
+        return ask(self._target(path, root_allowed=True), "GET", "GETFILESTATUS", _OneStatus).FileStatus
 
-    def _status(self, path: str) -> dict[str, Any]:
-        answer = ask(self._target(path, root_allowed=True), "GET", "GETFILESTATUS", repeatable=True)
-        return cast(dict[str, Any], answer.json()["FileStatus"])
+    def _found(self, path: str) -> _Status | None:
+        try:
+            return self._status(path)
+        except NotFound:
+            return None
 
     def _target(self, path: str, *, root_allowed: bool = False) -> Target:
         checked(path, root_allowed=root_allowed)

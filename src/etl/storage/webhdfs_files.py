@@ -9,17 +9,31 @@ from __future__ import annotations
 import http.client
 import io
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult
 
-from etl.storage.errors import StorageError
-from etl.storage.webhdfs_http import TIMEOUT_S, Lost, Target, ask, failure, fetch
+from pydantic import BaseModel
+
+from etl.storage.errors import BadBlocks, StorageError
+from etl.storage.webhdfs_http import Target, answer_of, ask, at_datanode, connected, get, say
 
 WINDOW_BYTES: Final = 4 << 20  # two requests each; memory of a reader
 UPLOAD_BUFFER_BYTES: Final = 1 << 20
 GIVE_UP_S: Final = 10.0
+
+
+class _Block(BaseModel, strict=True):
+    corrupt: bool  # each replica is
+    hosts: list[str]
+
+
+class _Blocks(BaseModel):
+    BlockLocation: list[_Block]
+
+
+class _Located(BaseModel):
+    BlockLocations: _Blocks
 
 
 class Upload(io.RawIOBase):
@@ -33,19 +47,20 @@ class Upload(io.RawIOBase):
 
     @classmethod
     def begin(cls, target: Target, replication: int) -> Upload:
-        """Ask the NameNode where to write, and begin to write there. AlreadyExists if the name is taken."""
-        told = ask(target, "PUT", "CREATE", repeatable=True, overwrite="false", replication=replication)
-        address = urlsplit(told.location)
-        if not address.hostname:
-            raise StorageError(target.path, target.url, f"the NameNode named no DataNode to write to ({told.status_code})")
-        kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-        upload = cls(target, kind(address.hostname, address.port, timeout=TIMEOUT_S[1]))
-        try:
-            upload._begin(f"{address.path}?{address.query}")
-        except BaseException:
-            upload.close()
-            raise
-        return upload
+        """Begin to write where the NameNode says. AlreadyExists if the name is taken."""
+
+        def begun(datanode: SplitResult) -> Upload:
+            try:
+                connection = connected(datanode)
+                connection.putrequest("PUT", f"{datanode.path}?{datanode.query}", skip_accept_encoding=True)
+                connection.putheader("Content-Type", "application/octet-stream")
+                connection.putheader("Transfer-Encoding", "chunked")
+                connection.endheaders()
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                raise target.lost(datanode.netloc, error) from error
+            return cls(target, connection)
+
+        return at_datanode(target, "PUT", "CREATE", begun, overwrite="false", replication=replication)
 
     def writable(self) -> bool:
         return True
@@ -53,13 +68,13 @@ class Upload(io.RawIOBase):
     def write(self, data: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]  # typeshed says Buffer
         length = memoryview(data).nbytes
         if length:
-            self._lost_as_error(lambda: self._connection.send(b"%x\r\n%b\r\n" % (length, bytes(data))))
+            self._send(b"%x\r\n%b\r\n" % (length, bytes(data)))
             self.sent += length
         return length
 
     def finish(self) -> None:
         """Say that this was all and wait for the DataNodes' word."""
-        self._lost_as_error(lambda: self._connection.send(b"0\r\n\r\n"))
+        self._send(b"0\r\n\r\n")
         self._check_answer()
         self._finished = True
 
@@ -78,18 +93,9 @@ class Upload(io.RawIOBase):
                 while self._connection.sock.recv(4096):
                     pass
 
-    def _begin(self, address: str) -> None:
-        def send() -> None:
-            self._connection.putrequest("PUT", address, skip_accept_encoding=True)
-            self._connection.putheader("Content-Type", "application/octet-stream")
-            self._connection.putheader("Transfer-Encoding", "chunked")
-            self._connection.endheaders()
-
-        self._lost_as_error(send)
-
-    def _lost_as_error(self, send: Callable[[], None]) -> None:
+    def _send(self, data: bytes) -> None:
         try:
-            send()
+            self._connection.send(data)
         except OSError as error:
             self._check_answer(error)
             raise self._lost(error) from error
@@ -97,17 +103,13 @@ class Upload(io.RawIOBase):
     def _check_answer(self, cause: OSError | None = None) -> None:
         """A DataNode that refuses may close before it has read everything: its reason is worth more than a broken pipe."""
         try:
-            answer = self._connection.getresponse()
-            content = answer.read()
+            answer_of(self._connection, self._target, 201)
         except (OSError, http.client.HTTPException) as error:
             raise self._lost(cause or error) from error
-        if answer.status >= 300:
-            raise failure(self._target, answer.status, answer.reason, content)
 
-    def _lost(self, error: Exception) -> Lost:
-        server = f"{self._connection.host}:{self._connection.port}"
-        what = f"the DataNode {server} broke off the upload after {self.sent} bytes ({type(error).__name__}: {error})"
-        return Lost(self._target.path, self._target.url, what)
+    def _lost(self, error: Exception) -> StorageError:
+        what = f"it broke off the upload after {self.sent} bytes: {type(error).__name__}: {error}"
+        return self._target.lost(f"{self._connection.host}:{self._connection.port}", what)
 
 
 class Download(io.RawIOBase):
@@ -138,14 +140,33 @@ class Download(io.RawIOBase):
         """The rest, in windows: the inherited one would ask for 8 KiB at a time."""
         windows = []
         while self._position < self._size:
-            length = min(WINDOW_BYTES, self._size - self._position)
-            windows.append(fetch(self._target, self._position, length))
-            self._position += length
+            windows.append(self._window(WINDOW_BYTES))
         return b"".join(windows)
 
     def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]  # typeshed says Buffer
-        length = max(0, min(len(buffer), WINDOW_BYTES, self._size - self._position))
-        if length:
-            buffer[:length] = fetch(self._target, self._position, length)
-            self._position += length
-        return length
+        window = self._window(len(buffer))
+        buffer[: len(window)] = window
+        return len(window)
+
+    def _window(self, wanted: int) -> bytes:
+        """The next bytes, as many as wanted, as are left, or as a window holds."""
+        length = max(0, min(wanted, WINDOW_BYTES, self._size - self._position))
+        if not length:
+            return b""
+        target, span = self._target, {"offset": self._position, "length": length}
+        try:
+            found = at_datanode(target, "GET", "OPEN", lambda datanode: get(target, datanode, length), **span)
+        except StorageError as error:
+            self._refuse_bad_blocks(error, span)
+            raise
+        self._position += length
+        return found
+
+    def _refuse_bad_blocks(self, error: StorageError, span: dict[str, int]) -> None:
+        """BadBlocks where the NameNode says that no replica is whole, or there is none; not while no DataNode lives at all."""
+        target = self._target
+        blocks = ask(target, "GET", "GETFILEBLOCKLOCATIONS", _Located, **span).BlockLocations.BlockLocation
+        if all(block.hosts for block in blocks) and not any(block.corrupt for block in blocks):
+            return
+        say(target, "PUT", "CREATE", 307)  # makes nothing yet: it names a DataNode, if only one lives
+        raise BadBlocks(target.path, target.url, error.what) from error

@@ -1,36 +1,32 @@
-"""WebHDFS requests: one function that asks, with timeouts, bounded retries and Hadoop's exceptions as our own errors.
+"""WebHDFS requests: what is asked and what counts as an answer; timeouts, bounded retries, Hadoop's exceptions as our own errors.
 
-A client of its own over `http.client`, and not fsspec's `WebHDFS`, after reading the latter (2026.9): it sends RENAME without
-`renameoptions` and ignores the answer, creates with `overwrite=true` and then appends, finishes a file although the block that
-writes it raised, has no timeouts and no retries, drops the names of Hadoop's exceptions, and caches instances across forks.
-Every one of these would have to be overridden, which leaves nothing of it.
+An answer is believed only in the shape that the operation has. All else (a lost connection, a redirect to a login page, HTML,
+JSON cut off, a 5xx of whatever cause) is `Lost`: whether the operation happened is not known. Repeated is what may happen twice.
 
-Retried are only operations that may happen twice, on lost connections and on a NameNode that says "later" (standby, 5xx).
 Connections are kept and belong to one thread of one process: a forked Spark worker never shares a socket with its parent. Proxies
-of the environment are not used: a cluster's addresses are not the internet's. (`requests` cost 0.8 ms of CPU a request where this
-costs 0.2; a thousand small types are thirty thousand requests.)
-Reference: Apache Hadoop, "WebHDFS REST API", 3.5.0.
+of the environment are not used: a cluster's addresses are not the internet's.
+Reference: Apache Hadoop, "WebHDFS REST API", 3.5.0. Why a client of its own: docs/decisions/2026-11-21-hdfs-client.md.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import http.client
-import json
 import os
-import select
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar, cast
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
-from etl.storage.errors import AccessDenied, AlreadyExists, NoSpace, NotFound, SafeMode, StorageError
+from pydantic import BaseModel
+
+from etl.storage.errors import AccessDenied, AlreadyExists, BadBlocks, NoSpace, NotFound, SafeMode, StorageError
 
 TIMEOUT_S: Final = (5.0, 60.0)  # to connect; between bytes: a NameNode pauses for seconds in collections, not for a minute
-_RETRY_PAUSES_S: Final = (0.2, 0.5, 1.0, 2.0)  # rides out a failover's first seconds; what takes longer is the caller's
+# The first for a kept connection that the server has closed; the others ride out a failover's first seconds.
+_RETRY_PAUSES_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 _MESSAGE_CHARACTERS_MAX: Final = 500
-_CONNECTIONS_MAX: Final = 16  # of a thread, to the NameNode and to DataNodes
 
 _EXCEPTIONS: Final[Mapping[str, type[StorageError]]] = {
     "FileNotFoundException": NotFound,
@@ -43,23 +39,22 @@ _EXCEPTIONS: Final[Mapping[str, type[StorageError]]] = {
     "NSQuotaExceededException": NoSpace,
     "QuotaByStorageTypeExceededException": NoSpace,
     "SafeModeException": SafeMode,
+    "BlockMissingException": BadBlocks,
+    "ChecksumException": BadBlocks,
 }
 _LATER: Final = frozenset({"StandbyException", "RetriableException", "ObserverRetryOnActiveException"})
-_NO_ROOM: Final = ("could only be written to", "could only be replicated to", "Failed to find datanode", "No space left")
+_NO_ROOM: Final = ("could only be written to", "could only be replicated to", "No space left")
+_NO_DATANODE: Final = "Failed to find datanode"
 
+T = TypeVar("T")
+Shape = TypeVar("Shape", bound=BaseModel)
 _local = threading.local()
 
 
 class Lost(StorageError):
-    """No answer came: whether the operation happened is not known."""
+    """No answer that can be believed: whether the operation happened is not known."""
 
-    next_step = "check that the server named runs and can be reached from here (storage.webhdfs), then try again"
-
-
-class Later(StorageError):
-    """The server says that it cannot for now (standby, starting, overloaded)."""
-
-    next_step = "wait for the NameNode to become active, or point storage.webhdfs at the one that is"
+    next_step = "check that the server named runs, is active, and can be reached from here (storage.webhdfs), then try again"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,141 +67,157 @@ class Target:
     path: str  # below the root
     url: str  # hdfs://…
 
+    def lost(self, server: str, what: object) -> Lost:
+        """What to raise where this server's answer cannot be believed."""
+        told = f"{type(what).__name__}: {what}" if isinstance(what, Exception) else what
+        return Lost(self.path, self.url, f"no answer from {server} ({told})"[:_MESSAGE_CHARACTERS_MAX])
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said."""
+    """What a server said, with the status that was expected of it."""
 
-    status_code: int
-    reason: str
-    location: str  # where it sends the client on; "" if nowhere
     content: bytes
-
-    @property
-    def text(self) -> str:
-        """The content, for messages."""
-        return self.content.decode(errors="replace")
-
-    def json(self) -> Any:
-        """The content; ValueError if it is no JSON."""
-        return json.loads(self.content)
+    kind: str
+    location: str
 
 
-def ask(target: Target, method: str, operation: str, *, repeatable: bool, **parameters: str | int) -> Answer:
-    """The answer (2xx or 307) of one operation; StorageError otherwise. `repeatable`: happening twice is harmless."""
-    address = f"{target.http}/webhdfs/v1{quote(target.file, safe='/')}"
-    query = {"op": operation, "user.name": target.user, **{name: str(value) for name, value in parameters.items()}}
-    pauses = iter(_RETRY_PAUSES_S if repeatable else ())
-    while True:
+class _RemoteException(BaseModel):
+    exception: str
+    message: str | None = None
+
+
+class _Refusal(BaseModel):
+    RemoteException: _RemoteException
+
+
+def ask(target: Target, method: str, operation: str, shape: type[Shape], **parameters: str | int) -> Shape:
+    """The NameNode's answer to an operation that may happen twice; StorageError otherwise."""
+
+    def once() -> Shape:
+        answer = say(target, method, operation, 200, **parameters)
         try:
-            return _once(target, method, address, query)
-        except (Lost, Later):
-            pause = next(pauses, None)
-            if pause is None:
-                raise
-            time.sleep(pause)
+            return shape.model_validate_json(answer.content)
+        except ValueError as error:
+            raise target.lost(target.http, f"to {operation} it said {answer.content[:100]!r}") from error
+
+    return again(once)
 
 
-def fetch(target: Target, offset: int, length: int) -> bytes:
-    """Exactly these bytes of the file; a short answer is an error, never a short result."""
-    pauses = iter(_RETRY_PAUSES_S)
-    while True:
+def say(target: Target, method: str, operation: str, expected: int = 200, **parameters: str | int) -> Answer:
+    """The same, once, and the answer as it came, with this status."""
+    query = urlencode({"op": operation, "user.name": target.user, **parameters})
+    address = urlsplit(f"{target.http}/webhdfs/v1{quote(target.file, safe='/')}?{query}")
+    return _exchange(target, address, method, expected)
+
+
+def at_datanode(target: Target, method: str, operation: str, use: Callable[[SplitResult], T], **parameters: str | int) -> T:
+    """What `use` does with the DataNode that the NameNode names; where that one is lost, with another. May happen twice."""
+    excluded: dict[str, str] = {}
+
+    def once() -> T:
+        asked = parameters | excluded
+        excluded.clear()  # where it is the only one, it may be back
         try:
-            answer = ask(target, "GET", "OPEN", repeatable=True, offset=offset, length=length)
-            if answer.location:
-                answer = _once(target, "GET", answer.location, None)
-            if len(answer.content) != length:
-                raise Lost(target.path, target.url, f"{len(answer.content)} of {length} bytes came from offset {offset}")
-            return answer.content
-        except (Lost, Later):
-            pause = next(pauses, None)
-            if pause is None:
+            told = say(target, method, operation, 307, **asked)
+        except StorageError as error:
+            if asked == parameters:
                 raise
-            time.sleep(pause)
+            raise target.lost(target.http, f"and of the others: {error.what}") from error
+        address = urlsplit(told.location)
+        try:
+            return use(address)
+        except Lost:
+            excluded["excludedatanodes"] = address.hostname or ""
+            raise
+
+    return again(once)
 
 
-def failure(target: Target, status: int, reason: str, content: bytes) -> StorageError:
-    """Our error for an answer that is no success."""
-    exception, message = _remote_exception(content)
-    text = f"{exception or status}: {message or reason}"[:_MESSAGE_CHARACTERS_MAX]
-    kind = _EXCEPTIONS.get(exception, StorageError)
-    if "safe mode" in message:
-        kind = SafeMode
-    elif any(words in message for words in _NO_ROOM):
-        kind = NoSpace
-    elif exception in _LATER or (status in (429, 502, 503, 504) and kind is StorageError):
-        kind = Later
-    elif status == 404 and kind is StorageError:
-        kind = NotFound
-    return kind(target.path, target.url, text)
+def again(action: Callable[[], T]) -> T:
+    """What the action returns; it is repeated a few times while answers are lost."""
+    for pause_s in _RETRY_PAUSES_S:
+        try:
+            return action()
+        except Lost:
+            time.sleep(pause_s)
+    return action()
 
 
-def _once(target: Target, method: str, address: str, query: Mapping[str, str] | None) -> Answer:
-    try:
-        answer = _request(method, f"{address}?{urlencode(query)}" if query else address)
-    except (OSError, http.client.HTTPException) as error:
-        server = address.partition("/webhdfs/")[0]
-        raise Lost(target.path, target.url, f"no answer from {server} ({type(error).__name__}: {error})") from error
-    if answer.status_code >= 400:
-        raise failure(target, answer.status_code, answer.reason, answer.content)
-    return answer
+def get(target: Target, address: SplitResult, length: int) -> bytes:
+    """So many bytes from a DataNode; a short answer is an error, never a short result."""
+    answer = _exchange(target, address, "GET", 200)
+    if answer.kind != "application/octet-stream" or len(answer.content) != length:
+        raise target.lost(address.netloc, f"{len(answer.content)} of {length} bytes came, of {answer.kind or 'no type'}")
+    return answer.content
 
 
-def _request(method: str, address: str) -> Answer:
-    parts = urlsplit(address)
-    connection = _connection(parts.scheme, parts.netloc)
-    try:
-        if connection.sock is None:
-            connection.timeout = TIMEOUT_S[0]
-            connection.connect()
-            assert connection.sock is not None
-            connection.sock.settimeout(TIMEOUT_S[1])
-        connection.request(method, f"{parts.path}?{parts.query}")
-        answer = connection.getresponse()
-        return Answer(answer.status, answer.reason, answer.headers.get("Location", ""), answer.read())
-    except BaseException:
-        connection.close()  # what it would say next belongs to this request
-        raise
-
-
-def _remote_exception(content: bytes) -> tuple[str, str]:
-    try:
-        told: Any = json.loads(content)["RemoteException"]
-        return str(told["exception"]), str(told["message"]).partition("\n")[0]
-    except (ValueError, KeyError, TypeError):
-        return "", ""
-
-
-class _Connections:
-    """One thread's, in one process; closed when the thread ends."""
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        self.kept: dict[tuple[str, str], http.client.HTTPConnection] = {}
-
-    def __del__(self) -> None:
-        for connection in self.kept.values():
-            connection.close()
-
-
-def _connection(scheme: str, server: str) -> http.client.HTTPConnection:
-    """This thread's connection to the server in this process; a new one where the server has closed it meanwhile."""
-    mine: _Connections | None = getattr(_local, "connections", None)
-    if mine is None or mine.pid != os.getpid():
-        mine = _local.connections = _Connections()
-    kept = mine.kept
-    connection = kept.get((scheme, server))
-    if connection is None:
-        if len(kept) >= _CONNECTIONS_MAX:
-            kept.pop(next(iter(kept))).close()
-        kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
-        connection = kept[scheme, server] = kind(server, timeout=TIMEOUT_S[0])
-    if connection.sock is not None and _is_readable(connection.sock.fileno()):
-        connection.close()  # nothing was asked: what is there to read is its end
+def connected(address: SplitResult) -> http.client.HTTPConnection:
+    """A new connection. OSError, HTTPException or ValueError (a port that is none) where there is no server."""
+    if not address.hostname:
+        raise ValueError(f"{address.geturl()!r} names no server")
+    kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
+    connection = kind(address.hostname, address.port, timeout=TIMEOUT_S[0])
+    connection.connect()
+    connection.sock.settimeout(TIMEOUT_S[1])
     return connection
 
 
-def _is_readable(file: int) -> bool:
-    poll = select.poll()
-    poll.register(file, select.POLLIN)
-    return bool(poll.poll(0))
+def answer_of(connection: http.client.HTTPConnection, target: Target, expected: int) -> Answer:
+    """Read it to its end. StorageError where it is another one; OSError or HTTPException where there is none."""
+    answer = connection.getresponse()
+    content = answer.read()
+    if answer.status == expected:
+        return Answer(content, answer.headers.get("Content-Type", ""), answer.headers.get("Location", ""))
+    try:
+        told = _Refusal.model_validate_json(content).RemoteException
+    except ValueError:
+        told = _RemoteException(exception="")
+    message = (told.message or answer.reason).partition("\n")[0]
+    kind = _kind(answer.status, told.exception, message)
+    text = f"{connection.host}:{connection.port} answered {told.exception or answer.status}: {message}"
+    raise kind(target.path, target.url, text[:_MESSAGE_CHARACTERS_MAX])
+
+
+def _kind(status: int, exception: str, message: str) -> type[StorageError]:
+    """Our error for Hadoop's. A status alone, as a proxy gives it, says little; a 5xx nothing at all."""
+    if "safe mode" in message:
+        return SafeMode
+    if any(words in message for words in _NO_ROOM):
+        return NoSpace
+    if exception in _EXCEPTIONS:
+        return _EXCEPTIONS[exception]
+    if not exception and status in (401, 403):
+        return AccessDenied
+    lost = not exception or status >= 500 or exception in _LATER or _NO_DATANODE in message
+    return Lost if lost else StorageError
+
+
+def _exchange(target: Target, address: SplitResult, method: str, expected: int) -> Answer:
+    try:
+        connection = _kept(address)
+        try:
+            connection.request(method, f"{address.path}?{address.query}")
+            return answer_of(connection, target, expected)
+        except (OSError, http.client.HTTPException):
+            connection.close()  # what it would say next belongs to this request
+            raise
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise target.lost(address.netloc, error) from error
+
+
+class _Connections(dict[tuple[int, str, str], http.client.HTTPConnection]):
+    """One thread's; closed when the thread ends."""
+
+    def __del__(self) -> None:
+        for connection in self.values():
+            connection.close()
+
+
+def _kept(address: SplitResult) -> http.client.HTTPConnection:
+    """This thread's connection to the server in this process."""
+    mine = _local.__dict__.setdefault("connections", _Connections())
+    server = os.getpid(), address.scheme, address.netloc
+    if server not in mine or mine[server].sock is None:
+        mine[server] = connected(address)
+    return cast(http.client.HTTPConnection, mine[server])

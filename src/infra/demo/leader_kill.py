@@ -49,10 +49,15 @@ def leader_dies(demo: Stage, traffic: Traffic, stack: Stack, config: Config) -> 
 
 def kill_leader(stack: Stack, config: Config, topic: str) -> str:
     """Kill the edge broker that leads the topic's first partition; its name."""
+    name = leader_of(config, topic)
+    stack.kill(name)
+    return name
+
+
+def leader_of(config: Config, topic: str) -> str:
+    """The stack's name of the edge broker that leads the topic's first partition."""
     metadata = Cluster(config.kafka.edge, "edge").admin.list_topics(topic, timeout=15.0)
     leader = metadata.topics[topic].partitions[0].leader
     if leader < 0:
         raise Unavailable(f"nobody leads {topic}-0, so there is no leader to kill")
-    name = f"edge-{leader}"
-    stack.kill(name)
-    return name
+    return f"edge-{leader}"

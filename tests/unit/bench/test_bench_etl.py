@@ -18,8 +18,10 @@ from etl.storage import open_storage
 from hourmark.audit import AuditRecord
 from hourmark.avro import unframe
 from hourmark.config import Storage as StorageSettings
+from hourmark.config import load_config
 from hourmark.hours import Hour
 from tests.support import buckets
+from tests.support.etl import own_settings
 
 TYPES = tuple(f"type-{n}" for n in range(20))
 SCHEMA_IDS = {t: n for n, t in enumerate(TYPES, 1)}
@@ -97,3 +99,12 @@ def test_a_doubled_event_is_seen_though_the_manifest_agrees(tmp_path: Path) -> N
 def test_ratios_are_of_medians() -> None:
     found = ratios({"hourmark": [9.0, 5.0, 6.0], "spark_dedup": [20.0, 24.0, 90.0], "spark_plain": [12.0, 3.0, 10.0]})
     assert (found["ratio_to_spark_dedup"], found["ratio_to_spark_plain"]) == (0.25, 0.6)
+
+
+def test_settings_of_a_run_take_sparks_own(tmp_path: Path) -> None:
+    """Their names have dots: `memory` limits the driver so."""
+    (tmp_path / "stack.toml").write_text('[kafka.edge]\nbootstrap = "a:1"\n[storage]\nroot = "file:///x"\n[etl]\n')
+    limits = {"spark.driver.memory": "640m"}
+    text = own_settings(tmp_path / "stack.toml", tmp_path, None, {"spark_conf": limits}, "edge")
+    (tmp_path / "run.toml").write_text(text)
+    assert load_config(tmp_path / "run.toml").etl.spark_conf == limits

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from etl.storage import Storage, WebHdfs, webhdfs_files, webhdfs_http
 from tests.property.truth import make_template
 from tests.property.world import World
 from tests.support import postgres as servers
+from tests.support.fake_hdfs import FakeHdfs
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +45,24 @@ def world(tmp_path: Path, template: Path) -> Iterator[World]:
     made = World(tmp_path, template)
     yield made
     made.end()
+
+
+@pytest.fixture
+def hdfs(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHdfs]:
+    """A NameNode and a DataNode that can be told to misbehave."""
+    monkeypatch.setattr(webhdfs_http, "_RETRY_PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(webhdfs_files, "GIVE_UP_S", 0.2)
+    server = FakeHdfs()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.over.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def storage(hdfs: FakeHdfs) -> Storage:
+    """The client of that server."""
+    return WebHdfs(namenode="hdfs://namenode:8020", root="/root", http=hdfs.address, user="tester", replication=1)

@@ -84,7 +84,7 @@ class World:
         self._batches += 1
         folder = f"_staging/{self._batches}"
         plan = StagePlan(self.config.storage, folder, 3600, {EVENTS.topic: "click"}, AUDIT.topic, "hourmark.hosts")
-        piece = stage_table(table, plan, self.storage)
+        piece = stage_table(table, (), plan, self.storage)
         ends = [(p, self._next[p.topic]) for p in (EVENTS, AUDIT)]
         batch = StagedBatch(
             folder,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
 from etl.errors import StaleDriver
 from etl.ledger import tables
+from etl.ledger.database import Database
 from etl.staging.cleanup import Cleaned, Cleaner
+from etl.storage import LocalDisk, StorageError
 from hourmark.clock import SystemClock
 from hourmark.config import Config, Etl
 from tests.support.ledger_life import FIRST, Life
@@ -117,3 +120,27 @@ def test_a_closer_that_was_replaced_deletes_nothing(life: Life, cleaner: Cleaner
     with pytest.raises(StaleDriver):
         cleaner.clean(stale, LONG_AFTER)
     assert all(life.storage.exists(f.path) for f in batch.files)
+
+
+def test_uploads_that_a_crash_cut_short_go_after_a_day(ledger_url: str, tmp_path: Path) -> None:
+    storage = LocalDisk(tmp_path / "root")
+    database = Database(ledger_url)
+    cleaner = Cleaner(storage, database, Config(), SystemClock())
+    lease = database.acquire("closer")
+    crashed = storage.create("folder/file")
+    crashed.__enter__().write(b"half")  # and no more is heard of it
+    (tmp_path / "root" / ".unfinished" / "deletion").mkdir()  # of a folder, cut short
+    (tmp_path / "root" / ".unfinished" / "deletion" / "file").write_bytes(b"old")
+    now_ms = SystemClock().now_ms()
+    assert cleaner.clean(lease, now_ms + 23 * HOUR_MS).folders == 0, "somebody may be writing it"
+    assert cleaner.clean(lease, now_ms + 25 * HOUR_MS).folders == 2
+    assert storage.list(".unfinished") == []
+    with pytest.raises(StorageError):  # a writer that was paused for so long learns of it
+        crashed.__exit__(None, None, None)
+    assert not storage.exists("folder/file")
+    database.acquire("closer")
+    storage.write_new(".unfinished/another", b"")
+    with pytest.raises(StaleDriver):
+        cleaner.clean(lease, now_ms + 25 * HOUR_MS)
+    assert storage.exists(".unfinished/another")
+    database.close()

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from etl.closing.containers import WrittenFile
+from etl.closing.containers import WrittenHour
 from etl.closing.proof import Proof
 from etl.closing.writing import SealedHour
 from etl.ledger import staging
@@ -68,7 +68,7 @@ def test_a_backlog_of_many_hours_and_types_is_one_proof_a_layer_and_one_write(
             asked.append(len(frozen))
             return engine.prove(frozen, audit_next)
 
-        def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenFile]:
+        def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
             written.append(len(sealed))
             return engine.write(sealed, schemas, folder)
 

@@ -14,7 +14,7 @@ from etl.ledger.rows import AUDIT, EVENTS, Position, Span, StagedBatch
 from etl.staging.consumer import batch_of
 from etl.staging.failures import cause_of
 from etl.staging.kafka_task import Answer
-from etl.staging.pieces import PieceFile, StagedPiece
+from etl.staging.pieces import StagedNote, StagedPiece
 from etl.topics import CentralTopics
 from hourmark.config import Kafka
 from hourmark.errors import Unavailable, UsageError
@@ -27,9 +27,13 @@ BAD = SetAside("click", "events.click", 0, 5, "the key has not 24 bytes", 1)
 def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans() -> None:
     click = [Span("events.click", "id", 0, 0, 5), Span("events.click", "id", 0, 5, 9)]
     audit = Span(NAMING.audit, "ida", 0, 3, 4)
-    first = Answer(StagedPiece((PieceFile("_staging/f/a", EVENTS, 5), PieceFile("_staging/f/b", AUDIT, 1))), (click[0], audit))
-    second = Answer(StagedPiece((PieceFile("_staging/f/c", EVENTS, 4),)), (click[1],))
-    batch = batch_of([second, first], "cluster", "default", NAMING)
+    files = (
+        StagedNote("uuid", EVENTS, 5, (click[0],), path="_staging/f/a"),
+        StagedNote("uuid", AUDIT, 1, (audit,), path="_staging/f/b"),
+    )
+    first = Answer(StagedPiece(files), (click[0], audit))
+    second = Answer(StagedPiece((StagedNote("uuid", EVENTS, 4, (click[1],), path="_staging/f/c"),)), (click[1],))
+    batch = batch_of([second, first], "cluster", "default", 0)
     assert batch.folder == "_staging/f"
     assert {(p.topic, p.next_offset) for p in batch.starts} == {("events.click", 0), (NAMING.audit, 3)}
     assert {(p.topic, p.next_offset) for p in batch.ends} == {("events.click", 9), (NAMING.audit, 4)}
@@ -43,6 +47,7 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
         ("etl.storage.errors.SafeMode: /a (hdfs://x): read-only", Unavailable, "read-only"),
         ("hourmark.kafka._NoLeader: a\n\nhourmark.errors.Unavailable: the broker is away", Unavailable, "the broker is away"),
         ("Python worker exited unexpectedly (crashed)", Unavailable, "worker"),
+        ("Python worker failed to connect back.\n=== Streaming Query ===", Unavailable, "worker"),
         ("KeyError: 'x'", EtlStop, "KeyError"),
     ],
 )

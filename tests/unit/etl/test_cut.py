@@ -16,8 +16,12 @@ from hourmark.topics import AUDIT, CONTROL, HOSTS
 HOUR = Hour(1_800_000_000, 3600)
 DEADLINE_S = 7200.0
 CLICK, VIEW = Partition("events.click", 0), Partition("events.view", 0)
-SERVICE = Reporter("s" * 32, "api", "svc", "service", "one", 0, HOUR.end_ms, HOUR.end_ms + 1, 0, 0, goodbye=False)
-TAILER = Reporter("t" * 32, "app", "web", "tailer", "one", 0, HOUR.end_ms, HOUR.end_ms + 1, 0, 0, goodbye=False)
+SERVICE = Reporter(
+    "s" * 32, "api", "svc", "service", "one", 0, HOUR.end_ms, HOUR.end_ms + 1, 0, 0, goodbye=False, heard_at_ms=HOUR.end_ms
+)
+TAILER = Reporter(
+    "t" * 32, "app", "web", "tailer", "one", 0, HOUR.end_ms, HOUR.end_ms + 1, 0, 0, goodbye=False, heard_at_ms=HOUR.end_ms
+)
 
 
 def frontier(event_type: str) -> Frontier:

@@ -17,7 +17,9 @@ DEADLINE_MS = 7_200_000
 FRONTIER = Frontier("click", HOUR, HOUR, State.FROZEN, frozenset({"app"}), 0, None, ())
 KEPT = Proof("join", 3, 30, 1)
 UNKEPT = dataclasses.replace(KEPT, findings=("range aa (range of web: /log): 5 events promised, 4 found",))
-GONE = Reporter("t" * 32, "app", "web", "tailer", "one", 0, HOUR.end_ms, HOUR.end_ms - 1, 0, 0, goodbye=False)
+GONE = Reporter(
+    "t" * 32, "app", "web", "tailer", "one", 0, HOUR.end_ms, HOUR.end_ms - 1, 0, 0, goodbye=False, heard_at_ms=HOUR.end_ms
+)
 ORDER = Order("click", HOUR.start_s, "site burnt down", "ada", 5)
 CUT = Cut(7, {"click": HOUR.end_ms}, 11)
 
@@ -25,8 +27,8 @@ CUT = Cut(7, {"click": HOUR.end_ms}, 11)
 def decided(
     proof: Proof, *, late: bool = False, cut: Cut = CUT, order: Order | None = None, hole: AcceptedHole | None = None
 ) -> Seal | None:
-    now_ms = HOUR.end_ms + DEADLINE_MS - (0 if late else 1)
-    return decide(FRONTIER, proof, (), order, Rule(cut, [hole] if hole else [], now_ms, DEADLINE_MS))
+    cut = dataclasses.replace(cut, taken_at_ms=HOUR.end_ms + DEADLINE_MS - (0 if late else 1))
+    return decide(FRONTIER, proof, (), order, Rule(cut, [hole] if hole else [], DEADLINE_MS))
 
 
 def sealed(seal: Seal | None) -> Seal:

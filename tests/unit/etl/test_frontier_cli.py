@@ -53,9 +53,12 @@ def test_why_says_what_holds_the_hour_and_what_to_do(database: Database, run: Ru
     result = run("why", "click", str(PAST))
     assert result.exit_code == 0, result.exception
     assert result.stdout.startswith(f"click {PAST}: open; it is the next hour of click to close")
-    assert "no delivery service has ever reported" in result.stdout and "hourmark serve" in result.stdout
+    assert "no delivery service has reported yet" in result.stdout and "hourmark serve" in result.stdout
     found = json.loads(run("why", "click", str(PAST), "--json").stdout)
-    assert (found["state"], found["reasons"][0]["do"]) == ("open", "start one: `hourmark serve`")
+    assert (found["state"], found["reasons"][0]["do"]) == (
+        "open",
+        "start one: `hourmark serve`; `hourmark bucket force` closes without",
+    )
 
 
 def test_why_of_a_later_hour_and_of_an_unknown_type_ends_well(database: Database, run: Run) -> None:
@@ -79,7 +82,7 @@ def test_why_of_a_closed_hour_is_told_by_storage_where_there_is_no_ledger(run: R
 def test_force_writes_an_order_after_naming_what_is_not_verified(database: Database, run: Run) -> None:
     result = run("force", "click", str(PAST), "--reason", "ticket 17", "--yes", "--json")
     assert result.exit_code == 0, result.exception
-    assert "no delivery service has ever reported" in result.stderr
+    assert "no delivery service has reported yet" in result.stderr
     assert json.loads(result.stdout)[0]["hour"] == str(PAST)
     order = orders(database)["click"]
     assert (order.hour_s, order.reason) == (PAST.start_s, "ticket 17") and "@" in order.ordered_by

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from etl.closing.ids import held
 from etl.closing.indexing import INDEX_FOLDER, clean_indexes, keep_indexes
 from etl.ledger.id_indexes import ClosedBucket, IdRun, closed_buckets
 from etl.storage import AccessDenied, LocalDisk
+from hourmark.errors import Finding
 from tests.support.bucket_world import SCHEMAS, World, an_id, datum, hour_at
 
 HOUR_MS = 3_600_000
@@ -44,16 +46,20 @@ def test_index_and_containers_give_the_same_exact_answer(
     storage = LocalDisk(folder)
     own = sorted(an_id(hour_at(0), n) for n in inside)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ids_module, "_ROWS_IN_GROUP", 7)
-        with storage.create("index") as file, ids_module.IndexWriter(file, "index") as index:
-            index.write(np.frombuffer(b"\xff" * 16, np.uint8).reshape(1, 16))  # of another bucket
-            first = index.write(np.frombuffer(b"".join(own), np.uint8).reshape(-1, 16))
+        patch.setattr(ids_module, "_ROWS_IN_BLOCK", 7)
+        with storage.create("index.ids") as file:
+            index = ids_module.IndexWriter(file, "index.ids")
+            index.write("click", 1, np.frombuffer(b"\xff" * 16, np.uint8).reshape(1, 16))
+            first = index.write("click", 0, np.frombuffer(b"".join(own), np.uint8).reshape(-1, 16))
+            index.finish()
+    path = f"index-{index.digest}.ids"
+    storage.rename_new("index.ids", path)
     with storage.create("part") as file:
         writer = ContainerWriter(file, json.dumps(SCHEMAS[1]), block_bytes=block_bytes)
         writer.append_many(datum(event_id) for event_id in own)
-        writer.close()
-    indexed = ClosedBucket(0, len(own), (IdRun("index", first, len(own)),), ())
-    read = ClosedBucket(0, len(own), (), ("part",))
+        digest = writer.close().blake2b
+    indexed = ClosedBucket("click", 0, len(own), (IdRun(path, first, len(own)),), ())
+    read = ClosedBucket("click", 0, len(own), (), (("part", digest),))
     ids = [an_id(hour_at(0), n) for n in wanted] + [b"\xff" * 16, bytes(16)]
     expected = [n in inside for n in wanted] + [False, False]
     assert asked(storage, indexed, ids) == expected
@@ -61,22 +67,22 @@ def test_index_and_containers_give_the_same_exact_answer(
 
 
 def test_few_ids_read_few_row_groups_and_decode_few_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ids_module, "_ROWS_IN_GROUP", 100)
+    monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 100)
     monkeypatch.setattr(ContainerWriter.__init__, "__kwdefaults__", {**_defaults(), "block_bytes": 2_000})
     world = World(tmp_path)
     ids = [an_id(hour_at(0), n) for n in range(5_000)]
     world.close(hour_at(0), world.stage(ids))
     bucket = bucket_of(world)
-    groups: list[int] = []
-    real = pq.ParquetFile.read_row_group
+    asked_for: list[int] = []
+    real = ids_module._read_at
 
-    def recorded(self: pq.ParquetFile, at: int) -> pa.Table:
-        groups.append(at)
-        return real(self, at)
+    def recorded(file: BinaryIO, start: int, size: int) -> bytes:
+        asked_for.append(size)
+        return real(file, start, size)
 
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", recorded)
+    monkeypatch.setattr(ids_module, "_read_at", recorded)
     assert asked(LocalDisk(world.root), bucket, [ids[7], ids[8]]) == [True, True]
-    assert len(groups) <= 2
+    assert len(asked_for[2:]) <= 2 and set(asked_for[2:]) == {1600}
     decoded: list[int] = []
     whole = ids_module._ids_of
 
@@ -98,8 +104,8 @@ def test_containers_that_are_not_sorted_are_decoded_whole(tmp_path: Path) -> Non
     with storage.create("part") as file:
         writer = ContainerWriter(file, json.dumps(SCHEMAS[1]), block_bytes=1)
         writer.append_many(datum(event_id) for event_id in ids)
-        writer.close()
-    read = ClosedBucket(0, 60, (), ("part",))
+        digest = writer.close().blake2b
+    read = ClosedBucket("click", 0, 60, (), (("part", digest),))
     assert all(asked(storage, read, ids))
 
 
@@ -119,7 +125,7 @@ def test_an_index_is_kept_only_for_buckets_of_its_own_attempt(tmp_path: Path) ->
     written = world.write(hour_at(0), listed, "mine")
     manifest = world.close(hour_at(0), listed, indexed=False)  # another closer was first
     assert manifest.attempt != "mine"
-    keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], written, 0)
+    keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], [written], 0)
     assert not bucket_of(world).is_indexed
     assert not world.storage.exists(INDEX_FOLDER)
 
@@ -136,7 +142,7 @@ def test_a_storage_that_refuses_an_index_holds_nothing_up(
     manifest = world.close(hour_at(0), listed, indexed=False).model_copy(update={"attempt": "mine"})
     written = world.write(hour_at(0), listed, "mine")
     monkeypatch.setattr(LocalDisk, "rename_new", refuse)
-    keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], written, 0)
+    keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], [written], 0)
     assert "not indexed" in caplog.text
 
 
@@ -164,5 +170,43 @@ def test_old_and_large_indexes_are_forgotten_and_their_files_deleted(tmp_path: P
 def test_blocks_of_buckets_are_walked_as_they_were_written(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.close(hour_at(0), world.stage([an_id(hour_at(0), n) for n in range(20)]))
-    (path,) = bucket_of(world).files
+    ((path, _),) = bucket_of(world).files
     assert sum(block.records for block in ContainerReader(io.BytesIO(world.storage.read(path)))) == 20
+
+
+def test_no_flipped_bit_of_an_index_or_a_container_hides_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 8)
+    world = World(tmp_path)
+    ids = [an_id(hour_at(0), n) for n in range(50)]
+    world.close(hour_at(0), world.stage(ids))
+    bucket = bucket_of(world)
+    ((container, _),) = bucket.files
+    (index,) = {run.path for run in bucket.index}
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    outcomes: Counter[str] = Counter()
+    for path, of in ((index, bucket), (container, dataclasses.replace(bucket, index=()))):
+        file = world.root / path
+        good = file.read_bytes()
+        for bit in random.Random(seed).sample(range(8 * len(good)), 400):
+            bad = bytearray(good)
+            bad[bit // 8] ^= 1 << bit % 8
+            file.write_bytes(bad)
+            try:
+                assert all(asked(LocalDisk(world.root), of, ids)), f"bit {bit} of {path}"
+                outcomes[path] += 1
+            except Finding as error:
+                assert "of a closed bucket is damaged" in str(error)
+        file.write_bytes(good)
+    assert outcomes == {index: 400}  # the bucket itself was read; of it nothing flipped is believed
+
+
+def test_rows_of_another_bucket_are_not_an_index_of_this_one(tmp_path: Path) -> None:
+    """As if a row of the ledger had changed."""
+    world = World(tmp_path)
+    ids = [an_id(hour_at(0), n) for n in range(20)]
+    world.close(hour_at(0), world.stage(ids))
+    world.close(hour_at(1), world.stage([an_id(hour_at(1), n) for n in range(20)]))
+    first, second = bucket_of(world), bucket_of(world, 1)
+    for run in (second.index[0], dataclasses.replace(first.index[0], first_row=1), dataclasses.replace(first.index[0], path="x")):
+        assert all(asked(LocalDisk(world.root), dataclasses.replace(first, index=(run,)), ids))

@@ -135,7 +135,7 @@ def test_beginning_again_keeps_the_offsets(database: Database) -> None:
 def test_a_hosts_last_report_replaces_all_it_said_before(database: Database) -> None:
     lease = database.acquire("consumer:default")
     staging.begin_positions(database, lease, [START])
-    one = Reporter("h", "app", "host", "tailer", "i", 0, 5, 5, 0, 0, goodbye=False)
+    one = Reporter("h", "app", "host", "tailer", "i", 0, 5, 5, 0, 0, goodbye=False, heard_at_ms=5)
     two = dataclasses.replace(one, source="other")
     later = dataclasses.replace(one, sequence=1, caught_up_at_ms=9)
     with_reports = dataclasses.replace(batch(1), reports=((one, two), (later,), (later,), (one, two)))
@@ -224,7 +224,7 @@ def test_a_types_first_hour_is_fixed_once_and_its_sources_are_renewed(config: Co
 def test_a_source_taken_from_a_type_is_awaited_until_its_hosts_say_goodbye(config: Config, database: Database) -> None:
     lease = database.acquire("consumer:default")
     staging.begin_positions(database, lease, [START])
-    report = Reporter("h", "app", "host", "tailer", "i", 0, 5, 5, 0, 0, goodbye=False)
+    report = Reporter("h", "app", "host", "tailer", "i", 0, 5, 5, 0, 0, goodbye=False, heard_at_ms=5)
     staging.commit_batch(database, lease, dataclasses.replace(batch(1), reports=((report,),)))
     others = [Source(name="web", types=["click"])]
     ensure_frontier_rows(config, [CLICK], others, HOUR)

@@ -97,6 +97,14 @@ def test_a_new_ledger_on_an_old_root_is_refused(life: Life, tmp_path: Path, copi
         refuse_older_copy(life.storage, copied[0], LENGTH_S)
 
 
+@pytest.mark.parametrize(
+    "stray", ["click", FIRST.next().bucket_path("click"), FIRST.bucket_path("view"), "other", FIRST.bucket_path("other")]
+)
+def test_folders_without_a_marker_say_nothing_of_the_ledger(life: Life, stray: str) -> None:
+    life.storage.make_folder(stray)
+    refuse_older_copy(life.storage, life.database, LENGTH_S)
+
+
 def test_a_bucket_of_a_later_commit_than_the_ledgers_is_refused(life: Life, tmp_path: Path) -> None:
     life.close("click")
     with life.database.transaction() as connection:

@@ -124,11 +124,11 @@ def test_a_file_that_was_staged_again_is_found_where_it_stands_now(life: Life, t
     life.produce("click", FIRST, 5)
     batch = life.stage()
     old = next(f.path for f in batch.files if f.kind == "events")
-    life.storage.rename_new(old, path_again(old, 1))
+    life.storage.rename_new(old, path_again(old, old, 1))
     rebuilt(life, target)
     with target.reading() as connection:
         paths = set(connection.execute(select(tables.staged_files.c.path)).scalars())
-    assert path_again(old, 1) in paths and old not in paths
+    assert path_again(old, old, 1) in paths and old not in paths
 
 
 def test_the_last_batch_counts_although_its_commit_is_not_known(life: Life, target: Database) -> None:

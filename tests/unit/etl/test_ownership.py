@@ -42,10 +42,36 @@ def test_a_root_with_buckets_and_a_ledger_without_means_a_lost_one(tmp_path: Pat
     storage = LocalDisk(root=tmp_path)
     refuse_foreign_root(storage, [OPENED], set())
     storage.write_new(f"{HOUR.bucket_path('click')}/_SUCCESS", b"{}")
-    with pytest.raises(ForeignLedger, match="has closed none of the type"):
+    with pytest.raises(ForeignLedger, match="_SUCCESS stands, but this ledger has closed nothing of click"):
         refuse_foreign_root(storage, [OPENED], set())
     refuse_foreign_root(storage, [OPENED], {"click"})
     refuse_foreign_root(storage, [dataclasses.replace(OPENED, state=State.SEALED, seal=SEAL)], set())
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        "click",
+        "click/date=2027-01-15",
+        "click/date=2027-01-15/hour=07",
+        "click/_SUCCESS/backup",
+        "click/date=2027-01-15/minute=07",
+    ],
+)
+def test_folders_without_a_marker_make_no_foreign_root(tmp_path: Path, stray: str) -> None:
+    storage = LocalDisk(root=tmp_path)
+    storage.make_folder(stray)
+    storage.write_new(f"{stray}/notes.txt", b"quota: 1 TiB")
+    storage.write_new("notes.txt", b"not a type")
+    refuse_foreign_root(storage, [OPENED], set())
+
+
+def test_buckets_of_another_length_make_a_foreign_root_too(tmp_path: Path) -> None:
+    storage = LocalDisk(root=tmp_path)
+    storage.make_folder("click/date=2027-01-14/hour=07")
+    storage.write_new("click/date=2027-01-15/hour=07/minute=59/_SUCCESS", b"{}")
+    with pytest.raises(ForeignLedger, match="minute=59/_SUCCESS stands"):
+        refuse_foreign_root(storage, [OPENED], set())
 
 
 def test_only_a_marker_of_the_own_seal_is_taken_as_the_truth() -> None:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etl.closing.readiness import (
-    CLOCKS_APART_MS_MAX,
     SILENT_MS,
     Readiness,
     Reports,
@@ -21,13 +20,15 @@ from etl.closing.readiness import (
 )
 from etl.closing.readiness import readiness as readiness_of
 from etl.ledger.rows import Frontier, Reporter, State
+from etl.ledger.staging import reporters_of
+from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport, SourceReport
 from hourmark.hours import Hour
 
 HOUR = Hour(1_800_000_000, 3600)
 END = HOUR.end_ms
 DEADLINE_MS = 7_200_000
-SERVICE = Reporter("s" * 32, "api", "svc", "service", "one", 0, END, END + 1, 0, 0, goodbye=False)
-TAILER = Reporter("t" * 32, "app", "web", "tailer", "one", 0, END, END + 1, 0, 0, goodbye=False)
+SERVICE = Reporter("s" * 32, "api", "svc", "service", "one", 0, END, END + 1, 0, 0, goodbye=False, heard_at_ms=END)
+TAILER = Reporter("t" * 32, "app", "web", "tailer", "one", 0, END, END + 1, 0, 0, goodbye=False, heard_at_ms=END)
 
 
 def frontier(**changes: object) -> Frontier:
@@ -43,6 +44,18 @@ def is_ready(*reporters: Reporter, now_ms: int = END + 1, of: Frontier | None = 
     asked = of or frontier()
     found = ready([asked], Reports(reporters), now_ms, DEADLINE_MS)
     return any(r.horizon_ms >= asked.hour.end_ms for r in found.values())
+
+
+def said(host_id: str, at_ms: int, caught_up_ms: int, ahead_ms: int) -> Reporter:
+    """A service's report as the ledger has it, made at this true time by a clock that runs ahead."""
+    sources = (SourceReport("api", caught_up_ms + ahead_ms, 0, 0),)
+    (reporter,) = reporters_of(HostReport(host_id, "h", "service", "one", 1, at_ms + ahead_ms, False, sources), at_ms)
+    return reporter
+
+
+def caught_up(reporter: Reporter) -> int:
+    assert reporter.caught_up_at_ms is not None
+    return reporter.caught_up_at_ms
 
 
 def test_an_hour_is_ready_when_all_are_past_its_end() -> None:
@@ -71,8 +84,7 @@ def test_a_host_that_said_goodbye_is_not_awaited() -> None:
 
 
 def test_nothing_closes_before_a_service_has_ever_reported() -> None:
-    assert not is_ready(TAILER)
-    assert "hourmark serve" in readiness(frontier(), [TAILER], END + 1).waits_for[0]
+    assert "no delivery service has reported yet" in (clocks_apart(Reports([TAILER]), END + 1) or "")
 
 
 def test_a_closer_whose_clock_is_behind_waits_and_one_ahead_closes_nothing_early() -> None:
@@ -112,10 +124,32 @@ def test_newcomers_are_hosts_not_known_before_or_back_after_a_goodbye() -> None:
 
 
 def test_a_service_that_has_fallen_silent_is_not_awaited_while_another_reports() -> None:
-    dead = dataclasses.replace(SERVICE, host_id="d" * 32, caught_up_at_ms=END - 90_000, received_at_ms=END - 90_000)
+    dead = dataclasses.replace(SERVICE, host_id="d" * 32, caught_up_at_ms=END - 90_000, heard_at_ms=END - 90_000)
     assert is_ready(SERVICE, TAILER, dead)
-    assert not is_ready(SERVICE, TAILER, dataclasses.replace(dead, received_at_ms=END - SILENT_MS + 1))
+    assert not is_ready(SERVICE, TAILER, dataclasses.replace(dead, heard_at_ms=END - SILENT_MS + 1))
     assert not is_ready(dead, TAILER), "nobody else delivers: it is awaited"
+    assert not is_ready(dead, TAILER, dataclasses.replace(SERVICE, goodbye=True)), "whoever has left does not report"
+
+
+@given(st.integers(-CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_MAX), st.integers(-CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_MAX))
+def test_no_clock_within_the_allowed_difference_makes_a_neighbour_silent(ahead_ms: int, behind_ms: int) -> None:
+    fast = said("a", END + 5_000, END + 5_000, ahead_ms)
+    busy = said("b", END + 4_000, END - 40_000, behind_ms)  # with a request under way since before the hour's end
+    held = caught_up(busy) < END  # by its own clock
+    assert readiness(frontier(), [fast, busy], END + 6_000).excused == ()
+    assert is_ready(fast, busy, now_ms=END + 6_000) == (caught_up(fast) >= END and not held)
+
+
+def test_a_report_that_is_older_than_clocks_may_be_apart_was_heard_when_it_says() -> None:
+    report = HostReport("h", "h", "service", "one", 1, END, goodbye=False, sources=(SourceReport("api", END, 0, 0),))
+    assert [r.heard_at_ms for r in reporters_of(report, END + CLOCKS_APART_MS_MAX)] == [END + CLOCKS_APART_MS_MAX]
+    assert [r.heard_at_ms for r in reporters_of(report, END + CLOCKS_APART_MS_MAX + 1)] == [END], "a backlog is being staged"
+
+
+def test_a_service_whose_clock_runs_ahead_cannot_say_that_a_source_has_caught_up_with_a_time_to_come() -> None:
+    report = HostReport("h", "h", "tailer", "one", 1, END + 90_000, goodbye=False, sources=(SourceReport("app", END + 1, 0, 0),))
+    assert not is_ready(SERVICE, *reporters_of(report, END - 30_000))
+    assert is_ready(SERVICE, *reporters_of(report, END + 1))
 
 
 def test_past_its_deadline_an_hour_goes_without_whoever_is_behind_and_names_them() -> None:
@@ -169,11 +203,13 @@ def test_clocks_that_are_minutes_apart_are_named_and_whose_they_are() -> None:
     assert "service fast source api" in (clocks_apart(Reports([heard, ahead]), now_ms) or "")
     assert "the closer's clock is 300.0 s ahead" in (clocks_apart(Reports([heard]), now_ms + CLOCKS_APART_MS_MAX + 1) or "")
     assert clocks_apart(Reports([heard]), now_ms + CLOCKS_APART_MS_MAX) is None
-    assert clocks_apart(Reports([dataclasses.replace(ahead, goodbye=True)]), now_ms) is None, "nobody live: no clock to compare"
+    gone = [dataclasses.replace(r, goodbye=True) for r in (heard, dataclasses.replace(ahead, heard_at_ms=now_ms + 1))]
+    assert "every delivery service has said goodbye, service fast" in (clocks_apart(Reports(gone), now_ms) or "")
+    assert clocks_apart(Reports([heard, gone[1]]), now_ms) is None, "whoever has left is no witness"
 
 
 def test_only_who_has_fallen_silent_is_not_awaited_by_later_hours() -> None:
     stuck = dataclasses.replace(TAILER, caught_up_at_ms=None)
-    silent = dataclasses.replace(stuck, host_id="g" * 32, received_at_ms=END - SILENT_MS - 1)
+    silent = dataclasses.replace(stuck, host_id="g" * 32, heard_at_ms=END - SILENT_MS - 1)
     assert fallen_silent([stuck, silent], [SERVICE, stuck, silent]) == [silent]
     assert fallen_silent([], []) == []

@@ -38,7 +38,7 @@ def stage(root: Path, rows: list[tuple[str, bytes, int]]) -> tuple[StagedGroup, 
             "offset": pa.array(range(len(rows)), pa.int64()),
         }
     )
-    return stage_table(table, plan, LocalDisk(root)).groups
+    return stage_table(table, (), plan, LocalDisk(root)).groups
 
 
 def an_id(time_ms: int, rest: int) -> bytes:
@@ -70,9 +70,9 @@ def test_every_row_is_read_in_one_unit_and_equal_ids_in_the_same(
     unit_of: dict[tuple[str, bytes], Unit] = {}
     for unit in units:
         assert len(unit.listings) == 1 or sum(x.datum_bytes for x in unit.listings) <= unit_bytes_max
-        table = read_unit(unit, LocalDisk(root), ["event_id", "datum"])
-        assert table.column_names == ["listing", "hour", "event_id", "datum"]
-        for at, hour, event_id, datum in zip(*(c.to_pylist() for c in table.columns), strict=True):
+        table = read_unit(unit, LocalDisk(root), ["event_id", "datum"]).table
+        assert table.column_names == ["listing", "hour", "digest", "event_id", "datum"]
+        for at, hour, _, event_id, datum in zip(*(c.to_pylist() for c in table.columns), strict=True):
             event_type = unit.listings[at].event_type
             seen[event_type, hour, event_id, len(datum)] += 1
             assert unit_of.setdefault((event_type, event_id), unit) is unit
@@ -84,7 +84,7 @@ def test_a_large_listing_is_cut_into_slots_of_about_equal_bytes(tmp_path: Path) 
     rows = [("t0", an_id(HOUR_MS + n * 300, n), 100) for n in range(10_000)]
     groups = stage(tmp_path, rows[:5_000]) + stage(tmp_path, rows[5_000:])
     units = plan_units([Listing("t0", HOUR_MS // 1000, groups)], 100_000)
-    counts = [read_unit(u, LocalDisk(tmp_path), ["event_id"]).num_rows for u in units]
+    counts = [read_unit(u, LocalDisk(tmp_path), ["event_id"]).table.num_rows for u in units]
     assert len(units) == 10 and sum(counts) == 10_000
     assert max(counts) < 1_100
 

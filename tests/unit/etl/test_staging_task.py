@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etl.errors import BadRecord
-from etl.ledger.rows import RANGE_WEIGHT, AuditGroup
-from etl.staging import task
+from etl.ledger.rows import RANGE_WEIGHT, AuditGroup, Span
 from etl.staging.files import EVENT_SCHEMA
 from etl.staging.pieces import StagedPiece, StagePlan
-from etl.staging.task import stage_table, stage_task
+from etl.staging.task import stage_table
 from etl.storage import open_storage
 from hourmark.audit import AuditRecord, Promise
 from hourmark.avro import frame
@@ -50,13 +49,27 @@ def event(topic: str, time_ms: int, offset: int, schema_id: int = 1) -> Row:
     return RecordKey(event_id, RANGE).encode(), frame(schema_id) + b"datum%d" % offset, topic, 0, offset
 
 
-def staged(batches: list[pa.RecordBatch], folder: Path) -> list[StagedPiece]:
-    return [StagedPiece.from_json(text) for out in stage_task(batches, plan(folder)) for text in out.column(0).to_pylist()]
+def staged(batches: list[pa.RecordBatch], folder: Path) -> StagedPiece:
+    table = pa.Table.from_batches(batches)
+    piece = stage_table(table, spans_of(table), plan(folder), open_storage(plan(folder).storage))
+    assert StagedPiece.from_json(piece.to_json()) == piece
+    return piece
 
 
-def test_a_task_without_batches_or_rows_stages_nothing(tmp_path: Path) -> None:
-    assert staged([], tmp_path) == []
-    assert staged([batch([])], tmp_path) == []
+def spans_of(table: pa.Table) -> list[Span]:
+    """Each topic-partition of the table as one span."""
+    topics = [str(t) for t in table.column("topic").to_pylist()]
+    places = [*zip(topics, table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True)]
+    return [
+        Span(topic, "id", partition, min(o for *p, o in places if p == [topic, partition]),
+             1 + max(o for *p, o in places if p == [topic, partition]))
+        for topic, partition in sorted({(t, p) for t, p, _ in places})
+    ]  # fmt: skip
+
+
+def test_a_task_without_rows_stages_nothing(tmp_path: Path) -> None:
+    assert staged([batch([])], tmp_path) == StagedPiece()
+    assert not list(tmp_path.rglob("*.parquet"))
 
 
 events = st.lists(
@@ -75,7 +88,7 @@ def test_every_row_is_in_one_group_whose_count_sum_and_schemas_agree(
 ) -> None:
     folder = tmp_path_factory.mktemp("staged")
     rows = [event(topic, time_ms, offset, schema) for offset, (topic, time_ms, schema) in enumerate(drawn)]
-    (out,) = staged([batch(rows[:cut]), batch(rows[cut:])], folder)
+    out = staged([batch(rows[:cut]), batch(rows[cut:])], folder)
     (file,) = out.files
     table = pq.read_table(folder / file.path)
     assert table.schema.equals(EVENT_SCHEMA) and file.rows == table.num_rows == len(rows)
@@ -109,16 +122,8 @@ def hour_of(row: Row) -> int:
 def test_topics_may_come_as_a_dictionary_in_chunks(tmp_path: Path) -> None:
     plain = pa.Table.from_batches([batch([event(t, 1_800_000_000_000, n)]) for n, t in enumerate(sorted(TYPES))])
     coded = plain.set_column(2, "topic", pa.chunked_array([c.dictionary_encode() for c in plain.column("topic").chunks]))
-    out = stage_table(coded, plan(tmp_path), open_storage(plan(tmp_path).storage))
+    out = staged(coded.to_batches(), tmp_path)
     assert [g.event_type for g in out.groups] == ["click", "view"]
-    assert StagedPiece.from_json(out.to_json()) == out
-
-
-def test_a_large_task_is_staged_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "PIECE_BYTES", 1)
-    out = staged([batch([event("edge.events.click", 1_800_000_000_000, n)]) for n in range(3)], tmp_path)
-    assert [piece.files[0].rows for piece in out] == [1, 1, 1]
-    assert len({piece.files[0].path for piece in out}) == 3
 
 
 def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Path) -> None:
@@ -131,7 +136,7 @@ def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Pa
         (b"k", frame(9) + record.encode(), "edge.hourmark.audit", 0, 7),
         (b"k", frame(9) + report.encode(), "edge.hourmark.hosts", 0, 3),
     ]
-    (out,) = staged([batch(rows)], tmp_path)
+    out = staged([batch(rows)], tmp_path)
     (file,) = out.files
     assert (file.kind, file.rows) == ("audit", 2)
     ranged = RANGE_WEIGHT * int.from_bytes(RANGE, "big")

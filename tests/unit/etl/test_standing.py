@@ -19,8 +19,8 @@ from hourmark.hours import Hour
 
 HOUR = Hour(1_800_000_000, 3600)
 END = HOUR.end_ms
-SERVICE = Reporter("s" * 32, "api", "svc", "service", "one", 0, END, END + 1, 0, 0, goodbye=False)
-TAILER = Reporter("t" * 32, "app", "web", "tailer", "one", 0, END, END + 1, 7, 3, goodbye=False)
+SERVICE = Reporter("s" * 32, "api", "svc", "service", "one", 0, END, END + 1, 0, 0, goodbye=False, heard_at_ms=END)
+TAILER = Reporter("t" * 32, "app", "web", "tailer", "one", 0, END, END + 1, 7, 3, goodbye=False, heard_at_ms=END)
 
 
 def frontier(event_type: str = "click", hour: Hour = HOUR, sources: tuple[str, ...] = ("app",), **changes: object) -> Frontier:

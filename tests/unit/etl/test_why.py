@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etl.closing.readiness import Reports, clocks_apart
 from etl.ledger.orders import Order
 from etl.ledger.overview import SetAside
 from etl.ledger.rows import Frontier, Reporter, Seal, State
@@ -20,8 +21,12 @@ from hourmark.manifest import Evidence, Grade, Manifest
 HOUR = Hour(1_800_000_000, 3600)
 END = HOUR.end_ms
 FIRST = Hour(HOUR.start_s - 2 * 3600)
-SERVICE = Reporter("s" * 32, "api", "svc", "service", "one", 0, END + 60_000, END + 60_000, 0, 0, goodbye=False)
-TAILER = Reporter("t" * 32, "app", "web", "tailer", "one", 0, END + 60_000, END + 60_000, 0, 0, goodbye=False)
+SERVICE = Reporter(
+    "s" * 32, "api", "svc", "service", "one", 0, END + 60_000, END + 60_000, 0, 0, goodbye=False, heard_at_ms=END + 60_000
+)
+TAILER = Reporter(
+    "t" * 32, "app", "web", "tailer", "one", 0, END + 60_000, END + 60_000, 0, 0, goodbye=False, heard_at_ms=END + 60_000
+)
 BEHIND = dataclasses.replace(TAILER, host_id="b" * 32, host_name="db", caught_up_at_ms=END - 9_000, pending_bytes=1234)
 FRONTIER = Frontier("click", FIRST, HOUR, State.OPEN, frozenset({"app"}), 0, None, ())
 
@@ -62,7 +67,7 @@ def test_a_source_that_is_behind_is_named_with_what_to_do_and_the_deadline() -> 
 
 
 def test_a_host_that_is_silent_is_to_be_started_or_drained() -> None:
-    silent = dataclasses.replace(BEHIND, received_at_ms=END - 300_000)
+    silent = dataclasses.replace(BEHIND, heard_at_ms=END - 300_000)
     (reason,) = why(facts(reporters=(SERVICE, silent))).reasons
     assert "its last report is 6 min old" in reason.what
     assert "start the tailer on db (`hourmark tail`)" in reason.do and "`hourmark tail --drain`" in reason.do
@@ -72,7 +77,7 @@ def test_a_service_that_holds_an_hour_is_told_apart_from_a_tailer() -> None:
     busy = dataclasses.replace(SERVICE, caught_up_at_ms=END - 1000)
     (reason,) = why(facts(reporters=(busy,))).reasons
     assert "service svc" in reason.what and "a request has been under way" in reason.do
-    silent = dataclasses.replace(busy, received_at_ms=END - 30_000)
+    silent = dataclasses.replace(busy, heard_at_ms=END - 30_000)
     (reason,) = why(facts(reporters=(silent,))).reasons
     assert "start the delivery service on svc again" in reason.do
 
@@ -91,7 +96,18 @@ def test_a_source_that_never_caught_up_says_so() -> None:
 
 def test_without_any_service_one_is_to_be_started() -> None:
     (reason,) = why(facts(reporters=())).reasons
-    assert reason.do == "start one: `hourmark serve`"
+    assert "no delivery service has reported yet" in reason.what and reason.do.startswith("start one: `hourmark serve`")
+
+
+def test_where_all_services_have_left_an_operator_may_start_one_or_order_and_is_told_once() -> None:
+    gone = dataclasses.replace(SERVICE, goodbye=True)
+    said = clocks_apart(Reports([gone]), END + 60_000)
+    assert said is not None
+    (reason,) = why(facts(reporters=(gone,), wait=Wait("click", HOUR, "reports", (said,), END))).reasons
+    assert "every delivery service has said goodbye, service svc" in reason.what
+    answer = why(facts(reporters=(gone,)))
+    assert answer.times_out_at_ms is None, "without a service, a deadline excuses nothing"
+    assert "`hourmark serve`" in reason.do and "`hourmark bucket force`" in reason.do
 
 
 @pytest.mark.parametrize("phase", PHASES)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import fastavro
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +21,7 @@ from hypothesis import strategies as st
 from etl.avro_container import ContainerReader
 from etl.closing import ids as ids_module
 from etl.closing import writing
-from etl.closing.containers import WrittenFile, read_back
+from etl.closing.containers import Containers, Run, WrittenHour, read_back
 from etl.closing.ids import held
 from etl.closing.publishing import manifest_of, publish
 from etl.closing.runner import InProcess
@@ -26,12 +29,15 @@ from etl.closing.writing import SealedHour, WriteLimits, plan_tasks
 from etl.errors import Unreadable
 from etl.ledger.id_indexes import ClosedBucket
 from etl.ledger.rows import StagedGroup
+from etl.staging.files import read_rows
 from etl.storage import Storage
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 from tests.support.bucket_world import SCHEMAS, World, an_id, datum, frontier, hour_at
 
 batches = st.lists(st.lists(st.tuples(st.integers(-2, 4), st.integers(0, 6), st.sampled_from([1, 2])), max_size=12), max_size=3)
+
+Counts = npt.NDArray[np.int64]
 
 
 def ids_of(events: Iterable[object]) -> list[bytes]:
@@ -133,9 +139,10 @@ def test_a_container_rolls_over_once_it_has_reached_the_wanted_size(tmp_path: Pa
     listed = world.stage([an_id(hour_at(0), n) for n in range(20_000)])
     sealed = SealedHour("click", hour_at(0), listed)
     (task,) = plan_tasks([sealed], {}, WriteLimits(1 << 30, 1, 1))
-    files = writing.write_task(
+    done = writing.write_task(
         task, storage=world.storage, schemas={1: json.dumps(SCHEMAS[1])}, folder="made", target_file_bytes=1
     )
+    files = done.files
     assert len(files) >= 10 and not any(f.trouble for f in files) and sum(f.records for f in files) == 20_000
     assert [run.first_row for f in files for run in f.index] == list(itertools.accumulate([0, *(f.records for f in files[:-1])]))
 
@@ -164,7 +171,7 @@ def test_a_damaged_bucket_is_the_trouble_of_its_type_alone(tmp_path: Path) -> No
     assert world.close(hour_at(1), listed).events == 1
 
 
-def publish_written(world: World, written: list[WrittenFile], listed: object, attempt: str) -> None:
+def publish_written(world: World, written: WrittenHour, listed: object, attempt: str) -> None:
     made = manifest_of(
         frontier(hour_at(1)), written, listed=listed, fingerprints=dict.fromkeys(SCHEMAS, "m"), ledger=("l", 1),  # type: ignore[arg-type]
         attempt=attempt, now_ms=0,
@@ -175,7 +182,7 @@ def publish_written(world: World, written: list[WrittenFile], listed: object, at
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone on"])
 def test_what_does_not_read_back_is_named(tmp_path: Path, damage: str) -> None:
     world = World(tmp_path)
-    (written,) = world.write(hour_at(0), world.stage([an_id(hour_at(0), n) for n in range(50)]), "one")
+    (written,) = world.write(hour_at(0), world.stage([an_id(hour_at(0), n) for n in range(50)]), "one").files
     assert written.trouble == "" and read_back(world.storage, written) == ""
     file = world.root / written.path
     content = file.read_bytes()
@@ -196,7 +203,7 @@ def test_a_staged_file_that_is_gone_is_named_to_whoever_can_stage_it_again(tmp_p
 def test_datums_are_copied_byte_for_byte(tmp_path: Path) -> None:
     world = World(tmp_path)
     ids = sorted(an_id(hour_at(0), n) for n in range(40))
-    (written,) = world.write(hour_at(0), world.stage(ids, 2, size=7), "one")
+    (written,) = world.write(hour_at(0), world.stage(ids, 2, size=7), "one").files
     with world.storage.open(written.path) as file:
         container = ContainerReader(file)
         assert b"".join(map(container.content, container)) == b"".join(datum(i, 2, 7) for i in ids)
@@ -204,6 +211,83 @@ def test_datums_are_copied_byte_for_byte(tmp_path: Path) -> None:
 
 def test_an_hour_without_rows_gives_no_file(tmp_path: Path) -> None:
     world = World(tmp_path)
-    assert world.write(hour_at(0), (), "one") == []
+    assert world.write(hour_at(0), (), "one").files == ()
     assert world.close(hour_at(0), ()).files == []
     assert InProcess().map(len, []) == []
+
+
+def rows_lost(table: pa.Table, counts: Counts) -> tuple[pa.Table, Counts]:
+    """As a reader lost a row group by a flipped bit in a footer."""
+    return table.slice(10), counts - 10
+
+
+def a_row_for_its_neighbour(table: pa.Table, counts: Counts) -> tuple[pa.Table, Counts]:
+    return pa.concat_tables([table.slice(1, 1), table.slice(1)]), counts
+
+
+def another_schema(table: pa.Table, counts: Counts) -> tuple[pa.Table, Counts]:
+    at = table.column_names.index("schema_id")
+    return table.set_column(at, "schema_id", pa.array([2] * len(table), pa.int32())), counts
+
+
+@pytest.mark.parametrize("fault", [rows_lost, a_row_for_its_neighbour, another_schema])
+@pytest.mark.parametrize("unit_bytes_max", [128 << 20, 1 << 20], ids=["whole", "slots"])
+def test_other_rows_than_are_listed_make_their_file_unreadable(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Callable[[pa.Table, Counts], tuple[pa.Table, Counts]],
+    unit_bytes_max: int,
+) -> None:
+    world = World(tmp_path, unit_bytes_max=unit_bytes_max)
+    listed = world.stage([an_id(hour_at(0), n) for n in range(15_000)], size=100)
+    monkeypatch.setattr("etl.closing.rows.read_rows", lambda *of: fault(*read_rows(*of)))
+    with pytest.raises(Unreadable) as caught:
+        world.write(hour_at(0), listed, "one")
+    assert caught.value.path == listed[0].path
+
+
+def test_a_group_whose_digest_is_not_the_listed_one_makes_its_file_unreadable(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    (group,) = world.stage([an_id(hour_at(0), n) for n in range(50)])
+    replaced = functools.partial(dataclasses.replace, group)
+    shorter = replaced(rows=49)
+    for wrong in (replaced(tail_sum=group.tail_sum ^ 1), shorter, replaced(rows=49, first_row=1), replaced(schema_ids=(2,))):
+        with pytest.raises(Unreadable, match=group.path):
+            world.write(hour_at(0), [wrong], "one")
+
+
+def dropped(run: Run) -> Run:
+    return run.part(1, len(run.tails))
+
+
+def of_another_hour(run: Run) -> Run:
+    return dataclasses.replace(run, hours=run.hours - 3600)
+
+
+def other_rows(run: Run) -> Run:
+    return dataclasses.replace(run, digests=run.digests + np.uint64(1))
+
+
+@pytest.mark.parametrize("fault", [dropped, of_another_hour, other_rows])
+def test_an_hour_of_which_not_all_listed_rows_were_written_or_proven_duplicates_is_not_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Callable[[Run], Run]
+) -> None:
+    world = World(tmp_path)
+    ids = [an_id(hour_at(1), n) for n in range(50)]
+    listed = world.stage([*ids, *ids[:5], an_id(hour_at(0), 1)])
+    real = Containers.write
+    with monkeypatch.context() as patch:
+        patch.setattr(Containers, "write", lambda self, run: real(self, run if run.late else fault(run)))
+        written = world.write(hour_at(1), listed, "one")
+    assert "rows of click" in written.trouble and "are listed" in written.trouble
+    with pytest.raises(Finding, match="not published, and written again"):
+        publish_written(world, written, listed, "one")
+    assert world.close(hour_at(1), listed).duplicates_removed == 5
+
+
+def test_duplicates_are_counted_not_what_is_missing(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    ids = [an_id(hour_at(0), n) for n in range(50)]
+    world.close(hour_at(0), world.stage(ids[:20]))
+    written = world.write(hour_at(1), world.stage([*ids, *ids[:3]]), "one")
+    assert {hour: rows.events for hour, rows in written.duplicates.items()} == {hour_at(0).start_s: 23}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.kafka import Partition
+from hourmark.kafka import Offset, Partition
 from hourmark.mirror_positions import ahead, apply, holes, made_anew, reached
 
 # As MirrorMaker 2 4.3.0 wrote them.
@@ -14,14 +14,14 @@ P = Partition("events.end-song", 0)
 
 
 def test_the_position_is_one_past_the_last_record_copied() -> None:
-    positions: dict[Partition, int] = {}
+    positions: dict[Partition, Offset] = {}
     apply(positions, [(KEY, b'{"offset":3}'), (KEY, b'{"offset":497}')], "edge")
     assert positions == {P: 498}
 
 
 def test_a_tombstone_and_the_reset_value_forget_the_position() -> None:
     for value in (None, b'{"offset":-1}', b"{}"):
-        positions = {P: 498}
+        positions = {P: Offset(498)}
         apply(positions, [(KEY, value)], "edge")
         assert positions == {}
 
@@ -33,7 +33,7 @@ def test_other_connectors_and_other_sites_are_not_taken_for_this_one() -> None:
         KEY.replace(b'"edge"', b'"other"'),
         None,
     ]
-    positions: dict[Partition, int] = {}
+    positions: dict[Partition, Offset] = {}
     apply(positions, [(key, b'{"offset":9}') for key in others], "edge")
     assert positions == {}
 

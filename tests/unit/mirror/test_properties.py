@@ -10,7 +10,9 @@ from mirror.properties import properties, render
 
 GOLDEN = r"""clusters=edge,central
 edge.bootstrap.servers=e1\:9092,e2\:9092
+edge.metadata.recovery.strategy=none
 central.bootstrap.servers=c1\:9092
+central.metadata.recovery.strategy=none
 listeners=http\://127.0.0.1\:8783
 dedicated.mode.enable.internal.rest=true
 plugin.discovery=service_load
@@ -40,6 +42,7 @@ central.producer.max.request.size=16777216
 central.producer.buffer.memory=33554432
 central.producer.transaction.timeout.ms=60000
 edge->central.enabled=true
+edge->central.admin.metadata.recovery.strategy=none
 edge->central.topics=events\\..*,hourmark\\.audit,hourmark\\.hosts
 edge->central.tasks.max=2
 edge->central.transaction.boundary=poll

@@ -8,8 +8,10 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from hourmark.clock import FakeClock
+from hourmark.errors import Finding, Unavailable, UsageError
 from mirror.supervisor import Supervisor
 from mirror.task_status import Failure, TaskStates
 
@@ -65,7 +67,7 @@ def supervise(clock: FakeClock, processes: list[FakeProcess], watch: FakeWatch, 
             stopping.set()
         return process
 
-    return Supervisor(make, watch, clock, stopping, restart=restart).run()
+    return Supervisor(make, [watch], clock, stopping, restart=restart).run()
 
 
 def test_a_process_that_ends_is_started_again_after_a_growing_pause(caplog: pytest.LogCaptureFixture) -> None:
@@ -102,6 +104,38 @@ def test_a_task_that_connect_starts_again_by_itself_is_left_alone() -> None:
     watch = FakeWatch(lambda: [Failure("t", "fenced")] if 2 < clock.monotonic_s() - born_s < 5 else [])
     process = FakeProcess(clock, 30.0)
     assert supervise(clock, [process], watch, restart=False) == 3
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Unavailable("no leader"), Finding("no"), UsageError("no"), KafkaException(KafkaError(KafkaError._TRANSPORT))],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_look_that_fails_is_said_once_and_ends_nothing(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    """The failure is seen once the cluster answers again, and what the watch could not see is no failure."""
+    clock = FakeClock()
+    born_s, looks = clock.monotonic_s(), [0]
+
+    def look() -> list[Failure]:
+        looks[0] += 1
+        if clock.monotonic_s() - born_s < 300:
+            raise error
+        return [Failure("task", "it failed")]
+
+    processes = [FakeProcess(clock, None), FakeProcess(clock, None)]
+    supervise(clock, processes, FakeWatch(look))
+    assert caplog.text.count("cannot be told for now") == 1
+    assert 300 < processes[1].started_s - born_s < 350
+    assert looks[0] < 300 / 30 + 10, "it backs off"
+
+
+def test_a_watch_that_cannot_begin_ends_nothing() -> None:
+    class Blind(FakeWatch):
+        def begin(self) -> None:
+            raise Unavailable("no leader")
+
+    clock = FakeClock()
+    assert supervise(clock, [FakeProcess(clock, 5.0), FakeProcess(clock, 5.0)], Blind()) == 0
 
 
 def test_without_restart_the_exit_code_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:

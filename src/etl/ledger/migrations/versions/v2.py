@@ -132,6 +132,7 @@ def _make_staging() -> None:
         sa.Column("pending_bytes", sa.BigInteger(), nullable=False),
         sa.Column("lost_bytes", sa.BigInteger(), nullable=False),
         sa.Column("goodbye", sa.Boolean(), nullable=False),
+        sa.Column("heard_at_ms", sa.BigInteger(), nullable=False),
         sa.Column("excused", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("host_id", "source"),
     )

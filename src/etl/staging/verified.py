@@ -1,0 +1,147 @@
+"""Parquet files that tell what is wrong with them: name → footer → column chunks.
+
+A file's name ends in the digest of its footer (`<stem>-<digest>.parquet`), and the footer holds the digest of every column chunk:
+row group by row group, in the order of the columns. So of what is read, no byte reaches the decoder before its digest was found
+right, and nothing but the name has to be trusted. Page checksums speak of pages only: a flipped bit in a footer hides rows, or
+ends the process. Digests are BLAKE2b of 16 bytes (RFC 7693). For any other reader this is a Parquet file.
+
+Reading costs few requests: a small file is fetched whole, a larger one by its footer and the chunks that are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import mmap
+import struct
+from collections.abc import Collection, Iterator, Sequence
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SUFFIX: Final = ".parquet"
+SMALL_FILE_BYTES: Final = 4 << 20  # fetched whole
+_TAIL_BYTES: Final = 64 << 10  # of a larger file: most footers
+_GAP_BYTES_MAX: Final = 64 << 10  # between chunks that are fetched together
+_DIGEST_BYTES: Final = 16
+_END_BYTES: Final = 8  # the footer's length and Parquet's magic number
+_DICTIONARY: Final = ("type", "hour", "schema_id", "range_id", "partition", "origin")  # columns that repeat themselves
+_DIGESTS: Final = b"hourmark.digests"
+_NOTE: Final = b"hourmark.note"
+# What a file that is not as it was written may raise, here and in the decoder.
+DAMAGE: Final = (pa.ArrowException, OSError, EOFError, ValueError, LookupError, struct.error)
+
+
+def digest_of(content: bytes | memoryview) -> bytes:
+    """16 bytes."""
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
+
+
+def encoded(table: pa.Table, note: bytes, rows_in_group: int) -> tuple[memoryview, str]:
+    """The file's content, and the digest that its name must end in; `note`: what the footer is to say besides."""
+    sink = pa.BufferOutputStream()
+    # Where chunks stand is known when the footer is finished; so their digests take the place of as many bytes that stood there.
+    groups = max(1, -(-len(table) // rows_in_group))
+    blank = b"." * (_DIGEST_BYTES * groups * table.num_columns)
+    with pq.ParquetWriter(
+        sink, table.schema, compression="zstd", compression_level=1,
+        use_dictionary=[name for name in table.column_names if name in _DICTIONARY],
+        write_statistics=["event_id"] if "event_id" in table.column_names else False,
+    ) as writer:  # fmt: skip
+        writer.write_table(table, row_group_size=rows_in_group)
+        writer.add_key_value_metadata({_DIGESTS: blank, _NOTE: note})
+    content = memoryview(sink.getvalue()).cast("B")
+    start = _footer_start(content, len(content))
+    chunks = _chunks(pq.read_metadata(pa.BufferReader(content)), range(groups))
+    footer = bytes(content[start:])
+    assert footer.count(blank) == 1, "the note holds the place of the digests"
+    content[start:] = footer.replace(blank, b"".join(digest_of(content[at : at + size]) for at, size in chunks))
+    return content, digest_of(content[start:]).hex()
+
+
+class VerifiedFile:
+    """A file that was opened, its footer found right. Errors of DAMAGE where it, or what is read, is not as it was written."""
+
+    def __init__(self, file: BinaryIO, path: str) -> None:
+        self._file = file
+        size = file.seek(0, io.SEEK_END)
+        if size < _END_BYTES:
+            raise EOFError(f"it has {size} bytes")
+        self._content: bytes | mmap.mmap
+        if size <= SMALL_FILE_BYTES:
+            self._content = self._fetched(0, size)
+            start = _footer_start(self._content, size)
+        else:
+            self._content = mmap.mmap(-1, size)  # pages that nothing is written to take no memory
+            tail = max(0, size - _TAIL_BYTES)
+            self._fill(tail, size)
+            start = _footer_start(self._content, size)
+            if start < tail:
+                self._fill(start, tail)
+        footer = self._content[start:]
+        if not path.endswith(f"-{digest_of(footer).hex()}{SUFFIX}"):
+            raise ValueError("its footer is not the one of its name")
+        self.metadata: pq.FileMetaData = pq.read_metadata(pa.BufferReader(footer))
+
+    @property
+    def note(self) -> bytes:
+        """What was written with it."""
+        note: bytes = self.metadata.metadata[_NOTE]
+        return note
+
+    def read(self, columns: Sequence[str], row_groups: Sequence[int] | None = None) -> pa.Table:
+        """These columns of these row groups, or of all."""
+        groups = range(self.metadata.num_row_groups) if row_groups is None else row_groups
+        names = [self.metadata.schema.column(i).name for i in range(self.metadata.num_columns)]
+        wanted = [names.index(name) for name in columns]
+        chunks = list(_chunks(self.metadata, groups, wanted))
+        if isinstance(self._content, mmap.mmap):
+            for start, end in _together(chunks):
+                self._fill(start, end)
+        digests = self.metadata.metadata[_DIGESTS]
+        places = [g * len(names) + i for g in groups for i in wanted]
+        for place, (at, size) in zip(places, chunks, strict=True):
+            told = digests[place * _DIGEST_BYTES : (place + 1) * _DIGEST_BYTES]
+            if digest_of(memoryview(self._content)[at : at + size]) != told:
+                raise ValueError(f"bytes [{at}, {at + size}) are not those that were written")
+        parquet = pq.ParquetFile(pa.BufferReader(self._content), metadata=self.metadata)
+        return parquet.read_row_groups(list(groups), columns=list(columns)).replace_schema_metadata()
+
+    def _fill(self, start: int, end: int) -> None:
+        self._content[start:end] = self._fetched(start, end)  # type: ignore[index]  # of a large file
+
+    def _fetched(self, start: int, end: int) -> bytes:
+        self._file.seek(start)
+        found = self._file.read(end - start)
+        if len(found) != end - start:
+            raise EOFError(f"it ends at {start + len(found)}, before {end}")
+        return found
+
+
+def _footer_start(content: bytes | memoryview | mmap.mmap, size: int) -> int:
+    start = size - _END_BYTES - int.from_bytes(content[size - _END_BYTES : size - 4], "little")
+    if start < 0:
+        raise EOFError("its footer is longer than the file")
+    return start
+
+
+def _chunks(
+    metadata: pq.FileMetaData, row_groups: Collection[int], columns: Collection[int] | None = None
+) -> Iterator[tuple[int, int]]:
+    """Where each column chunk begins, and its bytes."""
+    for group in row_groups:
+        for column in range(metadata.num_columns) if columns is None else columns:
+            chunk = metadata.row_group(group).column(column)
+            yield chunk.dictionary_page_offset or chunk.data_page_offset, chunk.total_compressed_size
+
+
+def _together(chunks: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges that hold the chunks; neighbours in one."""
+    ranges: list[tuple[int, int]] = []
+    for at, size in sorted(chunks):
+        if ranges and at - ranges[-1][1] <= _GAP_BYTES_MAX:
+            ranges[-1] = ranges[-1][0], at + size
+        else:
+            ranges.append((at, at + size))
+    return ranges

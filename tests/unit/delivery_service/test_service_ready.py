@@ -1,0 +1,79 @@
+"""`/readyz` says what is the matter: a cluster without a leader is no lack of event types."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from delivery_service import rules_follower
+from delivery_service.kafka_queue import KafkaQueue
+from delivery_service.metrics import Metrics
+from delivery_service.rules_follower import RulesFollower
+from delivery_service.rules_store import RulesStore
+from hourmark.config import Config
+from hourmark.errors import Unavailable
+from hourmark.topic_follower import KeyValue
+from tests.support.waiting import wait_for
+from tests.unit.delivery_service.harness import Harness, run
+from tests.unit.delivery_service.test_service_queue import FakeProducer, with_queue
+
+
+def reasons(rules: RulesStore) -> list[str]:
+    async def ask() -> list[str]:
+        harness = Harness()
+        async with harness.client:
+            harness.service.rules = rules
+            answer = await harness.client.get("/readyz")
+            assert answer.status_code == 503
+            found: list[str] = answer.json()["reasons"]
+            return found
+
+    return run(ask)
+
+
+def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    back = threading.Event()
+
+    def poll(_: object) -> tuple[bool, list[KeyValue]]:
+        if not back.is_set():
+            raise Unavailable("told no offset of hourmark.types-0: no leader answers")
+        return True, []
+
+    monkeypatch.setattr("hourmark.topic_follower.TopicFollower.poll", poll)
+    monkeypatch.setattr(rules_follower, "POLL_S", 0.01)
+    store = RulesStore(Metrics())
+    follower = RulesFollower(Config(), store)
+    follower.start()
+    try:
+        wait_for(lambda: store.trouble != "", "the follower met the trouble")
+        (reason,) = reasons(store)
+        assert reason == "the rules topic was not read to its end yet: told no offset of hourmark.types-0: no leader answers"
+        back.set()
+        wait_for(lambda: store.caught_up and not store.trouble, "the follower reads again")
+        (reason,) = reasons(store)
+        assert "no event types are applied yet" in reason
+    finally:
+        follower.stop()
+
+
+@pytest.mark.parametrize(
+    ("topics", "problem"),
+    [
+        ({}, "it does not exist"),
+        ({"t": SimpleNamespace(error=None, partitions={})}, "nobody tells the partitions of the topic t"),
+        ({"t": SimpleNamespace(error=None, partitions={0: SimpleNamespace(id=0, leader=-1, isrs=[])})}, "t-0 has no leader"),
+    ],
+)
+def test_what_metadata_lacks_is_a_problem(monkeypatch: pytest.MonkeyPatch, topics: dict[str, Any], problem: str) -> None:
+    told: Callable[..., Any] = lambda *_, **__: SimpleNamespace(topics=topics)  # noqa: E731
+    monkeypatch.setattr(FakeProducer, "list_topics", told)
+
+    async def test(queue: KafkaQueue, _: Metrics) -> None:
+        (found,) = await queue.problems(["t"])
+        assert problem in found
+
+    with_queue(test)

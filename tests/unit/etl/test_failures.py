@@ -1,0 +1,52 @@
+"""Why a staging query ended, from Spark's text: what is begun again, and what stops the driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from etl.errors import EtlStop
+from etl.staging.failures import cause_of
+from hourmark.errors import Unavailable
+
+PYTHON = "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n  File x\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "etl.storage.webhdfs_http.Lost: a/b (hdfs://n/a/b): no answer from http://d:9864 (ConnectionRefusedError: refused)",
+        "ConnectionRefusedError: [Errno 111] Connection refused",
+        "ConnectionResetError: [Errno 104] Connection reset by peer",
+        "BrokenPipeError: [Errno 32] Broken pipe",
+        "TimeoutError: timed out",
+        "socket.gaierror: [Errno -2] Name or service not known",
+        "OSError: [Errno 113] No route to host",
+        "java.net.ConnectException: Call From a to b:8020 failed on connection exception",
+        "java.net.SocketTimeoutException: 60000 millis timeout",
+        "java.net.UnknownHostException: namenode",
+        "Job aborted: Python worker exited unexpectedly (crashed)",
+        "ExecutorLostFailure (executor 1 exited caused by one of the running tasks)",
+    ],
+)
+def test_a_server_or_worker_that_is_away_is_begun_again(line: str) -> None:
+    assert type(cause_of(f"{PYTHON}{line}\n\tat org.apache.spark.Task.run")) is Unavailable
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "etl.errors.EtlStop: a record of the control topic hosts",
+        "ZeroDivisionError: division by zero",
+        "AttributeError: 'NoneType' object has no attribute 'makefile'",
+        "AssertionError: pieces of events.click leave a gap",
+    ],
+)
+def test_a_fault_of_the_program_stops_the_driver_and_says_what(line: str) -> None:
+    error = cause_of(f"{PYTHON}{line}")
+    assert isinstance(error, EtlStop)
+    assert line.partition(": ")[2] in str(error)
+
+
+def test_an_error_of_ours_outweighs_what_the_network_said_beside_it() -> None:
+    text = f"{PYTHON}ConnectionResetError: Connection reset by peer\n{PYTHON}etl.errors.SchemaChanged: id 7 is another schema"
+    assert not isinstance(cause_of(text), Unavailable)

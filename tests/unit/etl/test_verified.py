@@ -1,0 +1,170 @@
+"""Staged files verify themselves: whatever bit of one is flipped, what is read is right, or is not read at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+import random
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from etl.errors import Unreadable
+from etl.ledger.rows import EVENTS, AuditGroup, Span, StagedGroup
+from etl.staging import files, verified
+from etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, ID_MAX, IdRange, Rows, read_all, read_note, read_rows, write_rows
+from etl.staging.pieces import StagedNote
+from etl.storage import StorageError
+from hourmark.event_id import LineIds
+from tests.support.memory_storage import MemoryStorage
+
+ROWS = 200
+IDS = sorted(bytes(LineIds("a" * 32, "b" * 32, 0).make(1_800_000_000_000 + n, n, b"x")) for n in range(ROWS))
+SPANS = (Span("events.click", "id", 0, 5, 5 + ROWS), Span("events.view", "id2", 1, 0, 1))
+GROUPS = (StagedGroup("", "click", 1_800_000_000, ROWS, 999, 2**64 - 1, (1, 2), 0, IDS[0], IDS[-1]),)
+NOTE = StagedNote("uuid", EVENTS, ROWS, SPANS, GROUPS)
+COLUMNS = ("event_id", "schema_id", "datum")
+MIDDLE = int.from_bytes(IDS[ROWS // 2], "big")
+
+
+@pytest.fixture(params=["small", "large"], autouse=True)
+def few_rows_in_a_group(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many row groups in a small file, as a large file has; and read as a large one is."""
+    monkeypatch.setattr(files, "ROWS_IN_GROUP", 32)
+    if request.param == "large":
+        monkeypatch.setattr(verified, "SMALL_FILE_BYTES", 0)
+        monkeypatch.setattr(verified, "_TAIL_BYTES", 64)
+        monkeypatch.setattr(verified, "_GAP_BYTES_MAX", 0)
+
+
+@pytest.fixture
+def storage() -> Iterator[MemoryStorage]:
+    made = MemoryStorage()
+    yield made
+    made.forget()
+
+
+def table() -> pa.Table:
+    kinds = pa.DictionaryArray.from_arrays(pa.array([0] * ROWS, pa.int32()), pa.array(["click"]))
+    columns = [
+        kinds, pa.array([1_800_000_000] * ROWS), pa.array(IDS, pa.binary(16)),
+        pa.array([b"range%3d" % (n % 9) for n in range(ROWS)]),
+        pa.array([n % 2 + 1 for n in range(ROWS)], pa.int32()), pa.array([b"datum %d" % n for n in range(ROWS)]),
+        pa.array([0] * ROWS, pa.int32()), pa.array(range(ROWS)),
+    ]  # fmt: skip
+    return pa.table([c.cast(f.type) for c, f in zip(columns, EVENT_SCHEMA, strict=True)], schema=EVENT_SCHEMA)
+
+
+def read(storage: MemoryStorage, path: str) -> list[list[dict[str, object]]]:
+    """Whole, by two id ranges, and a part of it."""
+    halves = [IdRange(0, MIDDLE - 1), IdRange(MIDDLE, ID_MAX)]
+    found = [read_rows(storage, path, [Rows(0, ROWS)], COLUMNS, within) for within in (None, *halves)]
+    found.append(read_rows(storage, path, [Rows(40, 3), Rows(150, 2)], COLUMNS))
+    return [rows.to_pylist() for rows, _ in found]
+
+
+def test_what_is_written_is_read_and_any_reader_can(storage: MemoryStorage) -> None:
+    path = write_rows(storage, "f/x", table(), NOTE).path
+    whole, low, high, part = read(storage, path)
+    assert whole == table().select(list(COLUMNS)).to_pylist()
+    assert low == whole[: ROWS // 2]
+    assert high == whole[ROWS // 2 :]
+    assert part == whole[40:43] + whole[150:152]
+    assert read_all(storage, path, EVENT_SCHEMA.names).equals(table())
+    assert pq.read_table(io.BytesIO(storage.read(path))).replace_schema_metadata().equals(table())
+
+
+def test_a_file_says_what_it_holds(storage: MemoryStorage) -> None:
+    audit = AuditGroup("", "click", 3600, 1, 7, 9, 2, 2**63)
+    note = dataclasses.replace(NOTE, audit_groups=(audit,))
+    path = write_rows(storage, "f/x", table(), note).path
+    assert read_note(storage, path) == note.at(path)
+    assert read_note(storage, path).groups[0].path == path
+    no_rows = StagedNote("uuid", "audit", 0)
+    assert read_note(storage, write_rows(storage, "f/y", AUDIT_SCHEMA.empty_table(), no_rows).path).rows == 0
+
+
+def test_no_flipped_bit_gives_other_rows(storage: MemoryStorage) -> None:
+    path = write_rows(storage, "f/x", table(), NOTE).path
+    right, note, good = read(storage, path), read_note(storage, path), storage.read(path)
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    found = 0
+    for bit in random.Random(seed).sample(range(8 * len(good)), int(os.environ.get("HOURMARK_BITS", "500"))):
+        put(storage, path, flipped(good, bit))
+        for reading, truth in ((read, right), (read_note, note)):
+            try:
+                assert reading(storage, path) == truth, f"bit {bit}"
+            except Unreadable as error:
+                found += 1
+                assert error.path == path
+    assert found > 500
+
+
+def test_a_file_that_was_cut_short_or_stands_under_another_name_is_unreadable(storage: MemoryStorage) -> None:
+    path = write_rows(storage, "f/x", table(), NOTE).path
+    good = storage.read(path)
+    for size in (*range(20), *range(20, len(good), 97)):
+        put(storage, path, good[:size])
+        with pytest.raises(Unreadable, match=path):
+            read(storage, path)
+    other = write_rows(storage, "f/y", table().slice(1), NOTE).path
+    put(storage, other, good)
+    with pytest.raises(Unreadable, match="its footer is not the one of its name"):
+        read(storage, other)
+    with pytest.raises(Unreadable, match="no such file"):
+        read_note(storage, "f/gone-00.parquet")
+
+
+def test_few_requests_fetch_what_is_asked_for_and_no_more(
+    storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    path = write_rows(storage, "f/x", table(), NOTE).path
+    asked: list[int] = []
+
+    class Counted(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            asked.append(len(got := super().read(size)))
+            return got
+
+    def counted(_: str) -> BinaryIO:
+        return Counted(storage.read(path))
+
+    monkeypatch.setattr(storage, "open", counted)
+    if "large" in request.node.name:
+        monkeypatch.setattr(verified, "_TAIL_BYTES", 8 << 10)  # more than its footer
+        read_rows(storage, path, [Rows(40, 3)], ("event_id",))
+        assert len(asked) == 2
+        assert asked[1] < 1000
+    else:
+        read_rows(storage, path, [Rows(0, ROWS)], COLUMNS)
+        assert asked == [len(storage.read(path))]
+
+
+def test_trouble_of_a_server_is_not_of_the_file(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_rows(storage, "f/x", table(), NOTE).path
+
+    class Away(StorageError):
+        """As SafeMode is: of no path."""
+
+    def away(_: str) -> BinaryIO:
+        raise Away(path, path, "the server is away")
+
+    monkeypatch.setattr(storage, "open", away)
+    with pytest.raises(Away):
+        read(storage, path)
+
+
+def put(storage: MemoryStorage, path: str, content: bytes) -> None:
+    storage.delete(path)
+    storage.write_new(path, content)
+
+
+def flipped(content: bytes, bit: int) -> bytes:
+    bad = bytearray(content)
+    bad[bit // 8] ^= 1 << bit % 8
+    return bytes(bad)
