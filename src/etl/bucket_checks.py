@@ -20,13 +20,13 @@ import fastavro
 import numpy as np
 from numpy.typing import NDArray
 
-from etl.buckets import BadMarker, Damaged, NotClosed, read_events, read_manifest
+from etl.buckets import BadMarker, Damaged, NotClosed, read_events, read_manifest, read_marker
 from etl.storage import Storage, StorageError
 from hourmark.avro import fingerprint
 from hourmark.event_id import SIZE as ID_SIZE
 from hourmark.event_id import EventId
 from hourmark.hours import Hour
-from hourmark.manifest import MARKER, BucketFile, Manifest
+from hourmark.manifest import MARKER, BucketFile, Manifest, Previous
 
 ON_TIME_PREFIX: Final = "part-"
 LATE_PREFIX: Final = "late-"
@@ -41,6 +41,7 @@ class Kind(enum.Enum):
     MISSING_BUCKET = "missing-bucket"  # hours close in turn, empty ones too: a gap must not be
     MISSING_MARKER = "missing-marker"
     BAD_MARKER = "bad-marker"
+    CHAIN = "broken-chain"  # a marker and the one before it
     MISSING_FILE = "missing-file"
     EXTRA_FILE = "extra-file"
     SIZE = "wrong-size"
@@ -166,6 +167,7 @@ class _Check:
         return Verdict(self._type, self._hour, manifest, tuple(self._findings), events, size, late)
 
     def run(self, manifest: Manifest) -> None:
+        self._check_chain(manifest.previous)
         sizes = {entry.name: entry.size for entry in self._storage.list(self.folder)}
         listed = {file.name: file for file in manifest.files}
         for name in sorted(sizes.keys() - listed.keys() - {MARKER}):
@@ -178,6 +180,15 @@ class _Check:
             else:
                 self.add(Kind.MISSING_FILE, f"the manifest lists it, with {file.records} events", name)
         self._check_totals(manifest)
+
+    def _check_chain(self, said: Previous | None) -> None:
+        before = self._hour.before()
+        try:
+            stands = Previous.of(str(before), read_marker(self._storage, self._type, before))
+        except NotClosed:
+            stands = None
+        if said != stands:
+            self.add(Kind.CHAIN, f"the marker before it is {_marker(stands)}, the manifest says {_marker(said)}", MARKER)
 
     def _check_file(self, file: BucketFile) -> None:
         content = self._contents[file.name] = self._read(file)
@@ -306,6 +317,10 @@ def _hour_starts_s(ids: bytes | bytearray, length_s: int) -> NDArray[np.int64]:
 
 def _split(ids: bytes | bytearray) -> list[bytes]:
     return [bytes(ids[start : start + ID_SIZE]) for start in range(0, len(ids), ID_SIZE)]
+
+
+def _marker(previous: Previous | None) -> str:
+    return f"of {previous.hour}, blake2b {previous.blake2b}" if previous else "none"
 
 
 def _named(ids: Sequence[bytes]) -> str:

@@ -103,8 +103,9 @@ def show(event_type: str, hour: str, as_json: bool, config: Config) -> None:
 def verify(event_type: str | None, hour: str | None, as_json: bool, config: Config) -> None:
     """Read every byte of closed buckets and name whatever is not as their manifests say. Exit 1 on findings.
 
-    Checked: the marker, exactly the listed files, sizes, digests, counts, schemas, every id once, the sum of ids, hours of
-    on-time and late events, late events once over all buckets; and, without HOUR, that no hour is left out.
+    Checked: the marker and that it follows the one before, exactly the listed files, sizes, digests, counts, schemas, every id
+    once, the sum of ids, hours of on-time and late events, late events once over all buckets; and, without HOUR, that no hour is
+    left out.
 
     \b
     Examples:

@@ -38,7 +38,7 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], left: Seque
 
 def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
     """A manifest for people."""
-    evidence = manifest.evidence
+    evidence, previous = manifest.evidence, manifest.previous
     lines = [
         f"{manifest.type} {manifest.hour}: {manifest.grade.value}, {manifest.events} events",
         f"  folder      {storage.url(hour.bucket_path(manifest.type))}",
@@ -46,6 +46,7 @@ def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
         f"  ledger      {manifest.ledger}, commit {manifest.ledger_commit}",
         f"  evidence    {evidence.method}: {evidence.audit_records} audit records, {evidence.promised} events promised, "
         f"cut at {iso(evidence.cut_at_ms)}",
+        f"  follows     {f'{previous.hour}, whose marker has {previous.blake2b}' if previous else 'none: it is the first'}",
         *(f"  excused     {excused}" for excused in evidence.excused),
         f"  removed     {manifest.duplicates_removed} duplicates",
         f"  surplus     {manifest.surplus} events that no audit record promised so far",

@@ -58,16 +58,21 @@ def any_marker(storage: Storage, folder: str, levels: Sequence[re.Pattern[str]] 
     return next(filter(None, (any_marker(storage, f"{folder}/{name}", levels[1:]) for name in deeper)), None)
 
 
-def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
-    """The manifest of a closed bucket. NotClosed, or BadMarker if what stands there is not to be trusted."""
+def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
+    """The `_SUCCESS` of a closed bucket, as it stands. NotClosed where there is none."""
     folder = hour.bucket_path(event_type)
     try:
-        content = storage.read(f"{folder}/{MARKER}")
+        return storage.read(f"{folder}/{MARKER}")
     except NotFound as error:
         raise NotClosed(
             f"{event_type} {hour} is not closed: there is no {storage.url(folder)}/{MARKER}; "
             f"`hourmark bucket ls {event_type}` lists what is closed"
         ) from error
+
+
+def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
+    """The manifest of a closed bucket. NotClosed, or BadMarker if what stands there is not to be trusted."""
+    content = read_marker(storage, event_type, hour)
     try:
         found = json.loads(content)
         if isinstance(found, dict) and found.get("format") != FORMAT:
@@ -76,7 +81,7 @@ def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
         if (manifest.type, manifest.hour, manifest.bucket_seconds) != (event_type, str(hour), hour.length_s):
             raise ValueError(f"it speaks of {manifest.type} {manifest.hour} in buckets of {manifest.bucket_seconds} s")
     except ValueError as error:
-        raise BadMarker(f"{storage.url(folder)}/{MARKER} is not this bucket's manifest: {error}") from error
+        raise BadMarker(f"{storage.url(hour.bucket_path(event_type))}/{MARKER} is not this bucket's manifest: {error}") from error
     return manifest
 
 

@@ -57,6 +57,10 @@ class Hour:
         """The hour that follows."""
         return Hour(self.end_s, self.length_s)
 
+    def before(self) -> Hour:
+        """The hour that precedes; ValueError before 1970."""
+        return Hour(self.start_s - self.length_s, self.length_s)
+
     def bucket_path(self, event_type: str) -> str:
         """The folder of this hour's bucket, relative to the root."""
         start = dt.datetime.fromtimestamp(self.start_s, dt.UTC)

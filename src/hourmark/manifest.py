@@ -6,6 +6,7 @@ Its presence says that the bucket is complete, for ever. Readers trust what it l
 from __future__ import annotations
 
 import enum
+import hashlib
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -36,6 +37,18 @@ class BucketFile(_Part):
     schema_id: int
     schema_fingerprint: str
     origin_hour: str | None = Field(None, description="of late files: always null where a file mixes origin hours")
+
+
+class Previous(_Part):
+    """The marker of the hour before: markers of a type are chained, so none can be changed, added or left out unseen."""
+
+    hour: str
+    blake2b: str = Field(description="hex digest (16 bytes) of its `_SUCCESS`")
+
+    @classmethod
+    def of(cls, hour: str, marker: bytes) -> Previous:
+        """Of the hour whose `_SUCCESS` holds these bytes."""
+        return cls(hour=hour, blake2b=hashlib.blake2b(marker, digest_size=16).hexdigest())
 
 
 class Offsets(_Part):
@@ -76,6 +89,7 @@ class Manifest(_Part):
     type: str
     hour: str
     bucket_seconds: int
+    previous: Previous | None = Field(None, description="null: this is the type's first bucket")
     grade: Grade
     evidence: Evidence
     files: list[BucketFile]

@@ -43,7 +43,7 @@ def attempt(world: World, listed: tuple[StagedGroup, ...]) -> Attempt:
     name = uuid.uuid4().hex
     files = world.write(HOUR, listed, name)
     manifest = manifest_of(
-        frontier(HOUR), files, listed=listed, fingerprints=dict.fromkeys(SCHEMAS, "mark"), ledger=("ledger", 1),
+        frontier(HOUR), files, listed=listed, fingerprints=dict.fromkeys(SCHEMAS, "mark"), previous=None, ledger=("ledger", 1),
         attempt=name, now_ms=HOUR.end_ms,
     )  # fmt: skip
     return Attempt(files, manifest)

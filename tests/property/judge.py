@@ -11,7 +11,7 @@ import fastavro
 from hourmark.event_id import EventId
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
-from hourmark.manifest import Grade, Manifest
+from hourmark.manifest import Grade, Manifest, Previous
 from hourmark.record_key import RecordKey
 from hourmark.topics import AUDIT
 from tests.property.producers import Producers
@@ -50,8 +50,12 @@ class Judge:
         if f"{folder}/_SUCCESS" not in content:
             raise Broken(f"{folder} stands without a marker")
         manifest = Manifest.decode(content[f"{folder}/_SUCCESS"])
-        if hour > FIRST_HOUR and (event_type, Hour(hour.start_s - 3600, 3600)) not in self.closed:
+        before = self.closed.get((event_type, hour.before()))
+        if hour > FIRST_HOUR and before is None:
             raise Broken(f"{event_type} {hour} was closed before the hour that precedes it")
+        marker = before and before[f"{hour.before().bucket_path(event_type)}/_SUCCESS"]
+        if manifest.previous != (Previous.of(str(hour.before()), marker) if marker else None):
+            raise Broken(f"{event_type} {hour} does not follow the marker before it, but {manifest.previous}")
         ids = []
         for file in manifest.files:
             rows: Any = fastavro.reader(io.BytesIO(content[f"{folder}/{file.name}"]))

@@ -101,7 +101,7 @@ class World:
         f = frontier(hour)
         made = manifest_of(
             f, written, listed=listed, fingerprints=dict.fromkeys(SCHEMAS, "mark"), ledger=self.database.identity(),
-            attempt=attempt, now_ms=hour.end_ms,
+            previous=None, attempt=attempt, now_ms=hour.end_ms,
         )  # fmt: skip
         manifest = publish(self.storage, f, written, made)
         if indexed:

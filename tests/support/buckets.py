@@ -14,7 +14,7 @@ from etl.storage import Storage
 from hourmark.avro import event_schema, fingerprint
 from hourmark.event_id import EventId, LineIds
 from hourmark.hours import Hour
-from hourmark.manifest import MARKER, BucketFile, Evidence, Grade, Manifest
+from hourmark.manifest import MARKER, BucketFile, Evidence, Grade, Manifest, Previous
 
 TYPE = "end-song"
 HOUR = Hour.parse("2026-11-21T05")
@@ -65,8 +65,9 @@ class Plan:
             type=TYPE,
             hour=str(self.hour),
             bucket_seconds=self.hour.length_s,
+            previous=self._previous(),
             grade=Grade.PROVED,
-            evidence=Evidence(method="join", cut_at_ms=self.hour.end_ms, audit_records=1, promised=len(ids), audit_next={"0": 1}),
+            evidence=self.evidence(),
             files=listed,
             events=len(ids),
             late=late,
@@ -82,6 +83,15 @@ class Plan:
         ).model_copy(update=self.changes)
         self.storage.write_new(f"{folder}/{MARKER}", manifest.encode())
         return manifest
+
+    def evidence(self) -> Evidence:
+        events = sum(map(len, self.files.values()))
+        return Evidence(method="join", cut_at_ms=self.hour.end_ms, audit_records=1, promised=events, audit_next={"0": 1})
+
+    def _previous(self) -> Previous | None:
+        before = self.hour.before()
+        path = f"{before.bucket_path(TYPE)}/{MARKER}"
+        return Previous.of(str(before), self.storage.read(path)) if self.storage.exists(path) else None
 
     def _write(self, path: str, name: str, datums: list[Datum]) -> BucketFile:
         with self.storage.create(path) as file:

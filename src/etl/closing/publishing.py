@@ -9,13 +9,13 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 
-from etl.buckets import NotClosed, read_manifest
+from etl.buckets import NotClosed, read_manifest, read_marker
 from etl.closing.containers import WrittenFile, WrittenHour
 from etl.ledger.rows import Frontier, HourBook, Seal, StagedGroup
 from etl.storage import AlreadyExists, Storage
 from hourmark.errors import Finding
 from hourmark.hours import Hour
-from hourmark.manifest import MARKER, Book, BucketFile, Evidence, Grade, Manifest, Offsets
+from hourmark.manifest import MARKER, Book, BucketFile, Evidence, Grade, Manifest, Offsets, Previous
 
 ATTEMPTS_FOLDER: Final = "_attempts"
 
@@ -26,6 +26,7 @@ def manifest_of(
     *,
     listed: Collection[StagedGroup],
     fingerprints: Mapping[int, str],
+    previous: Previous | None,
     ledger: tuple[str, int],
     attempt: str,
     now_ms: int,
@@ -45,6 +46,7 @@ def manifest_of(
         type=frontier.event_type,
         hour=str(hour),
         bucket_seconds=hour.length_s,
+        previous=previous,
         grade=Grade(seal.grade),
         evidence=Evidence(
             method=seal.method,
@@ -74,6 +76,17 @@ def manifest_of(
         closed_at_ms=now_ms,
         software=f"hourmark {version('hourmark')}",
     )  # fmt: skip
+
+
+def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
+    """What the frontier's manifest says of the marker before it, as that stands; a Finding where it is gone."""
+    if frontier.hour == frontier.first_hour:
+        return None
+    before = frontier.hour.before()
+    try:
+        return Previous.of(str(before), read_marker(storage, frontier.event_type, before))
+    except NotClosed as error:
+        raise Finding(f"{frontier.event_type} {frontier.hour} follows a bucket that is gone: {error}; bring it back") from error
 
 
 def _books(seal: Seal, hour: Hour, listed: Collection[StagedGroup], written: Sequence[WrittenFile]) -> dict[str, Book]:

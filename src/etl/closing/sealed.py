@@ -14,7 +14,7 @@ from etl.closing.containers import WrittenHour
 from etl.closing.engine import Engine
 from etl.closing.indexing import keep_indexes
 from etl.closing.ownership import refuse_other_seal
-from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish, standing_marker
+from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, previous_of, publish, standing_marker
 from etl.closing.writing import SealedHour
 from etl.ledger.database import Database, Lease
 from etl.ledger.frontiers import Closing
@@ -83,7 +83,8 @@ class Publisher:
         def manifest(f: Frontier, of: WrittenHour) -> Manifest:
             return manifest_of(
                 f, of, listed=hours[f.event_type, f.hour].listed,
-                fingerprints={s: mark for s, (_, mark) in schemas.items()}, ledger=identity, attempt=attempt,
+                fingerprints={s: mark for s, (_, mark) in schemas.items()}, previous=previous_of(self.storage, f),
+                ledger=identity, attempt=attempt,
                 now_ms=self.clock.now_ms(),
             )  # fmt: skip
 

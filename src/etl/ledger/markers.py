@@ -79,7 +79,7 @@ def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) ->
             if not frontier.hour <= hour < unsealed and marker(storage, frontier.event_type, hour):
                 return f"{frontier.event_type} {hour} is closed, and the ledger has closed none of the type"
         return ""
-    last = Hour(frontier.hour.start_s - frontier.hour.length_s, frontier.hour.length_s)
+    last = frontier.hour.before()
     found = marker(storage, frontier.event_type, last)
     if found is not None and (found.ledger != identity[0] or found.ledger_commit > identity[1]):
         return (

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import logging
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -21,10 +22,12 @@ from etl.ledger.waits import waits
 from etl.storage import SafeMode
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition
+from hourmark.manifest import MARKER
 from hourmark.topics import AUDIT, events_topic
 from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES
 from tests.property.world import World
 from tests.support.closing import frontier, hour, line, look, manifest, settle, until, wait_of
+from tools import verify_bucket
 
 CLICK = EDGE_PARTITIONS[2]
 assert CLICK.topic == events_topic("click")
@@ -348,3 +351,26 @@ def test_a_paused_closer_that_wakes_after_another_published_changes_nothing(worl
     world.drain()
     world.judge.check_end()
     assert world.seen["closer woken"] > 20
+
+
+def test_markers_of_a_type_are_chained_through_a_backlog_and_wait_for_one_that_is_gone(world: World, tmp_path: Path) -> None:
+    line(world)
+    until(world, hour(3))
+    settle(world)  # four hours in one round; the judge compares each marker with the one before it
+    assert len(world.judge.manifests) == 4 * len(TYPES)
+    path = f"{hour(3).bucket_path('click')}/{MARKER}"
+    content = world.storage.read(path)
+    world.storage.delete(path)
+    world.judge.closed.pop(("click", hour(3)))
+    until(world, hour(4))
+    settle(world)
+    assert frontier(world, "click").hour == hour(4) and frontier(world, "view").hour == hour(5)
+    assert "follows a bucket that is gone" in str(wait_of(world, "click"))
+    world.storage.write_new(path, content)
+    world.clock.advance(60)
+    settle(world)
+    assert frontier(world, "click").hour == hour(5)
+    for name, found in world.storage.content("click").items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(found)
+    assert verify_bucket.verify(tmp_path / "click", str(hour(4))).findings == []

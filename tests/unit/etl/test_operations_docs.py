@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from etl.metrics import Metrics
 from hourmark.cli import root
+from tools import verify_bucket
 
 ROOT = Path(__file__).resolve().parents[3]
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
@@ -124,3 +125,11 @@ def test_every_stage_of_the_books_is_explained() -> None:
 
     for stage in Stage:
         assert f"| `{stage.value}` |" in OPERATIONS
+
+
+def test_the_checker_for_others_takes_what_the_documentation_gives_it(capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = re.findall(r"^python verify_bucket\.py (.*)$", OPERATIONS, re.MULTILINE)
+    folder, *options = shlex.split(line)
+    with pytest.raises(SystemExit) as ended:
+        verify_bucket.main([folder, *options])
+    assert ended.value.code == 2 and f"{folder} is no folder" in capsys.readouterr().err

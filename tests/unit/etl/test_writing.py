@@ -173,7 +173,7 @@ def test_a_damaged_bucket_is_the_trouble_of_its_type_alone(tmp_path: Path) -> No
 
 def publish_written(world: World, written: WrittenHour, listed: object, attempt: str) -> None:
     made = manifest_of(
-        frontier(hour_at(1)), written, listed=listed, fingerprints=dict.fromkeys(SCHEMAS, "m"), ledger=("l", 1),  # type: ignore[arg-type]
+        frontier(hour_at(1)), written, listed=listed, fingerprints=dict.fromkeys(SCHEMAS, "m"), previous=None, ledger=("l", 1),  # type: ignore[arg-type]
         attempt=attempt, now_ms=0,
     )  # fmt: skip
     publish(world.storage, frontier(hour_at(1)), written, made)

@@ -1,0 +1,198 @@
+"""tools/verify_bucket.py finds each fault that is planted in a copy of closed buckets, and nothing in one as it was closed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etl.bucket_checks import Kind, verify_bucket
+from etl.storage import LocalDisk
+from hourmark.hours import Hour
+from hourmark.manifest import MARKER, Grade, Manifest
+from tests.support.buckets import EARLIER, HOUR, LATER, TYPE, Plan, make_event, usual_plan
+from tools import verify_bucket as tool
+
+LAST = LATER.next()
+
+
+def close_all(root: Path, *, change: Callable[[Plan], object] = lambda plan: None) -> Path:
+    """Four buckets, the last one empty; `change` is made to the second before it is closed. Returns the type's folder."""
+    storage = LocalDisk(root)
+    Plan(storage, EARLIER, {"part-00000.avro": [make_event(EARLIER, n) for n in range(5, 9)]}).close()
+    plan = usual_plan(storage)
+    change(plan)
+    plan.close()
+    Plan(storage, LATER, {"part-00000.avro": [make_event(LATER, n) for n in range(3)]}).close()
+    Plan(storage, LAST, {}).close()
+    return root / TYPE
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return close_all(tmp_path)
+
+
+def of(folder: Path, hour: Hour, name: str = "") -> Path:
+    return folder.parent / hour.bucket_path(TYPE) / name
+
+
+def said(folder: Path, last: str | None = None) -> str:
+    return "\n".join(f"{where}: {what}" for where, what in tool.verify(folder, last).findings)
+
+
+def test_a_copy_as_it_was_closed_has_no_findings(folder: Path) -> None:
+    report = tool.verify(folder, str(LAST))
+    assert report.findings == []
+    assert (report.type, report.buckets, report.events) == (TYPE, 4, 4 + 35 + 3)
+    assert (report.first, report.last, report.grades) == (str(EARLIER), str(LAST), {"proved": 4})
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes, indent=1))
+
+
+def swap(one: Path, other: Path) -> None:
+    aside = one.with_name("aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
+def swap_files(folder: Path) -> None:
+    swap(of(folder, HOUR, "part-00000.avro"), of(folder, HOUR, "part-00001.avro"))
+
+
+def forge_files(folder: Path) -> None:
+    """A file is replaced, and its own marker is made to agree: the next marker tells."""
+    file, marker = of(folder, HOUR, "part-00001.avro"), of(folder, HOUR, MARKER)
+    shutil.copy(of(folder, HOUR, "part-00000.avro"), file)
+    manifest = json.loads(marker.read_text())
+    manifest["files"][-2] |= {k: manifest["files"][0][k] for k in ("bytes", "blake2b", "records")}
+    marker.write_text(json.dumps(manifest))
+
+
+# What is done to the copy, and what must be said.
+AFTERWARDS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a bit of a file": (lambda f: flip(of(f, HOUR, "part-00000.avro")), "part-00000.avro: blake2b"),
+    "a bit of a late file": (lambda f: flip(of(f, HOUR, "late-00000.avro")), "late-00000.avro: blake2b"),
+    "a file cut off": (lambda f: of(f, HOUR, "part-00000.avro").write_bytes(b"Obj\x01"), "4 bytes, the marker says"),
+    "a file gone": (lambda f: of(f, HOUR, "late-00000.avro").unlink(), "late-00000.avro: is missing"),
+    "a file added": (lambda f: of(f, HOUR, "part-00009.avro").write_bytes(b"x"), "part-00009.avro: stands there"),
+    "a folder added": (lambda f: of(f, HOUR, "more").mkdir(), "more: stands there"),
+    "a file beside the buckets": (lambda f: (f / "date=2026-11-21" / "notes").write_text("x"), "notes: is of no bucket"),
+    "a folder beside the buckets": (lambda f: (f / "date=2026-11-22").mkdir(), "date=2026-11-22: is of no bucket"),
+    "files swapped": (swap_files, "part-00001.avro: blake2b"),
+    "buckets swapped": (lambda f: swap(of(f, HOUR), of(f, LATER)), "it is the marker of"),
+    "a bucket gone": (lambda f: shutil.rmtree(of(f, HOUR)), "no bucket between"),
+    "the first bucket gone": (lambda f: shutil.rmtree(of(f, EARLIER)), "this is not the type's first"),
+    "a marker gone": (lambda f: of(f, HOUR, MARKER).unlink(), "hour=05/part-00000.avro: is of no bucket"),
+    "a marker's space": (
+        lambda f: of(f, HOUR, MARKER).write_bytes(of(f, HOUR, MARKER).read_bytes() + b" "),
+        "06: broken chain",
+    ),
+    "a marker of nothing": (lambda f: of(f, HOUR, MARKER).write_text("{}"), "no marker of this bucket"),
+    "a marker of another type": (lambda f: edit(of(f, HOUR, MARKER), type="other"), "is of type other"),
+    "a file and its marker": (forge_files, "06: broken chain"),
+    "counts": (lambda f: edit(of(f, HOUR, MARKER), events=36), "36 events, its files add up to 35"),
+    "the sum of ids": (lambda f: edit(of(f, HOUR, MARKER), id_sum="0" * 16), "the ids add up to"),
+    "late counts": (lambda f: edit(of(f, HOUR, MARKER), late={str(EARLIER): 4}), "late events by hour are"),
+    "an unchained marker": (lambda f: edit(of(f, HOUR, MARKER), previous=None), "05: broken chain: its marker follows None"),
+    "a future format": (lambda f: edit(of(f, HOUR, MARKER), format=2), "format 2, this tool knows 1"),
+    "all buckets": (lambda f: shutil.rmtree(f / "date=2026-11-21"), "no bucket stands here"),
+}
+
+
+@pytest.mark.parametrize("name", AFTERWARDS)
+def test_what_was_changed_in_the_copy_is_found(folder: Path, name: str) -> None:
+    change, words = AFTERWARDS[name]
+    change(folder)
+    assert words in said(folder)
+
+
+def doubled(plan: Plan) -> None:
+    plan.files["part-00001.avro"].append(plan.files["part-00000.avro"][3])
+
+
+def late_and_on_time(plan: Plan) -> None:
+    plan.files["late-00000.avro"].append(make_event(EARLIER, 7))
+
+
+def of_another_hour(plan: Plan) -> None:
+    plan.files["part-00000.avro"].append(make_event(LATER, 99))
+
+
+def late_of_its_own_hour(plan: Plan) -> None:
+    plan.files["late-00000.avro"].append(make_event(HOUR, 99))
+
+
+# What a closer would have to do wrong: these markers agree with their files.
+BEFORE: dict[str, tuple[Callable[[Plan], object], str]] = {
+    "doubled": (doubled, "more than once"),
+    "late and on time": (late_and_on_time, "more than once"),
+    "of another hour": (of_another_hour, "of another hour"),
+    "late of its own hour": (late_of_its_own_hour, "of another hour"),
+    "proved, and excuses": (lambda p: p.changes.update(evidence=_evidence(p, excused=["a host"])), "and excuses"),
+    "timed out without excuse": (lambda p: p.changes.update(grade=Grade.TIMED_OUT), "and excuses []"),
+    "empty, and promised": (lambda p: p.changes.update(evidence=_evidence(p, method="empty")), "nothing was promised"),
+    "an unknown method": (lambda p: p.changes.update(evidence=_evidence(p, method="guess")), "its method is 'guess'"),
+    "closed too early": (lambda p: p.changes.update(closed_at_ms=HOUR.end_ms - 1), "before its hour had ended"),
+    "fewer than nothing": (lambda p: p.changes.update(surplus=-1), "less than nothing"),
+}
+
+
+def _evidence(plan: Plan, **changes: Any) -> Any:
+    return plan.evidence().model_copy(update=changes)
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_a_bucket_that_was_closed_wrong_is_found(tmp_path: Path, name: str) -> None:
+    change, words = BEFORE[name]
+    assert words in said(close_all(tmp_path, change=change))
+
+
+def test_the_end_of_the_chain_is_missed_only_where_it_is_known(folder: Path) -> None:
+    shutil.rmtree(of(folder, LAST))
+    assert said(folder) == ""
+    assert f"{LAST}: not there: the copy ends with {LATER}" in said(folder, str(LAST))
+    assert "cannot be seen in a copy" in "\n".join(tool.told(tool.verify(folder), None))
+
+
+def test_bucket_verify_says_so_too(folder: Path) -> None:
+    of(folder, HOUR, MARKER).write_bytes(of(folder, HOUR, MARKER).read_bytes() + b" ")
+    storage = LocalDisk(folder.parent)
+    assert [f.kind for f in verify_bucket(storage, TYPE, LATER).findings] == [Kind.CHAIN]
+    assert verify_bucket(storage, TYPE, HOUR).findings == ()
+
+
+def test_it_runs_alone_and_its_exit_codes_say_what_it_found(folder: Path) -> None:
+    program = [sys.executable, "-I", str(Path(tool.__file__)), str(folder)]
+    whole = subprocess.run([*program, "--json", "--last", str(LAST)], capture_output=True, text=True, check=False)
+    assert (whole.returncode, json.loads(whole.stdout)["findings"]) == (0, [])
+    of(folder, HOUR, "part-00000.avro").unlink()
+    assert subprocess.run(program, capture_output=True, check=False).returncode == 1
+    for wrong in ([*program[:-1], str(folder / "no")], [*program, "--last", "noon"]):
+        assert subprocess.run(wrong, capture_output=True, check=False).returncode == 2
+
+
+def test_it_imports_nothing_but_python_and_fastavro() -> None:
+    imported = set(re.findall(r"^(?:from|import) (\w+)", Path(tool.__file__).read_text(), re.MULTILINE))
+    assert imported - set(sys.stdlib_module_names) == {"fastavro"}
+
+
+def test_it_knows_every_field_of_a_manifest_that_it_reads() -> None:
+    read = set(re.findall(r'\bm\["(\w+)"\]|manifest\["(\w+)"\]', Path(tool.__file__).read_text()))
+    assert {name for pair in read for name in pair if name} <= set(Manifest.model_fields)

@@ -1,0 +1,317 @@
+#!/usr/bin/env python3
+"""Checks a copy of the closed buckets of one event type, without Hourmark: whether anything was changed, added or removed.
+
+It needs Python 3.11, `pip install "fastavro[zstandard]"`, and a local copy of the type's folder (the one that holds `date=…`):
+
+    hdfs dfs -get /hourmark/page-viewed .
+    python verify_bucket.py page-viewed
+    python verify_bucket.py page-viewed --last 2026-11-21T05 --json
+
+Each bucket is a folder with a marker, `_SUCCESS`, which lists its files and holds the digest of the marker before it; the first
+says that it is the first. So one marker vouches for all before it. Checked: the chain from the first bucket on, without a gap;
+that there are exactly the listed files, with their sizes, digests, schemas and numbers of records; that every id is there once,
+in all buckets together, and in the hour that it tells; what markers count and sum up; and that no marker contradicts itself.
+
+Whether buckets at the end of the chain were left out, no copy can show: give the last hour that you know of with --last, and
+compare the digest of the last marker, which is printed, with one that you were given.
+
+Exit 0: whole and unaltered. 1: findings, one a line. 2: wrong use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import datetime as dt
+import hashlib
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fastavro
+
+MARKER = "_SUCCESS"
+FORMAT = 1
+GRADES = ("proved", "timed_out", "forced")
+EXAMPLES_MAX = 3
+_HEAD_BITS = 80  # an id (RFC 9562, version 8): 48 bits of Unix milliseconds, then 80 of a digest
+
+
+@dataclasses.dataclass
+class Bucket:
+    """A folder with a marker; `label` is its hour as the marker says it."""
+
+    folder: Path
+    marker: bytes
+    manifest: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        return str(self.manifest["hour"])
+
+    @property
+    def length_s(self) -> int:
+        return int(self.manifest["bucket_seconds"])
+
+    @property
+    def start_s(self) -> int:
+        return start_of(self.label)
+
+    @property
+    def digest(self) -> str:
+        return blake2b(self.marker)
+
+
+@dataclasses.dataclass
+class Report:
+    """What was found; `findings`: (where, what)."""
+
+    type: str = ""
+    first: str = ""
+    last: str = ""
+    last_marker: str = ""
+    buckets: int = 0
+    events: int = 0
+    grades: dict[str, int] = dataclasses.field(default_factory=dict)
+    findings: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+
+    def add(self, where: object, what: str) -> None:
+        self.findings.append((str(where), what))
+
+
+def blake2b(content: bytes, size: int = 16) -> str:
+    """Hex digest, as markers hold it."""
+    return hashlib.blake2b(content, digest_size=size).hexdigest()
+
+
+def start_of(label: str) -> int:
+    """Unix seconds at which the hour of this label begins; ValueError if it is none."""
+    form = "%Y-%m-%dT%H:%M" if ":" in label else "%Y-%m-%dT%H"
+    return int(dt.datetime.strptime(label, form).replace(tzinfo=dt.UTC).timestamp())
+
+
+def label_of(start_s: int, length_s: int) -> str:
+    """The inverse."""
+    return dt.datetime.fromtimestamp(start_s, dt.UTC).strftime("%Y-%m-%dT%H" if length_s == 3600 else "%Y-%m-%dT%H:%M")
+
+
+def path_of(start_s: int, length_s: int) -> str:
+    """A bucket's folder below its type's."""
+    return dt.datetime.fromtimestamp(start_s, dt.UTC).strftime(
+        "date=%Y-%m-%d/hour=%H" + ("" if length_s == 3600 else "/minute=%M")
+    )
+
+
+def hour_of_id(event_id: bytes, length_s: int) -> int:
+    """Where the hour of an id begins, Unix seconds."""
+    seconds = (int.from_bytes(event_id, "big") >> _HEAD_BITS) // 1000
+    return seconds - seconds % length_s
+
+
+def read_buckets(root: Path, report: Report) -> list[Bucket]:
+    """All buckets of the copy, by their hours. What belongs to none is a finding."""
+    found: dict[int, Bucket] = {}
+    folders = {path.parent for path in root.rglob(MARKER)}
+    for folder in sorted(folders):
+        where = folder.relative_to(root)
+        content = (folder / MARKER).read_bytes()
+        try:
+            manifest = json.loads(content)
+            if manifest["format"] != FORMAT:
+                raise ValueError(f"format {manifest['format']}, this tool knows {FORMAT}")
+            bucket = Bucket(folder, content, manifest)
+            check_marker(bucket, where, report)
+            if path_of(bucket.start_s, bucket.length_s) != str(where):
+                raise ValueError(f"it is the marker of {bucket.label}")
+            found[bucket.start_s] = bucket
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            report.add(where / MARKER, f"no marker of this bucket: {type(error).__name__}: {error}")
+    for path in sorted(root.rglob("*")):
+        inside = path in folders or not folders.isdisjoint(path.parents)
+        if not inside and not any(path in folder.parents for folder in folders):
+            report.add(path.relative_to(root), "is of no bucket: no marker stands beside it, or below it")
+    return [found[start] for start in sorted(found)]
+
+
+def check_marker(bucket: Bucket, where: Path, report: Report) -> None:
+    """What a marker says must fit together, whatever its files hold."""
+    m = bucket.manifest
+    excused, method = m["evidence"]["excused"], m["evidence"]["method"]
+    files, books = m["files"], m["books"].values()
+    listed = sum(f["records"] for f in files)
+    wrong = {
+        f"its grade is {m['grade']!r}": m["grade"] not in GRADES,
+        f"it is {m['grade']}, and excuses {excused}": (m["grade"] == "proved") == bool(excused),
+        f"it says {m['events']} events, its files add up to {listed}": m["events"] != listed,
+        "it lists a file twice, or one of another folder": len({f["name"] for f in files if "/" not in f["name"]}) != len(files),
+        f"nothing was promised (method {method}), yet it settles promises": method == "empty"
+        and bool(m["evidence"]["promised"] or m["evidence"]["audit_records"]),
+        f"its method is {method!r}": method not in ("sums", "join", "empty"),
+        "it was closed before its hour had ended": m["closed_at_ms"] < 1000 * (bucket.start_s + bucket.length_s),
+        "its books do not add up to its events": bool(books) and sum(b["events"] for b in books) != m["events"],
+        "its books do not account for its duplicates": bool(books)
+        and m["grade"] != "forced"  # which may go without files that are gone
+        and sum(b["rows"] - b["events"] for b in books) != m["duplicates_removed"],
+        "it counts less than nothing": min(m["duplicates_removed"], m["surplus"], *(b["rows"] for b in books), 0) < 0,
+    }
+    for what in (what for what, is_wrong in wrong.items() if is_wrong):
+        report.add(where / MARKER, what)
+
+
+def check_chain(buckets: list[Bucket], last: str | None, report: Report) -> None:
+    """Every marker names the one before it, and the first says that it is the first."""
+    before: Bucket | None = None
+    for bucket in buckets:
+        said = bucket.manifest.get("previous", "nothing, as it was written before markers were chained")
+        if bucket.manifest["type"] != buckets[0].manifest["type"]:
+            report.add(bucket.label, f"is of type {bucket.manifest['type']}, the first is of {buckets[0].manifest['type']}")
+        if before is None:
+            if said is not None:
+                report.add(bucket.label, f"the copy begins here, and this is not the type's first bucket: it follows {said}")
+        elif bucket.start_s != before.start_s + before.length_s:
+            report.add(bucket.label, f"no bucket between {before.label} and this one, though hours close in turn")
+        elif said != (stands := {"hour": before.label, "blake2b": before.digest}):
+            report.add(bucket.label, f"broken chain: its marker follows {said}, what stands is {stands}")
+        before = bucket
+    if last is not None and (before is None or before.start_s < start_of(last)):
+        report.add(last, f"not there: the copy ends with {before.label if before else 'nothing'}")
+
+
+def read_file(bucket: Bucket, listed: dict[str, Any], report: Report) -> list[bytes]:
+    """The ids in a listed file; whatever is not as the marker says is a finding."""
+    path = bucket.folder / listed["name"]
+    where = f"{bucket.label} {listed['name']}"
+    if not path.is_file():
+        report.add(where, f"is missing; the marker lists it, with {listed['records']} records")
+        return []
+    content = path.read_bytes()
+    if len(content) != listed["bytes"]:
+        report.add(where, f"{len(content)} bytes, the marker says {listed['bytes']}")
+    if blake2b(content) != listed["blake2b"]:
+        report.add(where, f"blake2b {blake2b(content)}, the marker says {listed['blake2b']}")
+    ids: list[bytes] = []
+    try:
+        reader = fastavro.reader(io.BytesIO(content))
+        schema = json.dumps(json.loads(reader.metadata["avro.schema"]), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        if (mark := blake2b(schema.encode(), 8)) != listed["schema_fingerprint"]:
+            report.add(where, f"its schema has the fingerprint {mark}, the marker says {listed['schema_fingerprint']}")
+        for record in reader:
+            event_id = record["event_id"]
+            ids.append(event_id if isinstance(event_id, bytes) else event_id.bytes)
+    except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything
+        report.add(where, f"cannot be read after {len(ids)} records: {type(error).__name__}: {error}")
+        return ids
+    if len(ids) != listed["records"]:
+        report.add(where, f"{len(ids)} records, the marker says {listed['records']}")
+    return ids
+
+
+def check_files(buckets: list[Bucket], report: Report) -> None:
+    """Files and ids. Memory: the ids of one bucket, and all late ones."""
+    late: dict[bytes, str] = {}
+    for bucket in buckets:  # first those that may stand in another bucket, too
+        for event_id in (i for f in bucket.manifest["files"] if f["name"].startswith("late-") for i in ids_of(bucket, f)):
+            late.setdefault(event_id, bucket.label)
+    for bucket in buckets:
+        names = {f["name"] for f in bucket.manifest["files"]} | {MARKER}
+        for path in sorted(p for p in bucket.folder.rglob("*") if p.relative_to(bucket.folder).as_posix() not in names):
+            report.add(f"{bucket.label} {path.relative_to(bucket.folder)}", "stands there, and the marker does not list it")
+        check_bucket(bucket, late, report)
+
+
+def ids_of(bucket: Bucket, listed: dict[str, Any]) -> list[bytes]:
+    """As far as they can be read; what is wrong is said when the bucket's turn comes."""
+    return read_file(bucket, listed, Report())
+
+
+def check_bucket(bucket: Bucket, late: dict[bytes, str], report: Report) -> None:
+    """One bucket's ids: each once, in its hour, and as counted."""
+    m, seen, total = bucket.manifest, set[bytes](), 0
+    origins: collections.Counter[str] = collections.Counter()
+    for listed in m["files"]:
+        is_late = listed["name"].startswith("late-")
+        again, strange = [], []
+        for event_id in read_file(bucket, listed, report):
+            if event_id in seen or late.get(event_id, bucket.label) != bucket.label or (not is_late and event_id in late):
+                again.append(event_id)
+            seen.add(event_id)
+            total += int.from_bytes(event_id[8:], "big")
+            start_s = hour_of_id(event_id, bucket.length_s)
+            if (start_s >= bucket.start_s) if is_late else (start_s != bucket.start_s):
+                strange.append(event_id)
+            if is_late:
+                origins[label_of(start_s, bucket.length_s)] += 1
+        where = f"{bucket.label} {listed['name']}"
+        if again:
+            report.add(where, f"{named(again)} more than once in these buckets")
+        if strange:
+            report.add(where, f"{named(strange)} of another hour than files of this name hold")
+        report.events += listed["records"]
+    if f"{total % (1 << 64):016x}" != m["id_sum"]:
+        report.add(bucket.label, f"the ids add up to {total % (1 << 64):016x}, the marker says {m['id_sum']}")
+    if dict(origins) != m["late"]:
+        report.add(bucket.label, f"late events by hour are {dict(origins)}, the marker says {m['late']}")
+
+
+def named(ids: list[bytes]) -> str:
+    """How many, and some of them."""
+    return f"{len(ids)} ({', '.join(i.hex() for i in ids[:EXAMPLES_MAX])}{', …' if len(ids) > EXAMPLES_MAX else ''})"
+
+
+def verify(root: Path, last: str | None = None) -> Report:
+    """Check the copy below this folder."""
+    report = Report()
+    buckets = read_buckets(root, report)
+    if not buckets:
+        report.add(root, "no bucket stands here: give the folder that holds date=…")
+        return report
+    check_chain(buckets, last, report)
+    check_files(buckets, report)
+    report.type, report.first, report.last = buckets[0].manifest["type"], buckets[0].label, buckets[-1].label
+    report.buckets, report.last_marker = len(buckets), buckets[-1].digest
+    report.grades = dict(collections.Counter(str(b.manifest["grade"]) for b in buckets))
+    return report
+
+
+def told(report: Report, last: str | None) -> Iterator[str]:
+    """The report for people."""
+    for where, what in report.findings:
+        yield f"{where}: {what}"
+    if report.buckets:
+        grades = ", ".join(f"{count} {grade}" for grade, count in sorted(report.grades.items()))
+        yield f"{report.type}: {report.buckets} buckets ({grades}), {report.first} to {report.last}, {report.events} events"
+        yield f"the last marker has blake2b {report.last_marker}"
+    if last is None:
+        yield "whether later buckets were left out cannot be seen in a copy: say --last, or compare the last marker's digest"
+    yield f"{len(report.findings)} findings" if report.findings else "the chain is whole, and the files are what the markers say"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="the copy of the type's folder")
+    parser.add_argument("--last", metavar="HOUR", help="the copy must reach at least this hour, e.g. 2026-11-21T05")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    a = parser.parse_args(arguments)
+    if not a.folder.is_dir():
+        parser.error(f"{a.folder} is no folder")
+    try:
+        if a.last is not None:
+            start_of(a.last)
+    except ValueError:
+        parser.error(f"--last {a.last} is no hour; write it as 2026-11-21T05, or 2026-11-21T05:07 where buckets are minutes")
+    report = verify(a.folder, a.last)
+    if a.json:
+        found = [{"where": where, "what": what} for where, what in report.findings]
+        print(json.dumps({**dataclasses.asdict(report), "findings": found, "end_checked": a.last is not None}, indent=1))
+    else:
+        print("\n".join(told(report, a.last)))
+    return 1 if report.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
