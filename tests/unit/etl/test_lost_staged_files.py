@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
-from etl.closing.containers import WrittenFile
+from etl.closing.containers import WrittenHour
 from etl.closing.publishing import publish
 from etl.errors import Unreadable
 from etl.ledger.holes import accepted_holes
@@ -196,7 +194,7 @@ def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(world: Wo
     class Paused(Exception):
         pass
 
-    def publish_late(storage: Storage, f: Frontier, written: Sequence[WrittenFile], manifest: Manifest) -> Manifest:
+    def publish_late(storage: Storage, f: Frontier, written: WrittenHour, manifest: Manifest) -> Manifest:
         """All is written; then the file is lost, an order gives it up, and only then the rename comes."""
         if f.event_type == "click":
             world.storage.delete(path)
