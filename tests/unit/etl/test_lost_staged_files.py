@@ -121,8 +121,9 @@ def test_an_order_for_an_open_hour_gives_up_the_file_and_promises_name_what_is_m
     until(world, FIRST_HOUR)
     order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
     with world.database.transaction() as connection:  # the sums alone would prove it: the file is only read to be written
+        paths = {f.id: f.path for f in connection.execute(tables.staged_files.select())}
         for row in connection.execute(tables.groups.select()).mappings().all():
-            changed = with_digest(tables.groups, {**row, "tail_sum": 0}, path)
+            changed = with_digest(tables.groups, {**row, "tail_sum": 0}, paths[row["file_id"]])
             connection.execute(tables.groups.update().where(tables.groups.c.id == row["id"]).values(**changed))
     look_for_a_while(world, 2)
     first = closed(world, "click")[0]
@@ -175,8 +176,9 @@ def lost_promises(world: World) -> str:
     settle(world)
     (path,) = staged(world, "audit")
     with world.database.transaction() as connection:
+        paths = {f.id: f.path for f in connection.execute(tables.staged_files.select())}
         for row in connection.execute(tables.groups.select()).mappings().all():
-            changed = with_digest(tables.groups, {**row, "tail_sum": 0}, path)
+            changed = with_digest(tables.groups, {**row, "tail_sum": 0}, paths[row["file_id"]])
             connection.execute(tables.groups.update().where(tables.groups.c.id == row["id"]).values(**changed))
     world.storage.delete(path)
     retention_passes(world, AUDIT)
