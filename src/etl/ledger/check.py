@@ -12,11 +12,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from sqlalchemy import CompoundSelect, Select, Table, func, or_, select, union
 
 from etl.buckets import BadMarker, list_hours, list_types
+from etl.errors import Unreadable
 from etl.ledger import tables
 from etl.ledger.central import Central
 from etl.ledger.database import Database
@@ -25,6 +24,7 @@ from etl.ledger.frontiers import frontiers
 from etl.ledger.markers import first_unsealed, marker
 from etl.ledger.rows import AUDIT, EVENTS, Frontier, State
 from etl.ledger.staging import position_of
+from etl.staging.files import read_note
 from etl.storage import NotFound, Storage
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
@@ -238,12 +238,10 @@ def _file_problems(storage: Storage, folder: str, files: Mapping[str, int]) -> l
     found = [LedgerFinding(Kind.FILE, path, "missing; closing stages it again") for path in missing]
     for path in sorted(set(files) & standing):
         try:
-            with storage.open(path) as file:
-                rows = pq.read_metadata(file).num_rows
-        except NotFound:
-            continue  # cleaned away a moment ago
-        except pa.ArrowException as error:
-            found.append(LedgerFinding(Kind.FILE, path, f"damaged ({error}); closing stages it again"))
+            rows = read_note(storage, path).rows
+        except Unreadable as error:
+            if not isinstance(error.__cause__, NotFound):  # cleaned away a moment ago
+                found.append(LedgerFinding(Kind.FILE, path, f"damaged ({error.why}); closing stages it again"))
             continue
         if rows != files[path]:
             found.append(LedgerFinding(Kind.FILE, path, f"{rows} rows, the ledger says {files[path]}"))
