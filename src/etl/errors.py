@@ -4,16 +4,17 @@ HourmarkError
 └── EtlStop                 the driver ends; a supervisor starts it again from the ledger, unless it says otherwise
     ├── StaleDriver         another driver has taken over, or offsets are not where this one left them
     ├── TopicReplaced       a topic was deleted and made anew
-    ├── DataLoss            records are gone before they were staged
+    ├── DataLoss            records are gone before they were staged, or staged again
     ├── BadRecord           a record that nobody but the delivery service may write, and it did not
     ├── SchemaChanged       the registry gives another schema for an id than before
     └── ForeignLedger       storage holds buckets that this ledger has not closed: it is an older copy, or another
+DamagedRow (Unavailable)    a row of the ledger is not as it was written: what needs it waits until an operator has acted
 Unreadable (a Finding)      a staged file cannot be read: it is staged again from Kafka
 """
 
 from __future__ import annotations
 
-from hourmark.errors import Finding, HourmarkError
+from hourmark.errors import Finding, HourmarkError, Unavailable
 
 
 class EtlStop(HourmarkError):
@@ -29,7 +30,7 @@ class TopicReplaced(EtlStop):
 
 
 class DataLoss(EtlStop):
-    """Offsets that the ledger has not passed are no longer readable."""
+    """Offsets that are to be read are gone from Kafka. Staging passes over them, by its next plan, and the ledger keeps them."""
 
 
 class ForeignLedger(EtlStop):
@@ -51,6 +52,21 @@ class BadRecord(EtlStop):
         return (
             f"topic {self.topic} partition {self.partition} offset {self.offset}: {self.why}; only the delivery service may "
             "write to this topic. Find who wrote it; nothing was staged past the ledger's offsets"
+        )
+
+
+class DamagedRow(Unavailable):
+    """A row of the ledger is not as it was written. `event_type`: the type that waits for it, where it is one's."""
+
+    def __init__(self, table: str, key: str, event_type: str | None = None) -> None:
+        super().__init__(table, key, event_type)
+        self.table, self.key, self.event_type = table, key, event_type
+
+    def __str__(self) -> str:
+        return (
+            f"the ledger's row of {self.table} ({self.key}) is not as it was written, by its digest: a disk, memory or a hand "
+            "changed it, and nothing goes on with it. `hourmark ledger check` names all such rows; restore the newest copy of "
+            "the ledger, or make it anew by `hourmark ledger rebuild`"
         )
 
 

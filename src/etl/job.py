@@ -23,6 +23,7 @@ from etl.closing.closer import Closer
 from etl.closing.cut import Waiting
 from etl.closing.engine import SparkEngine
 from etl.ledger.database import Database
+from etl.ledger.digests import damaged_rows
 from etl.ledger.engines import refuse_moving_driver
 from etl.ledger.first_hours import record_first_hours
 from etl.ledger.frontier_rows import refuse_other_bucket_length
@@ -66,6 +67,8 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
         raise UsageError("the ledger knows no event types; run `hourmark types apply --dir types` first")
     storage = open_storage(config.storage)
     refuse_older_copy(storage, database, config.parsing.bucket_seconds)
+    for damaged in damaged_rows(database):  # also such as no question finds
+        _LOG.error("%s", damaged)
     record_first_hours(storage, database, config.parsing.bucket_seconds)
     clock = SystemClock()
     spark = spark_session(config, submitted=submitted)

@@ -8,7 +8,6 @@ import json
 
 import click
 
-from etl.ledger.central import values_of
 from etl.ledger.check import check_ledger
 from etl.ledger.database import Database
 from etl.ledger.engines import shown
@@ -16,6 +15,7 @@ from etl.ledger.existing import existing_ledger
 from etl.ledger.rebuild import Outside, Rebuilt
 from etl.ledger.rebuild import rebuild as make_anew
 from etl.storage import open_storage
+from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import Finding
 from hourmark.kafka import Cluster
@@ -67,10 +67,11 @@ def check(as_json: bool, config: Config) -> None:
 @json_option
 @config_option
 def rebuild(into: str, as_json: bool, config: Config) -> None:
-    """Make a lost ledger anew, from markers, staged batches and topics, into an empty one. Stop the driver first.
+    """Make a lost ledger anew, from markers, staged files and topics, into an empty one. Stop the driver first.
 
-    It has the lost one's offsets, frontiers and lists, and its UUID. Afterwards set etl.ledger to it, and start the driver.
-    Orders, excuses and the memory of the edge's checks are not rebuilt.
+    It has the lost one's frontiers and UUID; staging begins again where Kafka has what open hours need, and what it no longer has
+    is listed from staged files. Afterwards set etl.ledger to it, and start the driver. Orders, excuses and the memory of the
+    edge's checks are not rebuilt.
 
     \b
     Example:
@@ -82,10 +83,10 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
             storage=open_storage(config.storage),
             kafka=config.kafka,
             central=Cluster(central, "central"),
-            values=values_of(central),
             rules=read_rules(config.kafka.edge).revisions,
             fetch_schema=registry.schema,
             bucket_seconds=config.parsing.bucket_seconds,
+            now_ms=SystemClock().now_ms(),
         )
         done = make_anew(outside, target, lambda line: click.echo(line, err=True))
     click.echo(json.dumps(dataclasses.asdict(done), indent=1) if as_json else _told(done, into))
@@ -93,9 +94,9 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
 
 def _told(done: Rebuilt, into: str) -> str:
     lines = [
-        f"ledger {done.ledger}, commit {done.commit}: {done.types} types, {done.buckets} closed buckets, {done.batches} batches "
-        f"with {done.staged_files} staged files, reports of {done.hosts} hosts",
-        *(f"batch {folder} was never committed: {why}" for folder, why in done.given_up.items()),
+        f"ledger {done.ledger}, commit {done.commit}: {done.types} types, {done.buckets} closed buckets, "
+        f"{done.staged_files} staged files of what Kafka no longer holds",
+        *(f"{what}: no hour that has begun can be proved; `hourmark bucket force --all-types` accepts it" for what in done.lost),
         *(f"note: {note}" for note in done.notes),
         f"set etl.ledger to {shown(into)} (with its password), run `hourmark ledger check`, then start the driver",
     ]

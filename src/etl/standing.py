@@ -36,7 +36,7 @@ def watermarks_ms(frontiers: Collection[Frontier], reporters: Collection[Reporte
     """
     reports = Reports(reporters)
     found = {}
-    for f in frontiers:
+    for f in (f for f in frontiers if f.state is not State.DAMAGED):
         slowest = [group[0].caught_up_at_ms or 0 for group in reports.awaited(f)]
         found[f.event_type] = max(f.hour.start_s * 1000, min([now_ms, *slowest]) if slowest else 0)
     return found
@@ -44,7 +44,9 @@ def watermarks_ms(frontiers: Collection[Frontier], reporters: Collection[Reporte
 
 def open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
     """Since the end of each frontier hour that has ended, the oldest first, the `OLDEST_SHOWN` oldest."""
-    ended = sorted((f for f in frontiers if f.hour.end_ms <= now_ms), key=lambda f: (f.hour, f.event_type))
+    ended = sorted(
+        (f for f in frontiers if f.hour.end_ms <= now_ms and f.state is not State.DAMAGED), key=lambda f: (f.hour, f.event_type)
+    )
     return {f.event_type: (now_ms - f.hour.end_ms) / 1000 for f in ended[:OLDEST_SHOWN]}
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from etl.errors import DataLoss, EtlStop
+from etl.errors import EtlStop
 from etl.ledger.rows import DEFAULT_SHARD, Position
 from hourmark.config import Kafka
-from hourmark.kafka import Cluster, Partition
+from hourmark.kafka import Cluster
 from hourmark.topics import AUDIT, HOSTS, central_topic, edge_topic, events_topic, type_of
 
 
@@ -52,23 +52,15 @@ class CentralTopics:
 def new_positions(central: Cluster, topics: Collection[str], known: Collection[Position], shard: str) -> list[Position]:
     """Positions of all partitions of the topics: the ledger's, and offset 0, for the shard, for those new to it.
 
-    EtlStop if a topic is missing; DataLoss, naming topic, partition and offsets, if retention has passed a position.
+    EtlStop if a topic is missing.
     """
     infos = central.topics(topics)
     if missing := sorted(set(topics) - set(infos)):
         raise EtlStop(f"the {central.name} cluster lacks the topics {missing}; run `hourmark types apply`, which makes them")
     by_id = {(p.topic_id, p.partition): p for p in known}
     cluster_id = central.cluster_id()
-    found = [
+    return [
         by_id.get((info.topic_id, partition), Position(cluster_id, info.topic_id, info.name, partition, 0, shard))
         for info in infos.values()
         for partition in info.partitions
     ]
-    starts = central.starts([Partition(p.topic, p.partition) for p in found])
-    for p in found:
-        if (start := starts[Partition(p.topic, p.partition)]) > p.next_offset:
-            raise DataLoss(
-                f"topic {p.topic} partition {p.partition}: the log starts at offset {start}, but offsets from {p.next_offset} on "
-                "were not staged: they are lost to retention. An operator must decide; nothing is skipped by itself"
-            )
-    return found

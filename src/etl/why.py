@@ -38,6 +38,10 @@ _DO_BY_PHASE: Final = {
         "says at which stage events are missing"
     ),
     "publishing": "move away what stands at the bucket's path and is not Hourmark's; publishing is tried again by itself",
+    "ledger": (
+        "name all such rows by `hourmark ledger check`; restore the newest copy of the ledger, or make it anew by "
+        "`hourmark ledger rebuild`"
+    ),
     "servers": "see that the server named is up and can be reached from the driver; closing goes on by itself",
     "storage": "see that the file system is up, has space, and is not in safe mode; closing goes on by itself",
 }
@@ -72,7 +76,7 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """`state`: closed, open, frozen, sealed (the frontier's), later (than the frontier), before-first, unknown-type.
+    """`state`: closed, open, frozen, sealed, damaged (the frontier's), later (than the frontier), before-first, unknown-type.
 
     `frontier`: the hour that the reasons are of. `times_out_at_ms`: when it closes without sources and promises, by its deadline.
     """
@@ -91,6 +95,9 @@ def why(facts: Facts) -> Answer:
     f = facts.frontier
     if f is None:
         return _unknown(facts)
+    if f.state is State.DAMAGED:
+        reasons = tuple(Reason(what, _DO_BY_PHASE["ledger"]) for what in f.alarm)
+        return Answer(facts.event_type, str(facts.hour), f.state.value, "the ledger's row of the type is damaged", None, reasons)
     if facts.hour < f.first_hour:
         return _before_first(facts, f)
     if facts.hour < f.hour:

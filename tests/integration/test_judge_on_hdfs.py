@@ -14,7 +14,7 @@ from hourmark.config import Config
 from infra.judge.check import judge
 from infra.judge.expectations import read_expectations
 from infra.judge.report import Kind, Report
-from infra.judge.snapshot import compare_snapshot, take_snapshot
+from infra.judge.snapshot import Snapshot, compare_snapshot, take_snapshot
 from infra.judge.webhdfs import WebHdfs
 from tests.unit.judge.world import World, small_world
 
@@ -68,7 +68,7 @@ def world(tmp_path: Path) -> World:
     return small_world(tmp_path)
 
 
-def verdict(world: World, hdfs: Hdfs, *, snapshot: dict[str, dict[str, str]] | None = None) -> Report:
+def verdict(world: World, hdfs: Hdfs, *, snapshot: Snapshot | None = None) -> Report:
     """What the judge says of the real HDFS."""
     file = world.sources.parent / "expectations.json"
     storage = hdfs.config.storage
@@ -109,5 +109,5 @@ def test_a_bucket_changed_after_closing_is_objected_to(world: World, hdfs: Hdfs)
     folder = world.folder(world.plan("server-log", 2)).relative_to(world.root)
     hdfs.put(f"{folder}/part-00000.avro", b"added")
     report = verdict(world, hdfs, snapshot=snapshot)
-    assert {kind: count for kind, count in report.counts.items() if count} == {Kind.CHANGED: 1}
-    assert report.named[Kind.CHANGED][0].path == str(folder)
+    assert {kind: count for kind, count in report.counts.items() if count} == {Kind.CHANGED: 2, Kind.UNLISTED: 1}
+    assert {finding.path for finding in report.named[Kind.CHANGED]} == {str(folder)}

@@ -90,6 +90,8 @@ class Pipeline:
         return {Partition(p.topic, p.partition): p for p in staging.positions(self.database, CLUSTER)}
 
     def _stage(self, ends: dict[Partition, int], fate: float) -> None:
+        logs = self.central.logs
+        staging.pass_over(self.database, self.consumer, ALIAS, {s: logs[p].start for p, s in self._positions().items()})
         starts = self._positions()
         moved = {p: end for p, end in ends.items() if end > starts[p].next_offset}
         if not moved:
@@ -115,17 +117,12 @@ class Pipeline:
         starts: dict[Partition, Position],
         ends: dict[Partition, int],
     ) -> StagedBatch:
-        types = {central_topic(events_topic(t), ALIAS): t for t in TYPES}
-        plan = StagePlan(
-            self.config.storage, folder, FIRST_HOUR.length_s, types, central_topic(AUDIT, ALIAS), central_topic(HOSTS, ALIAS)
-        )
         kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
         names = ("key", "value", "topic", "partition", "offset")
         columns = list(zip(*rows, strict=True)) or [()] * 5
         spans = tuple(Span(s.topic, s.topic_id, s.partition, s.next_offset, ends[p]) for p, s in starts.items() if p in ends)
-        piece = stage_table(
-            pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)}), spans, plan, self.storage
-        )
+        table = pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
+        piece = stage_table(table, spans, self.plan(folder), self.storage)
         reports = [HostReport.decode(r.datum) for r in sorted(piece.reports)]
         return StagedBatch(
             folder,
@@ -137,6 +134,13 @@ class Pipeline:
             tuple(staging.reporters_of(report, self.clock.now_ms()) for report in reports),
         )
 
+    def plan(self, folder: str) -> StagePlan:
+        """What staging into the folder must know."""
+        types = {central_topic(events_topic(t), ALIAS): t for t in TYPES}
+        audit, hosts = central_topic(AUDIT, ALIAS), central_topic(HOSTS, ALIAS)
+        ledger = self.database.identity()[0]
+        return StagePlan(self.config.storage, folder, FIRST_HOUR.length_s, types, audit, hosts, ledger)
+
     def damage(self, draw: int) -> None:
         """A staged file of events loses its second half."""
         files = sorted(p for p in self.storage.content("_staging") if "/events-" in p and p not in self.whole)
@@ -146,8 +150,9 @@ class Pipeline:
             self.storage.damage(path)
             self.seen["staged file damaged"] += 1
 
-    def restage(self, lease: Lease, path: str) -> None:
+    def restage(self, lease: Lease, path: str) -> str:
         """What staging does with an unreadable file, in short: the same rows again."""
         self.storage.delete(path)
         self.storage.write_new(path, self.whole.pop(path))
         self.seen["staged again"] += 1
+        return path

@@ -22,8 +22,7 @@ from etl.closing.engine import LocalEngine
 from etl.closing.proof import Proof
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
-from etl.ledger.listings import Sums
-from etl.ledger.rows import Frontier, StagedBatch, State
+from etl.ledger.rows import Frontier, StagedBatch, State, Sums
 from etl.storage import Storage
 from hourmark.event_id import EventId, LineIds
 from hourmark.manifest import Manifest

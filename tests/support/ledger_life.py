@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 from sqlalchemy import delete, select
 
 from etl.ledger import frontiers, staging, tables
-from etl.ledger.batch_file import BatchFile, write_batch_file
 from etl.ledger.central import Central
 from etl.ledger.database import Database
 from etl.ledger.first_hours import record_first_hours
@@ -61,10 +60,6 @@ class Topics(Central):
     def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
         return {p: len(self.logs[p.topic]) for p in partitions}
 
-    def values(self, partition: Partition, start: int, end: int) -> Iterator[bytes]:
-        assert start >= self.log_starts.get(partition.topic, 0), "below the log start"
-        return (value for _, value in self.logs[partition.topic][start:end])
-
 
 class Life:
     """Types are produced, staged and closed step by step; `outside` is what is left when the ledger is lost."""
@@ -82,12 +77,12 @@ class Life:
         self.closer = self.database.acquire("closer")
         self.batches: list[str] = []
         self._lines = self._reports = 0
+        self.now_ms = FIRST.start_s * 1000
         self.start_driver()
 
     def start_driver(self) -> None:
         """As the driver does: take the lease, begin from the ledger."""
         self._lease = self.database.acquire("consumer:default")
-        self._sequence = 0
         record_first_hours(self.storage, self.database, LENGTH_S)
         infos = self.topics.topics(self.topics.logs)
         begun = [Position(CLUSTER, i.topic_id, i.name, 0, 0) for i in infos.values()]
@@ -96,6 +91,7 @@ class Life:
 
     def produce(self, event_type: str, hour: Hour, count: int) -> None:
         """A range: its events, then its promise."""
+        self.now_ms = max(self.now_ms, hour.start_s * 1000)
         ids: list[EventId] = []
         range_id = RangeId(self._lines.to_bytes(8, "big"))
         for _ in range(count):
@@ -119,10 +115,9 @@ class Life:
 
     def stage(self, *, commit: bool = True, at_most: int = 1000) -> StagedBatch:
         """A batch of what arrived; without `commit` it is an orphan: written, and never committed."""
-        self._sequence += 1
         folder = f"_staging/batch-{len(self.batches)}"
         self.batches.append(folder)
-        starts = tuple(staging.positions(self.database, CLUSTER))
+        starts = tuple(self.positions())
         ends = tuple(
             dataclasses.replace(p, next_offset=min(len(self.topics.logs[p.topic]), p.next_offset + at_most)) for p in starts
         )
@@ -139,8 +134,6 @@ class Life:
             folder, starts, ends, tuple(StagedFile(f.path, f.kind, f.rows, f.spans) for f in piece.files), piece.groups,
             piece.audit_groups, tuple(staging.reporters_of(r, r.received_at_ms) for r in reports),
         )  # fmt: skip
-        if batch.files:
-            write_batch_file(self.storage, BatchFile(self.database.identity()[0], self._lease.epoch, self._sequence, batch))
         if commit:
             staging.commit_batch(self.database, self._lease, batch)
         return batch
@@ -150,7 +143,13 @@ class Life:
         kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
         arrays = [pa.array(c, k) for c, k in zip(columns, kinds, strict=True)]
         table = pa.table(arrays, names=["key", "value", "topic", "partition", "offset"])
-        return stage_table(table, spans, dataclasses.replace(self._plan, folder=folder), self.storage)
+        return stage_table(
+            table, spans, dataclasses.replace(self._plan, folder=folder, ledger=self.database.identity()[0]), self.storage
+        )
+
+    def positions(self) -> list[Position]:
+        """As the ledger has them."""
+        return staging.positions(self.database, CLUSTER)
 
     def freeze(self, event_type: str) -> None:
         """As a closer that dies before its proof."""
@@ -159,9 +158,10 @@ class Life:
     def close(self, event_type: str, *, in_ledger: bool = True, surplus: int = 0) -> Manifest:
         """Close the frontier hour; without `in_ledger` the closer dies after it published."""
         opened = self.frontier(event_type)
+        self.now_ms = max(self.now_ms, opened.hour.end_ms)
         offsets = frontiers.freeze(self.database, self.closer, [opened], {event_type: f"events.{event_type}"})
         audit = next(p for p in staging.positions(self.database, CLUSTER) if p.topic == self._plan.audit_topic)
-        sealed = Seal("proved", "join", 1, audit.next_offset, 1, 1, surplus, (), offsets[event_type])
+        sealed = Seal("proved", "join", self.now_ms, audit.next_offset, 1, 1, surplus, (), offsets[event_type])
         frontiers.seal(self.database, self.closer, {event_type: sealed}, [self.frontier(event_type)])
         frontier = self.frontier(event_type)
         manifest = self._manifest(event_type, frontier.hour, sealed)
@@ -191,10 +191,10 @@ class Life:
         return Manifest(
             type=event_type, hour=str(hour), bucket_seconds=LENGTH_S, grade=Grade.PROVED, files=[file] if listed else [], late={},
             evidence=Evidence(
-                method="join", cut_at_ms=1, audit_records=1, promised=1, audit_next={"0": sealed.audit_next}
+                method="join", cut_at_ms=self.now_ms, audit_records=1, promised=1, audit_next={"0": sealed.audit_next}
             ),
             events=sum(g.rows for g in listed), duplicates_removed=0, surplus=sealed.surplus, id_sum="0" * 16, ledger=ledger,
-            ledger_commit=commit, attempt="a", closed_at_ms=hour.end_ms, software="test",
+            ledger_commit=commit, attempt="a", closed_at_ms=self.now_ms, software="test",
             offsets=[
                 Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset) for p in sealed.offsets
             ],
@@ -217,14 +217,12 @@ class Life:
 
     def go_on_with(self, rebuilt: Database) -> None:
         """The lost ledger is replaced, and the driver starts again."""
-        epoch = self._lease.epoch
         self.database.close()
         self.database, self.closer = rebuilt, rebuilt.acquire("closer")
         self.start_driver()
-        assert self._lease.epoch > epoch, "batches of the new driver are in order after those of the old"
 
     def outside(self) -> Outside:
         """What a rebuild may look at."""
         versions = {t.name: TypeVersion(t, SCHEMA_ID) for t in self.declared}
         rules = Rules(1, versions, {s.name: s for s in self.sources}, Parsing(bucket_seconds=LENGTH_S))
-        return Outside(self.storage, self.kafka, self.topics, self.topics.values, [rules], lambda _: SCHEMA, LENGTH_S)
+        return Outside(self.storage, self.kafka, self.topics, [rules], lambda _: SCHEMA, LENGTH_S, self.now_ms)

@@ -80,7 +80,7 @@ def closer_on_servers(
     fetch_schema: Callable[[int], Schema],
     clock: Clock,
     metrics: Metrics,
-    restage: Callable[[Lease, str], object],
+    restage: Callable[[Lease, str], str],
 ) -> Closer:
     """Takes the lease of closing."""
     return Closer(

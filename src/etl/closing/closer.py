@@ -25,13 +25,14 @@ from etl.closing.sealing import Round, Sealer
 from etl.closing.surplus import surplus_left_over
 from etl.closing.twins import TwinWatch
 from etl.closing.waiting import WaitsKeeper
-from etl.errors import DataLoss, ForeignLedger, TopicReplaced, Unreadable
+from etl.errors import DamagedRow, DataLoss, ForeignLedger, Unreadable
 from etl.ledger import frontiers as ledger
 from etl.ledger.database import CLOSER, Database, Lease
+from etl.ledger.holes import Hole
 from etl.ledger.orders import Order, orders
 from etl.ledger.overview import SetAside, set_aside
-from etl.ledger.restaged import is_again, types_in
-from etl.ledger.rows import Frontier, State
+from etl.ledger.restaged import give_up, known_file, places, types_in
+from etl.ledger.rows import AUDIT, Frontier, State
 from etl.storage import Storage, StorageError
 from etl.topics import CentralTopics
 from hourmark.avro import Schema
@@ -40,6 +41,7 @@ from hourmark.config import Config
 from hourmark.errors import Unavailable
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
+from hourmark.topics import AUDIT as AUDIT_TOPIC
 from hourmark.topics import CONTROL, events_topic
 
 RETRY_SECONDS: Final = 10.0  # after a proof that failed: what is missing may be on its way
@@ -66,7 +68,7 @@ class Ports:
     sites: Callable[[Lease], Sites]
     progress: Progress
     fetch_schema: Callable[[int], Schema]
-    restage: Callable[[Lease, str], object]  # path of a staged file that cannot be read; EtlStop where it cannot be staged again
+    restage: Callable[[Lease, str], str]  # path of a staged file that cannot be read, and its new one; DataLoss if there is none
     metrics: Metrics
     clock: Clock
     publishers: int = 8
@@ -92,6 +94,7 @@ class Closer:
         self._twins = TwinWatch()
         self._not_before_s: dict[str, float] = {}
         self._pauses_s: dict[str, float] = {}
+        self._again: set[str] = set()  # files that were staged again
         self._troubles: dict[str, tuple[Hour, str, tuple[str, ...]]] = {}
         self._checked_at_s: float | None = None
         self._interrupted = True  # by a crash, for all this closer knows
@@ -118,6 +121,13 @@ class Closer:
         except Unreadable as error:
             self._stage_again(error)
             return 0
+        except DamagedRow as error:
+            if error.event_type is None:
+                self._say_unavailable(error)
+                raise
+            _LOG.error("%s", error)
+            self._hold_types({error.event_type}, "ledger", str(error))
+            return 0
         except Unavailable as error:
             self._say_unavailable(error)
             raise
@@ -125,13 +135,15 @@ class Closer:
         return outcome
 
     def _look(self) -> Waiting | int:
-        frontiers = self._frontiers()
+        frontiers, given = self._frontiers(), orders(self._database)
+        for f in ordered(frontiers, given):
+            if self._troubles.get(f.event_type, ("", ""))[1] == "staged":  # what is lost is given up by the order
+                self._not_before_s.pop(f.event_type, None)
         for alarm in self._twins.look(self._ports.progress.reporters()):
             _LOG.error("%s", alarm)
         if sealed := [f for f in frontiers if f.state is State.SEALED and self._may_try(f)]:
             return self._finish(self._publisher.publish(sealed))
         opened = [f for f in frontiers if f.state is State.OPEN and self._may_try(f)]
-        given = orders(self._database)
         if forced := ordered(opened, given):
             return self._close_forced(forced, given)
         self._check_if_due([f.event_type for f in frontiers])
@@ -139,7 +151,8 @@ class Closer:
         cut = self._taker.poll([f for f in opened if f.event_type not in aside])
         if isinstance(cut, Waiting):
             waits = {t: (phase.value, what) for t, (phase, what) in cut.by_type.items()}
-            self._say(frontiers, waits | {t: ("set aside", (_aside_words(a),)) for t, a in aside.items()})
+            waits |= {t: ("set aside", (_aside_words(a),)) for t, a in aside.items()}
+            self._say(frontiers, waits | {f.event_type: ("ledger", f.alarm) for f in frontiers if f.state is State.DAMAGED})
             return cut
         self._sites.check(cut.horizons_ms)  # again, as a topic may have been made anew while the cut was taken
         holes = self._sites.holes()
@@ -150,21 +163,41 @@ class Closer:
     def _stage_again(self, unreadable: Unreadable) -> None:
         """Where that cannot be, or did not help, the types that need the file are set back; the others go on."""
         _LOG.error("%s", unreadable)
-        trouble = "its records were staged again, and cannot be read again" if is_again(unreadable.path) else ""
+        trouble = "its records were staged again, and cannot be read again" if unreadable.path in self._again else ""
         types = types_in(self._database, unreadable.path)
         try:
-            self._ports.restage(self._lease, unreadable.path)
-        except (DataLoss, TopicReplaced) as lost:
+            self._again.add(self._ports.restage(self._lease, unreadable.path))
+        except DamagedRow as damaged:
+            trouble = str(damaged)
+        except DataLoss as lost:
             trouble = str(lost)
+            types -= self._give_up(unreadable.path, types)
         except Unavailable as error:
             self._say_unavailable(error)
             raise
-        if trouble:
+        if trouble and types:
             _LOG.error("%s; until that file can be read, these types cannot close: %s", trouble, ", ".join(sorted(types)))
-            for f in (f for f in self._frontiers() if f.event_type in types):
-                pause_s = min(2 * self._pauses_s.get(f.event_type, RETRY_SECONDS), PAUSE_SECONDS_MAX)
-                self._pauses_s[f.event_type] = pause_s  # growing: a look finds one such file, and there may be many
-                self._set_back(f, "staged", (trouble,), pause_s)
+            self._hold_types(types, "staged", trouble)
+
+    def _hold_types(self, types: Collection[str], phase: str, trouble: str) -> None:
+        for f in (f for f in self._frontiers() if f.event_type in types):
+            pause_s = min(2 * self._pauses_s.get(f.event_type, RETRY_SECONDS), PAUSE_SECONDS_MAX)
+            self._pauses_s[f.event_type] = pause_s  # growing: a look finds one such file or row, and there may be many
+            self._set_back(f, phase, (trouble,), pause_s)
+
+    def _give_up(self, path: str, types: Collection[str]) -> set[str]:
+        """What an order gives up of the file; returns whose."""
+        given, known = orders(self._database), known_file(self._database, path)
+        chosen = ordered((f for f in self._frontiers() if f.event_type in types), given)
+        for f in chosen:
+            order, is_audit = given[f.event_type], known.file.kind == AUDIT
+            topics = {self._audit} if is_audit else self._topics([f]).types.keys()
+            what = f"{places([s for s in known.file.spans if s.topic in topics])} are lost with the staged file {path}"
+            topic, of_type = (AUDIT_TOPIC, f.event_type) if is_audit else (events_topic(f.event_type), None)
+            hole = Hole(topic, self._clock.now_ms(), what, order.reason, of_type)
+            give_up(self._database, self._lease, known, f, hole, f"forced by {order.ordered_by}: {order.reason}")
+            _LOG.error("%s %s: %s; given up by an order", f.event_type, f.hour, what)
+        return {f.event_type for f in chosen}
 
     def _check_if_due(self, types: Collection[str]) -> None:
         now_s = self._clock.monotonic_s()

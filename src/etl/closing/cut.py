@@ -32,6 +32,7 @@ from etl.closing.readiness import (
     without_newcomers,
 )
 from etl.ledger.edge import EdgeCheck
+from etl.ledger.holes import Hole
 from etl.ledger.rows import Frontier, Reporter
 from hourmark.clock import Clock
 from hourmark.errors import Finding
@@ -62,8 +63,8 @@ class Sites(Protocol):
         """Topics of which records may never arrive (retention, a topic made anew), and why: nothing of them may freeze."""
         ...
 
-    def watched_anew(self, topics: Collection[str]) -> list[EdgeCheck]:
-        """Checks that accept what these topics lost so far: from here on they are watched again."""
+    def acceptable(self, topics: Collection[str]) -> tuple[list[Hole], list[EdgeCheck]]:
+        """Holes of these topics that an order may accept, and checks from where the edge's topics are watched again with it."""
         ...
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:

@@ -2,8 +2,8 @@
 
 proved      every promise below the cut is kept, and every awaited source had caught up
 timed_out   past the deadline: sources that had not caught up, or promises that are not kept, are excused, and named
-forced      by an order; or the hour had begun before an order accepted a hole in promises or reports, which nobody can fill:
-            what it was promised is not known for certain
+forced      by an order; or the hour had begun before an order accepted a hole, which nobody can fill: in promises or reports,
+            as what it was promised is not known for certain; or in its type's events, and promises of it are not kept
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 
 from etl.closing.cut import Cut, shortened
 from etl.closing.proof import Proof
-from etl.ledger.frontiers import AcceptedHole
+from etl.ledger.holes import Hole
 from etl.ledger.orders import Order
 from etl.ledger.rows import Frontier, Position, Reporter, Seal
 from hourmark.hours import Hour
 from hourmark.manifest import Grade
-from hourmark.topics import CONTROL
+from hourmark.topics import CONTROL, events_topic
 
 EARLY_MS: Final = 15 * 60_000  # how far past its receipt an event's time may lie: design, "plausibility"
 
@@ -29,7 +29,7 @@ class Rule:
     """What a decision rests on besides the proof."""
 
     cut: Cut
-    accepted: Collection[AcceptedHole]
+    accepted: Collection[Hole]
     deadline_ms: int
 
 
@@ -46,7 +46,7 @@ def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], orde
         for r in rule.cut.excused.get(frontier.event_type, ())
     ]
     promises = [f"not kept: {finding}" for finding in proof.findings]
-    holes = [f"accepted: {h.what} ({h.reason})" for h in rule.accepted if _concerns(h, frontier.hour)]
+    holes = [f"accepted: {h.what} ({h.reason})" for h in rule.accepted if _concerns(h, frontier, proof)]
     if order is not None:
         said = f"forced by {order.ordered_by}: {order.reason}"
         skipped = [f"not verified: {what}" for what in rule.cut.unverified.get(frontier.event_type, ())]
@@ -60,8 +60,12 @@ def _why_excused(r: Reporter, hour: Hour) -> str:
     return "had not caught up with the hour's end" if behind else "appeared while the hour was being cut"
 
 
-def _concerns(hole: AcceptedHole, hour: Hour) -> bool:
-    return hole.topic in CONTROL and hour.start_s * 1000 <= hole.accepted_at_ms + EARLY_MS
+def _concerns(hole: Hole, f: Frontier, proof: Proof) -> bool:
+    """Promises or reports that are missing leave no hour verified that had begun by then; missing events are told by promises."""
+    assert hole.accepted_at_ms is not None
+    if hole.type not in (None, f.event_type) or f.hour.start_s * 1000 > hole.accepted_at_ms + EARLY_MS:
+        return False
+    return hole.topic in CONTROL or (hole.topic == events_topic(f.event_type) and bool(proof.findings))
 
 
 def _seal(grade: Grade, excused: tuple[str, ...], proof: Proof, cut: Cut, offsets: tuple[Position, ...]) -> Seal:
@@ -75,5 +79,6 @@ def _seal(grade: Grade, excused: tuple[str, ...], proof: Proof, cut: Cut, offset
         surplus=proof.surplus,
         excused=excused,
         offsets=offsets,
+        listed=proof.listed,
         books=proof.books,
     )

@@ -7,11 +7,13 @@ decides. With one cluster there is no mirror, and nothing to wait for.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from etl.ledger.database import Database, Lease
 from etl.ledger.edge import EdgeCheck, last_checks, record_checks
+from etl.ledger.holes import Hole, open_holes
 from etl.ledger.staging import refuse_other_topics
 from hourmark.clock import Clock
 from hourmark.config import Kafka
@@ -19,6 +21,8 @@ from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Partition, TopicInfo
 from hourmark.mirror_positions import MirrorPositions, ahead, holes, made_anew, reached
 from hourmark.topics import CONTROL, central_topic, events_topic
+
+_LOG = logging.getLogger(__name__)
 
 
 class SiteCluster(Protocol):
@@ -71,7 +75,8 @@ class TwoSites:
         self._database, self._lease, self._clock = database, lease, clock
         self._positions: Mapping[Partition, int] = {}
         self._starts: dict[Partition, int] = {}
-        self._holes: dict[str, str] = {}
+        self._holes: dict[str, str] = {}  # at the edge
+        self._lost: list[Hole] = []  # of the central topics, by their names at the edge
 
     @classmethod
     def of(cls, kafka: Kafka, database: Database, lease: Lease, clock: Clock) -> TwoSites:
@@ -92,6 +97,10 @@ class TwoSites:
 
         What was found of other topics at an earlier check stays known.
         """
+        known, self._lost = self._lost, open_holes(self._database)
+        for hole in self._lost:
+            if hole not in known:
+                _LOG.error("%s; hours of what was in it can close by an order alone (`hourmark bucket force`)", hole.what)
         topics = [events_topic(t) for t in sorted(types)]
         infos = self._existing(self._edge, CONTROL) | self._edge.topics(topics)
         gone = {t: f"{t} does not exist at the edge; what it held may not have been mirrored" for t in topics if t not in infos}
@@ -122,11 +131,17 @@ class TwoSites:
         position = self._positions.get(partition, 0)
         return max(position, min(before.mirror_next, start)) if before else position
 
-    def watched_anew(self, topics: Collection[str]) -> list[EdgeCheck]:
-        """Checks of where the edge's logs begin and the mirror stands now, holes or not, for whoever accepts those.
+    def acceptable(self, topics: Collection[str]) -> tuple[list[Hole], list[EdgeCheck]]:
+        """Holes of these topics, and checks of where the edge's logs begin and the mirror stands now.
 
-        None of a topic whose mirror position lies past the edge's end: it is the old topic's, and means nothing for the new one.
+        None at the edge of a topic whose mirror position lies past its end: it is the old topic's, and means nothing for the new
+        one.
         """
+        checks = self._watched_anew([t for t in topics if t in self._holes])
+        edge = [Hole(t, None, self._holes[t]) for t in sorted({c.topic for c in checks})]
+        return [*edge, *(h for h in self._lost if h.topic in topics)], checks
+
+    def _watched_anew(self, topics: Collection[str]) -> list[EdgeCheck]:
         if self._mirror is None or not topics:
             return []
         infos = self._edge.topics(sorted(topics))
@@ -141,7 +156,10 @@ class TwoSites:
 
     def holes(self) -> dict[str, str]:
         """By edge topic: why records of it may never arrive."""
-        return dict(self._holes)
+        found = dict(self._holes)
+        for h in self._lost:
+            found[h.topic] = f"{found[h.topic]}; {h.what}" if h.topic in found else h.what
+        return found
 
     def edge_ends(self, topics: Sequence[str]) -> Mapping[Partition, int]:
         """End offsets at the edge, topic by topic in this order."""

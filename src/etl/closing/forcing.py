@@ -12,9 +12,8 @@ from typing import Final
 
 from etl.closing.cut import Cut, Progress, Sites, shortened
 from etl.closing.readiness import Reports, clocks_apart, readiness
-from etl.ledger.frontiers import AcceptedHole
 from etl.ledger.orders import Order
-from etl.ledger.rows import Frontier, State
+from etl.ledger.rows import Frontier
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark.kafka import Partition
@@ -24,12 +23,8 @@ _NO_DEADLINE: Final = 0  # an order excuses at once
 
 
 def ordered(frontiers: Iterable[Frontier], orders: Mapping[str, Order]) -> list[Frontier]:
-    """Open frontiers whose very hour is ordered."""
-    return [
-        f
-        for f in frontiers
-        if f.state is State.OPEN and (o := orders.get(f.event_type)) is not None and o.hour_s == f.hour.start_s
-    ]
+    """Frontiers whose very hour is ordered."""
+    return [f for f in frontiers if (o := orders.get(f.event_type)) is not None and o.hour_s == f.hour.start_s]
 
 
 def forced_cut(chosen: Collection[Frontier], sites: Sites, progress: Progress, audit_central: str, clock: Clock) -> Cut:
@@ -57,14 +52,9 @@ def forced_cut(chosen: Collection[Frontier], sites: Sites, progress: Progress, a
     )
 
 
-def accepted_topics(types: Collection[str], *, all_ordered: bool) -> list[str]:
+def accepted_topics(types: Collection[str], *, all_ordered: bool) -> set[str]:
     """The topics whose holes orders for these types accept."""
-    return [*(events_topic(t) for t in types), *(CONTROL if all_ordered else ())]
-
-
-def accepted_holes(holes: Mapping[str, str], topics: Collection[str], reason: str, now_ms: int) -> list[AcceptedHole]:
-    """What is accepted of the holes that there are."""
-    return [AcceptedHole(topic, now_ms, holes[topic], reason) for topic in sorted(set(topics) & set(holes))]
+    return {*(events_topic(t) for t in types), *(CONTROL if all_ordered else ())}
 
 
 def _holes(sites: Sites, types: Sequence[str]) -> dict[str, str]:

@@ -61,13 +61,12 @@ from etl.closing.surplus import SurplusFile, write_surplus
 from etl.ledger.database import CLOSER, Database
 from etl.ledger.listings import (
     RoundSums,
-    Sums,
     counting_promises,
     listed_groups,
     promises_between,
     round_sums,
 )
-from etl.ledger.rows import RANGE_WEIGHT, Frontier, HourBook, to_unsigned
+from etl.ledger.rows import RANGE_WEIGHT, Frontier, HourBook, Sums, to_unsigned
 from etl.ledger.surplus import surplus_files
 from etl.storage import Storage
 from hourmark.hours import Hour
@@ -85,7 +84,7 @@ class Proof:
 
     `method`: "empty" (nothing promised, nothing listed), "sums" or "join". `audit_records`: promises that this hour settles.
     `promised`: distinct ids of them; by sums, a record that stands twice counts twice, as its rows do. `surplus`: distinct ids.
-    `differing` are those of the findings that name ranges with two audit records.
+    `listed`: what all listed rows add up to. `differing` are those of the findings that name ranges with two audit records.
     """
 
     method: str
@@ -96,6 +95,7 @@ class Proof:
     differing: tuple[str, ...] = ()
     books: tuple[HourBook, ...] = ()
     surplus_file: SurplusFile | None = None
+    listed: Sums = dataclasses.field(default_factory=Sums)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +114,10 @@ class Prover:
         proofs = [by_sums(listed, promised) for listed, promised in sums]
         slow = {at: asked[at] for at, proof in enumerate(proofs) if proof is None}
         joined = self._by_join(slow, below) if slow else {}
-        return [proof or joined[at] for at, proof in enumerate(proofs)]
+        return [
+            dataclasses.replace(proof or joined[at], listed=sum(listed.values(), Sums()))
+            for at, (proof, (listed, _)) in enumerate(zip(proofs, sums, strict=True))
+        ]
 
     def _by_join(self, asked: Mapping[int, Frontier], below: int) -> dict[int, Proof]:
         rows = self._rows_items(asked)

@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from etl.closing.promises import range_words, tails
 from etl.errors import Unreadable
-from etl.ledger.listings import Sums
-from etl.ledger.rows import RANGE_WEIGHT, StagedGroup
+from etl.ledger.rows import RANGE_WEIGHT, StagedGroup, Sums
 from etl.staging.columns import schemas_of_runs
 from etl.staging.files import EVENT_SCHEMA, ID_MAX, IdRange, Rows, read_rows
 from etl.storage import Storage

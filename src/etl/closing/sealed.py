@@ -18,8 +18,8 @@ from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, previous_of, pu
 from etl.closing.writing import SealedHour
 from etl.ledger.database import Database, Lease
 from etl.ledger.frontiers import Closing
-from etl.ledger.listings import listed_groups
-from etl.ledger.rows import Frontier
+from etl.ledger.listings import listed_groups, listed_sums
+from etl.ledger.rows import Frontier, Sums
 from etl.ledger.schemas import remembered_schema
 from etl.storage import Storage, StorageError
 from hourmark.avro import Schema
@@ -147,6 +147,15 @@ class Publisher:
             return list(pool.map(act, chains))
 
 
+def _other_rows(f: Frontier, listed: Sums) -> Finding:
+    sealed = f.seal.listed.events if f.seal else 0
+    return Finding(
+        f"the ledger lists {listed.events} rows for {f.event_type} {f.hour}, which was sealed with {sealed}, or with others: "
+        "rows of the table staged_groups were changed or are gone; restore the newest copy of the ledger, or make it anew by "
+        "`hourmark ledger rebuild`"
+    )
+
+
 def _schema_ids(hour: SealedHour) -> set[int]:
     return {s for g in hour.listed for s in g.schema_ids}
 
@@ -157,8 +166,12 @@ def _readable(
     unknown: Mapping[int, Finding],
     troubles: list[Trouble],
 ) -> tuple[Frontier, ...]:
-    """The hours of the chain before the first with events that nobody can read."""
+    """The hours of the chain before the first with events that nobody can read, or with other rows than it was sealed with."""
     for at, f in enumerate(chain):
+        listed = listed_sums(hours[f.event_type, f.hour].listed)
+        if f.seal is None or listed != f.seal.listed:
+            troubles.append(Trouble(f, _other_rows(f, listed)))
+            return tuple(chain[:at])
         if ids := sorted(_schema_ids(hours[f.event_type, f.hour]) & unknown.keys()):
             troubles.append(Trouble(f, unknown[ids[0]]))
             return tuple(chain[:at])

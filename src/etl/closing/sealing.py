@@ -14,10 +14,11 @@ from typing import Any
 from etl.closing.cut import Cut, Progress, Sites
 from etl.closing.deciding import Rule, decide
 from etl.closing.engine import Engine
-from etl.closing.forcing import accepted_holes, accepted_topics
+from etl.closing.forcing import accepted_topics
 from etl.closing.readiness import fallen_silent
 from etl.ledger import frontiers as ledger
 from etl.ledger.database import Database, Lease
+from etl.ledger.holes import accepted_holes
 from etl.ledger.orders import Order
 from etl.ledger.rows import Frontier, Position, Seal
 from hourmark.clock import Clock
@@ -68,7 +69,7 @@ class Sealer:
 
     def judge(self, of: Round) -> Verdict:
         """Prove every hour of the round; changes nothing."""
-        rule = Rule(of.cut, ledger.accepted_holes(self.database), self.deadline_ms)
+        rule = Rule(of.cut, accepted_holes(self.database), self.deadline_ms)
         verdict, asked = Verdict(), list(of.frozen)
         while asked:
             proofs = self.engine.prove(asked, of.cut.audit_next)
@@ -108,19 +109,19 @@ class Sealer:
         self, together: ledger.WithSeals, forced: Sequence[str], orders: Mapping[str, Order], all_types: set[str]
     ) -> ledger.WithSeals:
         """With the holes that these orders accept, if there are any."""
-        holes = self.sites.holes()
-        topics = [t for t in accepted_topics(forced, all_ordered=all_types <= set(orders)) if t in holes]
+        topics = accepted_topics(forced, all_ordered=all_types <= set(orders)) & self.sites.holes().keys()
         if not forced or not topics:
             return together
         try:
-            checks = self.sites.watched_anew(topics)
+            found, checks = self.sites.acceptable(topics)
         except Unavailable as error:  # then the holes stay, and later hours need orders of their own
-            _LOG.error("the holes of %s are not accepted yet: %s", topics, error)
+            _LOG.error("the holes of %s are not accepted yet: %s", sorted(topics), error)
             return together
-        if stale := sorted(set(topics) - {c.topic for c in checks}):
+        if stale := sorted(topics - {h.topic for h in found}):
             _LOG.error(
                 "the holes of %s are not accepted: the topic is gone, or the mirror's position in it is an older one's. Make "
                 "the mirror begin anew there, and order again", stale,
             )  # fmt: skip
-        accepted = accepted_holes(holes, {c.topic for c in checks}, orders[forced[0]].reason, self.clock.now_ms())
+        now_ms, reason = self.clock.now_ms(), orders[forced[0]].reason
+        accepted = [dataclasses.replace(h, accepted_at_ms=now_ms, reason=reason) for h in found]
         return dataclasses.replace(together, accepted=accepted, checks=checks)

@@ -28,8 +28,7 @@ from etl.closing.rows import Listing, Unit, check_read, plan_units, read_unit, s
 from etl.closing.runner import Runner
 from etl.ledger.database import Database
 from etl.ledger.id_indexes import ClosedBucket, closed_buckets
-from etl.ledger.listings import Sums
-from etl.ledger.rows import StagedGroup
+from etl.ledger.rows import StagedGroup, Sums
 from etl.staging.columns import binary_buffers, run_starts
 from etl.storage import Storage
 from hourmark.config import Config

@@ -14,6 +14,7 @@ frontier_rows.py  `hourmark types apply`: a row for each type
 staging.py        the consumer: positions and staged groups
 frontiers.py      the closer: freeze, seal, close
 edge.py           the closer: where the mirror stood
+holes.py          consumer and closer: records that may never be staged
 waits.py          the closer: what each hour waits for
 orders.py         operators: hours that are forced
 surplus.py, id_indexes.py, schemas.py  closing: what later hours need of closed ones
@@ -22,10 +23,9 @@ Who asks what: listings.py (proofs, of many types at once), book_rows.py (the bo
 
 What is kept outside, and what it is for
 
-batch_file.py     what a batch commits, beside its staged files
 first_hours.py    where types' chains of buckets begin
 markers.py        is this the newest ledger? asked at a driver's start
 check.py          `hourmark ledger check`
-rebuild.py        `hourmark ledger rebuild`; remains.py and central.py read what is left, history.py tells what was committed
+rebuild.py        `hourmark ledger rebuild`; remains.py reads what is left
 existing.py       opens a ledger that must be there
 """

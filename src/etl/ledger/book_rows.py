@@ -15,7 +15,8 @@ from sqlalchemy import Connection, and_, case, func, select
 
 from etl.ledger import tables
 from etl.ledger.database import Database
-from etl.ledger.rows import StagedGroup, to_unsigned
+from etl.ledger.listings import group_of
+from etl.ledger.rows import StagedGroup
 from hourmark.manifest import Manifest
 
 
@@ -135,16 +136,10 @@ def groups_of(database: Database, event_type: str, origin_s: int) -> list[Staged
     """The staged groups of one type and origin hour, wherever they are listed."""
     table, files = tables.groups, tables.staged_files
     query = (
-        select(
-            files.c.path, table.c.type, table.c.hour, table.c.rows, table.c.bytes, table.c.tail_sum, table.c.schema_ids,
-            table.c.first_row, table.c.first_id, table.c.last_id,
-        )
+        select(files.c.path, table)
         .join(files, files.c.id == table.c.file_id)
         .where(table.c.type == event_type, table.c.hour == origin_s)
         .order_by(table.c.id)
-    )  # fmt: skip
+    )
     with database.reading() as connection:
-        return [
-            StagedGroup(*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6])), row[7], row[8], row[9])
-            for row in connection.execute(query)
-        ]
+        return [group_of(row, event_type) for row in connection.execute(query).mappings()]

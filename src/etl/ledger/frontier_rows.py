@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, Insert, insert, select, update
 
 from etl.ledger import tables
 from etl.ledger.database import Database
+from etl.ledger.digests import check, with_digest
+from etl.ledger.rows import State
 from hourmark.config import Config
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.errors import UsageError
@@ -29,23 +31,34 @@ def ensure_frontier_rows(config: Config, types: Sequence[EventType], sources: Se
     try:
         with database.transaction() as connection:
             _fix_bucket_length(connection, first_hour.length_s)
-            known: dict[str, str] = dict(connection.execute(select(tables.frontiers.c.type, tables.frontiers.c.sources)).all())
+            known = {row["type"]: row for row in connection.execute(select(tables.frontiers)).mappings()}
             live = set(connection.execute(select(tables.reporters.c.source).where(~tables.reporters.c.goodbye)).scalars())
             for t in types:
-                still = live & set(json.loads(known.get(t.name, "[]")))
-                declared = {"sources": json.dumps(sorted(carriers(t.name, sources) | still)), "shard": t.shard}
-                if t.name in known:
-                    connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == t.name).values(**declared))
+                carried_by = carriers(t.name, sources)
+                if row := known.get(t.name):
+                    check(tables.frontiers, row)
+                    declared = {
+                        "sources": json.dumps(sorted(carried_by | live & set(json.loads(row["sources"])))),
+                        "shard": t.shard,
+                    }
+                    changed = with_digest(tables.frontiers, {**row, **declared})
+                    connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == t.name).values(**changed))
                 else:
-                    connection.execute(
-                        insert(tables.frontiers).values(
-                            type=t.name, first_hour=first_hour.start_s, hour=first_hour.start_s, state="open", settled_next=0,
-                            **declared,
-                        )
-                    )  # fmt: skip
+                    connection.execute(new_frontier(t.name, first_hour.start_s, t.shard, carried_by))
         return sorted({t.name for t in types} - set(known))
     finally:
         database.close()
+
+
+def new_frontier(
+    event_type: str, first_s: int, shard: str, sources: Iterable[str], hour_s: int | None = None, settled_next: int = 0
+) -> Insert:
+    """Adds a row; `hour_s`: the open hour, where it is not the first."""
+    row = {
+        "type": event_type, "first_hour": first_s, "hour": first_s if hour_s is None else hour_s, "state": State.OPEN.value,
+        "shard": shard, "sources": json.dumps(sorted(sources)), "settled_next": settled_next, "seal": None, "alarm": None,
+    }  # fmt: skip
+    return insert(tables.frontiers).values(**with_digest(tables.frontiers, row))
 
 
 def refuse_other_bucket_length(database: Database, bucket_seconds: int) -> None:

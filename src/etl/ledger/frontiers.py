@@ -21,26 +21,20 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
 
-from etl.errors import StaleDriver
+from etl.errors import DamagedRow, StaleDriver
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
+from etl.ledger.digests import check, with_digest
 from etl.ledger.edge import EdgeCheck, begin_anew
-from etl.ledger.rows import Frontier, Position, Reporter, Seal, State
+from etl.ledger.holes import Hole, put_holes
+from etl.ledger.rows import Frontier, Position, Reporter, Seal, State, Sums
+from etl.ledger.staging import position_of
+from etl.ledger.tables import DIGEST
 from hourmark.hours import Hour
-from hourmark.manifest import Manifest
+from hourmark.manifest import Grade, Manifest
 
 _AT_ONCE: Final = 500  # names in one IN list, far below every database's limit of variables
 _ROWS: Final = tables.frontiers
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class AcceptedHole:
-    """A hole of a topic (edge name) that an operator's order accepted."""
-
-    topic: str
-    accepted_at_ms: int
-    what: str
-    reason: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +43,7 @@ class WithSeals:
 
     excused: Collection[Reporter] = ()  # as the cut saw them: one that has reported since is not excused
     surplus: Collection[Mapping[str, Any]] = ()  # rows of the table `surplus`
-    accepted: Collection[AcceptedHole] = ()
+    accepted: Collection[Hole] = ()
     checks: Collection[EdgeCheck] = ()  # from where accepted holes' topics are watched again
 
 
@@ -69,6 +63,11 @@ def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
 
 
 def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
+    try:
+        check(_ROWS, row)
+    except DamagedRow as damaged:
+        nowhere = Hour(0, bucket_seconds)
+        return Frontier(str(row["type"]), nowhere, nowhere, State.DAMAGED, frozenset(), 0, None, (str(damaged),))
     seals = _seals(row["seal"])
     return Frontier(
         row["type"],
@@ -114,7 +113,7 @@ def _positions_of(connection: Connection, topics: Mapping[str, str]) -> dict[str
     for names in _portions(sorted(set(topics.values()))):
         query = select(tables.positions).where(tables.positions.c.topic.in_(names)).order_by(tables.positions.c.partition)
         for row in connection.execute(query).mappings():
-            by_topic.setdefault(row["topic"], []).append(Position(**row))
+            by_topic.setdefault(row["topic"], []).append(position_of(row))
     return {event_type: tuple(by_topic.get(topic, ())) for event_type, topic in topics.items()}
 
 
@@ -163,9 +162,27 @@ def seal(
         _excuse(connection, together.excused)
         if together.surplus:
             connection.execute(insert(tables.surplus), [dict(row) for row in together.surplus])
-        if together.accepted:
-            connection.execute(insert(tables.accepted_holes), [dataclasses.asdict(hole) for hole in together.accepted])
+        put_holes(connection, together.accepted)
         begin_anew(connection, together.checks)
+
+
+def force_sealed(connection: Connection, f: Frontier, lost: Mapping[int, Sums], excused: tuple[str, ...]) -> None:
+    """Sealed hours among these (Unix seconds) lack rows that they were sealed with: they close as forced, and name it.
+
+    Their surplus is forgotten, as its rows may be among those: a promise that it would keep stays unkept.
+    """
+    hit = [h.hour.start_s for h in f.sealed_hours if h.hour.start_s in lost]
+    if hit:
+        seals = [_without(h.seal, lost.get(h.hour.start_s), excused) for h in f.sealed_hours if h.seal]
+        _move_all(connection, [(f, {"seal": _seals_json(seals)})], State.SEALED, State.SEALED)
+        surplus = tables.surplus.c
+        connection.execute(delete(tables.surplus).where(surplus.type == f.event_type, surplus.hour.in_(hit)))
+
+
+def _without(seal: Seal, lost: Sums | None, excused: tuple[str, ...]) -> Seal:
+    if lost is None:
+        return seal
+    return dataclasses.replace(seal, grade=Grade.FORCED.value, excused=(*excused, *seal.excused), listed=seal.listed - lost)
 
 
 def _excuse(connection: Connection, reporters: Collection[Reporter]) -> None:
@@ -239,7 +256,7 @@ def close(database: Database, lease: Lease, frontier: Frontier, manifest: Manife
 def _after_close(closed: Frontier) -> dict[str, Any]:
     assert closed.seal is not None
     return {
-        "to_hour": closed.hour.end_s,
+        "hour": closed.hour.end_s,
         "seal": _seals_json(closed.later_seals) if closed.later_seals else None,
         "settled_next": closed.seal.audit_next,
     }
@@ -251,13 +268,6 @@ def _seals(text: str | None) -> tuple[Seal, ...]:
 
 def _seals_json(seals: Iterable[Seal]) -> str:
     return json.dumps([json.loads(seal.to_json()) for seal in seals])
-
-
-def accepted_holes(database: Database) -> list[AcceptedHole]:
-    """Holes that orders accepted, oldest first."""
-    table = tables.accepted_holes
-    with database.reading() as connection:
-        return [AcceptedHole(**row) for row in connection.execute(select(table).order_by(table.c.accepted_at_ms)).mappings()]
 
 
 def closed_types(database: Database) -> set[str]:
@@ -290,27 +300,24 @@ def _move_all(
     """
     if not moved:
         return
-    found: dict[str, tuple[int, str]] = {}
+    found: dict[str, Mapping[Any, Any]] = {}
     for names in _portions([f.event_type for f, _ in moved]):
-        query = select(_ROWS.c.type, _ROWS.c.hour, _ROWS.c.state).where(_ROWS.c.type.in_(names))
-        found |= {row.type: (row.hour, row.state) for row in connection.execute(query)}
-    for f, _ in moved:
-        if found.get(f.event_type) != (f.hour.start_s, before.value):
+        found |= {row["type"]: row for row in connection.execute(select(_ROWS).where(_ROWS.c.type.in_(names))).mappings()}
+    states = after if isinstance(after, Mapping) else {f.event_type: after for f, _ in moved}
+    rows = []
+    for f, values in moved:
+        row = found.get(f.event_type)
+        if row is None or (row["hour"], row["state"]) != (f.hour.start_s, before.value):
             raise StaleDriver(
                 f"type {f.event_type}, hour {f.hour}: the ledger is not {before.value} there, so another closer has "
                 "moved it; this one stops and changes nothing"
             )
-    columns = [name for name in moved[0][1] if name != "to_hour"]
-    states = after if isinstance(after, Mapping) else {f.event_type: after for f, _ in moved}
+        check(_ROWS, row, event_type=f.event_type)
+        rows.append(with_digest(_ROWS, {**row, "state": states[f.event_type].value, **values}))
+    columns = ("hour", "state", "seal", "alarm", "settled_next", DIGEST)
     connection.execute(
-        update(_ROWS)
-        .where(_ROWS.c.type == bindparam("of_type"))
-        .values(hour=bindparam("to_hour"), state=bindparam("to_state"), **{name: bindparam(f"to_{name}") for name in columns}),
-        [
-            {"of_type": f.event_type, "to_state": states[f.event_type].value, "to_hour": values.get("to_hour", f.hour.start_s)}
-            | {f"to_{name}": values[name] for name in columns}
-            for f, values in moved
-        ],
+        update(_ROWS).where(_ROWS.c.type == bindparam("of_type")).values({name: bindparam(f"to_{name}") for name in columns}),
+        [{"of_type": row["type"], **{f"to_{name}": row[name] for name in columns}} for row in rows],
     )
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, or_, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, or_, select
 
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
@@ -34,7 +34,13 @@ def closed_event_files(database: Database, after_id: int, closed_before_ms: int,
     needed = (
         select(groups.c.file_id)
         .outerjoin(buckets, and_(buckets.c.type == groups.c.type, buckets.c.hour == groups.c.listed_hour))
-        .where(or_(buckets.c.closed_at_ms.is_(None), buckets.c.closed_at_ms >= closed_before_ms))
+        .where(
+            or_(
+                buckets.c.closed_at_ms.is_(None),
+                buckets.c.closed_at_ms >= closed_before_ms,
+                groups.c.hour > groups.c.listed_hour,  # nothing lists such a group: the row is damaged
+            )
+        )
     )
     return _unneeded(database, EVENTS, after_id, limit, needed, groups.c.file_id)
 
@@ -67,6 +73,12 @@ def _unneeded(
         span = needed.where(file_id >= found[0].file_id, file_id <= found[-1].file_id).distinct()
         kept: set[int] = set(connection.execute(span).scalars())
     return [f for f in found if f.file_id not in kept], found[-1].file_id if len(found) == limit else 0
+
+
+def oldest_frontier_ms(database: Database) -> int:
+    """When the oldest hour began that is not closed; 0 where there are no types."""
+    with database.reading() as connection:
+        return 1000 * (connection.execute(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
 
 
 def settled_before(database: Database, event_type: str, closed_before_ms: int) -> int:

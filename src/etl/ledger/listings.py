@@ -1,8 +1,7 @@
 """What the proof asks of the ledger, for a whole round of frontiers at once: a few queries, whatever the number of types.
 
 A frontier asks for its listed groups, and for the promises that count for its hour H below a central audit offset: those of H,
-and those of earlier hours from `settled_next` on. Sums are added up in SQL, so a thousand types cost a thousand rows and not one
-for each staged group. They are kept as signed 64-bit integers and added as two halves, because no database adds modulo 2^64.
+and those of earlier hours from `settled_next` on. Every row is read and its digest compared; sums are added up here.
 """
 
 from __future__ import annotations
@@ -10,47 +9,32 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
     ColumnClause,
     ColumnElement,
-    Connection,
     Integer,
     Text,
     and_,
     bindparam,
-    func,
-    literal,
-    or_,
     select,
     text,
 )
 from sqlalchemy import column as sql_column
 
+from etl.errors import DamagedRow
 from etl.ledger import tables
 from etl.ledger.database import Database
-from etl.ledger.rows import AuditGroup, Frontier, StagedGroup, to_unsigned
+from etl.ledger.digests import check
+from etl.ledger.rows import AuditGroup, Frontier, StagedGroup, Sums, to_unsigned
 
 _AT_ONCE: Final = 1000  # frontiers in one query: four variables each, below every database's limit
-_LOW: Final = (1 << 32) - 1
 _LISTED: Final = tables.groups
 _PROMISED: Final = tables.audit_groups
 _PATH: Final = tables.staged_files.c.path
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sums:
-    """Of rows, or of promises: how many records, how many events, and the digest of these events modulo 2^64."""
-
-    records: int = 0
-    events: int = 0
-    digest: int = 0
-
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(self.records + other.records, self.events + other.events, to_unsigned(self.digest + other.digest))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,22 +50,28 @@ class RoundSums:
 
 
 def round_sums(database: Database, asked: Sequence[Frontier], below: int) -> list[RoundSums]:
-    """For each frontier in turn, one consistent view; `below`: the central audit offset of the cut."""
-    listed: list[dict[int, Sums]] = [{} for _ in asked]
-    promised: list[dict[int, Sums]] = [{} for _ in asked]
-    straddling: list[list[AuditGroup]] = [[] for _ in asked]
-    with database.reading() as connection:
-        for one in _portions(asked):
-            for at, hour, *sums in connection.execute(_summed(one, _LISTED, _LISTED.c.rows, _is_listed(one))):
-                listed[at][hour] = _sums(*sums)
-            for counts in (_of_the_hour(one, below), _late(one, below)):
-                whole = and_(counts, _PROMISED.c.last_offset < below, ~_begins_before(one))
-                for at, hour, *sums in connection.execute(_summed(one, _PROMISED, _PROMISED.c.promised, whole)):
-                    promised[at][hour] = _sums(*sums)
-                split = and_(counts, or_(_PROMISED.c.last_offset >= below, _begins_before(one)))
-                for at, group in _audit_groups(connection, one, split):
-                    straddling[at].append(group)
-    return [RoundSums(*of) for of in zip(listed, promised, map(tuple, straddling), strict=True)]
+    """For each frontier in turn; `below`: the central audit offset of the cut."""
+    groups, promises = listed_groups(database, asked), counting_promises(database, asked, below)
+    return [_summed(f, listed, counting, below) for f, listed, counting in zip(asked, groups, promises, strict=True)]
+
+
+def _summed(f: Frontier, groups: Iterable[StagedGroup], promises: Iterable[AuditGroup], below: int) -> RoundSums:
+    listed: dict[int, Sums] = {}
+    promised: dict[int, Sums] = {}
+    straddling = []
+    for g in groups:
+        listed[g.hour_s] = listed.get(g.hour_s, Sums()) + listed_sums([g])
+    for a in promises:
+        if a.last_offset >= below or (a.hour_s < f.hour.start_s and a.first_offset < f.settled_next):
+            straddling.append(a)
+        else:
+            promised[a.hour_s] = promised.get(a.hour_s, Sums()) + Sums(a.rows, a.promised, a.tail_sum)
+    return RoundSums(listed, promised, tuple(straddling))
+
+
+def listed_sums(groups: Iterable[StagedGroup]) -> Sums:
+    """What the groups add up to."""
+    return sum((Sums(g.rows, g.rows, g.tail_sum) for g in groups), Sums())
 
 
 def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[StagedGroup]]:
@@ -90,18 +80,14 @@ def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[St
     with database.reading() as connection:
         for one in _portions(asked):
             query = (
-                select(
-                    one.c.at, _PATH, _LISTED.c.type, _LISTED.c.hour, _LISTED.c.rows, _LISTED.c.bytes, _LISTED.c.tail_sum,
-                    _LISTED.c.schema_ids, _LISTED.c.first_row, _LISTED.c.first_id, _LISTED.c.last_id,
-                )
+                select(one.c.at, _PATH, _LISTED)
                 .select_from(one)
                 .join(_LISTED, _is_listed(one))
                 .join(tables.staged_files, tables.staged_files.c.id == _LISTED.c.file_id)
                 .order_by(one.c.at, _LISTED.c.id)
-            )  # fmt: skip
-            for row in connection.execute(query):
-                schema_ids = tuple(json.loads(row[7]))
-                found[row[0]].append(StagedGroup(*row[1:6], to_unsigned(row[6]), schema_ids, *row[8:11]))
+            )
+            for row in connection.execute(query).mappings():
+                found[row["at"]].append(group_of(row, asked[row["at"]].event_type))
     return found
 
 
@@ -111,8 +97,15 @@ def counting_promises(database: Database, asked: Sequence[Frontier], below: int)
     with database.reading() as connection:
         for one in _portions(asked):
             for counts in (_of_the_hour(one, below), _late(one, below)):
-                for at, group in _audit_groups(connection, one, counts):
-                    found[at].append(group)
+                query = (
+                    select(one.c.at, _PATH, _PROMISED)
+                    .select_from(one)
+                    .join(_PROMISED, counts)
+                    .join(tables.staged_files, tables.staged_files.c.id == _PROMISED.c.file_id)
+                    .order_by(one.c.at, _PROMISED.c.id)
+                )
+                for row in connection.execute(query).mappings():
+                    found[row["at"]].append(audit_group_of(row, asked[row["at"]].event_type))
     return found
 
 
@@ -121,7 +114,7 @@ def promises_between(
 ) -> list[AuditGroup]:
     """Groups of these hours with a promise, perhaps, at central audit offsets [at_least, below)."""
     query = (
-        select(_PATH, *_audit_columns())
+        select(_PATH, _PROMISED)
         .select_from(_PROMISED)
         .join(tables.staged_files, tables.staged_files.c.id == _PROMISED.c.file_id)
         .where(
@@ -133,7 +126,27 @@ def promises_between(
         .order_by(_PROMISED.c.id)
     )
     with database.reading() as connection:
-        return [_audit_group(row) for row in connection.execute(query)]
+        return [audit_group_of(row, event_type) for row in connection.execute(query).mappings()]
+
+
+def group_of(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
+    """Of a whole row and its file's path. DamagedRow if it is not as it was written, or listed for an hour before its own."""
+    check(_LISTED, row, row["path"], event_type)
+    if row["listed_hour"] is not None and row["listed_hour"] < row["hour"]:
+        raise DamagedRow(_LISTED.name, f"id {row['id']}, of {row['path']}, listed before its hour", event_type)
+    return StagedGroup(
+        row["path"], row["type"], row["hour"], row["rows"], row["bytes"], to_unsigned(row["tail_sum"]),
+        tuple(json.loads(row["schema_ids"])), row["first_row"], row["first_id"], row["last_id"],
+    )  # fmt: skip
+
+
+def audit_group_of(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
+    """The same of promises."""
+    check(_PROMISED, row, row["path"], event_type)
+    return AuditGroup(
+        row["path"], row["type"], row["hour"], row["rows"], row["first_offset"], row["last_offset"], row["promised"],
+        to_unsigned(row["tail_sum"]),
+    )  # fmt: skip
 
 
 def _portions(asked: Sequence[Frontier]) -> Iterator[Any]:
@@ -173,45 +186,3 @@ def _late(one: Any, below: int) -> ColumnElement[bool]:
         _PROMISED.c.hour < one.c.hour,
         _PROMISED.c.first_offset < below,
     )
-
-
-def _begins_before(one: Any) -> ColumnElement[bool]:
-    """Of late promises: some are settled already."""
-    return and_(_PROMISED.c.hour < one.c.hour, _PROMISED.c.first_offset < one.c.settled)
-
-
-def _summed(one: Any, table: Any, events: Any, condition: ColumnElement[bool]) -> Any:
-    records = func.sum(table.c.rows)
-    low, high = func.sum(table.c.tail_sum.op("&")(_LOW)), func.sum(table.c.tail_sum.op(">>")(literal(32, Integer)))
-    return (
-        select(one.c.at, table.c.hour, records, func.sum(events), low, high)
-        .select_from(one)
-        .join(table, condition)
-        .group_by(one.c.at, table.c.hour)
-    )
-
-
-def _sums(records: int, events: int, low: int, high: int) -> Sums:
-    return Sums(int(records), int(events), to_unsigned((int(high) << 32) + int(low)))
-
-
-def _audit_columns() -> tuple[Any, ...]:
-    t = _PROMISED.c
-    return t.type, t.hour, t.rows, t.first_offset, t.last_offset, t.promised, t.tail_sum
-
-
-def _audit_groups(connection: Connection, one: Any, condition: ColumnElement[bool]) -> Iterator[tuple[int, AuditGroup]]:
-    query = (
-        select(one.c.at, _PATH, *_audit_columns())
-        .select_from(one)
-        .join(_PROMISED, condition)
-        .join(tables.staged_files, tables.staged_files.c.id == _PROMISED.c.file_id)
-        .order_by(one.c.at, _PROMISED.c.id)
-    )
-    for row in connection.execute(query):
-        yield row[0], _audit_group(row[1:])
-
-
-def _audit_group(row: Sequence[Any]) -> AuditGroup:
-    path, event_type, hour_s, rows, first, last, promised, tail_sum = row
-    return AuditGroup(path, event_type, hour_s, rows, first, last, promised, to_unsigned(tail_sum))

@@ -10,7 +10,7 @@ from etl.buckets import NotClosed, any_marker, list_hours, list_types, read_mani
 from etl.errors import ForeignLedger
 from etl.ledger.database import Database
 from etl.ledger.frontiers import frontiers, hours_on
-from etl.ledger.rows import Frontier
+from etl.ledger.rows import Frontier, State
 from etl.storage import Storage
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
@@ -30,7 +30,9 @@ def refuse_older_copy(storage: Storage, database: Database, bucket_seconds: int)
     """
     folders = set(list_types(storage))
     known = frontiers(database, bucket_seconds)
-    suspected = _problems(storage, [f for f in known if f.event_type in folders], database.identity())
+    suspected = _problems(
+        storage, [f for f in known if f.event_type in folders and f.state is not State.DAMAGED], database.identity()
+    )
     if suspected:  # unless another driver has closed them since they were read
         now = [f for f in frontiers(database, bucket_seconds) if f.event_type in suspected]
         if still := _problems(storage, now, database.identity()):

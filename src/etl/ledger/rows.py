@@ -34,6 +34,7 @@ class State(enum.Enum):
     OPEN = "open"
     FROZEN = "frozen"  # groups are listed, not yet proved
     SEALED = "sealed"  # proved: what the bucket holds is fixed, for ever
+    DAMAGED = "damaged"  # its row is not as it was written: the type waits for an operator; never stored
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -145,6 +146,21 @@ class StagedBatch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Sums:
+    """Of rows, or of promises: how many records, how many events, and the digest of these events modulo 2^64."""
+
+    records: int = 0
+    events: int = 0
+    digest: int = 0
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(self.records + other.records, self.events + other.events, to_unsigned(self.digest + other.digest))
+
+    def __sub__(self, other: Sums) -> Sums:
+        return Sums(self.records - other.records, self.events - other.events, to_unsigned(self.digest - other.digest))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class HourBook:
     """What a seal says of one origin hour: distinct ids promised by records it settles, listed ones that nobody promised yet."""
 
@@ -167,6 +183,7 @@ class Seal:
     excused: tuple[str, ...]
     offsets: tuple[Position, ...]
     books: tuple[HourBook, ...] = ()  # by origin hour
+    listed: Sums = dataclasses.field(default_factory=Sums)  # of its listed rows, duplicates and all: these are written, no others
 
     def to_json(self) -> str:
         """For the ledger."""
@@ -178,6 +195,7 @@ class Seal:
         fields: dict[str, Any] = json.loads(text)
         fields["offsets"] = tuple(Position(**p) for p in fields["offsets"])
         fields["excused"] = tuple(fields["excused"])
+        fields["listed"] = Sums(**fields["listed"])
         fields["books"] = tuple(HourBook(**b) for b in fields.get("books", ()))
         return cls(**fields)
 

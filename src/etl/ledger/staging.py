@@ -5,25 +5,53 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import zstandard
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from etl.errors import StaleDriver, TopicReplaced
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
+from etl.ledger.digests import check, with_digest
+from etl.ledger.holes import Hole, put_holes
 from etl.ledger.overview import SetAside
 from etl.ledger.rows import DEFAULT_SHARD, Position, Reporter, StagedBatch, StagedFile, StagedGroup, to_signed
 from hourmark.errors import UsageError
 from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark.kafka import TopicInfo
+from hourmark.topics import edge_topic
 
 
 def positions(database: Database, cluster_id: str) -> list[Position]:
     """Where each partition of the cluster is to be read from."""
     query = select(tables.positions).where(tables.positions.c.cluster_id == cluster_id)
     with database.reading() as connection:
-        return [Position(**row) for row in connection.execute(query).mappings()]
+        return [position_of(row) for row in connection.execute(query).mappings()]
+
+
+def position_of(row: Mapping[Any, Any], *, checked: bool = True) -> Position:
+    """Of a whole row. DamagedRow if it is not as it was written."""
+    if checked:
+        check(tables.positions, row)
+    return Position(**{field.name: row[field.name] for field in dataclasses.fields(Position)})
+
+
+def put_positions(connection: Connection, new: Iterable[Position]) -> None:
+    """Add them."""
+    if rows := [with_digest(tables.positions, dataclasses.asdict(p)) for p in new]:
+        connection.execute(insert(tables.positions), rows)
+
+
+def _change_positions(connection: Connection, *where: ColumnElement[bool], **values: str | int) -> int:
+    """Change those there are, and say how many."""
+    table = tables.positions
+    found = connection.execute(select(table).where(*where)).mappings().all()
+    for row in found:
+        check(table, row)
+        own = [c == row[c.name] for c in table.primary_key]
+        connection.execute(update(table).where(*own).values(**with_digest(table, {**row, **values})))
+    return len(found)
 
 
 def begin_positions(database: Database, lease: Lease, wanted: Collection[Position]) -> None:
@@ -39,18 +67,34 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Positio
                 "back, or begin a new ledger and root"
             )
         for p in wanted:
-            known = connection.execute(
-                select(tables.positions).where(
-                    tables.positions.c.cluster_id == p.cluster_id, tables.positions.c.topic == p.topic
-                )
-            ).mappings().all()  # fmt: skip
-            if any(row["topic_id"] != p.topic_id for row in known):
+            of_topic = (tables.positions.c.cluster_id == p.cluster_id, tables.positions.c.topic == p.topic)
+            known = [position_of(row) for row in connection.execute(select(tables.positions).where(*of_topic)).mappings()]
+            if any(k.topic_id != p.topic_id for k in known):
                 raise TopicReplaced(
-                    f"topic {p.topic} has id {p.topic_id}, the ledger remembers {known[0]['topic_id']}: it was deleted and made "
+                    f"topic {p.topic} has id {p.topic_id}, the ledger remembers {known[0].topic_id}: it was deleted and made "
                     "anew, and what it held may be missing. Restore the old topic, or have an operator decide"
                 )
-            if not any(row["partition"] == p.partition for row in known):
-                connection.execute(insert(tables.positions).values(**dataclasses.asdict(p)))
+            if not any(k.partition == p.partition for k in known):
+                put_positions(connection, [p])
+
+
+def pass_over(database: Database, lease: Lease, alias: str | None, starts: Mapping[Position, int]) -> None:
+    """Go on at the logs' start offsets where those have passed what is to be staged; what lies between is a hole of its topic.
+
+    `alias`: of the edge, as its topics are named on the central cluster.
+    """
+    passed = {p: start for p, start in starts.items() if start > p.next_offset}
+    if passed:
+        with database.transaction(lease) as connection:
+            for p, start in passed.items():
+                _compare_and_set(connection, p, dataclasses.replace(p, next_offset=start))
+            put_holes(connection, [lost_to_retention(alias, p, start) for p, start in passed.items()])
+
+
+def lost_to_retention(alias: str | None, p: Position, end: int) -> Hole:
+    """That offsets from the position to `end` are on neither side."""
+    what = f"topic {p.topic} partition {p.partition}: offsets [{p.next_offset}, {end}) are lost to retention"
+    return Hole(edge_topic(p.topic, alias), None, what)
 
 
 def refuse_other_topics(database: Database, infos: Iterable[TopicInfo]) -> None:
@@ -82,7 +126,7 @@ def hand_over(database: Database, lease: Lease, shards: Mapping[str, str]) -> No
     """Leave topics to other shards (`shards`: topic → shard); only who stages them may, and between two of its batches."""
     with database.transaction(lease) as connection:
         for topic, shard in shards.items():
-            connection.execute(update(tables.positions).where(tables.positions.c.topic == topic).values(shard=shard))
+            _change_positions(connection, tables.positions.c.topic == topic, shard=shard)
 
 
 def resume(database: Database, event_type: str, *, skip_record: bool) -> SetAside:
@@ -98,7 +142,7 @@ def resume(database: Database, event_type: str, *, skip_record: bool) -> SetAsid
         aside = SetAside(*(found[c] for c in ("type", "topic", "partition", "offset", "reason", "set_aside_at_ms")))
         if skip_record:
             at_it = (rows.c.topic == aside.topic, rows.c.partition == aside.partition, rows.c.next_offset == aside.offset)
-            if connection.execute(update(rows).where(*at_it).values(next_offset=aside.offset + 1)).rowcount != 1:
+            if _change_positions(connection, *at_it, next_offset=aside.offset + 1) != 1:
                 raise UsageError(
                     f"topic {aside.topic} partition {aside.partition} is not at offset {aside.offset}; resume "
                     "without --skip-record"
@@ -134,22 +178,29 @@ def put_staged(
         connection.execute(
             insert(tables.groups),
             [
-                {"file_id": file_ids[g.path], "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "bytes": g.datum_bytes,
-                 "tail_sum": to_signed(g.tail_sum), "schema_ids": json.dumps(g.schema_ids), "first_row": g.first_row,
-                 "first_id": g.first_id, "last_id": g.last_id, "listed_hour": listed_hour(g)}
-                for g in batch.groups
+                {"file_id": file_ids[g.path], "listed_hour": listed_hour(g), **group_row(g)} for g in batch.groups
             ],
         )  # fmt: skip
     if batch.audit_groups:
         connection.execute(
             insert(tables.audit_groups),
             [
-                {"file_id": file_ids[g.path], "type": g.event_type, "hour": g.hour_s, "rows": g.rows,
-                 "first_offset": g.first_offset, "last_offset": g.last_offset, "promised": g.promised,
-                 "tail_sum": to_signed(g.tail_sum)}
+                {"file_id": file_ids[g.path], **with_digest(tables.audit_groups, {
+                    "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "first_offset": g.first_offset,
+                    "last_offset": g.last_offset, "promised": g.promised, "tail_sum": to_signed(g.tail_sum),
+                }, g.path)}
                 for g in batch.audit_groups
             ],
         )  # fmt: skip
+
+
+def group_row(g: StagedGroup) -> dict[str, Any]:
+    """What the ledger keeps of the group itself: all but its row number, its file's and its listing."""
+    row = {
+        "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "bytes": g.datum_bytes, "tail_sum": to_signed(g.tail_sum),
+        "schema_ids": json.dumps(g.schema_ids), "first_row": g.first_row, "first_id": g.first_id, "last_id": g.last_id,
+    }  # fmt: skip
+    return with_digest(tables.groups, row, g.path)
 
 
 def reporters(database: Database) -> list[Reporter]:
@@ -161,17 +212,15 @@ def reporters(database: Database) -> list[Reporter]:
 def _compare_and_set(connection: Connection, start: Position, end: Position) -> None:
     assert (start.cluster_id, start.topic_id, start.partition) == (end.cluster_id, end.topic_id, end.partition)
     assert end.next_offset >= start.next_offset, f"{end.topic}-{end.partition}: a batch cannot end before it begins"
-    moved = connection.execute(
-        update(tables.positions)
-        .where(
-            tables.positions.c.cluster_id == start.cluster_id,
-            tables.positions.c.topic_id == start.topic_id,
-            tables.positions.c.partition == start.partition,
-            tables.positions.c.next_offset == start.next_offset,
-        )
-        .values(next_offset=end.next_offset)
+    moved = _change_positions(
+        connection,
+        tables.positions.c.cluster_id == start.cluster_id,
+        tables.positions.c.topic_id == start.topic_id,
+        tables.positions.c.partition == start.partition,
+        tables.positions.c.next_offset == start.next_offset,
+        next_offset=end.next_offset,
     )
-    if moved.rowcount != 1:
+    if moved != 1:
         raise StaleDriver(
             f"topic {start.topic} partition {start.partition}: the ledger is not at offset {start.next_offset}, where this batch "
             "began; the batch is discarded. Start the driver again: it goes on from the ledger"
@@ -181,7 +230,9 @@ def _compare_and_set(connection: Connection, start: Position, end: Position) -> 
 def _insert_file(connection: Connection, folder: str, file: StagedFile) -> int:
     spans = zstandard.compress(json.dumps([dataclasses.astuple(s) for s in file.spans]).encode())
     row = {"path": file.path, "batch": folder, "kind": file.kind, "rows": file.rows, "spans": spans}
-    inserted = connection.execute(insert(tables.staged_files).values(**row)).inserted_primary_key
+    inserted = connection.execute(
+        insert(tables.staged_files).values(**with_digest(tables.staged_files, row))
+    ).inserted_primary_key
     assert inserted is not None
     return int(inserted[0])
 

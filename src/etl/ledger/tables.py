@@ -12,6 +12,15 @@ from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, 
 
 metadata = MetaData()
 
+DIGEST: Final = "digest"  # the column; see `digests`
+UNDIGESTED: Final = "undigested"
+_NUMBER: Final = {UNDIGESTED: True}  # of a row or a file: groups have the file's path in their digest instead
+
+
+def _digest() -> Column[bytes]:
+    return Column(DIGEST, LargeBinary, nullable=False)
+
+
 # Row numbers; SQLite numbers rows by itself only where the type is INTEGER, which has 64 bits there.
 _ROW_ID: Final = BigInteger().with_variant(Integer, "sqlite")
 
@@ -28,18 +37,20 @@ positions = Table(
     Column("topic", Text, nullable=False),
     Column("shard", Text, nullable=False),
     Column("next_offset", BigInteger, nullable=False),
+    _digest(),
 )
 
 # `batch` is the folder that holds it; `spans` what it was staged from, so that an unreadable one can be staged again.
 staged_files = Table(
     "staged_files",
     metadata,
-    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True, info=_NUMBER),
     Column("path", Text, nullable=False, unique=True),
     Column("batch", Text, nullable=False),
     Column("kind", Text, nullable=False),  # "events" or "audit"
     Column("rows", BigInteger, nullable=False),
     Column("spans", LargeBinary, nullable=False),  # zstandard of a JSON list of `rows.Span`
+    _digest(),
     Index("staged_files_by_batch", "batch"),
 )
 
@@ -47,8 +58,8 @@ staged_files = Table(
 groups = Table(
     "staged_groups",
     metadata,
-    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
-    Column("file_id", ForeignKey("staged_files.id"), nullable=False),
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True, info=_NUMBER),
+    Column("file_id", ForeignKey("staged_files.id"), nullable=False, info=_NUMBER),
     Column("type", Text, nullable=False),
     Column("hour", BigInteger, nullable=False),
     Column("rows", BigInteger, nullable=False),
@@ -58,7 +69,8 @@ groups = Table(
     Column("first_row", BigInteger, nullable=False),  # its rows are [first_row, first_row + rows) of the file
     Column("first_id", LargeBinary, nullable=False),  # least and greatest event id, 16 bytes
     Column("last_id", LargeBinary, nullable=False),
-    Column("listed_hour", BigInteger),
+    Column("listed_hour", BigInteger, info={UNDIGESTED: True}),  # set by the thousand; a seal says what its rows add up to
+    _digest(),
     Index("staged_groups_by_file", "file_id"),
     Index("staged_groups_by_listing", "type", "listed_hour", "hour"),
 )
@@ -67,8 +79,8 @@ groups = Table(
 audit_groups = Table(
     "audit_groups",
     metadata,
-    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
-    Column("file_id", ForeignKey("staged_files.id"), nullable=False),
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True, info=_NUMBER),
+    Column("file_id", ForeignKey("staged_files.id"), nullable=False, info=_NUMBER),
     Column("type", Text, nullable=False),
     Column("hour", BigInteger, nullable=False),
     Column("rows", BigInteger, nullable=False),
@@ -76,6 +88,7 @@ audit_groups = Table(
     Column("last_offset", BigInteger, nullable=False),
     Column("promised", BigInteger, nullable=False),  # sum of the promised counts
     Column("tail_sum", BigInteger, nullable=False),  # sum of the promised sums
+    _digest(),
     Index("audit_groups_by_file", "file_id"),
     Index("audit_groups_by_hour", "type", "hour"),
     Index("audit_groups_by_offset", "type", "last_offset"),  # late promises: the newest, of whatever hour
@@ -93,6 +106,7 @@ frontiers = Table(
     Column("settled_next", BigInteger, nullable=False),  # central audit offset: promises below it of hours < `hour` are kept
     Column("seal", Text),  # JSON of `rows.Seal`, from sealed on
     Column("alarm", Text),  # JSON of the findings of the last proof that failed, or null
+    _digest(),
 )
 
 buckets = Table(
@@ -201,12 +215,14 @@ edge_checks = Table(
     Column("checked_at_ms", BigInteger, nullable=False),
 )
 
-# Holes that an operator's order accepted. A hole in promises or reports concerns every hour that had begun by then.
-accepted_holes = Table(
-    "accepted_holes",
+# Holes that the ledger alone remembers, and those that an order accepted (`etl.ledger.holes`).
+holes = Table(
+    "holes",
     metadata,
-    Column("topic", Text, primary_key=True),  # at the edge
-    Column("accepted_at_ms", BigInteger, primary_key=True),
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
+    Column("topic", Text, nullable=False),  # at the edge
+    Column("type", Text),  # whose promises alone it concerns; null: as the topic says
     Column("what", Text, nullable=False),
+    Column("accepted_at_ms", BigInteger),
     Column("reason", Text, nullable=False),
 )

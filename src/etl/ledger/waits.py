@@ -33,10 +33,11 @@ PHASES = {
     "promises": "reports or promises have yet to be staged",
     "events": "the mirror has yet to copy events",
     "arrival": "events have yet to be staged",
-    "staged": "a staged file is damaged, and Kafka no longer holds its records: bring it back from a copy",
+    "staged": "a staged file is damaged, and Kafka no longer holds its records: bring it back from a copy, or force the hour",
     "proof": "promises are not kept by what was staged",
     "publishing": "it is sealed, and what is in its way on storage",
     "storage": "storage refuses or does not answer",
+    "ledger": "a row of the ledger is damaged: restore the newest copy, or make it anew",
     "servers": "a cluster, or another server, does not answer",
 }
 

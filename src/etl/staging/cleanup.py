@@ -2,7 +2,8 @@
 
 - Event files, once every group of them stands in a closed bucket (which was read back before it was published), and
   `etl.staged_keep_seconds` later, so that `audit --ranges` can still name ranges of what was just closed.
-- Audit files, `kafka.retention_hours` and a day after their promises were settled: until then a second copy of a record may come.
+- Audit files, `kafka.retention_hours` and a day after their promises were settled: until then a second copy of a record may come;
+  and none from an hour before the oldest open hour on, whatever it holds: so a lost ledger finds no hole among them.
 - Folders of batches that were never committed: their name holds the epoch of a consumer that has been replaced since, so
   no commit can name them any more.
 - Uploads that a crash cut short, a day after the storage saw them begin. Should a writer still be at it (it was paused, or a
@@ -24,7 +25,10 @@ from etl.closing.readiness import Reports, clocks_apart
 from etl.closing.surplus import SurplusCleaner
 from etl.ledger import leftovers as ledger
 from etl.ledger.database import Database, Lease
+from etl.ledger.frontiers import frontiers
 from etl.ledger.leftovers import Leftover
+from etl.ledger.remains import EARLY_MS
+from etl.ledger.rows import State
 from etl.ledger.staging import reporters
 from etl.staging.planning import STAGING_FOLDER
 from etl.storage import Entry, NotFound, Storage
@@ -59,6 +63,7 @@ class Cleaner:
 
     def __init__(self, storage: Storage, database: Database, config: Config, clock: Clock) -> None:
         self._storage, self._database, self._etl, self._clock = storage, database, config.etl, clock
+        self._bucket_seconds = config.parsing.bucket_seconds
         self._audit_keep_ms = (config.kafka.retention_hours + 24) * _HOUR_MS
         self._surplus = SurplusCleaner(storage, database, self._audit_keep_ms)
         self._events_after = self._audit_after = 0
@@ -72,6 +77,9 @@ class Cleaner:
         try:
             if apart := clocks_apart(Reports(reporters(self._database)), self._clock.now_ms()):
                 _LOG.warning("nothing is deleted by a clock that may be wrong: %s", apart)
+                return
+            if any(f.state is State.DAMAGED for f in frontiers(self._database, self._bucket_seconds)):
+                _LOG.error("nothing is deleted by a ledger with damaged rows: `hourmark ledger check` names them")
                 return
             cleaned = self.clean(lease, self._clock.now_ms())
         except (Unavailable, Finding) as error:
@@ -89,7 +97,8 @@ class Cleaner:
         events, self._events_after = ledger.closed_event_files(
             self._database, self._events_after, closed_before_ms, FILES_AT_ONCE
         )
-        below = ledger.settled_before(self._database, DEAD_LETTERS, now_ms - self._audit_keep_ms)
+        needed_from_ms = ledger.oldest_frontier_ms(self._database) - EARLY_MS
+        below = ledger.settled_before(self._database, DEAD_LETTERS, min(now_ms - self._audit_keep_ms, needed_from_ms))
         audits: list[Leftover] = []
         if below:
             audits, self._audit_after = ledger.settled_audit_files(self._database, self._audit_after, below, FILES_AT_ONCE)
@@ -112,7 +121,7 @@ class Cleaner:
         for file in files:
             if file.folder not in emptied:
                 self._storage.delete(file.path)
-        for folder in sorted(emptied):  # with its batch file
+        for folder in sorted(emptied):
             self._storage.delete(folder)
 
     def _delete_unfinished(self, lease: Lease, now_ms: int) -> int:

@@ -18,8 +18,8 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from etl.errors import DataLoss
 from etl.ledger import staging as ledger
-from etl.ledger.batch_file import BatchFile, write_batch_file
 from etl.ledger.database import Database, Lease
 from etl.ledger.overview import SetAside
 from etl.ledger.rows import DEFAULT_SHARD, Position, Span, StagedBatch, StagedFile
@@ -27,7 +27,6 @@ from etl.progress import Progress
 from etl.staging.failures import cause_of
 from etl.staging.kafka_source import COLUMN, kafka_source, source_name
 from etl.staging.kafka_task import Answer
-from etl.storage import open_storage
 from etl.topics import CentralTopics
 from hourmark.clock import Clock
 from hourmark.config import Config
@@ -53,12 +52,10 @@ class Consumer:
         self._ledger_uuid = database.identity()[0]
         self._checkpoint = config.etl.scratch_dir / f"checkpoint-{shard}"
         self._naming = CentralTopics.of(config.kafka, ())
-        self._storage = open_storage(config.storage)
         self._query: StreamingQuery | None = None
         self._error: HourmarkError | None = None  # of a batch; Spark's own report of it has lost its kind
         self._staging = threading.Lock()
         self._stopping = False
-        self._sequence = 0
         self._pause_s, self._again_at_s = 1.0, 0.0
 
     def start(self) -> None:
@@ -78,7 +75,7 @@ class Consumer:
         _LOG.info("staging shard %s from the ledger's offsets", self._shard)
 
     def check(self) -> None:
-        """Begin the query again where it ended because a server was away; EtlStop, saying why, where it ended otherwise."""
+        """Begin the query again where a server was away, or records are lost; EtlStop, saying why, where it ended otherwise."""
         if self._query is None:
             if self._clock.monotonic_s() >= self._again_at_s:
                 self.start()
@@ -87,7 +84,7 @@ class Consumer:
             return
         error = self._error or cause_of(str(self._query.exception() or "it ended by itself"))
         self._query = None
-        if not isinstance(error, Unavailable):
+        if not isinstance(error, Unavailable | DataLoss):  # what is lost is passed over when the next plan begins
             raise error
         _LOG.warning("staging of shard %s begins again in %.0f s, from the ledger: %s", self._shard, self._pause_s, error)
         self._again_at_s = self._clock.monotonic_s() + self._pause_s
@@ -123,15 +120,12 @@ class Consumer:
                 _LOG.info("staged %d events in %.1f s (shard %s, batch %d)", events, took_s, self._shard, batch_id)
 
     def _commit(self, answers: Sequence[Answer]) -> StagedBatch:
-        self._sequence += 1
         batch = batch_of(answers, self._cluster_id, self._shard, self._clock.now_ms())
         bad = [
             SetAside(self._naming.type_of(b.topic) or "", b.topic, b.partition, b.offset, b.why, self._clock.now_ms())
             for a in answers
             for b in a.bad
         ]
-        if batch.files:
-            write_batch_file(self._storage, BatchFile(self._ledger_uuid, self._lease.epoch, self._sequence, batch))
         ledger.commit_batch(self._database, self._lease, batch, bad)
         for b in bad:
             _LOG.error(

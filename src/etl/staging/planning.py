@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from etl.errors import DataLoss
+from etl.errors import TopicReplaced
 from etl.ledger import staging as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.overview import set_aside
@@ -39,7 +39,7 @@ class Planner:
     def next_batch(self) -> PlannedBatch | None:
         """What to read now; None if there is nothing new.
 
-        TopicReplaced, DataLoss or EtlStop where offsets mean other records, or none, now; StaleDriver; Unavailable.
+        TopicReplaced or EtlStop where offsets mean other records, or none, now; StaleDriver; Unavailable.
         """
         shards = ledger.type_shards(self._database)
         self._hand_over(shards)
@@ -53,7 +53,7 @@ class Planner:
         ends = self._central.ends(partitions)
         for p in positions:
             if (end := ends[Partition(p.topic, p.partition)]) < p.next_offset:
-                raise DataLoss(
+                raise TopicReplaced(
                     f"topic {p.topic} partition {p.partition}: the log ends at offset {end}, but offsets up to {p.next_offset} "
                     "were staged: it lost records, or was made anew. An operator must decide"
                 )
@@ -73,6 +73,9 @@ class Planner:
     def _refresh(self, topics: Collection[str]) -> None:
         if wanted := new_positions(self._central, topics, self._known(), self._shard):
             ledger.begin_positions(self._database, self._lease, wanted)
+            starts = self._central.starts([Partition(p.topic, p.partition) for p in wanted])
+            alias = CentralTopics.of(self._config.kafka, ()).alias
+            ledger.pass_over(self._database, self._lease, alias, {p: starts[Partition(p.topic, p.partition)] for p in wanted})
 
     def _hand_over(self, shards: Mapping[str, str]) -> None:
         """Leave types that were moved to other shards to them: no batch of this shard is under way now."""

@@ -1,35 +1,30 @@
 """A staged file that is missing or damaged is staged again from the offsets that the ledger remembers for it.
 
-The new file stands beside the old one (`<name>.again-<n>-<digest>.parquet`). Nothing changes unless every group has the very rows
-it had: their count and the sum of their tails, which the ledger knows. If Kafka no longer holds them, that is loss, and said with
-topic and offsets.
+The new file has a name of its own, in the same folder. Nothing changes unless every group has the very rows it had: their count
+and the sum of their tails, which the ledger knows. If Kafka no longer holds them, that is loss, and said with topic and offsets.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import pyarrow as pa
 
 from etl.errors import DataLoss, TopicReplaced
 from etl.ledger.database import Database, Lease
-from etl.ledger.restaged import GroupSums, known_file, path_again, replace_file
+from etl.ledger.restaged import GroupSums, known_file, places, replace_file
 from etl.ledger.rows import AUDIT, Span
 from etl.staging.kafka_source import stage_plan
 from etl.staging.pieces import StagedPiece
 from etl.staging.planner import ReadSpan
 from etl.staging.reading import SpanReader
 from etl.staging.task import stage_table
-from etl.storage import AlreadyExists, Storage
+from etl.storage import Storage
 from etl.topics import CentralTopics
 from hourmark.config import Config
 from hourmark.kafka import Cluster
 
-_PLACES_MAX: Final = 5
 _LOG = logging.getLogger(__name__)
 
 
@@ -41,30 +36,25 @@ class Restager:
         self._central = Cluster(config.kafka.central_cluster, "central")
 
     def restage(self, lease: Lease, path: str) -> str:
-        """Replace the file, and return its new path. DataLoss or TopicReplaced, naming what, if it cannot be made again."""
+        """Replace the file, and return its new path. DataLoss, naming what, if Kafka does not hold all of it."""
         known = known_file(self._database, path)
         audit = CentralTopics.of(self._config.kafka, ()).audit
         spans = [s for s in known.file.spans if (s.topic == audit) == (known.file.kind == AUDIT)]
-        self._refuse_other_topics(spans)
-        piece = self._stage(known.folder, spans)
+        try:
+            self._refuse_other_topics(spans)
+            piece = self._stage(known.folder, spans)
+        except (DataLoss, TopicReplaced) as error:
+            raise DataLoss(f"{path} cannot be staged again: {error}. It came from {places(spans)}") from error
         sums = _sums(piece, known.file.kind)
         if sums != known.groups:
             for file in piece.files:
                 self._storage.delete(file.path)
-            raise DataLoss(f"{path} cannot be staged again: {_difference(known.groups, sums)}. It came from {_places(spans)}")
+            raise DataLoss(f"{path} cannot be staged again: {_difference(known.groups, sums)}. It came from {places(spans)}")
         (made,) = (f for f in piece.files if f.kind == known.file.kind)
-        again = self._beside(path, made.path)
-        replace_file(self._database, lease, known, again, piece.groups)
+        replace_file(self._database, lease, known, made.path, piece.groups)
         self._storage.delete(path)
-        _LOG.warning("%s was staged again as %s: %d rows, the same as before", path, again, made.rows)
-        return again
-
-    def _beside(self, path: str, made: str) -> str:
-        for number in itertools.count(1):
-            with contextlib.suppress(AlreadyExists):  # of a driver that was killed before it told the ledger
-                self._storage.rename_new(made, path_again(path, made, number))
-                break
-        return path_again(path, made, number)
+        _LOG.warning("%s was staged again as %s: %d rows, the same as before", path, made.path, made.rows)
+        return made.path
 
     def _stage(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
         kafka = self._config.kafka
@@ -84,8 +74,7 @@ class Restager:
         for s in spans:
             if s.topic not in infos or infos[s.topic].topic_id != s.topic_id:
                 raise TopicReplaced(
-                    f"topic {s.topic} is no longer the one with id {s.topic_id}, from which a damaged file was staged: its "
-                    "records are gone. An operator must decide; `hourmark bucket why` names the hours that wait"
+                    f"topic {s.topic} is no longer the one with id {s.topic_id}, from which it was staged: its records are gone"
                 )
 
 
@@ -101,8 +90,3 @@ def _difference(before: Mapping[tuple[str, int], GroupSums], now: Mapping[tuple[
         f"Kafka gives {has.rows} records of {event_type} in the hour from Unix second {hour_s}, the ledger knows {had.rows}"
         + (", others" if had.rows == has.rows else "")
     )
-
-
-def _places(spans: Sequence[Span]) -> str:
-    named = ", ".join(f"topic {s.topic} partition {s.partition} offsets [{s.start}, {s.end})" for s in spans[:_PLACES_MAX])
-    return named if len(spans) <= _PLACES_MAX else f"{named} and {len(spans) - _PLACES_MAX} more partitions"

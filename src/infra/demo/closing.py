@@ -60,7 +60,7 @@ def summarize(buckets: Iterable[Bucket]) -> dict[str, TypeClosing]:
     found: dict[str, TypeClosing] = {}
     for bucket in buckets:
         before = found.get(bucket.type, TypeClosing())
-        counts = bucket.marker["grade"] == _PROVED and bucket.marker["events"] > 0
+        counts = bucket.marker.grade == _PROVED and bucket.marker.events > 0
         latest = bucket.hour if counts else before.latest
         found[bucket.type] = TypeClosing(before.proved_with_events + counts, max(before.end_ms, bucket.end_ms), latest)
     return found

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from hourmark.event_types import DEAD_LETTERS, read_folder
 from infra.demo.events import AD_SHOWN, TRACK_PLAYED
 from infra.demo.named_lines import TYPE as LINES
 
@@ -83,13 +84,17 @@ types = ["{TRACK_PLAYED}", "{AD_SHOWN}"]
 
 TYPES: Final = (SERVER_LOG, LINES, TRACK_PLAYED, AD_SHOWN)
 
-# How the judge finds a line in an event: see infra.judge.expectations.
-CONTENT: Final = {
-    SERVER_LOG: {"content": "raw-line", "field": "line"},
-    LINES: {"content": "msg-bytes", "field": "line"},
-    TRACK_PLAYED: {"content": "json"},
-    AD_SHOWN: {"content": "json"},
-}
+_CONTENT: Final = {"json": "json", "text": "msg-bytes", "pattern": "raw-line"}  # by payload: see infra.judge.expectations
+
+
+def told(folder: Path) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """Types and sources of a folder, as the judge is told them."""
+    types, sources = read_folder(folder)
+    return {
+        t.name: {**t.line.model_dump(exclude={"payload"}), "content": _CONTENT[t.line.payload], "fields": t.fields}
+        for t in types
+        if t.name != DEAD_LETTERS.name
+    }, {s.name: {"source": s.name, "form": s.format, "type": s.types, "catch_all": s.catch_all} for s in sources}
 
 
 def write_declarations(folder: Path) -> None:

@@ -21,6 +21,7 @@ from typing import Any, Final
 from hourmark.clock import Clock
 from hourmark.config import Config, load_config
 from hourmark.errors import Unavailable, UsageError
+from hourmark.rules_topic import read_rules
 from infra.demo import outcome
 from infra.demo.closing import Closing, Progress, TypeClosing, closed_enough, short
 from infra.demo.components import Components, wait_for
@@ -36,8 +37,9 @@ from infra.demo.settings import BUCKET_SECONDS, SERVER_LOGS, ZONE, demo_settings
 from infra.demo.traffic import Traffic
 from infra.demo.verdict import Told, settled_verdict, write_expectations
 from infra.jars.cache import Say
-from infra.judge.report import Report
-from infra.judge.snapshot import take_snapshot
+from infra.judge.check import judge
+from infra.judge.report import Kind, Report
+from infra.judge.snapshot import changes, take_snapshot
 from infra.judge.webhdfs import WebHdfs
 from infra.stack import Stack
 from infra.stack.purge import purge_stack
@@ -85,7 +87,7 @@ class Demo:
         self._clock = clock
         self._say = say
         self._trouble = trouble
-        self._began_s = clock.monotonic_s()
+        self._began_s, self._began_ms = clock.monotonic_s(), clock.now_ms()
         self.components = Components(home, self.work / "hourmark.toml", home / "stack" / "logs", clock)
 
     def run(self) -> Result:
@@ -187,25 +189,32 @@ class Demo:
         self.tell("all is acknowledged; waiting for the buckets to be closed as proved")
         hdfs = WebHdfs(config.storage.webhdfs, config.storage.user)
         try:
-            snapshot = take_snapshot(hdfs, config.storage.root)
+            early = take_snapshot(hdfs, config.storage.root)
             closing = Closing(hdfs, config.storage.root)
             found = self._wait_closed(closing, self._wanted(traffic), next_minute_ms(drained_ms), until_s)
-            told = write_expectations(self.work / "expectations.json", config, self._told(config, sizes))
+            told = write_expectations(self.work / "expectations.json", config, self._told(traffic, config, sizes))
             self.tell("the judge compares every line with every bucket")
 
             def wait_for_more(report: Report) -> bool:
                 return self._one_more_minute(closing, report, until_s)
 
-            report = settled_verdict(told, hdfs, snapshot, wait_for_more)
+            settled_verdict(told, hdfs, wait_for_more)
+            snapshot = take_snapshot(hdfs, config.storage.root)
+            self.components.stop("etl")
+            report = judge(told, hdfs)  # of all that will ever be closed
+            for path, change in (*changes(early, snapshot), *changes(snapshot, take_snapshot(hdfs, config.storage.root))):
+                report.add(Kind.CHANGED, path, None, change)
         finally:
             hdfs.close()
-        shown = outcome.as_json(report, acknowledged(config), config, self._seconds())
+        promised = acknowledged(config)
+        shown = outcome.as_json(report, promised, config, self._seconds())
         files = self.work / "hourmark.toml", self.work / "expectations.json"
-        return Result(shown, report, outcome.faults(report), found[TRACK_PLAYED].latest, *files)
+        return Result(shown, report, outcome.faults(report, promised), found[TRACK_PLAYED].latest, *files)
 
-    def _told(self, config: Config, sizes: dict[Path, int]) -> Told:
+    def _told(self, traffic: Traffic, config: Config, sizes: dict[Path, int]) -> Told:
         host_id = (config.tailer.state_dir / "host-id").read_text().strip()
-        return Told(self.work / "sources", sizes, host_id)
+        rules = [revision.id for revision in read_rules(config.kafka.edge).revisions]
+        return Told(traffic.logs, sizes, host_id, rules, (self._began_ms, self._clock.now_ms()))
 
     def _wanted(self, traffic: Traffic) -> dict[str, int]:
         """Non-empty buckets by type: of named lines no more than there are minutes in which some were written."""

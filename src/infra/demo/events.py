@@ -26,7 +26,7 @@ def events(count: int, seed: int, *, broken_at_least_each: int) -> Iterator[Due]
     chance = random.Random(seed)  # noqa: S311  # traffic, not secrets
     for number in range(count):
         broken = chance.random() < _BROKEN_SHARE or number % broken_at_least_each == 0
-        yield Due(number / count, _line(chance, number, broken=broken))
+        yield Due(number / count, _line(chance, number, broken=broken), broken)
 
 
 def _line(chance: random.Random, number: int, *, broken: bool) -> Render:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from hourmark.config import Config
-from infra.demo.declarations import LINES_SOURCE, TYPES
-from infra.demo.named_lines import TYPE as LINES
+from infra.demo.declarations import TYPES
 from infra.judge.report import Kind, Report, TypeCount
 from infra.judge.sources import NO_TYPE
 
 DEAD_LETTERS: Final = "dead-letters"
 GRADES: Final = ("proved", "timed_out", "forced")
-LINES_IN_BUCKETS_MIN: Final = 0.99
 
 
 def as_json(report: Report, acknowledged: Mapping[str, int], config: Config, seconds: float) -> dict[str, Any]:
@@ -33,19 +30,13 @@ def as_json(report: Report, acknowledged: Mapping[str, int], config: Config, sec
     }
 
 
-def lines_share(report: Report) -> float:
-    """The part of the named files' lines that is in buckets; 1 where they have none."""
-    files = [file for file in report.files if Path(file.path).parent.name == LINES_SOURCE]
-    lines = sum(file.lines for file in files)
-    return sum(file.in_buckets for file in files) / lines if lines else 1.0
-
-
-def faults(report: Report) -> list[str]:
-    """Why the demo must fail; empty if it must not."""
+def faults(report: Report, acknowledged: Mapping[str, int]) -> list[str]:
+    """Why the demo must fail; empty if it must not. Which lines are dead letters is the judge's affair, line by line."""
     found = [f"{count} {kind.value}" for kind, count in report.counts.items() if count]
-    if (share := lines_share(report)) < LINES_IN_BUCKETS_MIN:
-        found.append(f"only {share:.2%} of the lines of type {LINES} are in buckets")
-    return found
+    for name, count in sorted(acknowledged.items()):
+        if (in_buckets := report.types.get(name, TypeCount()).in_buckets) < count:
+            found.append(f"{count} events of {name} were acknowledged, {in_buckets} are in buckets")
+    return found or ([] if report.content else ["nothing was compared"])
 
 
 def as_text(outcome: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Closed buckets as HDFS has them: folders with a marker. A folder without one is none of the judge's business.
+"""Closed buckets as HDFS has them: folders with a marker, and whatever else lies below the root.
 
 <root>/<type>/date=YYYY-MM-DD/hour=HH[/minute=MM]/_SUCCESS
 """
@@ -7,25 +7,33 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import json
-from collections.abc import Iterator
-from typing import Any, Final
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
+from pydantic import ValidationError
+
+from infra.judge.marker import Marker
 from infra.judge.webhdfs import Entry, WebHdfs
 
 MARKER: Final = "_SUCCESS"
 DEAD_LETTERS: Final = "dead-letters"
+_PATH: Final = re.compile(r"([^/]+)/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)(?:/minute=(\d\d))?")
+_ABOVE: Final = re.compile(r"[^/]+(?:/date=\d{4}-\d\d-\d\d(?:/hour=\d\d)?)?")  # what may be there, empty, before its first bucket
+
+Tree = Mapping[str, Entry]  # by path below the root; what begins with `_` or `.` at the root is work in progress, and left out
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bucket:
-    """A closed bucket: its folder relative to the root, the span of its event times, its marker's content."""
+    """A closed bucket: its folder relative to the root, the span of its event times, its marker and that one's bytes."""
 
     type: str
     path: str
     start_ms: int
     end_ms: int
-    marker: dict[str, Any]
+    marker: Marker
+    content: bytes = b""
 
     @property
     def hour(self) -> str:
@@ -35,50 +43,65 @@ class Bucket:
     def label(self, time_ms: int) -> str:
         """The name of the hour of this length that holds a time."""
         length_ms = self.end_ms - self.start_ms
-        start = dt.datetime.fromtimestamp(time_ms // length_ms * length_ms // 1000, dt.UTC)
+        start = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=time_ms // length_ms * length_ms)
         return f"{start:%Y-%m-%dT%H}" if length_ms == 3_600_000 else f"{start:%Y-%m-%dT%H:%M}"
 
-    def faults(self) -> list[str]:
-        """Where the marker contradicts itself or its place."""
-        expected = {"type": self.type, "hour": self.hour}
-        faults = [
-            f"the marker says {name} {self.marker.get(name)!r}" for name in expected if self.marker.get(name) != expected[name]
-        ]
-        if self.marker.get("events") != sum(file["records"] for file in self.marker["files"]):
-            faults.append("the marker's number of events is not the sum of its files' records")
-        return faults
+
+def read_tree(hdfs: WebHdfs, root: str) -> dict[str, Entry]:
+    """Everything below the root, as listings show it now."""
+    tree: dict[str, Entry] = {}
+
+    def walk(folder: str) -> None:
+        for entry in hdfs.list(f"{root}/{folder}".rstrip("/")):
+            if folder or entry.name[0] not in "._":
+                path = f"{folder}/{entry.name}".lstrip("/")
+                tree[path] = entry
+                if entry.folder:
+                    walk(path)
+
+    walk("")
+    return tree
+
+
+def bucket_paths(tree: Tree) -> set[str]:
+    """The folders that have a marker."""
+    ending = f"/{MARKER}"
+    return {path.removesuffix(ending) for path, entry in tree.items() if path.endswith(ending) and not entry.folder}
+
+
+def bucket_of(path: str, buckets: Collection[str]) -> str | None:
+    """The one of these folders that this path is, or lies in."""
+    parts = path.split("/")
+    return next((folder for n in range(len(parts)) if (folder := "/".join(parts[: n + 1])) in buckets), None)
+
+
+def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
+    """The bucket of this folder; ValueError says why it is none."""
+    match = _PATH.fullmatch(path)
+    if match is None:
+        raise ValueError("a marker lies where no bucket can be")
+    event_type, date, hour, minute = match.groups()
+    content = hdfs.read(f"{root}/{path}/{MARKER}")
+    try:
+        marker = Marker.model_validate_json(content)
+    except ValidationError as error:
+        what = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
+        raise ValueError(f"the marker is none: {what}") from error
+    start_ms = int(dt.datetime.fromisoformat(f"{date}T{hour}:{minute or '00'}:00+00:00").timestamp()) * 1000
+    length_ms = marker.bucket_seconds * 1000
+    if (minute is None) != (length_ms == 3_600_000) or start_ms % length_ms:
+        raise ValueError(f"the marker says {marker.bucket_seconds} s, which its path does not fit")
+    return Bucket(event_type, path, start_ms, start_ms + length_ms, marker, content)
 
 
 def closed_buckets(hdfs: WebHdfs, root: str) -> Iterator[Bucket]:
-    """All closed buckets, by type and time."""
-    for event_type in _folders(hdfs, root):
-        for date in _folders(hdfs, f"{root}/{event_type}", "date="):
-            for hour in _folders(hdfs, f"{root}/{event_type}/{date}", "hour="):
-                yield from _of_hour(hdfs, root, event_type, f"{event_type}/{date}/{hour}")
+    """All closed buckets, by type and time; ValueError where a marker is none."""
+    return (read_bucket(hdfs, root, path) for path in sorted(bucket_paths(read_tree(hdfs, root))))
 
 
-def _of_hour(hdfs: WebHdfs, root: str, event_type: str, path: str) -> Iterator[Bucket]:
-    entries = hdfs.list(f"{root}/{path}")
-    if _has_marker(entries):
-        yield _bucket(hdfs, root, event_type, path)
-    for entry in entries:
-        if entry.folder and entry.name.startswith("minute=") and _has_marker(hdfs.list(f"{root}/{path}/{entry.name}")):
-            yield _bucket(hdfs, root, event_type, f"{path}/{entry.name}")
-
-
-def _bucket(hdfs: WebHdfs, root: str, event_type: str, path: str) -> Bucket:
-    marker = json.loads(hdfs.read(f"{root}/{path}/{MARKER}"))
-    levels = dict(level.split("=", 1) for level in path.split("/")[1:])
-    start = dt.datetime.fromisoformat(f"{levels['date']}T{levels['hour']}:{levels.get('minute', '00')}:00+00:00")
-    start_ms = int(start.timestamp()) * 1000
-    return Bucket(event_type, path, start_ms, start_ms + int(marker["bucket_seconds"]) * 1000, marker)
-
-
-def _folders(hdfs: WebHdfs, path: str, prefix: str = "") -> list[str]:
-    """Names of folders below a path; those that begin with `_` or `.` are work in progress by custom, and left out."""
-    entries = (entry for entry in hdfs.list(path) if entry.folder)
-    return [entry.name for entry in entries if entry.name.startswith(prefix) and entry.name[0] not in "._"]
-
-
-def _has_marker(entries: list[Entry]) -> bool:
-    return any(entry.name == MARKER and not entry.folder for entry in entries)
+def unlisted(tree: Tree, buckets: Mapping[str, Bucket]) -> Iterator[str]:
+    """What no marker speaks of: files, folders, attempts."""
+    listed = {f"{path}/{name}" for path, b in buckets.items() for name in (MARKER, *(f.name for f in b.marker.files))}
+    above = {"/".join(path.split("/")[:depth]) for path in buckets for depth in range(1, 5)}
+    above |= {path for path in tree.keys() - {path.rpartition("/")[0] for path in tree} if _ABOVE.fullmatch(path)}
+    return (path for path, entry in tree.items() if path not in (above if entry.folder else listed))

@@ -2,104 +2,149 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections import Counter
-from collections.abc import Iterator, Mapping
+import itertools
+import json
+from collections.abc import Iterator
 from typing import IO, Any, Final
 
 import fastavro
 import httpx
 
-from infra.judge.buckets import Bucket, closed_buckets
+from infra.judge.buckets import Bucket, Tree, bucket_of, bucket_paths, read_bucket, read_tree, unlisted
 from infra.judge.expectations import Expectations
+from infra.judge.marker import File
+from infra.judge.markers import Counted, balance_faults, chain_faults, contradictions, fingerprint
 from infra.judge.matching import Event, Matcher
 from infra.judge.report import Kind, Report
 from infra.judge.sources import open_sources
 from infra.judge.webhdfs import WebHdfs, hdfs_path
 
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MILLISECOND: Final = dt.timedelta(milliseconds=1)
+# The envelope below logical types: what every event begins with.
+_ENVELOPE: Final = [
+    {"name": "event_id", "type": {"type": "fixed", "name": "EventId", "namespace": "hourmark", "size": 16}},
+    {"name": "event_time", "type": {"type": "long"}},
+    {"name": "host", "type": "string"},
+    {"name": "source", "type": "string"},
+    {"name": "file", "type": ["null", {"type": "record", "name": "File", "namespace": "hourmark", "fields": [
+        {"name": "id", "type": "string"}, {"name": "generation", "type": "long"}]}]},
+    {"name": "position", "type": "long"},
+]  # fmt: skip
 
 
-def judge(expectations: Expectations, hdfs: WebHdfs) -> Report:
+def judge(told: Expectations, hdfs: WebHdfs) -> Report:
     """Compare all source files with all closed buckets. OSError or httpx.HTTPError where something cannot be read."""
-    sources = open_sources(expectations)
-    report = Report(digests_checked=expectations.host_id is not None)
+    report = Report(digests_checked=told.host_id is not None)
+    sources = open_sources(told, report)
     try:
-        matcher = Matcher(expectations, sources, report)
-        root = hdfs_path(expectations.root)
-        for bucket in closed_buckets(hdfs, root):
-            _BucketCheck(hdfs, root, bucket, matcher, report).run()
-        matcher.settle()
+        _Check(told, hdfs, Matcher(told, sources, report), report).run()
     finally:
         for source in sources.values():
             source.close()
     return report
 
 
-class _BucketCheck:
-    """One bucket: its marker against its files, its files against their time, its events against their lines."""
-
-    def __init__(self, hdfs: WebHdfs, root: str, bucket: Bucket, matcher: Matcher, report: Report) -> None:
-        self._hdfs, self._root, self._bucket = hdfs, root, bucket
-        self._matcher, self._report = matcher, report
-        self._origins: Counter[str] = Counter()  # late events by the hour they are of
-        self._tails = 0  # sum of the ids' last 8 bytes
+class _Check:
+    def __init__(self, told: Expectations, hdfs: WebHdfs, matcher: Matcher, report: Report) -> None:
+        self._told, self._hdfs, self._matcher, self._report = told, hdfs, matcher, report
+        self._root = hdfs_path(told.root)
+        self._buckets: dict[str, Bucket] = {}
+        self._fingerprints: dict[int, str] = {}  # by schema id
 
     def run(self) -> None:
-        marker, count = self._bucket.marker, self._report.of_type(self._bucket.type)
-        count.buckets += 1
-        count.buckets_with_events += 1 if marker["files"] else 0
-        count.duplicates_removed += marker["duplicates_removed"]
-        count.grades[marker["grade"]] = count.grades.get(marker["grade"], 0) + 1
-        for fault in self._bucket.faults():
-            self._object(fault)
-        for file in marker["files"]:
-            self._file(file)
-        if self._origins != marker["late"]:
-            self._object(f"the marker says late events {marker['late']}, there are {dict(self._origins)}")
-        if int(marker["id_sum"], 16) != self._tails % 2**64:
-            self._object("the marker's sum of ids is not that of its events")
+        """All buckets, those too that are closed meanwhile, until a last look shows nothing that was not judged."""
+        seen: Tree = {}
+        while new := bucket_paths(tree := read_tree(self._hdfs, self._root)).difference(bucket_paths(seen)):
+            self._look_again(seen, tree)
+            for path in sorted(new):
+                self._bucket(path)
+            seen = tree
+        self._look_again(seen, tree)
+        for path in unlisted(tree, self._buckets):
+            self._report.add(Kind.UNLISTED, path, None, "no marker speaks of it")
+        for _, buckets in itertools.groupby(sorted(self._buckets.items()), key=lambda item: item[1].type):
+            chain = [bucket for _, bucket in buckets]
+            for path, fault in itertools.chain(chain_faults(chain), balance_faults(chain)):
+                self._object(path, fault)
+        self._matcher.settle()
 
-    def _file(self, file: Mapping[str, Any]) -> None:
-        name = file["name"]
-        path = f"{self._bucket.path}/{name}"
+    def _look_again(self, before: Tree, now: Tree) -> None:
+        judged = bucket_paths(before)
+        for path in sorted({*before, *now}):
+            if before.get(path) != now.get(path) and bucket_of(path, judged) is not None:
+                self._report.add(Kind.CHANGED, path, None, "it was changed while the judge looked")
+
+    def _bucket(self, path: str) -> None:
+        try:
+            bucket = self._buckets[path] = read_bucket(self._hdfs, self._root, path)
+        except ValueError as error:
+            return self._object(path, str(error))
+        marker, count = bucket.marker, self._report.of_type(bucket.type)
+        count.buckets += 1
+        count.buckets_with_events += 1 if marker.files else 0
+        count.duplicates_removed += marker.duplicates_removed
+        count.grades[marker.grade] = count.grades.get(marker.grade, 0) + 1
+        counted = Counted()
+        for file in marker.files:
+            self._file(bucket, file, counted)
+        for fault in contradictions(bucket, counted, self._told.grades):
+            self._object(path, fault)
+        return None
+
+    def _file(self, bucket: Bucket, file: File, counted: Counted) -> None:
+        path = f"{bucket.path}/{file.name}"
         try:
             opened = self._hdfs.open(f"{self._root}/{path}")
         except httpx.HTTPStatusError as error:
-            return self._object(f"the marker lists {name}, which cannot be opened ({error.response.status_code})")
-        if (opened.size, opened.blake2b) != (file["bytes"], file["blake2b"]):
-            self._object(f"{name} has not the size and digest that the marker says")
+            return self._object(path, f"the marker lists it, and it cannot be opened ({error.response.status_code})")
         records = 0
         with opened.content as content:
-            for event in self._decoded(content, name):
-                records += 1
-                self._event(path, event, late=name.startswith("late-"))
-        if records != file["records"]:
-            self._object(f"{name} holds {records} events, the marker says {file['records']}")
+            if (opened.size, opened.blake2b) != (file.bytes, file.blake2b):
+                return self._object(path, "it has not the size and digest that the marker says")
+            try:
+                for event in self._decoded(bucket, file, content):
+                    records += 1
+                    self._event(bucket, path, event, counted)
+            except Exception as error:  # noqa: BLE001  # whatever decoders raise on what is no Avro of this type
+                self._object(path, f"it cannot be read to its end as Avro of {bucket.type}: {error!r}")
+        if records != file.records:
+            self._object(path, f"it holds {records} events, the marker says {file.records}")
         return None
 
-    def _event(self, path: str, event: Event, *, late: bool) -> None:
-        bucket, count = self._bucket, self._report.of_type(self._bucket.type)
-        time_ms = (event["event_time"] - _EPOCH) // _MILLISECOND
-        self._tails += int.from_bytes(event["event_id"][8:], "big")
+    def _event(self, bucket: Bucket, path: str, event: Event, counted: Counted) -> None:
+        time_ms, late = event["event_time"], path.rpartition("/")[2].startswith("late-")
+        counted.tails += int.from_bytes(event["event_id"][8:], "big")
+        counted.origins[bucket.label(time_ms)] += 1
+        count = self._report.of_type(bucket.type)
         count.in_buckets += 1
-        if late:
-            count.late += 1
-            self._origins[bucket.label(time_ms)] += 1
+        count.late += late
         if not (time_ms < bucket.start_ms if late else bucket.start_ms <= time_ms < bucket.end_ms):
-            self._report.add(
-                Kind.MISPLACED, event["source"], event["position"], f"in {path}, with the time {event['event_time']}"
-            )
-        self._matcher.take(bucket.type, path, event, time_ms)
+            self._report.add(Kind.MISPLACED, event["source"], event["position"], f"in {path}, with the time {time_ms} ms")
+        self._matcher.take(bucket.type, path, event)
 
-    def _decoded(self, content: IO[bytes], name: str) -> Iterator[Event]:
-        try:
-            for event in fastavro.reader(content):
-                assert isinstance(event, dict), "an event is a record"
+    def _decoded(self, bucket: Bucket, file: File, content: IO[bytes]) -> Iterator[Event]:
+        """Events as they stand below logical types: dates of any year are whole numbers."""
+        reader: Any = fastavro.block_reader(content)
+        declared = json.loads(reader.metadata["avro.schema"])
+        plain = _plain(declared)
+        mark = fingerprint(declared)
+        if {mark} != {file.schema_fingerprint, self._fingerprints.setdefault(file.schema_id, mark)}:
+            self._object(bucket.path, f"{file.name} has a schema of the fingerprint {mark}, not that of schema {file.schema_id}")
+        if plain["name"] != bucket.type.replace("-", "_") or plain["fields"][: len(_ENVELOPE)] != _ENVELOPE:
+            raise ValueError("the schema is not that of this type, or has another envelope")
+        schema = fastavro.parse_schema(plain, named_schemas={})
+        for block in reader:
+            for _ in range(block.num_records):
+                event: Any = fastavro.schemaless_reader(block.bytes_, schema, None)
                 yield event
-        except (ValueError, EOFError, KeyError, IndexError, TypeError, OverflowError) as error:  # what fastavro raises on garbage
-            self._object(f"{name} cannot be read to its end as Avro: {error!r}")
+            if block.bytes_.read(1):
+                raise ValueError("a block holds more than its events")
 
-    def _object(self, fault: str) -> None:
-        self._report.add(Kind.MANIFEST, self._bucket.path, None, fault)
+    def _object(self, path: str, fault: str) -> None:
+        self._report.add(Kind.MANIFEST, path, None, fault)
+
+
+def _plain(schema: Any) -> Any:
+    """The schema without logical types, and without words for readers."""
+    if isinstance(schema, dict):
+        return {key: _plain(value) for key, value in schema.items() if key not in ("logicalType", "doc")}
+    return [_plain(item) for item in schema] if isinstance(schema, list) else schema

@@ -1,15 +1,15 @@
-"""What the judge is told: where HDFS is, which files are sources, and what an event of each type holds of its line.
+"""What the judge is told: where HDFS is, which files are sources, what was declared, and what the writers say they wrote.
 
 {"webhdfs": "http://127.0.0.1:9870", "root": "/hourmark/buckets", "user": "me", "host": "my-host", "host_id": "…",
  "files": [{"path": "/var/log/app/*.log"}, {"path": "/var/log/kafka.log", "form": "free", "type": "server-log", "size": 4711}],
  "types": {"lines": {"content": "msg-bytes", "field": "line"}, "server-log": {"content": "raw-line", "field": "line"},
-           "track-played": {"content": "json"}}}
+           "track-played": {"content": "json", "fields": [{"name": "track", "type": "string"}]}}}
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -23,27 +23,62 @@ class FileExpectation(_Told):
 
     path: str = Field(description="a path or a glob; a file that several name is taken once")
     form: Literal["rfc5424", "free"] = "rfc5424"
-    type: str | None = Field(None, description="of all lines; absent: each line's MSGID tells")
-    size: int | None = Field(None, ge=0, description="what follows this byte is ignored, in the file and in HDFS")
+    type: str | list[str] | None = Field(None, description="its lines may carry; absent: all types if rfc5424, none if free")
+    catch_all: str | None = Field(None, description="the type of lines that fit nothing else")
+    size: int | None = Field(None, ge=0, description="lines after this byte need not be there; those that are must be right")
     generation: int = Field(0, ge=0, description="how often the file was truncated")
+    source: str | None = Field(None, description="the declared source; absent: not checked")
+    zone: str = Field("UTC", description="as the tailer is told")
+
+    def carries(self, types: dict[str, TypeExpectation]) -> list[str]:
+        """The types that its lines may be of, in the order in which they are tried."""
+        if self.type is None:
+            return list(types) if self.form == "rfc5424" else []
+        return [self.type] if isinstance(self.type, str) else self.type
 
 
 class TypeExpectation(_Told):
-    """How the bytes of a line are found again in an event.
+    """How an event follows from its line, as the type's declaration says.
 
-    raw-line   `field` is the whole line
+    raw-line   `field` is the whole line; the groups of `pattern` are fields, the group `time` is read by `time_format`
     msg-bytes  `field` is the MSG of the RFC 5424 line
-    json       every key of the MSG, a JSON object, is a field of the same name and value
+    json       the MSG is a JSON object of the fields
     """
 
     content: Literal["raw-line", "msg-bytes", "json"]
     field: str | None = None
+    fields: list[dict[str, Any]] = Field([], description="Avro's, after the envelope; absent: `field`, of bytes")
+    pattern: str | None = None
+    time_format: str | None = Field(None, description="with a whole date, in UTC")
+    time: Literal["event", "observed"] = "event"
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if (self.field is None) != (self.content == "json"):
-            raise ValueError("`field` goes with raw-line and msg-bytes, and with neither else")
+        if self.content != "json" and self.field is None:
+            raise ValueError("raw-line and msg-bytes need `field`")
+        if self.content == "json" and not self.fields:
+            raise ValueError("json needs `fields`")
         return self
+
+
+class Written(_Told):
+    """The writer's own record of a file, whatever it is named by now."""
+
+    path: str
+    bytes: int
+    blake2b: str
+    broken: list[int] = Field(description="positions of the lines that must become dead letters, and no others")
+
+
+class ApiEvent(_Told):
+    """The sender's own record of an event that was acknowledged."""
+
+    type: str
+    client: str
+    event_id: str = Field(description="the client's own")
+    time_ms: int
+    position: int = Field(description="in its batch")
+    fields: dict[str, Any]
 
 
 class Expectations(_Told):
@@ -55,9 +90,18 @@ class Expectations(_Told):
     files: list[FileExpectation]
     types: dict[str, TypeExpectation]
     host: str | None = Field(None, description="of events whose line names none; absent: not checked")
-    host_id: str | None = Field(None, description="32 hex digits; absent: the digests in event ids cannot be checked")
+    host_id: str | None = Field(None, description="32 hex digits; absent: digests in event ids and range ids are not checked")
     line_bytes_max: int = Field(4 << 20, description="a longer line must be there in pieces, as dead letters")
     other_files: Literal["unexpected", "ignore"] = Field("unexpected", description="events of files that are not listed")
+    written: list[Written] | None = Field(None, description="of every file without `size`; absent: not checked")
+    api: list[ApiEvent] = Field([], description="what was posted to the API, all of it")
+    observed_ms: tuple[int, int] = Field(
+        (0, (1 << 48) - 1), description="when all of it was delivered, at the earliest and latest"
+    )
+    rules: list[str] | None = Field(None, description="revisions in force then; absent: not checked")
+    future_seconds: int = Field(900, description="as the rules have it")
+    lateness_seconds: int = Field(7 * 86_400, description="as the rules have it")
+    grades: list[str] = Field(["proved"], description="that a bucket may have")
 
 
 def read_expectations(file: Path) -> Expectations:

@@ -1,8 +1,10 @@
-"""File ids and event ids, read from the design's text and written a second time.
+"""File ids, event ids and range ids, read from the design's text and written a second time.
 
 file id   32 hex digits of BLAKE2b-128 over device, inode and birth time in ns, 8 bytes big-endian each
 event id  UUID version 8: 48 bits of event time (Unix ms), then the first 74 bits of BLAKE2b-80 over the parts "line", host id,
-          file id, generation, offset, line without its LF; each part preceded by its length in 4 bytes, big-endian
+          file id, generation, offset, line without its LF; each part preceded by its length in 4 bytes, big-endian.
+          Of an API event with an id of its own: over "client", type, that id
+range id  BLAKE2b-64 over "range", the range's fields as text, and its bytes, framed alike
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
+from collections.abc import Iterable
 
 from infra.judge.statx import birth_ns
 
@@ -25,12 +28,31 @@ def file_id(descriptor: int) -> str:
 
 def digest_bits(host_id: str, file: str, generation: int, offset: int, line: bytes) -> int:
     """The 74 bits that an event's id must carry after its time, as a number."""
-    digest = hashlib.blake2b(digest_size=10)
     parts = (b"line", host_id.encode(), file.encode(), generation.to_bytes(8, "big"), offset.to_bytes(8, "big"), line)
+    return _bits(parts)
+
+
+def client_bits(event_type: str, client_id: str) -> int:
+    """The same of an API event that has an id of its client's."""
+    return _bits((b"client", event_type.encode(), client_id.encode()))
+
+
+def range_id(fields: Iterable[object], content: bytes) -> bytes:
+    """`fields`: host id, file id, generation, start, end, observed_at in ms, rules, zone, source, path, host, part."""
+    parts = (b"range", *(str(field).encode(errors="surrogateescape") for field in fields), content)
+    return _digest(parts, 8)
+
+
+def _bits(parts: Iterable[bytes]) -> int:
+    return int.from_bytes(_digest(parts, 10), "big") // 64  # 80 bits, of which the last 6 are not used
+
+
+def _digest(parts: Iterable[bytes], size: int) -> bytes:
+    digest = hashlib.blake2b(digest_size=size)
     for part in parts:
         digest.update(len(part).to_bytes(4, "big"))
         digest.update(part)
-    return int.from_bytes(digest.digest(), "big") // 64  # 80 bits, of which the last 6 are not used
+    return digest.digest()
 
 
 def id_fault(event_id: bytes, time_ms: int, bits: int | None) -> str | None:
@@ -40,10 +62,14 @@ def id_fault(event_id: bytes, time_ms: int, bits: int | None) -> str | None:
     parsed = uuid.UUID(bytes=event_id)
     if parsed.variant != uuid.RFC_4122 or parsed.version != 8:
         return f"the event id {parsed} is no UUID of version 8"
-    number = parsed.int
-    if number >> 80 != time_ms:
-        return f"the event id {parsed} holds the time {number >> 80} ms, the event {time_ms} ms"
-    held = ((number >> 64 & 0xFFF) << 62) | (number & ((1 << 62) - 1))
-    if bits is not None and held != bits:
+    if parsed.int >> 80 != time_ms:
+        return f"the event id {parsed} holds the time {parsed.int >> 80} ms, the event {time_ms} ms"
+    if bits is not None and digest_of(event_id) != bits:
         return f"the event id {parsed} is not the digest of this host, file, position and line"
     return None
+
+
+def digest_of(event_id: bytes) -> int:
+    """The 74 bits that an id carries after its time."""
+    number = int.from_bytes(event_id, "big")
+    return ((number >> 64 & 0xFFF) << 62) | (number & ((1 << 62) - 1))

@@ -1,21 +1,23 @@
-"""Events matched with the lines they claim by (file id, generation, position)."""
+"""Events matched with the lines they claim by (file id, generation, position), or with their API senders' records by id."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from infra.judge.buckets import DEAD_LETTERS
-from infra.judge.content import content_fault, header_fault
 from infra.judge.expectations import Expectations
-from infra.judge.identity import digest_bits, id_fault
+from infra.judge.identity import client_bits, digest_bits, digest_of, id_fault, range_id
 from infra.judge.ids import IdSet
+from infra.judge.lines import Expected, LineReader
 from infra.judge.report import FileCount, Kind, Report
 from infra.judge.sources import Line, SourceFile
+from infra.judge.values import same
 
 Event = Mapping[str, Any]
-_TOO_LONG: Final = "line_too_long"  # a dead letter of this reason holds a piece of a line
+ENVELOPE: Final = ("event_id", "event_time", "host", "source", "file", "position")
+_OF_DEAD: Final = ("detail", "range_id", "range_start", "range_end", "rules", "declared_source")
+_DETAIL_CHARS_MAX: Final = 500
 
 
 class Matcher:
@@ -25,32 +27,41 @@ class Matcher:
         self._told = told
         self._sources = sources
         self._report = report
+        self._reader = LineReader(told)
         self._places: list[str] = []  # bucket files, by the number that SourceFile.where holds, less one
         self._ids = IdSet()
-        self._pieces: dict[tuple[Path, int], list[tuple[int, int]]] = {}  # of over-long lines: their spans
+        self._api = {(row.type, row.time_ms, client_bits(row.type, row.event_id)): row for row in told.api}
+        self._posted: set[tuple[str, int, int]] = set()  # those of them that were found
+        self._ranges: dict[tuple[object, ...], bytes] = {}
 
-    def take(self, event_type: str, path: str, event: Event, time_ms: int) -> None:
+    def take(self, event_type: str, path: str, event: Event) -> None:
         """An event of the bucket file `path`."""
         position, file = event["position"], event["file"]
-        source = None if file is None else self._sources.get((file["id"], file["generation"]))
+        if file is None:
+            return self._take_posted(event_type, path, event)
+        source = self._sources.get((file["id"], file["generation"]))
         if source is None:
             return self._foreign(path, event)
         line = source.line_at(position)
-        if line is None:
-            return self._beyond(source, path, position)
-        if event_type == DEAD_LETTERS and event["reason"] == _TOO_LONG:
-            return self._piece(source, line, path, event, time_ms)
-        if line.start != position:
-            return self._report.add(Kind.UNEXPECTED, str(source.path), position, f"in {path}, but no line starts there")
+        if line is None or line.start != position:
+            what = "but no terminated line is there" if line is None else "but no line starts there"
+            return self._report.add(Kind.UNEXPECTED, str(source.path), position, f"in {path}, {what}")
         if (before := source.where[line.index]) != 0:
             detail = f"in {path} again, after {self._places[before - 1]}"
             return self._report.add(Kind.DOUBLED, str(source.path), position, detail)
         source.where[line.index] = self._place(path)
-        fault = self._fault(source, line, event_type, event, time_ms)
-        fault = fault or self._identity_fault(source, event, line.content, time_ms)
-        if fault is not None:
-            self._report.add(Kind.ALTERED, str(source.path), position, f"in {path}: {fault}")
-        return None
+        self._report.beyond += line.index >= source.required
+        bits = None
+        if self._told.host_id is not None:
+            bits = digest_bits(self._told.host_id, source.id, source.told.generation, position, line.content)
+        observed = (event["event_time"],) * 2 if event_type == DEAD_LETTERS else self._told.observed_ms
+        expected = self._reader.read(source.told, line.content, line.part, observed)
+        faults = [*self._faults(event_type, event, expected, bits)]
+        if not source.names(event["source"]):
+            faults.append(f"its source is {event['source']!r}")
+        if event_type == DEAD_LETTERS and not faults:
+            faults += self._range_faults(source, line, event, expected.says)
+        return self._object(str(source.path), position, path, faults)
 
     def settle(self) -> None:
         """After the last event: ids that occur twice, and lines that are nowhere; counts lines by file and type."""
@@ -58,57 +69,90 @@ class Matcher:
             self._report.add(Kind.DOUBLED, self._told.root, None, f"more than one event has the id {event_id.hex()}")
         for source in self._sources.values():
             self._settle_file(source)
+        for row in (row for key, row in self._api.items() if key not in self._posted):
+            self._report.add(
+                Kind.LOST, row.client, row.position, f"the event {row.event_id!r} of {row.type} is in no closed bucket"
+            )
+
+    def _take_posted(self, event_type: str, path: str, event: Event) -> None:
+        """An event of the API: known by its type, time and id."""
+        bits = digest_of(event["event_id"])
+        key = event_type, event["event_time"], bits
+        row = self._api.get(key)
+        if row is None:
+            return self._foreign(path, event)
+        if key in self._posted:
+            return self._report.add(Kind.DOUBLED, row.client, row.position, f"in {path} again")
+        self._posted.add(key)
+        fields = self._reader.types[row.type].of_object(row.fields)
+        faults = [*self._faults(event_type, event, Expected(row.type, row.time_ms, row.client, fields), bits)]
+        if (event["source"], event["position"]) != (row.client, row.position):
+            faults.append(f"its sender is {row.client}, its position {row.position}")
+        return self._object(row.client, row.position, path, faults)
 
     def _foreign(self, path: str, event: Event) -> None:
         if self._told.other_files == "ignore":
             self._report.others += 1
+            self._object(event["source"], event["position"], path, [*self._id_faults(event, None)])
         else:
-            detail = f"in {path}, but that file is not among the sources"
+            detail = f"in {path}, but no source file or sender knows of it"
             self._report.add(Kind.UNEXPECTED, event["source"], event["position"], detail)
 
-    def _beyond(self, source: SourceFile, path: str, position: int) -> None:
-        if source.told.size is not None and source.terminated_at(position):
-            self._report.beyond += 1
-        else:
-            self._report.add(Kind.UNEXPECTED, str(source.path), position, f"in {path}, but no terminated line is there")
+    def _faults(self, event_type: str, event: Event, expected: Expected, bits: int | None) -> Iterator[str]:
+        if expected.type != event_type:
+            yield f"its line is {expected}, not one of {event_type}"
+            return
+        earliest, latest = self._told.observed_ms
+        if expected.time_ms is not None and expected.time_ms != event["event_time"]:
+            yield f"its line has the time {expected.time_ms} ms, the event {event['event_time']} ms"
+        elif expected.time_ms is None and not earliest <= event["event_time"] <= latest:
+            yield f"it was observed at {event['event_time']} ms, when nothing was delivered"
+        host = self._told.host if expected.host is None else expected.host
+        if host not in (None, event["host"]):
+            yield f"its host is {event['host']!r}, the line's {host!r}"
+        for name, value in expected.fields.items():
+            if name not in event or not same(event[name], value):
+                yield f"field {name} is {_shown(event.get(name))}, by its line it is {_shown(value)}"
+        known = {*ENVELOPE, *expected.fields, *(_OF_DEAD if event_type == DEAD_LETTERS else ())}
+        if event.keys() != known:
+            yield f"it has the fields {sorted(event.keys() ^ known)} too many or too few"
+        yield from self._id_faults(event, bits)
 
-    def _fault(self, source: SourceFile, line: Line, event_type: str, event: Event, time_ms: int) -> str | None:
-        if event_type == DEAD_LETTERS:
-            return self._host_fault(event) or (None if event["raw"] == line.content else "raw is not the line")
-        rule = self._told.types.get(event_type)
-        if rule is None:
-            return f"nothing is known of the type {event_type}, so its content cannot be compared"
-        if source.told.form == "rfc5424":
-            fault = header_fault(event_type, event["host"], time_ms, line.content)
-        elif source.told.type not in (None, event_type):
-            fault = f"the event is of type {event_type}"
-        else:
-            fault = self._host_fault(event)
-        return fault or content_fault(rule, event, line.content)
-
-    def _host_fault(self, event: Event) -> str | None:
-        return None if self._told.host in (None, event["host"]) else f"the event's host is {event['host']!r}"
-
-    def _identity_fault(self, source: SourceFile, event: Event, content: bytes, time_ms: int) -> str | None:
-        bits = None
-        if self._told.host_id is not None:
-            bits = digest_bits(self._told.host_id, source.id, source.told.generation, event["position"], content)
-        fault = id_fault(event["event_id"], time_ms, bits)
+    def _id_faults(self, event: Event, bits: int | None) -> Iterator[str]:
+        fault = id_fault(event["event_id"], event["event_time"], bits)
         if fault is None:
             self._ids.add(event["event_id"])
-        return fault
+        else:
+            yield fault
 
-    def _piece(self, source: SourceFile, line: Line, path: str, event: Event, time_ms: int) -> None:
-        raw, position = event["raw"], event["position"]
-        start = position - line.start
-        if line.content[start : start + len(raw)] != raw:
-            return self._report.add(Kind.ALTERED, str(source.path), position, f"in {path}: raw is not that piece of the line")
-        self._pieces.setdefault((source.path, line.index), []).append((start, start + len(raw)))
-        source.where[line.index] = self._place(path)
-        fault = self._identity_fault(source, event, raw, time_ms)
-        if fault is not None:
-            self._report.add(Kind.ALTERED, str(source.path), position, f"in {path}: {fault}")
-        return None
+    def _range_faults(self, source: SourceFile, line: Line, event: Event, says: str) -> Iterator[str]:
+        """Of a dead letter: what it says of its range."""
+        detail, start, end, told = event["detail"], event["range_start"], event["range_end"], self._told
+        if not 0 < len(detail) <= _DETAIL_CHARS_MAX or says not in detail:
+            yield f"its detail {detail!r} does not say what is wrong ({says})"
+        piece = line.start, line.start + len(line.content) + (line.part != "chunk")
+        if not (start <= line.start and piece[1] <= end) or (line.part != "lines" and (start, end) != piece):
+            yield f"its range, {start} to {end}, is not one that holds it"
+        if told.rules is not None and event["rules"] not in told.rules:
+            yield f"the rules {event['rules']} were never in force"
+        if source.told.source not in (None, event["declared_source"]):
+            yield f"its declared source is {event['declared_source']}"
+        if told.host_id is not None and event["range_id"] != self._range_id(told.host_id, source, line, event):
+            yield "its range id is not that of this range"
+
+    def _range_id(self, host_id: str, source: SourceFile, line: Line, event: Event) -> bytes:
+        start, end = event["range_start"], event["range_end"]
+        fields = (
+            host_id, source.id, source.told.generation, start, end, event["event_time"], event["rules"], source.told.zone,
+            event["declared_source"], event["source"], event["host"], line.part,
+        )  # fmt: skip
+        if fields not in self._ranges:
+            self._ranges[fields] = range_id(fields, source.read(start, max(start, end)))
+        return self._ranges[fields]
+
+    def _object(self, of: str, position: int, path: str, faults: list[str]) -> None:
+        if faults:
+            self._report.add(Kind.ALTERED, of, position, f"in {path}: {'; '.join(faults)}")
 
     def _place(self, path: str) -> int:
         if not self._places or self._places[-1] != path:
@@ -116,35 +160,30 @@ class Matcher:
         return len(self._places)
 
     def _settle_file(self, source: SourceFile) -> None:
-        count = FileCount(str(source.path), len(source))
+        count = FileCount(str(source.path), source.required)
         self._report.files.append(count)
         dead_places = {number for number, path in enumerate(self._places, 1) if path.startswith(f"{DEAD_LETTERS}/")}
-        for (path, index), spans in self._pieces.items():
-            if path == source.path:
-                self._settle_pieces(source, index, sorted(spans))
-        for index, place in enumerate(source.where):
+        dead = []
+        for index, place in enumerate(source.where[: source.required]):
             by_type = self._report.of_type(source.type_of(index))
             by_type.expected += 1
             if place == 0:
                 count.lost += 1
                 by_type.lost += 1
-                detail = f"a line of {source.length(index)} bytes is in no closed bucket and no dead letter"
-                self._report.add(Kind.LOST, str(source.path), source.start(index), detail)
+                self._report.add(Kind.LOST, str(source.path), source.start(index), "in no closed bucket and no dead letter")
             elif place in dead_places:
                 count.dead_letters += 1
                 by_type.dead_letters += 1
+                if source.part_of(index) == "lines":  # how the others are cut is no word of their writer's
+                    dead.append(source.start(index))
             else:
                 count.in_buckets += 1
+        if source.record is not None:
+            for position in sorted({*dead} ^ {*source.record.broken}):
+                what = "whole, and it is a dead letter" if position in dead else "broken, and it is no dead letter"
+                self._report.add(Kind.ALTERED, str(source.path), position, f"the writer wrote this line {what}")
 
-    def _settle_pieces(self, source: SourceFile, index: int, spans: list[tuple[int, int]]) -> None:
-        """Pieces must make up the whole line, side by side; a gap makes it lost."""
-        reached = 0
-        for start, end in spans:
-            position = source.start(index) + start
-            if start < reached:
-                self._report.add(Kind.DOUBLED, str(source.path), position, "pieces of an over-long line overlap")
-            elif start > reached:
-                break
-            reached = max(reached, end)
-        if reached != source.length(index):
-            source.where[index] = 0
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 80 else f"{text[:80]}… ({len(text)} characters)"

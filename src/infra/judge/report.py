@@ -17,8 +17,10 @@ class Kind(enum.Enum):
     ALTERED = "altered"  # an event that says other than its line
     UNEXPECTED = "unexpected"  # an event of no line: unterminated, between lines, of a file not listed
     MISPLACED = "misplaced"  # an event in a bucket of another time
-    MANIFEST = "manifest"  # a marker that says other than its bucket
+    MANIFEST = "manifest"  # a marker that says other than its bucket, than itself, or than the markers before it
+    UNLISTED = "unlisted"  # a file or folder that no marker speaks of
     CHANGED = "changed"  # a bucket that is not as it was when closed
+    SOURCE = "source"  # a source file that is not what its writer wrote
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ class Report:
         self.counts = dict.fromkeys(Kind, 0)
         self.named: dict[Kind, list[Finding]] = {kind: [] for kind in Kind}
         self.digests_checked = digests_checked
-        self.beyond = 0  # events of lines after the recorded size of their file
+        self.beyond = 0  # events of lines after the recorded size of their file: right, but not demanded
+        self.posted = 0  # events of the API, found as their senders say
         self.others = 0  # events of files that were not to be judged
 
     def add(self, kind: Kind, path: str, position: int | None, detail: str) -> None:
@@ -84,14 +87,20 @@ class Report:
         return self.types.setdefault(event_type, TypeCount())
 
     @property
+    def compared(self) -> int:
+        """Events and dead letters that were found, and held against what they must be."""
+        return self.posted + sum(file.in_buckets + file.dead_letters for file in self.files)
+
+    @property
     def content(self) -> bool:
-        """Whether nothing is wrong."""
-        return not any(self.counts.values())
+        """Whether something was compared, and nothing is wrong."""
+        return self.compared > 0 and not any(self.counts.values())
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "content": self.content,
+            "compared": self.compared,
             **{kind.value: count for kind, count in self.counts.items()},
             "types": {name: dataclasses.asdict(count) for name, count in sorted(self.types.items())},
             "files": [dataclasses.asdict(count) for count in self.files],
@@ -102,6 +111,7 @@ class Report:
             ],
             "digests_checked": self.digests_checked,
             "beyond": self.beyond,
+            "posted": self.posted,
             "others": self.others,
         }
 
@@ -115,5 +125,9 @@ class Report:
         lines += [str(finding) for findings in self.named.values() for finding in findings]
         if not self.digests_checked:
             lines.append("(no host id was given, so the digests in event ids were not checked)")
+        lines.append(
+            f"compared: {self.compared:,}, of which {self.posted:,} of the API; {self.beyond:,} past the recorded size of their "
+            f"file, {self.others:,} of other files"
+        )
         total = ", ".join(f"{count} {kind.value}" for kind, count in self.counts.items())
         return "\n".join([*lines, f"{'content' if self.content else 'NOT content'}: {total}"])

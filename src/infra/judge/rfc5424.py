@@ -6,49 +6,57 @@ import datetime as dt
 import re
 from typing import Final, NamedTuple
 
-# The header in one go; structured data is "-", or elements in brackets within which `\]` is no end.
+_NAME: Final = rb"[!#-<>-\\^-~]{1,255}"  # of structured data: printable ASCII without `=`, `]` and `"`
+_ELEMENT: Final = rb"\[" + _NAME + rb"(?: " + _NAME + rb'="(?:[^"\\\]]|\\.)*")*\]'
 _HEADER: Final = re.compile(
-    rb"<\d{1,3}>[1-9]\d{0,2} (?P<time>[!-~]+) (?P<host>[!-~]+) [!-~]+ [!-~]+ (?P<msgid>[!-~]+) "
-    rb"(?:-|(?:\[(?:[^\]\\]|\\.)*\])+)(?: (?P<msg>.*))?",
+    rb"<(?P<pri>0|[1-9]\d{0,2})>1 (?P<time>[!-~]{1,64}) (?P<host>[!-~]{1,255}) [!-~]{1,255} [!-~]{1,255} "
+    rb"(?P<msgid>[!-~]{1,255}) (?:-|(?:" + _ELEMENT + rb")+)(?:\r| (?P<msg>.*))?",
     re.DOTALL,
 )
 _TIME: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(?:(Z)|([+-])(\d\d):(\d\d))", re.ASCII
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:(Z)|([+-])(\d\d):(\d\d))", re.ASCII
 )  # fmt: skip
+_EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
 
 
 class Split(NamedTuple):
-    """`time_ms` None: the line's timestamp is "-" or none that can be read. `message` is what follows the header's last SP."""
+    """`time` is not read yet. `message` is what follows the header's last SP."""
 
-    time_ms: int | None
+    time: str
     host: str
     msgid: str
     message: bytes
+
+    @property
+    def time_ms(self) -> int | None:
+        """Unix milliseconds, rounded down; None where the timestamp is "-" or none."""
+        micros = unix_us(self.time)
+        return None if micros is None else micros // 1000
 
 
 def split(line: bytes) -> Split | None:
     """The parts of a line (without its LF), or None where it is no RFC 5424 line."""
     match = _HEADER.fullmatch(line)
-    if match is None:
+    if match is None or int(match["pri"]) > 191:
         return None
-    return Split(
-        _unix_ms(match["time"].decode("ascii")),
-        match["host"].decode("ascii"),
-        match["msgid"].decode("ascii"),
-        match["msg"] or b"",
-    )
+    time, host, msgid = (match[name].decode("ascii") for name in ("time", "host", "msgid"))
+    return Split(time, host, msgid, match["msg"] or b"")
 
 
-def _unix_ms(text: str) -> int | None:
+def unix_us(text: str, digits_max: int = 6) -> int | None:
+    """Microseconds of an RFC 3339 time with at most so many digits after the point; None where it is none. No year is too far."""
     match = _TIME.fullmatch(text)
     if match is None:
         return None
-    *numbers, fraction, _, sign, hours, minutes = match.groups()
+    year, month, day, hour, minute, second = (int(number) for number in match.groups()[:6])
+    fraction, _, sign, ahead_h, ahead_m = match.groups()[6:]
+    fraction, ahead_h, ahead_m = fraction or "0", int(ahead_h or 0), int(ahead_m or 0)
+    if hour > 23 or minute > 59 or second > 59 or ahead_h > 23 or ahead_m > 59 or len(fraction) > digits_max:
+        return None
     try:
-        year, month, day, hour, minute, second = (int(number) for number in numbers)
-        moment = dt.datetime(year, month, day, hour, minute, second, tzinfo=dt.UTC)
+        days = dt.date(year, month, day).toordinal() - _EPOCH_DAY
     except ValueError:
         return None
-    ahead = dt.timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-    seconds = int((moment - ahead if sign == "+" else moment + ahead).timestamp())
-    return seconds * 1000 + int((fraction or "0").ljust(6, "0")) // 1000
+    ahead_s = (ahead_h * 3600 + ahead_m * 60) * (-1 if sign == "-" else 1)
+    seconds = days * 86_400 + hour * 3600 + minute * 60 + second - ahead_s
+    return seconds * 1_000_000 + int(fraction[:6].ljust(6, "0"))

@@ -1,45 +1,50 @@
-"""Whether a closed bucket ever changed: digests of all files of all closed buckets, taken at one time, compared at another."""
+"""Whether a closed bucket ever changed: all that is in closed buckets, taken at one time, compared at another.
+
+A file that was replaced by its equal has another file id or modification time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from infra.judge.buckets import closed_buckets
-from infra.judge.report import Finding, Kind, Report
+from infra.judge.buckets import bucket_of, bucket_paths, read_tree
+from infra.judge.report import Kind, Report
 from infra.judge.webhdfs import WebHdfs, hdfs_path
 
-Snapshot = dict[str, dict[str, str]]  # bucket's path below the root → file name → BLAKE2b-128
+Snapshot = dict[str, dict[str, list[object]]]  # bucket's path below the root → path in it → file id, time, BLAKE2b-128
 
 
 def take_snapshot(hdfs: WebHdfs, root: str) -> Snapshot:
     """All closed buckets as they are."""
     base = hdfs_path(root)
-    return {bucket.path: _digests(hdfs, f"{base}/{bucket.path}") for bucket in closed_buckets(hdfs, base)}
+    tree = read_tree(hdfs, base)
+    snapshot: Snapshot = {bucket: {} for bucket in bucket_paths(tree)}
+    for path, entry in tree.items():
+        if (bucket := bucket_of(path, snapshot)) is not None:
+            digest = "" if entry.folder else _digest(hdfs, f"{base}/{path}")
+            snapshot[bucket][path[len(bucket) + 1 :]] = [entry.id, entry.modified_ms, digest]
+    return snapshot
 
 
 def compare_snapshot(hdfs: WebHdfs, root: str, snapshot: Snapshot, report: Report) -> None:
     """Object to each bucket of the snapshot that is not as it was; buckets closed since are none of its business."""
-    base = hdfs_path(root)
-    for path, before in snapshot.items():
-        for finding in _changes(path, before, _digests(hdfs, f"{base}/{path}")):
-            report.add(finding.kind, finding.path, finding.position, finding.detail)
+    if not snapshot:
+        report.add(Kind.CHANGED, root, None, "the snapshot holds no bucket, so nothing was compared")
+    for path, fault in changes(snapshot, take_snapshot(hdfs, root)):
+        report.add(Kind.CHANGED, path, None, fault)
 
 
-def _changes(path: str, before: dict[str, str], now: dict[str, str]) -> Iterator[Finding]:
-    for name in sorted({*before, *now}):
-        if name not in now:
-            yield Finding(Kind.CHANGED, path, None, f"{name} has vanished since the bucket was closed")
-        elif name not in before:
-            yield Finding(Kind.CHANGED, path, None, f"{name} was added after the bucket was closed")
-        elif now[name] != before[name]:
-            yield Finding(Kind.CHANGED, path, None, f"{name} has other bytes than when the bucket was closed")
+def changes(before: Snapshot, now: Snapshot) -> list[tuple[str, str]]:
+    """Bucket and change, for every bucket of `before`."""
+    found = []
+    for path, old in before.items():
+        new = now.get(path, {})
+        for name in sorted({*old, *new}):
+            if old.get(name) != new.get(name):
+                how = "was added" if name not in old else "has vanished" if name not in new else "was changed or replaced"
+                found.append((path, f"{name or 'the folder'} {how} after the bucket was closed"))
+    return found
 
 
-def _digests(hdfs: WebHdfs, folder: str) -> dict[str, str]:
-    digests = {}
-    for entry in hdfs.list(folder):
-        if not entry.folder:
-            opened = hdfs.open(f"{folder}/{entry.name}")
-            opened.content.close()
-            digests[entry.name] = opened.blake2b
-    return digests
+def _digest(hdfs: WebHdfs, file: str) -> str:
+    opened = hdfs.open(file)
+    opened.content.close()
+    return opened.blake2b

@@ -4,73 +4,75 @@ from __future__ import annotations
 
 import dataclasses
 import glob
+import hashlib
 import os
 from array import array
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from infra.judge import rfc5424
-from infra.judge.expectations import Expectations, FileExpectation
+from infra.judge.expectations import Expectations, FileExpectation, Written
 from infra.judge.identity import file_id
+from infra.judge.report import Kind, Report
 
 NO_TYPE = "(none)"  # of a line that names no type of the expectations
-_NOWHERE = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """A terminated line of a source file; `content` is without its LF."""
+    """A terminated line of a source file, or a piece of one that is over-long; `content` is without its LF."""
 
     index: int
     start: int
     content: bytes
+    part: str
 
 
 class SourceFile:
     """One file, held open, so that a rename does not matter. `where` holds 1 + the index of the place a line was found in."""
 
-    def __init__(self, path: Path, told: FileExpectation, types: list[str]) -> None:
+    def __init__(self, path: Path, told: FileExpectation, types: list[str], line_bytes_max: int) -> None:
         self.path = path
         self.told = told
-        self._types = types
+        self.record: Written | None = None  # the writer's
+        self._types, self._line_bytes_max = types, line_bytes_max
         self._file = path.open("rb")
         self.id = file_id(self._file.fileno())
-        status = os.fstat(self._file.fileno())
-        self.inode = (status.st_dev, status.st_ino)
         self._starts = array("Q")
         self._type_codes = bytearray()
-        self._end = 0  # of the last terminated line within `size`
-        self._index()
-        self.where = array("I", bytes(4 * len(self._starts)))
+        self._end = 0  # of the last terminated line
+        self.where = array("I")
+        self._extend()
+        size = self._end if told.size is None else told.size
+        self.required = sum(self._next(index) <= size for index in range(len(self._starts)))  # the rest need not be there
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
 
-    def __len__(self) -> int:
-        return len(self._starts)
-
     def line_at(self, position: int) -> Line | None:
-        """The line that holds this byte, or None where no terminated line within `size` does."""
+        """The line or piece that holds this byte, or None where no terminated line does."""
+        if position >= self._end:
+            self._extend()  # logs grow
         index = bisect_right(self._starts, position) - 1
         if index < 0 or position >= self._end:
             return None
         start = self._starts[index]
-        return Line(index, start, self.read(start, self._line_end(index) - 1 - start))
+        return Line(index, start, self.read(start, self._next(index)).removesuffix(b"\n"), self.part_of(index))
 
-    def terminated_at(self, position: int) -> bool:
-        """Whether a LF follows this byte in the file as it is now, beyond `size` too."""
-        self._file.seek(position)
-        return self._file.readline().endswith(b"\n")
+    def part_of(self, index: int) -> str:
+        """What a range calls it: lines, or of an over-long line: chunk, last-chunk."""
+        start, end = self._starts[index], self._next(index)
+        if self.read(end - 1, end) != b"\n":
+            return "chunk"
+        return "lines" if start == 0 or self.read(start - 1, start) == b"\n" else "last-chunk"
 
-    def read(self, position: int, size: int) -> bytes:
+    def read(self, start: int, end: int) -> bytes:
         """Bytes of the file."""
-        return os.pread(self._file.fileno(), size, position)
-
-    def length(self, index: int) -> int:
-        """Bytes of a line without its LF."""
-        return self._line_end(index) - 1 - self._starts[index]
+        return os.pread(self._file.fileno(), end - start, start)
 
     def start(self, index: int) -> int:
         """Where a line starts."""
@@ -80,42 +82,71 @@ class SourceFile:
         """The type that a line says it is of; NO_TYPE where it says none that is known."""
         return self._types[self._type_codes[index]]
 
-    def missing(self) -> Iterator[int]:
-        """Indexes of the lines that were found nowhere."""
-        return (index for index, place in enumerate(self.where) if place == _NOWHERE)
+    def names(self, path: str) -> bool:
+        """Whether lines may have been read under this path."""
+        return path == str(self.path) or fnmatchcase(path, self.told.path)
 
-    def _line_end(self, index: int) -> int:
+    def digest(self) -> tuple[int, str]:
+        """Size and BLAKE2b-128 of all that is in the file."""
+        self._file.seek(0)
+        digest = hashlib.file_digest(self._file, lambda: hashlib.blake2b(digest_size=16))
+        return self._file.tell(), digest.hexdigest()
+
+    def _next(self, index: int) -> int:
         return self._starts[index + 1] if index + 1 < len(self._starts) else self._end
 
-    def _index(self) -> None:
-        position, limit = 0, self.told.size
+    def _extend(self) -> None:
+        """Index the lines from `_end` on."""
+        self._file.seek(self._end)
         for line in self._file:
-            after = position + len(line)
-            if not line.endswith(b"\n") or (limit is not None and after > limit):
+            if not line.endswith(b"\n"):
                 break
-            self._starts.append(position)
-            self._type_codes.append(self._types.index(self._claimed(line[:-1])))
-            position = self._end = after
+            code = self._types.index(self._claimed(line[:-1]))
+            length = len(line) - 1
+            starts = range(0, length + 1, self._line_bytes_max) if length > self._line_bytes_max else range(1)
+            for start in starts:
+                self._starts.append(self._end + start)
+                self._type_codes.append(code)
+                self.where.append(0)
+            self._end += len(line)
 
     def _claimed(self, line: bytes) -> str:
-        if self.told.type is not None:
-            return self.told.type
-        parts = rfc5424.split(line) if self.told.form == "rfc5424" else None
-        return parts.msgid if parts is not None and parts.msgid in self._types else NO_TYPE
+        carried = self.told.carries(dict.fromkeys(self._types[1:]))  # type: ignore[arg-type]  # the names are enough
+        if self.told.form == "free":
+            return carried[0] if carried else NO_TYPE
+        parts = rfc5424.split(line)
+        return parts.msgid if parts is not None and parts.msgid in carried else NO_TYPE
 
 
-def open_sources(expectations: Expectations) -> dict[tuple[str, int], SourceFile]:
-    """All source files by (file id, generation), each once by device and inode. FileNotFoundError if a path names none."""
-    declared = {*expectations.types, *(told.type for told in expectations.files if told.type)}
-    types = [NO_TYPE, *sorted(declared)]
+def open_sources(told: Expectations, report: Report) -> dict[tuple[str, int], SourceFile]:
+    """All source files by (file id, generation), each once by device and inode; objects to those that are not as written."""
+    types = [NO_TYPE, *sorted(told.types)]
     assert len(types) <= 256, "a type is kept in a byte"
     found: dict[tuple[int, int], SourceFile] = {}
-    for told in expectations.files:
-        paths = sorted(glob.glob(told.path, recursive=True))  # noqa: PTH207  # absolute globs, which Path.glob refuses
+    for file in told.files:
+        paths = sorted(glob.glob(file.path, recursive=True))  # noqa: PTH207  # absolute globs, which Path.glob refuses
         if not paths:
-            raise FileNotFoundError(f"no source file {told.path}")
+            report.add(Kind.SOURCE, file.path, None, "no file is there")
         for path in paths:
             status = Path(path).stat()
             if (status.st_dev, status.st_ino) not in found:
-                found[(status.st_dev, status.st_ino)] = SourceFile(Path(path), told, types)
+                found[(status.st_dev, status.st_ino)] = SourceFile(Path(path), file, types, told.line_bytes_max)
+    if told.written is not None:
+        for path, what in _unlike(told.written, list(found.values())):
+            report.add(Kind.SOURCE, path, None, what)
     return {(file.id, file.told.generation): file for file in found.values()}
+
+
+def _unlike(records: list[Written], files: list[SourceFile]) -> Iterator[tuple[str, str]]:
+    """Writers' records without their file, and files without their writer's record. By content: files are renamed."""
+    by_content = defaultdict(list)
+    for record in records:
+        by_content[(record.bytes, record.blake2b)].append(record)
+    for file in files:
+        if file.told.size is None:
+            if matching := by_content[file.digest()]:
+                file.record = matching.pop()
+            else:
+                yield str(file.path), "no writer says that it wrote this, and nothing else"
+    for record in (record for left in by_content.values() for record in left):
+        yield record.path, f"its writer wrote {record.bytes} bytes, which no source file holds"

@@ -17,11 +17,12 @@ _IN_MEMORY_BYTES = 8 << 20  # a larger file is read by way of a temporary one
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a folder."""
+    """One entry of a folder. `id` and `modified_ms` tell it from a later one of the same name and content."""
 
     name: str
     folder: bool
-    size: int
+    id: int
+    modified_ms: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,7 +54,11 @@ class WebHdfs:
             return []
         answer.raise_for_status()
         rows = answer.json()["FileStatuses"]["FileStatus"]
-        entries = [Entry(row["pathSuffix"], row["type"] == "DIRECTORY", row["length"]) for row in rows if row["pathSuffix"]]
+        entries = [
+            Entry(row["pathSuffix"], row["type"] == "DIRECTORY", row["fileId"], row["modificationTime"])
+            for row in rows
+            if row["pathSuffix"]
+        ]
         return sorted(entries, key=lambda entry: entry.name)
 
     def open(self, file: str) -> Opened:

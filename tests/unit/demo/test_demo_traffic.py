@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -147,6 +149,30 @@ def test_even_a_slow_stream_has_a_broken_event_in_time() -> None:
     assert all(any(_is_broken(line) for line in lines[at : at + 10]) for at in range(0, 100, 10))
 
 
+def test_the_writer_s_record_is_that_of_the_files_and_names_the_broken_lines(tmp_path: Path) -> None:
+    due = list(events(400, 3, broken_at_least_each=50))
+    records = play(tmp_path / "player.log", due).records
+    files = [tmp_path / "player.log.1", tmp_path / "player.log"]
+    positions: list[list[int]] = []
+    for file in files:
+        lines = file.read_bytes().split(b"\n")[:-1]
+        starts = itertools.accumulate((len(line) + 1 for line in lines), initial=0)
+        times = {part.time_ms for line in lines if (part := split(line))}
+        real = {time_ms for time_ms in times if time_ms and abs(time_ms - _NOW_MS) < 10**9}
+        positions.append([at for at, line in zip(starts, lines, strict=False) if _is_broken(line, real)])
+    assert [record.broken for record in records] == positions
+    digests = [hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest() for file in files]
+    assert [(record.bytes, record.blake2b) for record in records] == [
+        (file.stat().st_size, digest) for file, digest in zip(files, digests, strict=True)
+    ]
+
+
+def test_the_record_is_what_was_written_though_the_file_is_cut_short(tmp_path: Path) -> None:
+    log = play(tmp_path / "x.log", [Due(0.1, lambda _: b"a"), Due(0.2, lambda _: b"b")])
+    (tmp_path / "x.log").write_bytes(b"a\n")
+    assert [record.bytes for record in log.records] == [4]
+
+
 def test_the_traffic_thread_writes_all_and_hands_on_what_goes_wrong(tmp_path: Path) -> None:
     from hourmark.clock import SystemClock
 
@@ -186,6 +212,6 @@ def _is_whole(message: bytes) -> bool:
         return False
 
 
-def _is_broken(line: bytes) -> bool:
+def _is_broken(line: bytes, times: Collection[int] = (_NOW_MS,)) -> bool:
     part = split(line)
-    return part is None or part.msgid not in (TRACK_PLAYED, AD_SHOWN) or part.time_ms != _NOW_MS or not _is_whole(part.message)
+    return part is None or part.msgid not in (TRACK_PLAYED, AD_SHOWN) or part.time_ms not in times or not _is_whole(part.message)

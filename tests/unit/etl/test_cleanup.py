@@ -69,12 +69,26 @@ def test_a_file_with_one_open_group_stays(life: Life, cleaner: Cleaner) -> None:
 def test_audit_files_stay_as_long_as_a_second_copy_may_come_and_then_the_whole_folder_goes(life: Life, cleaner: Cleaner) -> None:
     life.produce("click", FIRST, 3)
     batch = life.stage()
-    life.close("click")
-    life.close("dead-letters")
+    close_hours(life, "click", "dead-letters")
     kept_ms = (Config().kafka.retention_hours + 24) * HOUR_MS
     assert clean(life, cleaner, FIRST.end_ms + kept_ms).audit_files == 0
     assert clean(life, cleaner, FIRST.end_ms + kept_ms + 1).audit_files == 1
-    assert named(life) == [] and not life.storage.exists(batch.folder), "the batch file goes with the last file"
+    assert named(life) == [] and not life.storage.exists(batch.folder), "the folder goes with the last file"
+
+
+def close_hours(life: Life, *types: str) -> None:
+    for _ in range(3):
+        for event_type in types:
+            life.close(event_type)
+
+
+def test_promises_that_came_with_those_of_an_open_hour_stay_so_that_a_rebuild_finds_no_hole(life: Life, cleaner: Cleaner) -> None:
+    life.produce("dead-letters", FIRST, 3)
+    life.stage()
+    close_hours(life, "dead-letters")  # while click's first hour is open
+    assert clean(life, cleaner).audit_files == 0
+    close_hours(life, "click")
+    assert clean(life, cleaner).audit_files == 1
 
 
 def test_promises_of_an_open_hour_stay_however_old(life: Life, cleaner: Cleaner) -> None:

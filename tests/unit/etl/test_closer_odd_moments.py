@@ -183,7 +183,7 @@ def schema_of(world: World, event_type: str) -> int:
 
 
 def test_a_damaged_file_that_kafka_no_longer_holds_sets_back_the_types_in_it_alone(world: World) -> None:
-    def lost(lease: Lease, path: str) -> None:
+    def lost(lease: Lease, path: str) -> str:
         raise DataLoss(f"{path} cannot be staged again")
 
     object.__setattr__(world.closer._ports, "restage", lost)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from etl.closing.cut import LAGGARD_SECONDS, OVERDUE_MS, Cut, CutTaker, Phase, Waiting
 from etl.ledger.edge import EdgeCheck
+from etl.ledger.holes import Hole
 from etl.ledger.rows import Frontier, Reporter, State
 from hourmark.clock import FakeClock
 from hourmark.hours import Hour
@@ -55,8 +56,8 @@ class FakeSites:
     def check(self, types: Collection[str]) -> None:
         pass
 
-    def watched_anew(self, topics: Collection[str]) -> list[EdgeCheck]:
-        return []
+    def acceptable(self, topics: Collection[str]) -> tuple[list[Hole], list[EdgeCheck]]:
+        return [], []
 
     def close(self) -> None:
         pass

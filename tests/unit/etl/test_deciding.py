@@ -7,7 +7,7 @@ import dataclasses
 from etl.closing.cut import Cut
 from etl.closing.deciding import EARLY_MS, Rule, decide
 from etl.closing.proof import Proof
-from etl.ledger.frontiers import AcceptedHole
+from etl.ledger.holes import Hole
 from etl.ledger.orders import Order
 from etl.ledger.rows import Frontier, Reporter, Seal, State
 from hourmark.hours import Hour
@@ -25,7 +25,7 @@ CUT = Cut(7, {"click": HOUR.end_ms}, 11)
 
 
 def decided(
-    proof: Proof, *, late: bool = False, cut: Cut = CUT, order: Order | None = None, hole: AcceptedHole | None = None
+    proof: Proof, *, late: bool = False, cut: Cut = CUT, order: Order | None = None, hole: Hole | None = None
 ) -> Seal | None:
     cut = dataclasses.replace(cut, taken_at_ms=HOUR.end_ms + DEADLINE_MS - (0 if late else 1))
     return decide(FRONTIER, proof, (), order, Rule(cut, [hole] if hole else [], DEADLINE_MS))
@@ -66,10 +66,27 @@ def test_an_order_closes_at_once_and_names_reason_and_all_that_was_not_verified(
 
 
 def test_an_accepted_hole_in_promises_leaves_no_hour_proved_that_had_begun_by_then() -> None:
-    hole = AcceptedHole("hourmark.audit", HOUR.start_s * 1000 - EARLY_MS, "offsets 3 to 9 may be missing", "disk lost")
+    hole = Hole("hourmark.audit", HOUR.start_s * 1000 - EARLY_MS, "offsets 3 to 9 may be missing", "disk lost")
     assert sealed(decided(KEPT, hole=hole)).grade == "forced"
-    assert sealed(decided(KEPT, hole=dataclasses.replace(hole, accepted_at_ms=hole.accepted_at_ms - 1))).grade == "proved"
+    earlier = dataclasses.replace(hole, accepted_at_ms=HOUR.start_s * 1000 - EARLY_MS - 1)
+    assert sealed(decided(KEPT, hole=earlier)).grade == "proved"
     assert sealed(decided(KEPT, hole=dataclasses.replace(hole, topic="events.click"))).grade == "proved", (
         "promises tell of events"
     )
     assert decided(UNKEPT, hole=hole) is None, "what is known to be promised is awaited all the same"
+
+
+def test_lost_events_force_an_hour_only_where_its_promises_are_not_kept_and_only_of_their_type() -> None:
+    hole = Hole("events.click", HOUR.end_ms, "topic events.click partition 0 offsets [3, 9) are lost", "disk lost")
+    assert decided(UNKEPT, hole=hole) is None, "until the deadline they may come in other records"
+    seal = sealed(decided(UNKEPT, hole=hole, late=True))
+    assert seal.grade == "forced" and "offsets [3, 9)" in seal.excused[-1]
+    assert sealed(decided(KEPT, hole=hole)).grade == "proved"
+    other = dataclasses.replace(hole, topic="events.view")
+    assert sealed(decided(UNKEPT, hole=other, late=True)).grade == "timed_out"
+
+
+def test_promises_lost_of_one_type_alone_leave_the_others_proved() -> None:
+    hole = Hole("hourmark.audit", HOUR.end_ms, "a staged file is lost", "disk lost", type="view")
+    assert sealed(decided(KEPT, hole=hole)).grade == "proved"
+    assert sealed(decided(KEPT, hole=dataclasses.replace(hole, type="click"))).grade == "forced"

@@ -1,21 +1,29 @@
-"""A ledger lost as a whole is rebuilt with the same offsets, frontiers and lists, from what stands on storage and in topics."""
+"""A ledger lost as a whole is rebuilt with the same frontiers, and all that open hours need, from storage and topics."""
 
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select
 
-from etl.ledger import frontiers, staging, tables
+from etl.closing.engine import LocalEngine
+from etl.closing.evidence import SURPLUS_SCHEMA
+from etl.closing.proof import Proof
+from etl.closing.surplus import write_surplus
+from etl.ledger import frontiers, tables
 from etl.ledger.database import Database
+from etl.ledger.holes import accepted_holes, open_holes
+from etl.ledger.markers import refuse_older_copy
 from etl.ledger.rebuild import Rebuilt, rebuild
-from etl.ledger.restaged import path_again
+from hourmark.config import Config
 from hourmark.errors import Finding, UsageError
+from hourmark.hours import Hour
 from tests.support import ledger_queries
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.memory_storage import MemoryStorage
@@ -60,49 +68,49 @@ def dumped(database: Database) -> dict[str, Any]:
     return found
 
 
-def without_reporters(dump: dict[str, Any]) -> dict[str, Any]:
-    return {name: rows for name, rows in dump.items() if name != "reporters"}
-
-
-def test_a_whole_life_is_found_again(life: Life, target: Database) -> None:
+def test_frontiers_buckets_and_what_is_settled_are_found_again(life: Life, target: Database) -> None:
     life.report("web1")
     life.produce("click", FIRST, 5)
     life.produce("view", FIRST, 2)
     life.stage()
     life.produce("click", SECOND, 3)
     life.stage()
-    life.close("click")  # with the first batch; SECOND's group of the second batch stays open
-    life.produce("click", FIRST, 2)  # late
-    life.stage(commit=False)  # an orphan, which the next batch contradicts
-    life.start_driver()
-    life.stage(at_most=1)
-    life.stage()
-    life.close("click")  # SECOND, with the late group
-    life.produce("view", SECOND, 4)
-    life.report("web2")
-    life.report("web1", goodbye=True)
-    life.stage()
+    life.close("click")
+    life.close("click")
     before = dumped(life.database)
     done = rebuilt(life, target)
-    assert dumped(target) == before
-    assert done.notes == []
-    assert (done.types, done.buckets, done.batches, list(done.given_up)) == (2, 2, 5, ["_staging/batch-2"])
+    after = dumped(target)
+    for name in ("frontiers", "buckets", "meta"):
+        assert after[name] == before[name]
+    assert (done.notes, done.lost, done.types, done.buckets) == ([], [], 2, 2)
 
 
 def test_the_rebuilt_ledger_goes_on(life: Life, target: Database) -> None:
     life.produce("click", FIRST, 5)
     life.stage()
     life.close("click")
+    closed = life.database.identity()
     life.produce("click", SECOND, 1)
     life.stage()
-    closed = life.database.identity()
     rebuilt(life, target)
     life.go_on_with(target)
     life.produce("click", FIRST, 2)
     life.stage()
+    assert unlisted(target)["click"] == {FIRST.start_s: 7, SECOND.start_s: 1}, "what is closed, too: its ids drop it"
     manifest = life.close("click")
-    assert (manifest.ledger, manifest.hour, manifest.events) == (closed[0], str(SECOND), 3)
+    assert (manifest.ledger, manifest.hour) == (closed[0], str(SECOND))
     assert manifest.ledger_commit > closed[1]
+
+
+def unlisted(database: Database) -> dict[str, dict[int, int]]:
+    """By type, rows by hour that no bucket lists."""
+    groups = tables.groups
+    found: dict[str, dict[int, int]] = {}
+    with database.reading() as connection:
+        for g in connection.execute(select(groups).where(groups.c.listed_hour.is_(None))).mappings():
+            of_type = found.setdefault(g["type"], {})
+            of_type[g["hour"]] = of_type.get(g["hour"], 0) + g["rows"]
+    return found
 
 
 def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(life: Life, target: Database) -> None:
@@ -115,89 +123,132 @@ def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(lif
     click, view = frontiers.frontiers(target, LENGTH_S)
     assert (click.hour, click.state.value) == (FIRST, "open")
     assert (view.hour, view.state.value) == (SECOND, "open")
-    assert ledger_queries.listed_groups(target, "click", FIRST) == []
-    assert sum(g.rows for g in ledger_queries.listed_groups(target, "view", FIRST)) == 5
     assert view.settled_next == 2
 
 
-def test_a_file_that_was_staged_again_is_found_where_it_stands_now(life: Life, target: Database) -> None:
-    life.produce("click", FIRST, 5)
+@pytest.mark.parametrize("how", ["as it was", "damaged", "gone"])
+def test_a_marker_says_nothing_of_later_hours_below_its_offset(life: Life, target: Database, how: str) -> None:
+    life.produce("click", FIRST, 3)
+    life.produce("click", SECOND, 5)
     batch = life.stage()
-    old = next(f.path for f in batch.files if f.kind == "events")
-    life.storage.rename_new(old, path_again(old, old, 1))
-    rebuilt(life, target)
-    with target.reading() as connection:
-        paths = set(connection.execute(select(tables.staged_files.c.path)).scalars())
-    assert path_again(old, old, 1) in paths and old not in paths
-
-
-def test_the_last_batch_counts_although_its_commit_is_not_known(life: Life, target: Database) -> None:
-    life.produce("click", FIRST, 5)
-    life.stage(commit=False)
-    rebuilt(life, target)
-    assert {p.topic: p.next_offset for p in staging.positions(target, "cluster")}["events.click"] == 5
-
-
-def test_batches_that_were_cleaned_away_leave_nothing_to_do(life: Life, target: Database) -> None:
-    life.produce("click", FIRST, 5)
-    gone = life.stage()
     life.close("click")
-    life.close("view")
-    life.produce("click", SECOND, 3)
+    for file in batch.files:
+        if how == "gone":
+            life.storage.delete(file.path)
+        elif how == "damaged":
+            life.storage.damage(file.path)  # type: ignore[attr-defined]
+    rebuilt(life, target)
+    life.go_on_with(target)
     life.stage()
-    life.clean(gone)
-    before = dumped(life.database)
-    done = rebuilt(life, target)
-    assert without_reporters(dumped(target)) == without_reporters(before)
-    assert done.notes == []
+    proof = proved(life)
+    assert (proof.promised, proof.findings) == (5, ())
+    assert unlisted_of(life, SECOND) == 5
 
 
-def test_a_file_that_is_still_needed_stays_named_and_is_told_of(life: Life, target: Database) -> None:
-    life.produce("click", FIRST, 5)
-    batch = life.stage()
-    life.storage.delete(batch.files[0].path)
-    before = dumped(life.database)
-    done = rebuilt(life, target)
-    assert dumped(target) == before
-    assert done.notes == [f"{batch.files[0].path} is gone; it is staged again from its offsets"]
+def proved(life: Life) -> Proof:
+    """Of click's frontier hour, under a cut of all promises."""
+    opened = life.frontier("click")
+    frontiers.freeze(life.database, life.closer, [opened], {"click": "events.click"})
+    below = len(life.topics.logs["hourmark.audit"])
+    return LocalEngine(life.storage, life.database, Config()).prove([opened], below)["click"]
 
 
-def test_records_that_no_batch_file_tells_of_are_staged_again(life: Life, target: Database) -> None:
-    life.produce("click", FIRST, 5)
-    lost = life.stage()
+def unlisted_of(life: Life, hour: Hour) -> int:
+    groups = ledger_queries.listed_groups(life.database, "click", hour)
+    return sum(g.rows for g in groups if g.hour_s == hour.start_s)
+
+
+def test_a_restored_copy_that_is_lost_later_knows_no_less(tmp_path: Path, target: Database) -> None:
+    file, copy = tmp_path / "ledger.sqlite", tmp_path / "copy.sqlite"
+    life = Life(MemoryStorage(), f"sqlite:///{file}", ["click"])
+    life.produce("click", FIRST, 3)
+    life.stage()
+    life.database.close()
+    shutil.copy(file, copy)
+    life.database = Database(f"sqlite:///{file}")
+    for _ in range(3):  # the time that is forgotten: restarts, and a batch
+        life.start_driver()
     life.produce("click", FIRST, 2)
+    life.produce("click", SECOND, 5)
     life.stage()
-    life.storage.delete(f"{lost.folder}/batch.json.zst")
-    done = rebuilt(life, target)
-    positions = {p.topic: p.next_offset for p in staging.positions(target, "cluster")}
-    assert (positions["events.click"], positions["hourmark.audit"]) == (0, 0)
-    assert [note for note in done.notes if "events.click-0: no batch file and no bucket tells of offsets [0, 5)" in note]
-
-
-def test_a_damaged_batch_file_is_told_of(life: Life, target: Database) -> None:
-    life.produce("click", FIRST, 5)
-    batch = life.stage()
-    life.storage.delete(f"{batch.folder}/batch.json.zst")
-    life.storage.write_new(f"{batch.folder}/batch.json.zst", b"nonsense")
-    done = rebuilt(life, target)
-    assert [note for note in done.notes if "not a batch file" in note]
-    assert {p.topic: p.next_offset for p in staging.positions(target, "cluster")}["events.click"] == 0
-
-
-def test_a_silent_hour_closes_as_before_and_expired_topics_are_no_gap(life: Life, target: Database) -> None:
-    life.report("web1")
-    life.stage()
-    life.produce("click", FIRST, 5)
+    life.database.close()
+    life.go_on_with(Database(f"sqlite:///{copy}"))
+    refuse_older_copy(life.storage, life.database, LENGTH_S)  # nothing was closed since: it is taken
+    life.produce("click", SECOND, 4)
+    life.stage(at_most=8)
     life.stage()
     life.close("click")
-    life.close("view")
+    rebuilt(life, target)
+    life.go_on_with(target)
     life.stage()
-    life.topics.log_starts = {"events.click": 5, "hourmark.audit": 1, "hourmark.hosts": 1}
-    for folder in life.batches:
-        life.storage.delete(folder)
+    proof = proved(life)
+    assert (proof.promised, proof.findings) == (9, ())
+    life.database.close()
+
+
+def test_what_kafka_no_longer_holds_is_listed_from_staged_files(life: Life, target: Database) -> None:
+    life.produce("click", FIRST, 3)
+    life.produce("view", FIRST, 2)
+    life.stage()
+    life.close("view")
+    life.produce("click", FIRST, 4)
+    life.stage()
+    life.topics.log_starts = {"events.click": 7, "hourmark.audit": 3, "events.view": 2}
     done = rebuilt(life, target)
-    assert done.notes == []
-    assert staging.positions(target, "cluster") == staging.positions(life.database, "cluster")
+    assert (done.lost, done.notes, done.staged_files) == ([], [], 4)
+    life.go_on_with(target)
+    proof = proved(life)
+    assert (proof.promised, proof.findings) == (7, ())
+
+
+@pytest.mark.parametrize("how", ["damaged", "gone"])
+def test_promises_that_neither_kafka_nor_a_file_holds_are_a_hole(life: Life, target: Database, how: str) -> None:
+    life.produce("click", FIRST, 3)
+    batch = life.stage()
+    life.produce("click", FIRST, 4)
+    life.stage()
+    life.topics.log_starts = {"events.click": 7, "hourmark.audit": 2}
+    audit = next(f.path for f in batch.files if f.kind == "audit")
+    life.storage.delete(audit) if how == "gone" else life.storage.damage(audit)  # type: ignore[attr-defined]
+    done = rebuilt(life, target)
+    assert done.lost == ["topic hourmark.audit partition 0: offsets [0, 1) are lost to retention"]
+    assert [h.topic for h in open_holes(target)] == ["hourmark.audit"]
+    assert [note for note in done.notes if audit in note] == done.notes and bool(done.notes) == (how == "damaged")
+
+
+def test_promises_of_closed_hours_need_not_be_found(life: Life, target: Database) -> None:
+    for hour in (FIRST, SECOND, SECOND.next()):
+        life.produce("click", hour, 3)
+        life.stage()
+        life.close("click")
+        life.close("view")
+    life.topics.log_starts = {"events.click": 6, "hourmark.audit": 1}
+    life.storage.delete("_staging")
+    assert rebuilt(life, target).lost == []
+    life.topics.log_starts = {"events.click": 6, "hourmark.audit": 3}
+    other = Database(f"sqlite:///{Path(str(target._changing.url.database)).with_name('other.sqlite')}")
+    assert rebuilt(life, other).lost == ["topic hourmark.audit partition 0: offsets [2, 3) are lost to retention"]
+    other.close()
+
+
+def test_lost_events_are_named_and_hold_nothing(life: Life, target: Database) -> None:
+    life.produce("click", FIRST, 3)
+    batch = life.stage()
+    life.topics.log_starts = {"events.click": 3}
+    life.storage.delete(next(f.path for f in batch.files if f.kind == "events"))
+    assert rebuilt(life, target).lost == []
+    (hole,) = accepted_holes(target)
+    assert (hole.topic, hole.what) == ("events.click", "topic events.click partition 0: offsets [0, 3) are lost to retention")
+    assert open_holes(target) == []
+
+
+def test_an_audit_topic_that_is_shorter_than_what_is_settled_is_refused(life: Life, target: Database) -> None:
+    life.produce("click", FIRST, 3)
+    life.stage()
+    life.close("click")
+    life.topics.logs["hourmark.audit"].clear()
+    with pytest.raises(Finding, match=r"hourmark\.audit-0 ends at offset 0, before 1"):
+        rebuilt(life, target)
 
 
 def test_a_filled_ledger_is_refused(life: Life) -> None:
@@ -231,10 +282,12 @@ def test_a_schema_that_changed_is_told_of_and_remembered_as_it_was(life: Life, t
 
 
 def test_surplus_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(life: Life, target: Database) -> None:
-    for rows, digest in ((2, "a" * 32), (3, "b" * 32)):
+    paths = {}
+    for rows in (2, 3):
         for hour in (FIRST, SECOND):
-            with life.storage.create(f"_surplus/click/{hour}-{7:012d}-{digest}.parquet") as file:
-                pq.write_table(pa.table({"hour": [FIRST.start_s] * rows}), file)
+            found = {"hour": [FIRST.start_s] * rows, "event_id": [bytes(16)] * rows, "range_id": [bytes(8)] * rows}
+            opened = dataclasses.replace(life.frontier("click"), hour=hour)
+            paths[rows, hour] = write_surplus(life.storage, 7, opened, pa.table(found, schema=SURPLUS_SCHEMA)).path
     life.produce("click", FIRST, 4)
     life.stage()
     life.close("click", surplus=3)
@@ -242,6 +295,15 @@ def test_surplus_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(li
     with target.reading() as connection:
         (row,) = connection.execute(select(tables.surplus)).mappings().all()
     assert dict(row) == {
-        "type": "click", "hour": FIRST.start_s, "path": f"_surplus/click/{FIRST}-{7:012d}-{'b' * 32}.parquet", "rows": 3,
+        "type": "click", "hour": FIRST.start_s, "path": paths[3, FIRST], "rows": 3,
         "audit_next": 1, "sealed_at_ms": FIRST.end_ms,
     }  # fmt: skip
+
+
+def test_damaged_surplus_is_told_of(life: Life, target: Database) -> None:
+    found = {"hour": [FIRST.start_s], "event_id": [bytes(16)], "range_id": [bytes(8)]}
+    path = write_surplus(life.storage, 7, life.frontier("click"), pa.table(found, schema=SURPLUS_SCHEMA)).path
+    life.close("click", surplus=1)
+    life.storage.damage(path)  # type: ignore[attr-defined]
+    (note,) = rebuilt(life, target).notes
+    assert path in note and "stays unkept" in note

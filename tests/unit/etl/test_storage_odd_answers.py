@@ -65,7 +65,7 @@ def saying(status: int, content: bytes = HTML, *, done: bool = False, **more: st
     def trouble(handler: Handler, operation: str) -> bool:
         if done:
             do(handler, operation)
-        handler.answer(status, content=content, **{"kind": "text/html", **more})  # type: ignore[arg-type]
+        handler.answer(status, content=content, **{"kind": "text/html", **more})
         handler.close_connection = True  # an upload may not have been read
         return True
 

@@ -214,6 +214,7 @@ reporters = st.lists(
         pending_bytes=st.integers(0, 10),
         lost_bytes=st.just(0),
         goodbye=st.booleans(),
+        heard_at_ms=st.integers(END - 10_000_000, END + 61_000),
         excused=st.booleans(),
     )
 )
@@ -231,7 +232,7 @@ def test_whatever_the_ledger_says_there_is_a_reason_with_a_next_step(
     said: list[Reporter], state: State, hours: int, wait: Wait | None, since_end_ms: int
 ) -> None:
     asked = Hour(HOUR.start_s + hours * 3600)
-    frontier = dataclasses.replace(FRONTIER, state=state)
+    frontier = dataclasses.replace(FRONTIER, state=state, alarm=("row of frontiers",) if state is State.DAMAGED else ())
     answer = why(facts(asked, frontier=frontier, reporters=tuple(said), wait=wait, now_ms=END + since_end_ms))
     assert answer.reasons
     assert all(reason.what and reason.do for reason in answer.reasons)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,14 +81,15 @@ def test_a_dropped_event_is_lost(world: World, webhdfs: str) -> None:
 def test_a_bucket_without_its_marker_is_not_there(world: World, webhdfs: str) -> None:
     world.write()
     (world.folder(world.plan("lines", 1)) / "_SUCCESS").unlink()
-    assert [f[2] for f in findings(run(world, webhdfs), "lost")] == [position(world, 3), position(world, 5)]
+    found = findings(run(world, webhdfs), "lost", "unlisted")
+    assert [at for kind, _, at in found if kind == "lost"] == [position(world, 3), position(world, 5)]
 
 
-def test_a_file_that_the_marker_does_not_list_does_not_count(world: World, webhdfs: str) -> None:
+def test_a_file_that_the_marker_does_not_list_is_named_and_does_not_count(world: World, webhdfs: str) -> None:
     world.write()
     folder = world.folder(world.plan("lines", 0))
     (folder / "part-00009.avro").write_bytes((folder / "part-00000.avro").read_bytes())
-    assert run(world, webhdfs)["content"]
+    assert findings(run(world, webhdfs), "unlisted") == [("unlisted", "part-00009.avro", None)]
 
 
 def test_an_event_twice_in_a_bucket_is_doubled(world: World, webhdfs: str) -> None:
@@ -109,7 +111,7 @@ def test_a_line_in_a_bucket_and_in_dead_letters_is_doubled(world: World, webhdfs
     world.plan("dead-letters", 1).rows.append(world.dead_letter(app, 0, line, START_MS + MINUTE))
     world.write()
     verdict = run(world, webhdfs)
-    assert findings(verdict, "doubled") == [("doubled", "app.log", 0)]
+    assert ("doubled", "app.log", 0) in findings(verdict, "doubled", "altered")
     assert "dead-letters/date=2025-11-21/hour=00/minute=01" in verdict["findings"][0]["detail"]
 
 
@@ -127,7 +129,7 @@ def test_one_byte_of_a_text_payload_is_altered(world: World, webhdfs: str) -> No
     world.write()
     verdict = run(world, webhdfs)
     assert findings(verdict, "altered") == [("altered", "app.log", position(world, 1))]
-    assert "at byte 5" in verdict["findings"][0]["detail"]
+    assert "field line is b'line \\xfe" in verdict["findings"][0]["detail"]
 
 
 def test_one_field_of_a_json_payload_is_altered(world: World, webhdfs: str) -> None:
@@ -182,14 +184,14 @@ def test_an_event_in_the_wrong_hour_is_misplaced(world: World, webhdfs: str) -> 
     row = world.plan("track-played", 0).rows.pop(0)
     world.plan("track-played", 1).rows.append(row)
     world.write()
-    assert findings(run(world, webhdfs), "misplaced") == [("misplaced", "app.log", 0)]
+    assert ("misplaced", "app.log", 0) in findings(run(world, webhdfs), "misplaced", "manifest")
 
 
 def test_a_late_event_that_is_on_time_is_misplaced(world: World, webhdfs: str) -> None:
     plan = world.plan("track-played", 0)
     plan.late.append(plan.rows.pop(0))
     world.write()
-    assert findings(run(world, webhdfs), "misplaced") == [("misplaced", "app.log", 0)]
+    assert ("misplaced", "app.log", 0) in findings(run(world, webhdfs), "misplaced", "manifest")
 
 
 def test_an_unterminated_line_must_not_be_there(world: World, webhdfs: str) -> None:
@@ -211,10 +213,11 @@ def test_lines_after_a_recorded_size_are_ignored_both_ways(world: World, webhdfs
 
 
 def test_events_of_files_that_are_not_listed_are_unexpected_unless_told_otherwise(world: World, webhdfs: str) -> None:
-    world.files.pop()
     world.write()
-    findings(run(world, webhdfs), "unexpected")
-    assert run(world, webhdfs, other_files="ignore")["others"] == 2
+    told = world.expectations(webhdfs)["files"][:1]
+    findings(run(world, webhdfs, files=told), "unexpected")
+    verdict = run(world, webhdfs, files=told, other_files="ignore")
+    assert (verdict["content"], verdict["others"]) == (True, 2)
 
 
 def test_a_rotated_file_is_found_by_its_inode(world: World, webhdfs: str) -> None:
@@ -229,11 +232,11 @@ def test_a_rotated_file_is_found_by_its_inode(world: World, webhdfs: str) -> Non
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"events": 1}, "sum of its files"),
+        ({"events": 1}, "number of events"),
         ({"late": {"2025-11-21T00:00": 7}}, "late events"),
-        ({"id_sum": "00"}, "sum of ids"),
-        ({"type": "other"}, "type 'other'"),
-        ({"hour": "2025-11-21T01"}, "hour '2025-11-21T01'"),
+        ({"id_sum": "00" * 8}, "sum of ids"),
+        ({"type": "other"}, "type: it says 'other'"),
+        ({"hour": "2025-11-21T01"}, "hour: it says '2025-11-21T01'"),
     ],
 )
 def test_a_marker_that_lies_is_named(world: World, webhdfs: str, changes: dict[str, Any], what: str) -> None:
@@ -296,31 +299,93 @@ def test_a_bucket_changed_after_closing_is_named(world: World, webhdfs: str, cha
     else:
         (folder / "_SUCCESS").write_bytes((folder / "_SUCCESS").read_bytes() + b"\n")
     minute = "minute=01" if change == "rewritten" else "minute=02"
-    found = findings(run(world, webhdfs, "--snapshot", str(taken)), "changed")
-    assert {(kind, name) for kind, name, _ in found} == {("changed", minute)}
+    verdict = run(world, webhdfs, "--snapshot", str(taken))
+    changed = {Path(f["path"]).name for f in verdict["findings"] if f["kind"] == "changed"}
+    assert (verdict["content"], changed) == (False, {minute})
 
 
-def test_pieces_of_an_over_long_line_must_make_it_up(world: World, webhdfs: str) -> None:
-    line = b"x" * 10 + b"y" * 10 + b"z" * 5
-    long = world.source("long.log", line + b"\n", form="free")
-    dead = world.plan("dead-letters", 1)
-    for at in (0, 10, 20):
-        dead.rows.append(world.dead_letter(long, at, line[at : at + 10], START_MS + MINUTE + at, "line_too_long"))
+def test_a_bucket_that_was_replaced_by_its_equal_is_named(world: World, webhdfs: str) -> None:
     world.write()
-    assert run(world, webhdfs)["content"]
+    taken = take_snapshot(world, webhdfs)
+    folder = world.folder(world.plan("lines", 0))
+    content = {file: file.read_bytes() for file in folder.iterdir()}
+    shutil.rmtree(folder)
+    folder.mkdir()
+    for file, of in content.items():
+        file.write_bytes(of)
+    verdict = run(world, webhdfs, "--snapshot", str(taken))
+    assert findings(verdict, "changed")[0][:2] == ("changed", "minute=00")
 
 
-@pytest.mark.parametrize(("spans", "kind"), [([(0, 10), (20, 25)], "lost"), ([(0, 10), (9, 25)], "doubled")])
-def test_pieces_of_an_over_long_line_with_a_gap_or_an_overlap(
-    world: World, webhdfs: str, spans: list[tuple[int, int]], kind: str
-) -> None:
+def test_a_snapshot_of_nothing_is_no_comparison(world: World, webhdfs: str, tmp_path: Path) -> None:
+    world.write()
+    (tmp_path / "empty").write_text("{}")
+    assert "nothing was compared" in run(world, webhdfs, "--snapshot", str(tmp_path / "empty"))["findings"][0]["detail"]
+
+
+def test_nothing_compared_is_not_content(world: World, webhdfs: str, tmp_path: Path) -> None:
+    (tmp_path / "empty.log").touch()
+    verdict = run(world, webhdfs, files=[{"path": str(tmp_path / "empty.log")}], written=None)
+    assert (verdict["content"], verdict["compared"], verdict["findings"]) == (False, 0, [])
+
+
+def test_a_file_that_was_cut_short_with_its_events_is_not_what_its_writer_wrote(world: World, webhdfs: str) -> None:
+    app = world.sources / "app.log"
+    cut = position(world, 5)
+    app.write_bytes(app.read_bytes()[:cut])
+    world.plan("lines", 1).rows = [row for row in world.plan("lines", 1).rows if row["position"] < cut]
+    world.plan("dead-letters", 1).rows = []
+    world.write()
+    assert {name for _, name, _ in findings(run(world, webhdfs), "source")} == {"app.log"}
+
+
+def test_what_lies_past_a_recorded_size_is_counted_and_printed(world: World, webhdfs: str) -> None:
+    server = world.sources / "kafka.log"
+    server.write_bytes(server.read_bytes() + b" line\n")
+    world.plan("server-log", 1).rows.append(world.row(server, 20, b"later line", START_MS + MINUTE, line=b"later line"))
+    world.write()
+    told = world.sources.parent / "expectations.json"
+    told.write_text(json.dumps(world.expectations(webhdfs)))
+    assert "1 past the recorded size" in CliRunner().invoke(judge, ["check", str(told)]).stdout
+
+
+def over_long(world: World, *spans: tuple[int, int]) -> None:
+    """A line of 25 bytes where 10 are allowed, with dead letters of these pieces of it."""
     line = b"x" * 10 + b"y" * 10 + b"z" * 5
     long = world.source("long.log", line + b"\n", form="free")
+    world.told["line_bytes_max"] = 10
     for start, end in spans:
-        row = world.dead_letter(long, start, line[start:end], START_MS + MINUTE, "line_too_long")
+        row = world.dead_letter(long, start, line[start:end], START_MS + MINUTE + start, "line_too_long")
         world.plan("dead-letters", 1).rows.append(row)
     world.write()
-    assert findings(run(world, webhdfs), kind)[0][:2] == (kind, "long.log")
+
+
+@pytest.fixture
+def only_long(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def judged(world: World, *spans: tuple[int, int]) -> list[tuple[str, int | None]]:
+    """Kinds and positions of what is found."""
+    over_long(world, *spans)
+    with serve(world.hdfs) as webhdfs:
+        return [(f["kind"], f["position"]) for f in run(world, webhdfs)["findings"]]
+
+
+def test_pieces_of_an_over_long_line_make_it_up(only_long: World) -> None:
+    assert judged(only_long, (0, 10), (10, 20), (20, 25)) == []
+
+
+def test_a_piece_that_is_missing_is_lost(only_long: World) -> None:
+    assert judged(only_long, (0, 10), (20, 25)) == [("lost", 10)]
+
+
+def test_a_piece_of_another_length_is_altered_or_of_no_line(only_long: World) -> None:
+    assert judged(only_long, (0, 10), (9, 20), (20, 25)) == [("lost", 10), ("unexpected", 9)]
+
+
+def test_a_piece_is_there_once(only_long: World) -> None:
+    assert judged(only_long, (0, 10), (10, 20), (10, 20), (20, 25)) == [("doubled", 10)]
 
 
 def test_many_findings_are_counted_and_the_first_twenty_named(world: World, webhdfs: str) -> None:

@@ -1,7 +1,7 @@
 """A small world to judge: source files, and buckets of their lines as Hourmark would write them, to be spoilt by a test.
 
-Made with the project's own event ids, envelope and manifest, so that the judge's second reading of the design is held against
-the first.
+Made with the project's own parser, envelope and manifest, so that the judge's second reading of the design is held against the
+first.
 """
 
 from __future__ import annotations
@@ -12,17 +12,22 @@ import datetime as dt
 import hashlib
 import io
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import fastavro
 
+from delivery_service.parsing import CompiledRules, parse
 from hourmark import dead_letters
-from hourmark.avro import event_schema, fingerprint
+from hourmark.avro import event_schema, fingerprint, unframe
+from hourmark.config import Parsing
 from hourmark.event_id import EventId, LineIds
+from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.hours import Hour
-from hourmark.manifest import BucketFile, Evidence, Grade, Manifest
-from hourmark.ranges import file_id
+from hourmark.manifest import Book, BucketFile, Evidence, Grade, Manifest, Offsets
+from hourmark.ranges import ByteRange, Part, file_id
+from hourmark.rules import Rules, TypeVersion
 from infra.judge.statx import birth_ns
 
 HOST_ID = "0123456789abcdef0123456789abcdef"
@@ -63,12 +68,18 @@ def rfc5424(event_type: str, time_ms: int, message: bytes) -> bytes:
 class World:
     """Source files in `folder/sources`, HDFS in `folder/hdfs`; `write` makes the buckets of `plans`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, schemas: dict[str, Any] = SCHEMAS, types: dict[str, Any] = TYPES) -> None:
+        self.schemas, self.types = schemas, types
         self.sources = folder / "sources"
         self.hdfs = folder / "hdfs"
         self.root = self.hdfs / "hourmark" / "buckets"
         self.plans: list[BucketPlan] = []
         self.files: list[dict[str, Any]] = []
+        self.told: dict[str, Any] = {}  # to the judge, besides what is always told
+        self.api: list[dict[str, Any]] = []
+        self._rules: set[str] = set()  # in force
+        self._compiled: dict[str, tuple[CompiledRules, Rules]] = {}
+        self._written: dict[Path, bytes] = {}  # as it was written, whatever becomes of the file
         for path in (self.sources, self.root):
             path.mkdir(parents=True)
 
@@ -76,8 +87,23 @@ class World:
         """A source file, named to the judge."""
         path = self.sources / name
         path.write_bytes(content)
-        self.files.append({"path": str(path), **told})
+        self.files.append({"path": str(path), "source": "s", **told})
+        self._written[path] = content
         return path
+
+    def parse(self, path: Path, start: int, end: int, time_ms: int, part: Part = Part.LINES) -> list[tuple[str, Row]]:
+        """What the project's own parser makes of these bytes, sent at this time: types and rows."""
+        body = path.read_bytes()[start:end]
+        told = next(file for file in self.files if file["path"] == str(path))
+        compiled, rules = self.compiled(told)
+        self._rules.add(rules.id)
+        with path.open("rb") as opened:
+            status = path.stat()
+            identity = file_id(status.st_dev, status.st_ino, birth_ns(opened.fileno()))
+        sent = ByteRange(HOST_ID, identity, 0, start, end, time_ms, rules.id, "UTC", "s", str(path), "host", part)
+        return [
+            (record.event_type, self.decoded(record.event_type, record.value)) for record in parse(sent, body, compiled).records
+        ]
 
     def row(self, path: Path, position: int, line: bytes, time_ms: int, /, **fields: Any) -> Row:
         """The event of a line."""
@@ -95,9 +121,15 @@ class World:
         }
 
     def dead_letter(self, path: Path, position: int, line: bytes, time_ms: int, reason: str = "bad_json") -> Row:
-        """The dead letter of a line."""
-        fields: Row = {"reason": reason, "detail": "", "claimed_type": None, "raw": line, "range_id": bytes(8)}
-        fields |= {"range_start": 0, "range_end": 1, "rules": "1-x", "declared_source": "s"}
+        """The dead letter of a line in a range of its own; of a line that is none, what a parser with a fault would make."""
+        last = path.read_bytes()[position + len(line) :][:1] == b"\n"
+        part = Part.LINES if reason != "line_too_long" else Part.LAST_CHUNK if last else Part.CHUNK
+        end = position + len(line) + last
+        for event_type, row in self.parse(path, position, end, time_ms, part) if end > position else ():
+            if event_type == "dead-letters":
+                return row
+        fields: Row = {"reason": reason, "detail": "it is wrong", "claimed_type": None, "raw": line, "range_id": bytes(8)}
+        fields |= {"range_start": position, "range_end": end, "rules": "1-x", "declared_source": "s"}
         return self.row(path, position, line, time_ms, **fields)
 
     def plan(self, event_type: str, minute: int) -> BucketPlan:
@@ -113,6 +145,20 @@ class World:
         """Write all plans as closed buckets."""
         for plan in self.plans:
             self.write_bucket(plan)
+        self.chain()
+
+    def chain(self) -> None:
+        """Let each marker name the one before it, where manifests do that."""
+        for plan in sorted(self.plans, key=lambda p: p.hour):
+            self._follow(plan)
+
+    def _follow(self, plan: BucketPlan) -> None:
+        before = Hour(plan.hour.start_s - plan.hour.length_s, plan.hour.length_s)
+        last, marker = (self.root / hour.bucket_path(plan.event_type) / "_SUCCESS" for hour in (before, plan.hour))
+        if "previous" in Manifest.model_fields:
+            digest = hashlib.blake2b(last.read_bytes(), digest_size=16).hexdigest() if last.exists() else None
+            said = {"previous": {"hour": str(before), "blake2b": digest} if digest else None}
+            marker.write_text(json.dumps(json.loads(marker.read_bytes()) | said))
 
     def folder(self, plan: BucketPlan) -> Path:
         """Where a plan's bucket is."""
@@ -123,39 +169,112 @@ class World:
         folder = self.folder(plan)
         folder.mkdir(parents=True)
         parts = [("part-00000.avro", plan.rows), ("late-00000.avro", plan.late)]
-        files = [_write_file(folder / name, plan.event_type, rows) for name, rows in parts if rows]
-        late: dict[str, int] = {}
-        for row in plan.late:
-            label = str(Hour.of(row["event_time"], 60))
-            late[label] = late.get(label, 0) + 1
+        files = [self._write_file(folder / name, plan.event_type, rows) for name, rows in parts if rows]
+        late = Counter(str(Hour.of(row["event_time"], 60)) for row in plan.late)
+        origins = Counter({str(plan.hour): len(plan.rows)}) + late
         ids = [EventId(row["event_id"]) for row in (*plan.rows, *plan.late)]
+        evidence = Evidence(
+            method="sums" if ids else "empty", cut_at_ms=plan.hour.end_ms + 1, audit_records=min(1, len(ids)), promised=len(ids),
+            audit_next={"0": 1},
+        )  # fmt: skip
         manifest = Manifest(
-            type=plan.event_type, hour=str(plan.hour), bucket_seconds=60, grade=Grade.PROVED,
-            evidence=Evidence(method="join", cut_at_ms=0, audit_records=1, promised=len(ids), audit_next={}),
-            files=files, events=len(ids), late=late, duplicates_removed=0, surplus=0,
-            id_sum=f"{sum(event_id.tail for event_id in ids) % 2**64:016x}", offsets=[], ledger="x", ledger_commit=1,
-            attempt="a", closed_at_ms=0, software="x",
+            type=plan.event_type, hour=str(plan.hour), bucket_seconds=60, grade=Grade.PROVED, evidence=evidence,
+            files=files, events=len(ids), late=dict(late), duplicates_removed=0, surplus=0,
+            books={hour: Book(rows=n, events=n, promised=n, surplus=0) for hour, n in origins.items()},
+            id_sum=f"{sum(event_id.tail for event_id in ids) % 2**64:016x}",
+            offsets=[Offsets(topic=f"edge.events.{plan.event_type}", topic_id="t", partition=0, next=1_000_000)],
+            ledger="x", ledger_commit=plan.hour.start_s, attempt="a", closed_at_ms=plan.hour.end_ms + 2, software="x",
         )  # fmt: skip
         (folder / "_SUCCESS").write_bytes(manifest.encode())
+        self._follow(plan)
+
+    def written(self) -> list[dict[str, Any]]:
+        """The writers' own record. Which lines are broken is the project's parser's word here."""
+        records = []
+        for path, content in self._written.items():
+            told = next((file for file in self.files if file["path"] == str(path)), {"path": str(path)})
+            if "size" not in told:
+                digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+                broken = self._broken(told, content)
+                records.append({"path": str(path), "bytes": len(content), "blake2b": digest, "broken": broken})
+        return records
 
     def expectations(self, webhdfs: str, **changes: Any) -> dict[str, Any]:
         """What the judge is told."""
-        told = {"webhdfs": webhdfs, "root": "hdfs://127.0.0.1:1/hourmark/buckets", "user": "me", "files": self.files}
-        return copy.deepcopy(told | {"types": TYPES, "host_id": HOST_ID, "host": "host"} | changes)
+        types = {name: {"fields": self.schemas[name]["fields"][6:], **rule} for name, rule in self.types.items()}
+        told: dict[str, Any] = {
+            "webhdfs": webhdfs,
+            "root": "hdfs://127.0.0.1:1/hourmark/buckets",
+            "user": "me",
+            "files": self.files,
+        }
+        told |= {"types": types, "host_id": HOST_ID, "host": "host", "written": self.written(), "api": self.api}
+        told |= {"observed_ms": [START_MS, START_MS + 100 * MINUTE], "rules": sorted(self._rules)}
+        return copy.deepcopy(told | self.told | changes)
+
+    def compiled(self, told: dict[str, Any]) -> tuple[CompiledRules, Rules]:
+        """The rules that a file is parsed under: all types, and its source, `s`."""
+        known = repr([sorted(self.types), *(told.get(name) for name in ("form", "type", "catch_all"))])
+        if known not in self._compiled:
+            self._compiled[known] = self._compile(told)
+        return self._compiled[known]
+
+    def _compile(self, told: dict[str, Any]) -> tuple[CompiledRules, Rules]:
+        form = told.get("form", "rfc5424")
+        carried = told.get("type") or (list(self.types) if form == "rfc5424" else ["lines"])
+        carried = [carried] if isinstance(carried, str) else carried
+        rest = [name for name in carried if form == "free" and self.types[name]["content"] == "raw-line"]
+        rest = [name for name in rest if "pattern" not in self.types[name]]  # it takes lines whole
+        source = Source(name="s", format=form, types=carried, catch_all=told.get("catch_all", rest[0] if rest else None))
+        types = [*(self._declared(name) for name in self.types), DEAD_LETTERS]
+        rules = Rules(1, {t.name: TypeVersion(t, n) for n, t in enumerate(types, 1)}, {"s": source}, Parsing(bucket_seconds=60))
+        return CompiledRules(rules), rules
+
+    def decoded(self, event_type: str, value: bytes) -> Row:
+        """The row of a Kafka value."""
+        schema = fastavro.parse_schema(plain(self.schemas[event_type]), named_schemas={})
+        row: Any = fastavro.schemaless_reader(io.BytesIO(unframe(value)[1]), schema, None)
+        return dict(row)
+
+    def _declared(self, name: str) -> EventType:
+        rule: Any = dict(self.types[name])
+        content = rule.pop("content")
+        payload = "json" if content == "json" else "pattern" if "pattern" in rule else "text"
+        if content == "raw-line":
+            rule["time"] = "observed"
+        return EventType(name=name, fields=self.schemas[name]["fields"][6:], line=LineRule(payload=payload, **rule))
+
+    def _broken(self, told: dict[str, Any], content: bytes) -> list[int]:
+        """Where the lines start that the project's parser makes dead letters of, but for those that go in pieces."""
+        compiled, rules = self.compiled(told)
+        broken, start, sent_at = [], 0, START_MS + MINUTE
+        for line in content.split(b"\n")[:-1]:
+            end = start + len(line) + 1
+            if len(line) <= self.told.get("line_bytes_max", 4 << 20):
+                sent = ByteRange(HOST_ID, "0" * 32, 0, start, end, sent_at, rules.id, "UTC", "s", "/p", "host", Part.LINES)
+                broken += [start] * parse(sent, line + b"\n", compiled).dead_letters
+            start = end
+        return broken
+
+    def _write_file(self, path: Path, event_type: str, rows: list[Row]) -> BucketFile:
+        buffer = io.BytesIO()
+        fastavro.writer(buffer, self.schemas[event_type], rows, codec="deflate")
+        path.write_bytes(buffer.getvalue())
+        return BucketFile(
+            name=path.name,
+            records=len(rows),
+            bytes=path.stat().st_size,
+            blake2b=hashlib.blake2b(buffer.getvalue(), digest_size=16).hexdigest(),
+            schema_id=1 + sorted(self.schemas).index(event_type),
+            schema_fingerprint=fingerprint(self.schemas[event_type]),
+        )
 
 
-def _write_file(path: Path, event_type: str, rows: list[Row]) -> BucketFile:
-    buffer = io.BytesIO()
-    fastavro.writer(buffer, SCHEMAS[event_type], rows, codec="deflate")
-    path.write_bytes(buffer.getvalue())
-    return BucketFile(
-        name=path.name,
-        records=len(rows),
-        bytes=path.stat().st_size,
-        blake2b=hashlib.blake2b(buffer.getvalue(), digest_size=16).hexdigest(),
-        schema_id=1,
-        schema_fingerprint=fingerprint(SCHEMAS[event_type]),
-    )
+def plain(schema: Any) -> Any:
+    """The schema without logical types: rows are held as Avro holds them."""
+    if isinstance(schema, dict):
+        return {key: plain(value) for key, value in schema.items() if key != "logicalType"}
+    return [plain(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def small_world(folder: Path) -> World:

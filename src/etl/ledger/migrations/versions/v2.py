@@ -53,6 +53,7 @@ def _make_staging() -> None:
         sa.Column("topic", sa.Text(), nullable=False),
         sa.Column("shard", sa.Text(), nullable=False),
         sa.Column("next_offset", sa.BigInteger(), nullable=False),
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("cluster_id", "topic_id", "partition"),
     )
     op.create_table(
@@ -63,6 +64,7 @@ def _make_staging() -> None:
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("rows", sa.BigInteger(), nullable=False),
         sa.Column("spans", sa.LargeBinary(), nullable=False),
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("path"),
     )
@@ -81,6 +83,7 @@ def _make_staging() -> None:
         sa.Column("first_id", sa.LargeBinary(), nullable=False),
         sa.Column("last_id", sa.LargeBinary(), nullable=False),
         sa.Column("listed_hour", sa.BigInteger(), nullable=True),
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(
             ["file_id"],
             ["staged_files.id"],
@@ -100,6 +103,7 @@ def _make_staging() -> None:
         sa.Column("last_offset", sa.BigInteger(), nullable=False),
         sa.Column("promised", sa.BigInteger(), nullable=False),
         sa.Column("tail_sum", sa.BigInteger(), nullable=False),
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
         sa.ForeignKeyConstraint(
             ["file_id"],
             ["staged_files.id"],
@@ -151,6 +155,7 @@ def _make_closing() -> None:
         sa.Column("settled_next", sa.BigInteger(), nullable=False),
         sa.Column("seal", sa.Text(), nullable=True),
         sa.Column("alarm", sa.Text(), nullable=True),
+        sa.Column("digest", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("type"),
     )
     op.create_table(
@@ -211,10 +216,12 @@ def _make_closing() -> None:
         sa.PrimaryKeyConstraint("topic", "partition"),
     )
     op.create_table(
-        "accepted_holes",
+        "holes",
+        sa.Column("id", _ROW_ID, autoincrement=True, nullable=False),
         sa.Column("topic", sa.Text(), nullable=False),
-        sa.Column("accepted_at_ms", sa.BigInteger(), nullable=False),
+        sa.Column("type", sa.Text(), nullable=True),
         sa.Column("what", sa.Text(), nullable=False),
+        sa.Column("accepted_at_ms", sa.BigInteger(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("topic", "accepted_at_ms"),
+        sa.PrimaryKeyConstraint("id"),
     )

@@ -1,0 +1,62 @@
+"""A world whose ledger is lost as a whole, and rebuilt from what is left."""
+
+from __future__ import annotations
+
+import uuid
+
+from etl.ledger.database import Database
+from etl.ledger.first_hours import record_first_hours
+from etl.ledger.rebuild import Outside, Rebuilt, rebuild
+from hourmark.config import Parsing
+from hourmark.event_types import EventType
+from hourmark.kafka import Partition
+from hourmark.rules import Rules, TypeVersion
+from tests.property.sites import FakeCluster
+from tests.property.truth import CLUSTER, FIRST_HOUR, SCHEMA_IDS, SCHEMAS, SOURCES, TYPES, config_of
+from tests.property.world import World
+
+
+class CentralCluster(FakeCluster):
+    """The played one, with its id."""
+
+    def __init__(self, played: FakeCluster) -> None:
+        self.name, self.logs = played.name, played.logs
+
+    def cluster_id(self) -> str:
+        return CLUSTER
+
+
+def begin(world: World) -> None:
+    """As a driver does at its start."""
+    record_first_hours(world.storage, world.database, FIRST_HOUR.length_s)
+
+
+def lose_ledger(world: World) -> Rebuilt:
+    """The ledger is gone; the driver goes on with the rebuilt one, as after its start."""
+    world.closer_database.close()
+    world.database.close()
+    world.ledger = world.ledger.with_name(f"{uuid.uuid4().hex}.sqlite")
+    world.config = config_of(world.ledger)
+    world.database = Database(world.config.etl.ledger)
+    types = {t: TypeVersion(EventType(name=t, fields=[{"name": "number", "type": "long"}]), SCHEMA_IDS[t]) for t in TYPES}
+    rules = Rules(1, types, {s.name: s for s in SOURCES}, Parsing())
+    central = CentralCluster(world.pipeline.central)
+    outside = Outside(
+        world.storage, world.config.kafka, central, [rules], SCHEMAS.__getitem__, FIRST_HOUR.length_s, world.clock.now_ms()
+    )
+    done = rebuild(outside, world.database, lambda _: None)
+    world.pipeline.database, world.pipeline.config = world.database, world.config
+    world.pipeline.consumer = world.database.acquire("consumer:default")
+    begin(world)
+    world.start_closer()
+    return done
+
+
+def staged_files(world: World, kind: str) -> list[str]:
+    """Paths of all that stand, the oldest first."""
+    return [p for p in world.storage.content("_staging") if f"/{kind}-" in p]
+
+
+def next_offsets(world: World) -> dict[Partition, int]:
+    """Where staging goes on."""
+    return {p: position.next_offset for p, position in world.pipeline._positions().items()}

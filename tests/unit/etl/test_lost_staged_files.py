@@ -1,0 +1,215 @@
+"""A staged file that goes missing is staged again, however often; one that Kafka no longer holds ends no type's chain."""
+
+from __future__ import annotations
+
+import pytest
+
+from etl.closing.containers import WrittenHour
+from etl.closing.publishing import publish
+from etl.errors import Unreadable
+from etl.ledger import tables
+from etl.ledger.holes import accepted_holes
+from etl.ledger.orders import order_force
+from etl.ledger.rows import Frontier, State
+from etl.storage import Storage
+from hourmark.manifest import Manifest
+from hourmark.topics import AUDIT, events_topic
+from tests.property.truth import FIRST_HOUR
+from tests.property.world import World
+from tests.support.closing import frontier, hour, send, settle, until, wait_of
+from tests.support.restaging import play_restager, retention_passes
+
+START_MS = FIRST_HOUR.start_s * 1000
+
+
+def staged(world: World, kind: str) -> list[str]:
+    return sorted(p for p in world.storage.content("_staging") if f"/{kind}-" in p)
+
+
+def look_for_a_while(world: World, looks: int = 6) -> None:
+    """Looks, each after the longest pause there is."""
+    for _ in range(looks):
+        world.producers.report(0)
+        world.pipeline.mirror_all(0)
+        world.pipeline.stage_all(0)
+        for _ in range(4):
+            world.closer.step()
+        world.clock.advance(601)
+    world.judge.check()
+
+
+def closed(world: World, event_type: str) -> list[Manifest]:
+    return [m for (t, _), m in sorted(world.judge.manifests.items()) if t == event_type]
+
+
+def test_a_file_that_was_staged_again_and_goes_missing_is_staged_again_once_more(world: World) -> None:
+    restager = play_restager(world)
+    send(world, ["click"], START_MS + 1000)
+    settle(world)
+    world.storage.delete(*staged(world, "events"))
+    until(world, FIRST_HOUR)
+    world.producers.report(0)
+    world.pipeline.mirror_all(0)
+    world.pipeline.stage_all(0)
+    while not restager.made:
+        world.closer.step()
+    world.storage.delete(restager.made[0])
+    look_for_a_while(world, 2)
+    assert len(restager.made) == 2 and len(set(restager.made)) == 2
+    assert [m.grade.value for m in closed(world, "click")][:1] == ["proved"] and closed(world, "click")[0].events == 1
+
+
+def test_a_storage_that_loses_every_file_is_asked_less_and_less_often(world: World) -> None:
+    restager = play_restager(world)
+    send(world, ["click"], START_MS + 1000)
+    settle(world)
+    world.storage.delete(*staged(world, "events"))
+    until(world, FIRST_HOUR)
+    world.producers.report(0)
+    world.pipeline.mirror_all(0)
+    world.pipeline.stage_all(0)
+    for _ in range(200):
+        world.closer.step()
+        for path in staged(world, "events"):
+            world.storage.delete(path)
+        world.clock.advance(5)
+    assert 3 <= len(restager.made) <= 10
+    assert wait_of(world, "click").phase == "staged"
+
+
+def sealed_and_lost(world: World, kind: str = "events") -> str:
+    """`click` is sealed, its file is gone, and Kafka has let go of its records."""
+    play_restager(world)
+    send(world, ["click"], START_MS + 1000)
+    settle(world)
+    (path,) = staged(world, kind)
+    world.storage.delete(path)
+    retention_passes(world, AUDIT if kind == "audit" else events_topic("click"))
+    until(world, FIRST_HOUR)
+    look_for_a_while(world, 2)
+    return path
+
+
+def test_an_order_closes_a_sealed_hour_whose_file_is_lost_and_names_what_is_missing(world: World) -> None:
+    path = sealed_and_lost(world)
+    assert frontier(world, "click").state is State.SEALED and closed(world, "click") == []
+    assert wait_of(world, "click").phase == "staged" and "cannot be staged again" in wait_of(world, "click").what[0]
+    order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
+    look_for_a_while(world, 1)
+    (manifest, *_) = closed(world, "click")
+    assert (manifest.grade.value, manifest.events) == ("forced", 0)
+    said = manifest.evidence.excused
+    assert said[0] == "forced by ada: cannot wait"
+    assert f"topic edge.{events_topic('click')} partition" in said[1] and "offsets [0, 2)" in said[1] and path in said[1]
+    world.judge.given_up |= world.producers.events.keys()
+    until(world, hour(3))
+    look_for_a_while(world)
+    grades = [m.grade.value for m in closed(world, "click")]
+    assert grades[0] == "forced" and set(grades[1:]) == {"proved"} and len(grades) > 1, "nothing else is missing"
+    assert {m.grade.value for m in closed(world, "view")} == {"proved"}
+
+
+def test_an_order_for_an_open_hour_gives_up_the_file_and_promises_name_what_is_missing(world: World) -> None:
+    play_restager(world)
+    send(world, ["click"], START_MS + 1000)
+    send(world, ["click"], hour(1).start_s * 1000)  # of a later hour, and in the same file
+    settle(world)
+    (path,) = staged(world, "events")
+    world.storage.delete(path)
+    retention_passes(world, events_topic("click"))
+    until(world, FIRST_HOUR)
+    order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
+    with world.database.transaction() as connection:  # the sums alone would prove it: the file is only read to be written
+        connection.execute(tables.groups.update().values(tail_sum=0))
+    look_for_a_while(world, 2)
+    first = closed(world, "click")[0]
+    assert first.grade.value == "forced" and any(path in text for text in first.evidence.excused)
+    assert any("not kept" in text for text in first.evidence.excused)
+    until(world, hour(5))
+    look_for_a_while(world)
+    second = closed(world, "click")[1]
+    assert second.grade.value == "forced" and any(path in text for text in second.evidence.excused), "its row is lost too"
+    assert [m.grade.value for m in closed(world, "click")[2:]][-1] == "proved"
+
+
+def test_other_types_of_the_file_wait_for_orders_of_their_own(world: World) -> None:
+    play_restager(world)
+    send(world, ["click", "view"], START_MS + 1000)
+    settle(world)
+    (path,) = staged(world, "events")
+    world.storage.delete(path)
+    retention_passes(world, events_topic("click"))
+    retention_passes(world, events_topic("view"))
+    until(world, FIRST_HOUR)
+    look_for_a_while(world, 2)
+    order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
+    look_for_a_while(world, 2)
+    assert [m.grade.value for m in closed(world, "click")][:1] == ["forced"] and closed(world, "view") == []
+    assert wait_of(world, "view").phase == "staged"
+    order_force(world.database, "view", FIRST_HOUR, "cannot wait either", "ada", world.clock.now_ms())
+    look_for_a_while(world, 2)
+    assert [m.grade.value for m in closed(world, "view")][:1] == ["forced"]
+
+
+def test_lost_promises_leave_no_hour_proved_that_had_begun_by_then(world: World) -> None:
+    path = lost_promises(world)
+    order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
+    look_for_a_while(world, 1)
+    until(world, hour(6))
+    look_for_a_while(world)
+    said = {m.hour: m.grade.value for m in closed(world, "click")}
+    (hole,) = accepted_holes(world.database)
+    assert (hole.topic, hole.type) == (AUDIT, "click") and path in hole.what and "offsets [0, 2)" in hole.what
+    assert hole.accepted_at_ms is not None
+    assert {grade for at, grade in said.items() if at > str(hour(2))} == {"proved"} and said[str(FIRST_HOUR)] == "forced"
+    assert {m.grade.value for m in closed(world, "view")} == {"proved"}
+
+
+def lost_promises(world: World) -> str:
+    """The file of click's promises is lost, and the sums do not tell, so that it must be read."""
+    play_restager(world)
+    send(world, ["click"], START_MS + 1000)
+    settle(world)
+    (path,) = staged(world, "audit")
+    with world.database.transaction() as connection:
+        connection.execute(tables.groups.update().values(tail_sum=0))
+    world.storage.delete(path)
+    retention_passes(world, AUDIT)
+    until(world, FIRST_HOUR)
+    look_for_a_while(world, 1)
+    assert closed(world, "click") == [] and wait_of(world, "click").phase == "staged"
+    return path
+
+
+def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    play_restager(world)
+    send(world, ["click"], START_MS + 1000)
+    settle(world)
+    (path,) = staged(world, "events")
+
+    class Paused(Exception):
+        pass
+
+    def publish_late(storage: Storage, f: Frontier, written: WrittenHour, manifest: Manifest) -> Manifest:
+        """All is written; then the file is lost, an order gives it up, and only then the rename comes."""
+        if f.event_type == "click":
+            world.storage.delete(path)
+            retention_passes(world, events_topic("click"))
+            order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
+            world.closer._stage_again(Unreadable(path, "gone"))
+            seal = frontier(world, "click").seal
+            assert f.seal is not None and seal is not None and (f.seal.grade, seal.grade) == ("proved", "forced")
+            assert (f.seal.offsets, f.seal.audit_next) == (seal.offsets, seal.audit_next)
+            publish(storage, f, written, manifest)
+            raise Paused
+        return publish(storage, f, written, manifest)
+
+    monkeypatch.setattr("etl.closing.sealed.publish", publish_late)
+    until(world, FIRST_HOUR)
+    with pytest.raises(Paused):
+        settle(world)
+    monkeypatch.undo()
+    world.start_closer()
+    settle(world)
+    (manifest,) = closed(world, "click")
+    assert (manifest.grade.value, manifest.events) == ("proved", 1), "its marker is the truth"
