@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-import shutil
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from etl.ledger.orders import order_force_all
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 from hourmark.topics import AUDIT, CONTROL, events_topic
-from tests.property.truth import FIRST_HOUR, TYPES
+from tests.property.truth import FIRST_HOUR, TYPES, config_of
 from tests.property.world import World
 from tests.support.closing import frontier, hour, send, until
 from tests.support.rebuilding import begin, lose_ledger, next_offsets, staged_files
@@ -217,10 +218,8 @@ def test_whichever_file_is_lost_nothing_is_proved_that_is_not_whole(tmp_path: Pa
 def test_a_restored_copy_that_is_lost_later_knows_no_less(world: World, tmp_path: Path) -> None:
     live(world, 2)
     copy = tmp_path / "copy.sqlite"
-    world.database.close()
-    world.closer_database.close()
-    shutil.copy(world.ledger, copy)
-    reopen(world)
+    with contextlib.closing(sqlite3.connect(world.ledger)) as now, contextlib.closing(sqlite3.connect(copy)) as made:
+        now.backup(made)
     for _ in range(2):  # the time that is forgotten: restarts and batches
         send(world, ["click"], world.clock.now_ms())
         world.pipeline.consumer = world.database.acquire("consumer:default")
@@ -228,10 +227,10 @@ def test_a_restored_copy_that_is_lost_later_knows_no_less(world: World, tmp_path
         world.pipeline.stage_all(0)
     world.database.close()
     world.closer_database.close()
-    for part in world.ledger.parent.glob(f"{world.ledger.name}-*"):
-        part.unlink()
-    shutil.copy(copy, world.ledger)
-    reopen(world)
+    world.ledger, world.config = copy, config_of(copy)
+    world.database = world.pipeline.database = Database(world.config.etl.ledger)
+    world.pipeline.consumer = world.database.acquire("consumer:default")
+    again(world)
     r = random.Random(1)
     for _ in range(4):
         send(world, ["click"], world.clock.now_ms())
@@ -242,12 +241,6 @@ def test_a_restored_copy_that_is_lost_later_knows_no_less(world: World, tmp_path
     again(world)
     finish(world)
     assert set(grades(world).values()) == {"proved"}
-
-
-def reopen(world: World) -> None:
-    world.database = world.pipeline.database = Database(world.config.etl.ledger)
-    world.pipeline.consumer = world.database.acquire("consumer:default")
-    again(world)
 
 
 def test_storage_away_for_longer_than_retention_is_forced_by_orders_that_name_the_offsets(world: World) -> None:
