@@ -195,7 +195,7 @@ def read_file(bucket: Bucket, listed: dict[str, Any], report: Report) -> list[by
         report.add(where, f"blake2b {blake2b(content)}, the marker says {listed['blake2b']}")
     ids: list[bytes] = []
     try:
-        reader = fastavro.reader(io.BytesIO(content))
+        reader: Any = fastavro.reader(io.BytesIO(content))
         schema = json.dumps(json.loads(reader.metadata["avro.schema"]), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         if (mark := blake2b(schema.encode(), 8)) != listed["schema_fingerprint"]:
             report.add(where, f"its schema has the fingerprint {mark}, the marker says {listed['schema_fingerprint']}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import pyarrow.parquet as pq
 from sqlalchemy import select
@@ -35,11 +35,12 @@ class ComparedEngine:
 
     local: LocalEngine
     plain: PlainProof
+    blind: Callable[[], bool]  # whether files were damaged or cleaned up: then there is nothing to compare with
 
     def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
         """See `etl.closing.engine.Engine`."""
         proofs = self.local.prove(frozen, audit_next)
-        for f in frozen:
+        for f in frozen if not self.blind() else ():
             found = self.plain.unkept(f, audit_next)
             if bool(found) != bool(proofs[f.event_type].findings) and not self.plain.excused_before(f):
                 raise Broken(f"{f.event_type} {f.hour}: the proof says {proofs[f.event_type]}, plainly there is {found}")

@@ -35,7 +35,10 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "retention": 2,
     "host_dies": 1,
     "host_returns": 1,
-    "damage": 1,
+    "damage": 2,
+    "mirror_aborts": 2,
+    "no_leader": 2,
+    "clean": 3,
     "force": 1,
 }
 # What breaks a promise on the way; a mirror that does this is a fault that closing must notice, and name.

@@ -5,14 +5,17 @@ from __future__ import annotations
 import dataclasses
 import random
 import uuid
+from collections.abc import Sequence
 
 import pyarrow as pa
 
+from etl.errors import DataLoss
 from etl.ledger import staging
 from etl.ledger.database import Database, Lease
 from etl.ledger.edge import last_checks
 from etl.ledger.rows import Position, Span, StagedBatch, StagedFile
-from etl.staging.pieces import StagePlan
+from etl.staging.pieces import StagedPiece, StagePlan
+from etl.staging.restaging import Restager
 from etl.staging.task import stage_table
 from hourmark.config import Config
 from hourmark.host_reports import HostReport
@@ -24,6 +27,28 @@ from tests.property.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, TYPES
 from tests.support.memory_storage import MemoryStorage
 
 
+@dataclasses.dataclass(frozen=True)
+class FileFault:
+    """What may happen to a file, where, and how often beside others."""
+
+    kind: str
+    place: str
+    weight: int
+
+    @property
+    def name(self) -> str:
+        """In counts of what was seen."""
+        return f"{self.kind} in {self.place}"
+
+
+FILE_FAULTS = (
+    FileFault("flip", "_staging", 4),
+    FileFault("remove", "_staging", 2),
+    FileFault("flip", "_index", 2),
+    FileFault("remove", "_index", 1),
+)
+
+
 class Pipeline:
     """From the edge into the ledger."""
 
@@ -32,7 +57,6 @@ class Pipeline:
         self.storage, self.database, self.config = storage, database, config
         self.central = FakeCluster("central", [Partition(central_topic(p.topic, ALIAS), p.partition) for p in EDGE_PARTITIONS])
         self.mirror = FakeMirror(self.edge, self.central)
-        self.whole: dict[str, bytes] = {}  # damaged files as they were
         self.consumer = database.acquire("consumer:default")
         infos = self.central.topics({p.topic for p in self.central.logs})
         staging.begin_positions(
@@ -50,6 +74,16 @@ class Pipeline:
         """The mirror catches up."""
         for p in EDGE_PARTITIONS:
             self.mirror.copy(p, self.mirror.lag(p))
+
+    def mirror_aborts(self, draw: int) -> None:
+        """The mirror is killed in the middle of a transaction."""
+        self.mirror.abort(EDGE_PARTITIONS[draw % len(EDGE_PARTITIONS)], 1 + draw % 5)
+        self.seen["mirror's transaction aborted"] += 1
+
+    def no_leader(self, draw: int) -> None:
+        """A cluster does not know some offsets for a while."""
+        (self.edge if draw % 2 else self.central).leaderless = 1 + draw // 2 % 6
+        self.seen["offsets not known"] += 1
 
     def mirror_drops(self, draw: int) -> None:
         """A faulty mirror drops an event and doubles its neighbour."""
@@ -96,14 +130,8 @@ class Pipeline:
         moved = {p: end for p, end in ends.items() if end > starts[p].next_offset}
         if not moved:
             return
-        rows = [
-            (record.key, record.value, p.topic, p.partition, offset)
-            for p, end in moved.items()
-            for offset in range(starts[p].next_offset, end)
-            if (record := self.central.logs[p].records[offset]) is not None
-        ]
-        folder = f"_staging/{uuid.uuid4().hex}"
-        batch = self._batch(folder, rows, starts, moved)
+        folder = f"_staging/{self.consumer.epoch:012d}-default-{uuid.uuid4().hex}"
+        batch = self._batch(folder, starts, moved)
         if fate < 0.1:
             self.seen["driver killed before the ledger commit"] += 1
             return
@@ -113,16 +141,11 @@ class Pipeline:
     def _batch(
         self,
         folder: str,
-        rows: list[tuple[bytes, bytes, str, int, int]],
         starts: dict[Partition, Position],
         ends: dict[Partition, int],
     ) -> StagedBatch:
-        kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
-        names = ("key", "value", "topic", "partition", "offset")
-        columns = list(zip(*rows, strict=True)) or [()] * 5
         spans = tuple(Span(s.topic, s.topic_id, s.partition, s.next_offset, ends[p]) for p, s in starts.items() if p in ends)
-        table = pa.table({n: pa.array(c, k) for n, c, k in zip(names, columns, kinds, strict=True)})
-        piece = stage_table(table, spans, self.plan(folder), self.storage)
+        piece = self.staged(folder, spans)
         reports = [HostReport.decode(r.datum) for r in sorted(piece.reports)]
         return StagedBatch(
             folder,
@@ -134,6 +157,19 @@ class Pipeline:
             tuple(staging.reporters_of(report, self.clock.now_ms()) for report in reports),
         )
 
+    def staged(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
+        """The real staging function over what the central cluster has there."""
+        rows = [
+            (record.key, record.value, s.topic, s.partition, offset)
+            for s in spans
+            for offset in range(s.start, s.end)
+            if (record := self.central.logs[Partition(s.topic, s.partition)].records[offset]) is not None
+        ]
+        kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
+        columns = [pa.array(c, k) for c, k in zip(list(zip(*rows, strict=True)) or [()] * 5, kinds, strict=True)]
+        table = pa.table(columns, names=["key", "value", "topic", "partition", "offset"])
+        return stage_table(table, spans, self.plan(folder), self.storage)
+
     def plan(self, folder: str) -> StagePlan:
         """What staging into the folder must know."""
         types = {central_topic(events_topic(t), ALIAS): t for t in TYPES}
@@ -142,17 +178,42 @@ class Pipeline:
         return StagePlan(self.config.storage, folder, FIRST_HOUR.length_s, types, audit, hosts, ledger)
 
     def damage(self, draw: int) -> None:
-        """A staged file of events loses its second half."""
-        files = sorted(p for p in self.storage.content("_staging") if "/events-" in p and p not in self.whole)
-        if files:
-            path = files[draw % len(files)]
-            self.whole[path] = self.storage.read(path)
-            self.storage.damage(path)
-            self.seen["staged file damaged"] += 1
+        """A file that closing reads has a bit flipped, or is gone; see FILE_FAULTS."""
+        r = random.Random(draw)
+        (fault,) = r.choices(FILE_FAULTS, [f.weight for f in FILE_FAULTS])
+        files = sorted(self.storage.content(fault.place))
+        if not files:
+            return
+        path = r.choice(files)
+        content = bytearray(self.storage.read(path))
+        self.storage.delete(path)
+        if fault.kind == "flip":
+            content[r.randrange(len(content))] ^= 1 << r.randrange(8)
+            self.storage.write_new(path, bytes(content))
+        self.seen[fault.name] += 1
 
     def restage(self, lease: Lease, path: str) -> str:
-        """What staging does with an unreadable file, in short: the same rows again."""
-        self.storage.delete(path)
-        self.storage.write_new(path, self.whole.pop(path))
+        """The real restager; only reading Kafka is played."""
+        again = PlayedRestager(self).restage(lease, path)
         self.seen["staged again"] += 1
-        return path
+        return again
+
+
+class PlayedRestager(Restager):
+    """Only reading Kafka is played."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._config, self._database, self._storage = pipeline.config, pipeline.database, pipeline.storage
+        self._pipeline, self._logs = pipeline, pipeline.central.logs
+        self.made: list[str] = []
+
+    def _refuse_other_topics(self, spans: Sequence[Span]) -> None:
+        pass
+
+    def _stage(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
+        for s in spans:
+            if s.start < self._logs[Partition(s.topic, s.partition)].start:
+                raise DataLoss(f"topic {s.topic} partition {s.partition}: offset {s.start} is to be staged, and it is gone")
+        piece = self._pipeline.staged(folder, spans)
+        self.made += [f.path for f in piece.files]
+        return piece

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from hourmark.errors import Unavailable
 from hourmark.kafka import Partition, TopicInfo
 from hourmark.topics import central_topic
 
@@ -39,6 +40,10 @@ class FakeCluster:
     def __init__(self, name: str, partitions: Iterable[Partition]) -> None:
         self.name = name
         self.logs = {p: Log(f"{name}-{p.topic}") for p in partitions}
+        self.leaderless = 0  # how many questions for offsets find no leader
+
+    def cluster_id(self) -> str:
+        return f"{self.name}-cluster"
 
     def append(self, partition: Partition, record: Record | None) -> None:
         self.logs[partition].records.append(record)
@@ -52,10 +57,17 @@ class FakeCluster:
         return found
 
     def starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        self._find_leader()
         return {p: self.logs[p].start for p in partitions}
 
     def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
+        self._find_leader()
         return {p: len(self.logs[p].records) for p in partitions}
+
+    def _find_leader(self) -> None:
+        if self.leaderless:
+            self.leaderless -= 1
+            raise Unavailable(f"{self.name}: a partition has no leader")
 
 
 class FakeMirror:
@@ -94,6 +106,11 @@ class FakeMirror:
         if end > first:
             self._central.append(target, None)
             self.positions[partition] = end
+
+    def abort(self, partition: Partition, count: int) -> None:
+        """A transaction that copies is aborted, and takes offsets all the same: readers see none of its records."""
+        for _ in range(min(count, self.lag(partition)) + 1):
+            self._central.append(Partition(central_topic(partition.topic, ALIAS), partition.partition), None)
 
     def overtake(self, partition: Partition) -> None:
         """The edge's retention deletes all that the log holds, copied or not; the mirror goes on after that.

@@ -19,18 +19,19 @@ from etl.closing.closer import Closer, Ports
 from etl.closing.cut import Waiting
 from etl.closing.edge import TwoSites
 from etl.closing.engine import Engine, LocalEngine
-from etl.ledger.database import Database
+from etl.ledger.database import CLOSER, Database
 from etl.ledger.frontiers import frontiers
 from etl.ledger.orders import order_force, order_force_all
 from etl.ledger.rows import Frontier
+from etl.staging.cleanup import Cleaner
 from hourmark.clock import FakeClock
-from hourmark.errors import HourmarkError, UsageError
+from hourmark.errors import HourmarkError, Unavailable, UsageError
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 from tests.property.engines import ComparedEngine, PlainProof
 from tests.property.hooks import Killed, PointedDatabase, PointedEngine, PointedStorage, Points, share_compiled
 from tests.property.judge import Judge
-from tests.property.pipeline import Pipeline
+from tests.property.pipeline import FILE_FAULTS, Pipeline
 from tests.property.producers import Producers
 from tests.property.sites import ALIAS
 from tests.property.truth import CLUSTER, FIRST_HOUR, SCHEMAS, Broken, config_of
@@ -120,7 +121,10 @@ class World:
     def engine(self, database: Database) -> Engine:
         """What proves and writes."""
         local = LocalEngine(self.storage, database, self.config)
-        return ComparedEngine(local, PlainProof(self.storage, database, self.config))
+        faults = ("cleaned", *(f.name for f in FILE_FAULTS))
+        return ComparedEngine(
+            local, PlainProof(self.storage, database, self.config), lambda: any(self.seen[name] for name in faults)
+        )
 
     def close_step(self, _: int) -> int | None:
         """One look of the closer; None while it waits. A kill brings a new closer."""
@@ -132,6 +136,9 @@ class World:
             self.closer_database.close()
             self.start_closer()
             return 0
+        except Unavailable:
+            self.seen["closer tries again later"] += 1
+            return None
         return None if isinstance(outcome, Waiting) else outcome
 
     def kill_at(self, draw: int) -> None:
@@ -248,9 +255,22 @@ class World:
         """As the ledger has them."""
         return frontiers(self.database, FIRST_HOUR.length_s)
 
+    def clean(self, draw: int) -> None:
+        """Whatever nothing needs any more is deleted; every batch that was not committed is of a consumer that was replaced."""
+        self.pipeline.consumer = self.database.acquire("consumer:default")
+        self.closer_database.close()
+        self.start_closer()
+        cleaner = Cleaner(self.storage, self.database, self.config, self.clock)
+        later_ms = draw % 3 * 6 * 24 * 3_600_000  # a clock by which files are old
+        cleaned = cleaner.clean(self.database.acquire(CLOSER), self.clock.now_ms() + later_ms)
+        self.seen["cleaned"] += cleaned != type(cleaned)(0, 0, 0, 0, 0)
+        self.closer_database.close()
+        self.start_closer()
+
     def drain(self) -> None:
         """No new lines: everything that can arrive arrives, deadlines pass, an operator orders what nothing else closes."""
         self.points.disarm()
+        self.producers.edge.leaderless = self.pipeline.central.leaderless = 0
         end_s = Hour.of(self.clock.now_ms()).end_s
         for round_number in range(60):
             while self.zombies:

@@ -33,7 +33,7 @@ def checks(root: Path, marks: str, pytest_arguments: Sequence[str]) -> tuple[Che
     """What is run, in this order: the quick ones first."""
     tools = Path(sys.executable).parent
     marked = ("-m", marks) if marks else ()
-    folders = tuple(name for name in ("src", "tests", "bench") if (root / name).is_dir())
+    folders = tuple(name for name in ("src", "tests", "bench", "tools") if (root / name).is_dir())
     return (
         Check("ruff check", (str(tools / "ruff"), "check", *folders)),
         Check("ruff format", (str(tools / "ruff"), "format", "--check", *folders)),
