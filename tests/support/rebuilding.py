@@ -20,7 +20,8 @@ class CentralCluster(FakeCluster):
     """The played one, with its id."""
 
     def __init__(self, played: FakeCluster) -> None:
-        self.name, self.logs = played.name, played.logs
+        super().__init__(played.name, ())
+        self.logs = played.logs
 
     def cluster_id(self) -> str:
         return CLUSTER

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from etl.ledger import tables
 from etl.ledger.check import Kind, check_ledger
+from etl.ledger.digests import with_digest
 from hourmark.manifest import MARKER
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.memory_storage import MemoryStorage
@@ -62,6 +64,14 @@ def change_marker(life: Life) -> None:
     life.storage.write_new(path, content.replace(b'"test"', b'"another"'))
 
 
+def put_frontier(life: Life, event_type: str, **changed: object) -> None:
+    """As a faulty program would, with a digest that is right."""
+    table = tables.frontiers
+    with life.database.transaction() as connection:
+        row = connection.execute(table.select().where(table.c.type == event_type)).mappings().one()
+        connection.execute(table.update().where(table.c.type == event_type).values(**with_digest(table, {**row, **changed})))
+
+
 def publish_unknown(life: Life) -> None:
     content = life.storage.read(f"{FIRST.bucket_path('click')}/{MARKER}").replace(b'"click"', b'"view"')
     life.storage.write_new(f"{FIRST.bucket_path('view')}/{MARKER}", content)
@@ -87,9 +97,9 @@ FAULTS: dict[str, tuple[Kind, Callable[[Life], object]]] = {
     "a bucket forgotten": (Kind.CHAIN, lambda life: sql(life, "DELETE FROM buckets")),
     "a frontier set back": (
         Kind.CHAIN,
-        lambda life: sql(life, f"UPDATE frontiers SET hour = {FIRST.start_s} WHERE type = 'click'"),
+        lambda life: put_frontier(life, "click", hour=FIRST.start_s),
     ),
-    "sealed without a seal": (Kind.SEAL, lambda life: sql(life, "UPDATE frontiers SET state = 'sealed' WHERE type = 'view'")),
+    "sealed without a seal": (Kind.SEAL, lambda life: put_frontier(life, "view", state="sealed")),
     "listed for an open hour": (
         Kind.LISTING,
         lambda life: sql(life, f"UPDATE staged_groups SET listed_hour = {SECOND.start_s} WHERE listed_hour IS NULL"),
