@@ -100,7 +100,10 @@ class TwoSites:
         known, self._lost = self._lost, open_holes(self._database)
         for hole in self._lost:
             if hole not in known:
-                _LOG.error("%s; hours of what was in it can close by an order alone (`hourmark bucket force`)", hole.what)
+                _LOG.error(
+                    "%s; where a copy of the ledger was restored, `hourmark ledger rebuild` looks for them in staged files; else "
+                    "hours of what was in them close by an order alone (`hourmark bucket force`)", hole.what,
+                )  # fmt: skip
         topics = [events_topic(t) for t in sorted(types)]
         infos = self._existing(self._edge, CONTROL) | self._edge.topics(topics)
         gone = {t: f"{t} does not exist at the edge; what it held may not have been mirrored" for t in topics if t not in infos}

@@ -26,6 +26,7 @@ from etl.closing.surplus import SurplusCleaner
 from etl.ledger import leftovers as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.frontiers import frontiers
+from etl.ledger.holes import open_holes
 from etl.ledger.leftovers import Leftover
 from etl.ledger.remains import EARLY_MS
 from etl.ledger.rows import State
@@ -128,7 +129,8 @@ class Cleaner:
         batches = self._list(STAGING_FOLDER)
         named, epochs = ledger.folders(self._database)  # after the listing: a folder's commit may come in between
         folders = [f"{STAGING_FOLDER}/{b.name}" for b in batches if _is_replaced(b.name, epochs)]
-        doomed = [folder for folder in folders if folder not in named]
+        # Where records are lost, such a folder may hold them (an older copy of the ledger was restored): a rebuild lists it.
+        doomed = [] if open_holes(self._database) else [folder for folder in folders if folder not in named]
         doomed += [f"{SCRATCH}/{u.name}" for u in self._list(SCRATCH) if u.changed_ms < now_ms - UNFINISHED_KEPT_MS]
         if doomed:
             with self._database.transaction(lease):

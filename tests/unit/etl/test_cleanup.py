@@ -11,6 +11,7 @@ from sqlalchemy import select
 from etl.errors import StaleDriver
 from etl.ledger import tables
 from etl.ledger.database import Database
+from etl.ledger.holes import Hole, put_holes
 from etl.staging.cleanup import Cleaned, Cleaner
 from etl.storage import LocalDisk, StorageError
 from hourmark.clock import SystemClock
@@ -122,6 +123,18 @@ def test_folders_that_no_commit_can_name_any_more_go_and_those_of_a_batch_under_
         life.storage.write_new(f"{folder}/events", b"rows")
     assert clean(life, cleaner).folders == 1
     assert [life.storage.exists(f) for f in (doomed, under_way, other_shard, unknown)] == [False, True, True, True]
+
+
+def test_folders_that_the_ledger_does_not_know_stay_while_records_are_lost(life: Life, cleaner: Cleaner) -> None:
+    folder = f"_staging/{life.database.acquire('consumer:default').epoch:012d}-default-{'a' * 32}"
+    life.database.acquire("consumer:default")
+    life.storage.write_new(f"{folder}/events", b"rows")
+    with life.database.transaction() as connection:
+        put_holes(connection, [Hole("events.click", None, "offsets [0, 3) are lost to retention")])
+    assert clean(life, cleaner).folders == 0
+    with life.database.transaction() as connection:
+        put_holes(connection, [Hole("events.click", 1, "offsets [0, 3) are lost to retention", "an order")])
+    assert clean(life, cleaner).folders == 1
 
 
 def test_a_closer_that_was_replaced_deletes_nothing(life: Life, cleaner: Cleaner) -> None:
