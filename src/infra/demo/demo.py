@@ -38,6 +38,7 @@ from infra.demo.traffic import Traffic
 from infra.demo.verdict import Told, settled_verdict, write_expectations
 from infra.jars.cache import Say
 from infra.judge.check import judge
+from infra.judge.expectations import ApiEvent
 from infra.judge.report import Kind, Report
 from infra.judge.snapshot import changes, take_snapshot
 from infra.judge.webhdfs import WebHdfs
@@ -87,6 +88,7 @@ class Demo:
         self._clock = clock
         self._say = say
         self._trouble = trouble
+        self.posted: list[ApiEvent] = []  # over HTTP, by the trouble, by its own record
         self._began_s, self._began_ms = clock.monotonic_s(), clock.now_ms()
         self.components = Components(home, self.work / "hourmark.toml", home / "stack" / "logs", clock)
 
@@ -214,7 +216,7 @@ class Demo:
     def _told(self, traffic: Traffic, config: Config, sizes: dict[Path, int]) -> Told:
         host_id = (config.tailer.state_dir / "host-id").read_text().strip()
         rules = [revision.id for revision in read_rules(config.kafka.edge).revisions]
-        return Told(traffic.logs, sizes, host_id, rules, (self._began_ms, self._clock.now_ms()))
+        return Told(traffic.logs, sizes, host_id, rules, (self._began_ms, self._clock.now_ms()), self.posted)
 
     def _wanted(self, traffic: Traffic) -> dict[str, int]:
         """Non-empty buckets by type: of named lines no more than there are minutes in which some were written."""

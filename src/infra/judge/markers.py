@@ -72,11 +72,10 @@ def contradictions(bucket: Bucket, counted: Counted, grades: Sequence[str]) -> I
 
 def chain_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
     """Path and fault where the buckets of a type, in turn, do not follow from one another."""
-    chained, before = any("previous" in bucket.marker.model_fields_set for bucket in buckets), None
-    for bucket in buckets if chained else ():
-        said = bucket.marker.previous if "previous" in bucket.marker.model_fields_set else "nothing"
-        if said != before:
-            yield bucket.path, f"its marker follows {said}, what stands before it is {before}"
+    before = None
+    for bucket in buckets:
+        if bucket.marker.previous != before:
+            yield bucket.path, f"its marker follows {bucket.marker.previous}, what stands before it is {before}"
         before = Previous(hour=bucket.hour, blake2b=hashlib.blake2b(bucket.content, digest_size=16).hexdigest())
     for last, bucket in itertools.pairwise(buckets):
         if bucket.start_ms != last.end_ms:

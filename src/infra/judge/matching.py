@@ -84,6 +84,7 @@ class Matcher:
         if key in self._posted:
             return self._report.add(Kind.DOUBLED, row.client, row.position, f"in {path} again")
         self._posted.add(key)
+        self._report.posted += 1
         fields = self._reader.types[row.type].of_object(row.fields)
         faults = [*self._faults(event_type, event, Expected(row.type, row.time_ms, row.client, fields), bits)]
         if (event["source"], event["position"]) != (row.client, row.position):

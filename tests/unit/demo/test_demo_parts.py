@@ -256,7 +256,7 @@ def test_the_judge_is_asked_again_only_while_something_is_missing(tmp_path: Path
         config_values["webhdfs"] = address
         config = demo_config(tmp_path)
         config = config.model_copy(update={"storage": config.storage.model_copy(update={"webhdfs": address, "user": "me"})})
-        known = write_expectations(tmp_path / "e.json", config, Told([log], {}, "0" * 32, ["1-x"], (0, 1)))
+        known = write_expectations(tmp_path / "e.json", config, Told([log], {}, "0" * 32, ["1-x"], (0, 1), []))
         hdfs = WebHdfs(address, "me")
         asked: list[int] = []
 
