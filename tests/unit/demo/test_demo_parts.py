@@ -126,6 +126,7 @@ def bucket(minute: int, events: int, grade: Literal["proved", "forced"] = "prove
         minute * 60_000,
         (minute + 1) * 60_000,
         Marker.model_construct(grade=grade, events=events),  # type: ignore[call-arg]  # the rest is not looked at
+        "",
     )
 
 

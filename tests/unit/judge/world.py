@@ -156,8 +156,8 @@ class World:
         before = Hour(plan.hour.start_s - plan.hour.length_s, plan.hour.length_s)
         last, marker = (self.root / hour.bucket_path(plan.event_type) / "_SUCCESS" for hour in (before, plan.hour))
         previous = Previous.of(str(before), last.read_bytes()) if last.exists() else None
-        manifest = Manifest.decode(marker.read_bytes())
-        marker.write_bytes(manifest.model_copy(update={"previous": previous}).encode())
+        said = {"previous": previous and previous.model_dump()}
+        marker.write_text(json.dumps(json.loads(marker.read_bytes()) | said))  # as JSON: a marker may be spoilt already
 
     def folder(self, plan: BucketPlan) -> Path:
         """Where a plan's bucket is."""
