@@ -110,4 +110,4 @@ def test_a_bucket_changed_after_closing_is_objected_to(world: World, hdfs: Hdfs)
     hdfs.put(f"{folder}/part-00000.avro", b"added")
     report = verdict(world, hdfs, snapshot=snapshot)
     assert {kind: count for kind, count in report.counts.items() if count} == {Kind.CHANGED: 2, Kind.UNLISTED: 1}
-    assert {finding.path for finding in report.named[Kind.CHANGED]} == {str(folder)}
+    assert {finding.path for finding in report.findings if finding.kind is Kind.CHANGED} == {str(folder)}

@@ -22,16 +22,9 @@ class TypeClosing:
     latest: str = ""
 
 
-class Closing:
-    """Looks at HDFS."""
-
-    def __init__(self, hdfs: WebHdfs, root: str) -> None:
-        self._hdfs = hdfs
-        self._root = hdfs_path(root)
-
-    def look(self) -> dict[str, TypeClosing]:
-        """Each type that has a closed bucket."""
-        return summarize(closed_buckets(self._hdfs, self._root))
+def look(hdfs: WebHdfs, root: str) -> dict[str, TypeClosing]:
+    """Each type that has a closed bucket."""
+    return summarize(closed_buckets(hdfs, hdfs_path(root)))
 
 
 class Progress:

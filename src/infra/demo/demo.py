@@ -15,6 +15,7 @@ import shutil
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from hourmark.config import Config, load_config
 from hourmark.errors import Unavailable, UsageError
 from hourmark.rules_topic import read_rules
 from infra.demo import outcome
-from infra.demo.closing import Closing, Progress, TypeClosing, closed_enough, short
+from infra.demo.closing import Progress, TypeClosing, closed_enough, look, short
 from infra.demo.components import Components, wait_for
 from infra.demo.declarations import EVENTS_SOURCE, LINES_SOURCE, SERVER_LOG, TYPES, write_declarations
 from infra.demo.events import AD_SHOWN, TRACK_PLAYED, events
@@ -37,9 +38,11 @@ from infra.demo.settings import BUCKET_SECONDS, SERVER_LOGS, ZONE, demo_settings
 from infra.demo.traffic import Traffic
 from infra.demo.verdict import Told, settled_verdict, write_expectations
 from infra.jars.cache import Say
+from infra.judge.buckets import DEAD_LETTERS, changes
 from infra.judge.check import judge
+from infra.judge.expectations import ApiEvent
 from infra.judge.report import Kind, Report
-from infra.judge.snapshot import changes, take_snapshot
+from infra.judge.snapshot import take_snapshot
 from infra.judge.webhdfs import WebHdfs
 from infra.stack import Stack
 from infra.stack.purge import purge_stack
@@ -52,6 +55,8 @@ LOOK_SECONDS: Final = 4.0  # between looks at HDFS, each of which writes lines i
 _FIRST_MINUTE_MIN_S: Final = 15  # traffic in a shorter rest of a minute does not count as a bucket
 _SPARE_S: Final = 10  # of the last minute, so that most is delivered when it ends
 _MS: Final = 1000
+
+Look = Callable[[], dict[str, TypeClosing]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,6 +92,7 @@ class Demo:
         self._clock = clock
         self._say = say
         self._trouble = trouble
+        self.posted: list[ApiEvent] = []  # over HTTP, by the trouble, by its own record
         self._began_s, self._began_ms = clock.monotonic_s(), clock.now_ms()
         self.components = Components(home, self.work / "hourmark.toml", home / "stack" / "logs", clock)
 
@@ -190,7 +196,7 @@ class Demo:
         hdfs = WebHdfs(config.storage.webhdfs, config.storage.user)
         try:
             early = take_snapshot(hdfs, config.storage.root)
-            closing = Closing(hdfs, config.storage.root)
+            closing = partial(look, hdfs, config.storage.root)
             found = self._wait_closed(closing, self._wanted(traffic), next_minute_ms(drained_ms), until_s)
             told = write_expectations(self.work / "expectations.json", config, self._told(traffic, config, sizes))
             self.tell("the judge compares every line with every bucket")
@@ -214,21 +220,21 @@ class Demo:
     def _told(self, traffic: Traffic, config: Config, sizes: dict[Path, int]) -> Told:
         host_id = (config.tailer.state_dir / "host-id").read_text().strip()
         rules = [revision.id for revision in read_rules(config.kafka.edge).revisions]
-        return Told(traffic.logs, sizes, host_id, rules, (self._began_ms, self._clock.now_ms()))
+        return Told(traffic.logs, sizes, host_id, rules, (self._began_ms, self._clock.now_ms()), self.posted)
 
     def _wanted(self, traffic: Traffic) -> dict[str, int]:
         """Non-empty buckets by type: of named lines no more than there are minutes in which some were written."""
         minutes = {minute for log in traffic.logs if log.event_type == LINES for minute in log.minutes}
-        wanted = dict.fromkeys((TRACK_PLAYED, AD_SHOWN, SERVER_LOG, outcome.DEAD_LETTERS), self._wish.buckets)
+        wanted = dict.fromkeys((TRACK_PLAYED, AD_SHOWN, SERVER_LOG, DEAD_LETTERS), self._wish.buckets)
         return {**wanted, LINES: min(self._wish.buckets, len(minutes))}
 
-    def _wait_closed(self, closing: Closing, wanted: dict[str, int], end_ms: int, until_s: float) -> dict[str, TypeClosing]:
+    def _wait_closed(self, closing: Look, wanted: dict[str, int], end_ms: int, until_s: float) -> dict[str, TypeClosing]:
         progress = Progress(self._clock)
         found: dict[str, TypeClosing] = {}
 
         def enough() -> bool:
             nonlocal found
-            found = closing.look()
+            found = closing()
             if progress.note(found):
                 self.tell(f"non-empty buckets proved: {short(found)}")
             if progress.stalled_s > STALLED_SECONDS:
@@ -240,18 +246,18 @@ class Demo:
         self.wait(enough, f"{self._wish.buckets} non-empty buckets of every type, closed as proved", seconds, LOOK_SECONDS)
         return found
 
-    def _one_more_minute(self, closing: Closing, report: Report, until_s: float) -> bool:
+    def _one_more_minute(self, closing: Look, report: Report, until_s: float) -> bool:
         """What was delivered after the last minute's end lies in the next one."""
-        end_ms = min(found.end_ms for found in closing.look().values()) + BUCKET_SECONDS * _MS
+        end_ms = min(found.end_ms for found in closing().values()) + BUCKET_SECONDS * _MS
         self.tell(
             f"{sum(c.lost for c in report.types.values()):,} lines are in no closed bucket yet; waiting for the next minute"
         )
         seconds = until_s - self._clock.monotonic_s()
         if seconds <= 0:
             return False
-        wanted = dict.fromkeys((*TYPES, outcome.DEAD_LETTERS), 0)
+        wanted = dict.fromkeys((*TYPES, DEAD_LETTERS), 0)
         with suppress(Unavailable):
-            self.wait(lambda: closed_enough(closing.look(), wanted, end_ms), "the next minute to close", seconds, LOOK_SECONDS)
+            self.wait(lambda: closed_enough(closing(), wanted, end_ms), "the next minute to close", seconds, LOOK_SECONDS)
             return True
         return False
 

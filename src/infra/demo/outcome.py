@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from hourmark.config import Config
 from infra.demo.declarations import TYPES
+from infra.judge.buckets import DEAD_LETTERS
 from infra.judge.report import Kind, Report, TypeCount
 from infra.judge.sources import NO_TYPE
 
-DEAD_LETTERS: Final = "dead-letters"
 GRADES: Final = ("proved", "timed_out", "forced")
 
 

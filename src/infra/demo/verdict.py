@@ -13,7 +13,7 @@ from infra.demo.declarations import SERVER_SOURCE
 from infra.demo.live_log import LiveLog
 from infra.demo.rendering import HOST
 from infra.judge.check import judge
-from infra.judge.expectations import Expectations, read_expectations
+from infra.judge.expectations import ApiEvent, Expectations, read_expectations
 from infra.judge.report import Kind, Report
 from infra.judge.webhdfs import WebHdfs
 
@@ -30,6 +30,7 @@ class Told:
     host_id: str
     rules: Sequence[str]
     span_ms: tuple[int, int]
+    posted: Sequence[ApiEvent]
 
 
 def write_expectations(file: Path, config: Config, told: Told) -> Expectations:
@@ -47,6 +48,7 @@ def write_expectations(file: Path, config: Config, told: Told) -> Expectations:
         "types": types,
         "line_bytes_max": config.tailer.line_bytes_max,
         "written": [record.model_dump() for log in told.logs for record in log.records],
+        "api": [event.model_dump() for event in told.posted],
         "observed_ms": told.span_ms,
         "rules": told.rules,
         "future_seconds": config.parsing.future_seconds,

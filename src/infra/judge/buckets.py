@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pydantic import ValidationError
@@ -26,14 +26,14 @@ Tree = Mapping[str, Entry]  # by path below the root; what begins with `_` or `.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bucket:
-    """A closed bucket: its folder relative to the root, the span of its event times, its marker and that one's bytes."""
+    """A closed bucket: its folder relative to the root, the span of its event times, its marker and that one's BLAKE2b-128."""
 
     type: str
     path: str
     start_ms: int
     end_ms: int
     marker: Marker
-    content: bytes = b""
+    blake2b: str
 
     @property
     def hour(self) -> str:
@@ -69,10 +69,28 @@ def bucket_paths(tree: Tree) -> set[str]:
     return {path.removesuffix(ending) for path, entry in tree.items() if path.endswith(ending) and not entry.folder}
 
 
-def bucket_of(path: str, buckets: Collection[str]) -> str | None:
-    """The one of these folders that this path is, or lies in."""
-    parts = path.split("/")
-    return next((folder for n in range(len(parts)) if (folder := "/".join(parts[: n + 1])) in buckets), None)
+def by_bucket(tree: Tree) -> dict[str, dict[str, Entry]]:
+    """What lies in each folder that has a marker, by its path in there; the folder itself is ""."""
+    found: dict[str, dict[str, Entry]] = {bucket: {} for bucket in bucket_paths(tree)}
+    for path, entry in tree.items():
+        parts = path.split("/")
+        for bucket in ("/".join(parts[: n + 1]) for n in range(len(parts))):
+            if bucket in found:
+                found[bucket][path[len(bucket) + 1 :]] = entry
+                break
+    return found
+
+
+def changes(before: Mapping[str, Mapping[str, object]], now: Mapping[str, Mapping[str, object]]) -> list[tuple[str, str]]:
+    """Bucket and change, for every bucket of `before`."""
+    found = []
+    for path, old in before.items():
+        new = now.get(path, {})
+        for name in sorted({*old, *new}):
+            if old.get(name) != new.get(name):
+                how = "was added" if name not in old else "has vanished" if name not in new else "was changed or replaced"
+                found.append((path, f"{name or 'the folder'} {how} after the bucket was closed"))
+    return found
 
 
 def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
@@ -81,9 +99,10 @@ def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
     if match is None:
         raise ValueError("a marker lies where no bucket can be")
     event_type, date, hour, minute = match.groups()
-    content = hdfs.read(f"{root}/{path}/{MARKER}")
+    opened = hdfs.open(f"{root}/{path}/{MARKER}")
     try:
-        marker = Marker.model_validate_json(content)
+        with opened.content as content:
+            marker = Marker.model_validate_json(content.read())
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
         raise ValueError(f"the marker is none: {what}") from error
@@ -91,7 +110,7 @@ def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
     length_ms = marker.bucket_seconds * 1000
     if (minute is None) != (length_ms == 3_600_000) or start_ms % length_ms:
         raise ValueError(f"the marker says {marker.bucket_seconds} s, which its path does not fit")
-    return Bucket(event_type, path, start_ms, start_ms + length_ms, marker, content)
+    return Bucket(event_type, path, start_ms, start_ms + length_ms, marker, opened.blake2b)
 
 
 def closed_buckets(hdfs: WebHdfs, root: str) -> Iterator[Bucket]:

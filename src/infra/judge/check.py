@@ -10,7 +10,7 @@ from typing import IO, Any, Final
 import fastavro
 import httpx
 
-from infra.judge.buckets import Bucket, Tree, bucket_of, bucket_paths, read_bucket, read_tree, unlisted
+from infra.judge.buckets import Bucket, Tree, bucket_paths, by_bucket, changes, read_bucket, read_tree, unlisted
 from infra.judge.expectations import Expectations
 from infra.judge.marker import File
 from infra.judge.markers import Counted, balance_faults, chain_faults, contradictions, fingerprint
@@ -68,10 +68,8 @@ class _Check:
         self._matcher.settle()
 
     def _look_again(self, before: Tree, now: Tree) -> None:
-        judged = bucket_paths(before)
-        for path in sorted({*before, *now}):
-            if before.get(path) != now.get(path) and bucket_of(path, judged) is not None:
-                self._report.add(Kind.CHANGED, path, None, "it was changed while the judge looked")
+        for path, change in changes(by_bucket(before), by_bucket(now)):
+            self._report.add(Kind.CHANGED, path, None, change)
 
     def _bucket(self, path: str) -> None:
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -10,7 +12,6 @@ import httpx
 
 from infra.judge.check import judge as compare
 from infra.judge.expectations import Expectations, read_expectations
-from infra.judge.report import Report
 from infra.judge.snapshot import compare_snapshot, take_snapshot
 from infra.judge.webhdfs import WebHdfs
 
@@ -33,16 +34,11 @@ def judge() -> None:
 def check(context: click.Context, expectations: Path, snapshot: Path | None, as_json: bool) -> None:
     """Is each line of each source file exactly once in a closed bucket or in dead letters, unaltered?"""
     told = _read(expectations)
-    hdfs = WebHdfs(told.webhdfs, told.user)
-    try:
+    with _reading(told) as hdfs:
         report = compare(told, hdfs)
         if snapshot is not None:
             compare_snapshot(hdfs, told.root, json.loads(snapshot.read_bytes()), report)
-    except (httpx.HTTPError, OSError) as error:
-        raise click.ClickException(f"something cannot be read, so there is no verdict: {error}") from error
-    finally:
-        hdfs.close()
-    _show(report, as_json)
+    click.echo(json.dumps(report.as_dict()) if as_json else report.as_text())
     context.exit(0 if report.content else 1)
 
 
@@ -52,13 +48,8 @@ def check(context: click.Context, expectations: Path, snapshot: Path | None, as_
 def snapshot(expectations: Path, output: Path) -> None:
     """Record in OUTPUT the digests of all files of all buckets that are closed now."""
     told = _read(expectations)
-    hdfs = WebHdfs(told.webhdfs, told.user)
-    try:
+    with _reading(told) as hdfs:
         taken = take_snapshot(hdfs, told.root)
-    except httpx.HTTPError as error:
-        raise click.ClickException(f"HDFS cannot be read: {error}") from error
-    finally:
-        hdfs.close()
     output.write_text(json.dumps(taken, indent=1))
     click.echo(f"{len(taken)} closed buckets", err=True)
 
@@ -70,5 +61,12 @@ def _read(file: Path) -> Expectations:
         raise click.UsageError(str(error)) from error
 
 
-def _show(report: Report, as_json: bool) -> None:
-    click.echo(json.dumps(report.as_dict()) if as_json else report.as_text())
+@contextmanager
+def _reading(told: Expectations) -> Iterator[WebHdfs]:
+    hdfs = WebHdfs(told.webhdfs, told.user)
+    try:
+        yield hdfs
+    except (httpx.HTTPError, OSError) as error:
+        raise click.ClickException(f"something cannot be read, so there is no verdict: {error}") from error
+    finally:
+        hdfs.close()

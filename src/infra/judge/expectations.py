@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -30,7 +31,7 @@ class FileExpectation(_Told):
     source: str | None = Field(None, description="the declared source; absent: not checked")
     zone: str = Field("UTC", description="as the tailer is told")
 
-    def carries(self, types: dict[str, TypeExpectation]) -> list[str]:
+    def carries(self, types: Iterable[str]) -> list[str]:
         """The types that its lines may be of, in the order in which they are tried."""
         if self.type is None:
             return list(types) if self.form == "rfc5424" else []

@@ -6,6 +6,8 @@ import dataclasses
 import datetime as dt
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import fastavro
@@ -13,7 +15,7 @@ import fastavro
 from infra.judge import rfc5424
 from infra.judge.buckets import DEAD_LETTERS
 from infra.judge.expectations import Expectations, FileExpectation, TypeExpectation
-from infra.judge.values import Mismatch, from_json, from_text
+from infra.judge.values import Refused, from_json, from_text, record
 
 _DEPTH_MAX: Final = 64  # of a payload's brackets
 _BOM: Final = b"\xef\xbb\xbf"
@@ -34,12 +36,6 @@ class Expected:
         return f"a dead letter ({self.fields['reason']})" if self.type == DEAD_LETTERS else f"an event of {self.type}"
 
 
-class _Refused(Exception):
-    def __init__(self, reason: str, says: str = "", claimed: str | None = None) -> None:
-        super().__init__(reason)
-        self.reason, self.says, self.claimed = reason, says, claimed
-
-
 class Type:
     """A declared type."""
 
@@ -53,20 +49,9 @@ class Type:
 
     def of_object(self, document: dict[str, Any]) -> dict[str, Any]:
         """The fields of a JSON object."""
-        held = {}
-        for field in self._fields:
-            name = field["name"]
-            if name not in document and "default" not in field:
-                raise _Refused("missing_field", name, self.name)
-            try:
-                held[name] = from_json(field["type"], document.get(name, field.get("default")), self._names)
-            except Mismatch:
-                raise _Refused("wrong_field", name, self.name) from None
-        if unknown := sorted(document.keys() - held.keys()):
-            raise _Refused("unknown_field", unknown[0][:100], self.name)
-        return held
+        return record(self._fields, document, self._names)
 
-    def of_texts(self, texts: dict[str, bytes | None], claimed: str | None) -> dict[str, Any]:
+    def of_texts(self, texts: dict[str, bytes | None]) -> dict[str, Any]:
         """The fields of a pattern's groups, or of one text; the others have their default, or null."""
         held = {}
         for field in self._fields:
@@ -76,18 +61,18 @@ class Type:
                     held[name] = from_text(field["type"], text, self._names)
                 else:
                     held[name] = from_json(field["type"], field.get("default"), self._names)
-            except Mismatch as error:
-                raise _Refused(error.reason if text is not None else "missing_field", name, claimed) from None
+            except Refused as refused:
+                raise Refused(refused.reason if text is not None else "missing_field", name) from None
         return held
 
     def of_message(self, message: bytes) -> dict[str, Any]:
         """The fields of an RFC 5424 line's MSG."""
         if self.rule.content == "json":
-            return self.of_object(_json_object(message, self.name))
+            return self.of_object(_json_object(message))
         field = next(field for field in self._fields if field["name"] == self.rule.field)
         if message.startswith(_BOM) and "bytes" not in str(field["type"]) and "fixed" not in str(field["type"]):
             message = message[len(_BOM) :]
-        return self.of_texts({field["name"]: message}, self.name)
+        return self.of_texts({field["name"]: message})
 
     def of_groups(self, line: bytes) -> tuple[bytes | None, dict[str, Any]] | None:
         """The text of the time, and those of the fields; None where the pattern does not fit."""
@@ -111,60 +96,72 @@ class LineReader:
         """What became of this line (without its LF), or piece of one, sent between these times. `part`: as ranges name it."""
         try:
             if part != "lines":
-                raise _Refused("line_too_long", part)
+                raise Refused("line_too_long", part)
             if not line:
-                raise _Refused("empty_line")
+                raise Refused("empty_line")
             return self._rfc5424(file, line, observed) if file.form == "rfc5424" else self._free(file, line, observed)
-        except _Refused as refused:
+        except Refused as refused:
             fields = {"reason": refused.reason, "claimed_type": refused.claimed, "raw": line}
             return Expected(DEAD_LETTERS, None, None, fields, refused.says)
 
     def _rfc5424(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> Expected:
         parts = rfc5424.split(line)
         if parts is None:
-            return self._otherwise(file, line, _Refused("not_rfc5424", "RFC 5424"))
+            return self._otherwise(file, line, Refused("not_rfc5424", "RFC 5424"))
         if parts.msgid not in file.carries(self._told.types):
-            return self._otherwise(file, line, _Refused("unknown_type", parts.msgid, parts.msgid))
+            return self._otherwise(file, line, Refused("unknown_type", parts.msgid, parts.msgid))
         kind = self.types[parts.msgid]
-        if parts.time != "-" and parts.time_ms is None:
-            raise _Refused("bad_timestamp", parts.time, kind.name)
-        time_ms = self._plausible(parts.time_ms, observed, kind)
-        host = None if parts.host == "-" else parts.host
-        return Expected(kind.name, time_ms, host, kind.of_message(parts.message))
+        with _claiming(kind):
+            if parts.time != "-" and parts.time_ms is None:
+                raise Refused("bad_timestamp", parts.time)
+            time_ms = self._plausible(parts.time_ms, observed, kind)
+            host = None if parts.host == "-" else parts.host
+            return Expected(kind.name, time_ms, host, kind.of_message(parts.message))
 
     def _free(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> Expected:
         carried = file.carries(self._told.types)
         for kind in (self.types[name] for name in carried):
             if (found := kind.of_groups(line)) is not None:
                 time, texts = found
-                time_ms = self._plausible(None if time is None else _local_ms(time, kind), observed, kind)
-                return Expected(kind.name, time_ms, None, kind.of_texts(texts, kind.name))
+                with _claiming(kind):
+                    time_ms = self._plausible(None if time is None else _local_ms(time, kind), observed, kind)
+                    return Expected(kind.name, time_ms, None, kind.of_texts(texts))
             if kind.rule.pattern is None:
                 return self._whole(kind, line)
-        return self._otherwise(file, line, _Refused("no_pattern", ", ".join(carried)))
+        return self._otherwise(file, line, Refused("no_pattern", ", ".join(carried)))
 
-    def _otherwise(self, file: FileExpectation, line: bytes, refused: _Refused) -> Expected:
+    def _otherwise(self, file: FileExpectation, line: bytes, refused: Refused) -> Expected:
         if file.catch_all is None:
             raise refused
         return self._whole(self.types[file.catch_all], line)
 
     def _whole(self, kind: Type, line: bytes) -> Expected:
         assert kind.rule.field is not None, "a catch-all has a field for the line"
-        return Expected(kind.name, None, None, kind.of_texts({kind.rule.field: line}, None))
+        return Expected(kind.name, None, None, kind.of_texts({kind.rule.field: line}))
 
     def _plausible(self, time_ms: int | None, observed: tuple[int, int], kind: Type) -> int | None:
         """The line's own time, if an event may have it; None: it has none, and need not."""
         if time_ms is None:
             if kind.rule.time == "event":
-                raise _Refused("no_timestamp", "", kind.name)
+                raise Refused("no_timestamp")
             return None
         earliest, latest = observed
         says = str(earliest) if earliest == latest else ""
         if time_ms > latest + self._told.future_seconds * 1000:
-            raise _Refused("future", says, kind.name)
+            raise Refused("future", says)
         if time_ms < max(0, earliest - self._told.lateness_seconds * 1000):
-            raise _Refused("too_late", says, kind.name)
+            raise Refused("too_late", says)
         return time_ms
+
+
+@contextmanager
+def _claiming(kind: Type) -> Iterator[None]:
+    """What is refused in here says that it is of this type."""
+    try:
+        yield
+    except Refused as refused:
+        refused.claimed = kind.name
+        raise
 
 
 def _local_ms(text: bytes, kind: Type) -> int | None:
@@ -173,11 +170,11 @@ def _local_ms(text: bytes, kind: Type) -> int | None:
     try:
         moment = dt.datetime.strptime(text.decode(), kind.rule.time_format).replace(tzinfo=dt.UTC)
     except ValueError:
-        raise _Refused("bad_timestamp", "", kind.name) from None
+        raise Refused("bad_timestamp") from None
     return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
 
 
-def _json_object(payload: bytes, claimed: str) -> dict[str, Any]:
+def _json_object(payload: bytes) -> dict[str, Any]:
     payload = payload.removeprefix(_BOM)
     depth = deepest = 0
     for bracket in _STRING.sub(b"", payload).translate(None, bytes(set(range(256)) - set(b"[]{}"))):
@@ -190,13 +187,12 @@ def _json_object(payload: bytes, claimed: str) -> dict[str, Any]:
         document = json.loads(text, parse_float=_finite, parse_constant=_no_number)
         if "\\u" in text:
             json.dumps(document, ensure_ascii=False).encode()  # half of a surrogate pair is no character
-    except UnicodeError as error:
-        not_utf8 = isinstance(error, UnicodeDecodeError)
-        raise _Refused("not_utf8" if not_utf8 else "bad_json", "UTF-8" if not_utf8 else "", claimed) from None
+    except UnicodeDecodeError:
+        raise Refused("not_utf8", "UTF-8") from None
     except ValueError:
-        raise _Refused("bad_json", "", claimed) from None
+        raise Refused("bad_json") from None
     if not isinstance(document, dict):
-        raise _Refused("bad_json", "", claimed)
+        raise Refused("bad_json")
     return document
 
 

@@ -68,7 +68,7 @@ class Marker(_Said):
     type: str
     hour: str
     bucket_seconds: int = Field(ge=60, le=3600, multiple_of=60)
-    previous: Previous | None = None  # null: the type's first; absent: written before markers were chained
+    previous: Previous | None  # null: the type's first
     grade: Literal["proved", "timed_out", "forced"]
     evidence: Evidence
     files: list[File]

@@ -40,7 +40,6 @@ def contradictions(bucket: Bucket, counted: Counted, grades: Sequence[str]) -> I
         (said.type, bucket.type, "type"),
         (said.hour, bucket.hour, "hour"),
         (said.events, counted.origins.total(), "number of events"),
-        (said.events, sum(f.records for f in said.files), "number of events, by its files' records"),
         (said.late, late, "late events"),
         (said.id_sum, f"{counted.tails % 2**64:016x}", "sum of ids"),
         ([f.name for f in said.files], names, "files' names"),
@@ -62,22 +61,20 @@ def contradictions(bucket: Bucket, counted: Counted, grades: Sequence[str]) -> I
         yield f"it is proved by sums, of {summed.rows} rows and {evidence.promised} promised events"
     if any(book.events > book.rows for book in books.values()) or any(label > bucket.hour for label in books):
         yield "its books have more events than rows, or later hours than its own"
-    if said.grade == "proved" and not bucket.end_ms <= evidence.cut_at_ms:
-        yield f"it is proved by a cut at {evidence.cut_at_ms} ms, before its hour's end {bucket.end_ms} ms"
-    if said.grade == "proved" and said.closed_at_ms < bucket.end_ms:
-        yield f"it was closed at {said.closed_at_ms} ms, before its hour's end {bucket.end_ms} ms"
+    for what, at_ms in ("cut", evidence.cut_at_ms), ("closed", said.closed_at_ms):
+        if said.grade == "proved" and at_ms < bucket.end_ms:
+            yield f"it was {what} at {at_ms} ms, before its hour's end {bucket.end_ms} ms"
     if (said.events and not said.offsets) or len({(o.topic, o.partition) for o in said.offsets}) < len(said.offsets):
         yield "its offsets name no partition, or one twice"
 
 
 def chain_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
     """Path and fault where the buckets of a type, in turn, do not follow from one another."""
-    chained, before = any("previous" in bucket.marker.model_fields_set for bucket in buckets), None
-    for bucket in buckets if chained else ():
-        said = bucket.marker.previous if "previous" in bucket.marker.model_fields_set else "nothing"
-        if said != before:
-            yield bucket.path, f"its marker follows {said}, what stands before it is {before}"
-        before = Previous(hour=bucket.hour, blake2b=hashlib.blake2b(bucket.content, digest_size=16).hexdigest())
+    before = None
+    for bucket in buckets:
+        if bucket.marker.previous != before:
+            yield bucket.path, f"its marker follows {bucket.marker.previous}, what stands before it is {before}"
+        before = Previous(hour=bucket.hour, blake2b=bucket.blake2b)
     for last, bucket in itertools.pairwise(buckets):
         if bucket.start_ms != last.end_ms:
             yield bucket.path, f"the bucket before it is {last.path}: hours between them, or lengths that differ"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from infra.judge.buckets import DEAD_LETTERS
 from infra.judge.expectations import Expectations
-from infra.judge.identity import client_bits, digest_bits, digest_of, id_fault, range_id
+from infra.judge.identity import client_bits, digest_bits, digest_of, event_id, range_id
 from infra.judge.ids import IdSet
 from infra.judge.lines import Expected, LineReader
 from infra.judge.report import FileCount, Kind, Report
@@ -65,8 +65,8 @@ class Matcher:
 
     def settle(self) -> None:
         """After the last event: ids that occur twice, and lines that are nowhere; counts lines by file and type."""
-        for event_id in self._ids.twice():
-            self._report.add(Kind.DOUBLED, self._told.root, None, f"more than one event has the id {event_id.hex()}")
+        for twice in self._ids.twice():
+            self._report.add(Kind.DOUBLED, self._told.root, None, f"more than one event has the id {twice.hex()}")
         for source in self._sources.values():
             self._settle_file(source)
         for row in (row for key, row in self._api.items() if key not in self._posted):
@@ -84,6 +84,7 @@ class Matcher:
         if key in self._posted:
             return self._report.add(Kind.DOUBLED, row.client, row.position, f"in {path} again")
         self._posted.add(key)
+        self._report.posted += 1
         fields = self._reader.types[row.type].of_object(row.fields)
         faults = [*self._faults(event_type, event, Expected(row.type, row.time_ms, row.client, fields), bits)]
         if (event["source"], event["position"]) != (row.client, row.position):
@@ -119,11 +120,12 @@ class Matcher:
         yield from self._id_faults(event, bits)
 
     def _id_faults(self, event: Event, bits: int | None) -> Iterator[str]:
-        fault = id_fault(event["event_id"], event["event_time"], bits)
-        if fault is None:
-            self._ids.add(event["event_id"])
+        said: bytes = event["event_id"]
+        expected = event_id(event["event_time"], digest_of(said) if bits is None else bits)
+        if said == expected:
+            self._ids.add(said)
         else:
-            yield fault
+            yield f"its event id is {said.hex()}, by its time and what it is of {expected.hex()}"
 
     def _range_faults(self, source: SourceFile, line: Line, event: Event, says: str) -> Iterator[str]:
         """Of a dead letter: what it says of its range."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 NAMED_MAX: Final = 20  # findings of a kind that are named; all are counted
 
 
-class Kind(enum.Enum):
+class Kind(enum.StrEnum):
     """What can be wrong."""
 
     LOST = "lost"  # a terminated line that is in no bucket and no dead letter
@@ -34,7 +34,7 @@ class Finding:
 
     def __str__(self) -> str:
         at = "" if self.position is None else f" at byte {self.position}"
-        return f"{self.kind.value}: {self.path}{at}: {self.detail}"
+        return f"{self.kind}: {self.path}{at}: {self.detail}"
 
 
 @dataclasses.dataclass(slots=True)
@@ -63,24 +63,25 @@ class FileCount:
     lost: int = 0
 
 
+@dataclasses.dataclass(slots=True)
 class Report:
     """The judge's answer."""
 
-    def __init__(self, *, digests_checked: bool = False) -> None:
-        self.types: dict[str, TypeCount] = {}
-        self.files: list[FileCount] = []
-        self.counts = dict.fromkeys(Kind, 0)
-        self.named: dict[Kind, list[Finding]] = {kind: [] for kind in Kind}
-        self.digests_checked = digests_checked
-        self.beyond = 0  # events of lines after the recorded size of their file: right, but not demanded
-        self.posted = 0  # events of the API, found as their senders say
-        self.others = 0  # events of files that were not to be judged
+    digests_checked: bool = False
+    types: dict[str, TypeCount] = dataclasses.field(default_factory=dict)
+    files: list[FileCount] = dataclasses.field(default_factory=list)
+    counts: dict[Kind, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Kind, 0))
+    findings: list[Finding] = dataclasses.field(default_factory=list)  # the first of each kind, by kind
+    beyond: int = 0  # events of lines after the recorded size of their file: right, but not demanded
+    posted: int = 0  # events of the API, found as their senders say
+    others: int = 0  # events of files that were not to be judged
 
     def add(self, kind: Kind, path: str, position: int | None, detail: str) -> None:
         """Take a finding."""
         self.counts[kind] += 1
-        if len(self.named[kind]) < NAMED_MAX:
-            self.named[kind].append(Finding(kind, path, position, detail))
+        if self.counts[kind] <= NAMED_MAX:
+            self.findings.append(Finding(kind, path, position, detail))
+            self.findings.sort(key=lambda finding: [*Kind].index(finding.kind))
 
     def of_type(self, event_type: str) -> TypeCount:
         """The counts of a type."""
@@ -98,22 +99,8 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "content": self.content,
-            "compared": self.compared,
-            **{kind.value: count for kind, count in self.counts.items()},
-            "types": {name: dataclasses.asdict(count) for name, count in sorted(self.types.items())},
-            "files": [dataclasses.asdict(count) for count in self.files],
-            "findings": [
-                {"kind": f.kind.value, "path": f.path, "position": f.position, "detail": f.detail}
-                for findings in self.named.values()
-                for f in findings
-            ],
-            "digests_checked": self.digests_checked,
-            "beyond": self.beyond,
-            "posted": self.posted,
-            "others": self.others,
-        }
+        told = dataclasses.asdict(self)
+        return {"content": self.content, "compared": self.compared, **told.pop("counts"), **told}
 
     def as_text(self) -> str:
         """For people: a table, then what was found."""
@@ -122,12 +109,12 @@ class Report:
             (name, c.expected, c.in_buckets, c.late, c.dead_letters, c.lost, c.buckets) for name, c in sorted(self.types.items())
         ]
         lines = [f"{row[0]:<20}" + "".join(f"{cell:>14}" for cell in row[1:]) for row in (header, *rows)]
-        lines += [str(finding) for findings in self.named.values() for finding in findings]
+        lines += [str(finding) for finding in self.findings]
         if not self.digests_checked:
             lines.append("(no host id was given, so the digests in event ids were not checked)")
         lines.append(
             f"compared: {self.compared:,}, of which {self.posted:,} of the API; {self.beyond:,} past the recorded size of their "
             f"file, {self.others:,} of other files"
         )
-        total = ", ".join(f"{count} {kind.value}" for kind, count in self.counts.items())
+        total = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
         return "\n".join([*lines, f"{'content' if self.content else 'NOT content'}: {total}"])

@@ -16,7 +16,7 @@ _HEADER: Final = re.compile(
 _TIME: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:(Z)|([+-])(\d\d):(\d\d))", re.ASCII
 )  # fmt: skip
-_EPOCH_DAY: Final = dt.date(1970, 1, 1).toordinal()
+_EPOCH: Final = dt.datetime(1970, 1, 1)
 
 
 class Split(NamedTuple):
@@ -48,15 +48,13 @@ def unix_us(text: str, digits_max: int = 6) -> int | None:
     match = _TIME.fullmatch(text)
     if match is None:
         return None
-    year, month, day, hour, minute, second = (int(number) for number in match.groups()[:6])
     fraction, _, sign, ahead_h, ahead_m = match.groups()[6:]
     fraction, ahead_h, ahead_m = fraction or "0", int(ahead_h or 0), int(ahead_m or 0)
-    if hour > 23 or minute > 59 or second > 59 or ahead_h > 23 or ahead_m > 59 or len(fraction) > digits_max:
+    if ahead_h > 23 or ahead_m > 59 or len(fraction) > digits_max:
         return None
     try:
-        days = dt.date(year, month, day).toordinal() - _EPOCH_DAY
+        local = dt.datetime(*map(int, match.groups()[:6]))  # type: ignore[arg-type]  # six of them
     except ValueError:
         return None
     ahead_s = (ahead_h * 3600 + ahead_m * 60) * (-1 if sign == "-" else 1)
-    seconds = days * 86_400 + hour * 3600 + minute * 60 + second - ahead_s
-    return seconds * 1_000_000 + int(fraction[:6].ljust(6, "0"))
+    return (local - _EPOCH) // dt.timedelta(microseconds=1) - ahead_s * 1_000_000 + int(fraction[:6].ljust(6, "0"))

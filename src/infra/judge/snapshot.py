@@ -5,7 +5,7 @@ A file that was replaced by its equal has another file id or modification time.
 
 from __future__ import annotations
 
-from infra.judge.buckets import bucket_of, bucket_paths, read_tree
+from infra.judge.buckets import by_bucket, changes, read_tree
 from infra.judge.report import Kind, Report
 from infra.judge.webhdfs import WebHdfs, hdfs_path
 
@@ -15,13 +15,13 @@ Snapshot = dict[str, dict[str, list[object]]]  # bucket's path below the root â†
 def take_snapshot(hdfs: WebHdfs, root: str) -> Snapshot:
     """All closed buckets as they are."""
     base = hdfs_path(root)
-    tree = read_tree(hdfs, base)
-    snapshot: Snapshot = {bucket: {} for bucket in bucket_paths(tree)}
-    for path, entry in tree.items():
-        if (bucket := bucket_of(path, snapshot)) is not None:
-            digest = "" if entry.folder else _digest(hdfs, f"{base}/{path}")
-            snapshot[bucket][path[len(bucket) + 1 :]] = [entry.id, entry.modified_ms, digest]
-    return snapshot
+    return {
+        bucket: {
+            name: [entry.id, entry.modified_ms, "" if entry.folder else _digest(hdfs, f"{base}/{bucket}/{name}")]
+            for name, entry in entries.items()
+        }
+        for bucket, entries in by_bucket(read_tree(hdfs, base)).items()
+    }
 
 
 def compare_snapshot(hdfs: WebHdfs, root: str, snapshot: Snapshot, report: Report) -> None:
@@ -30,18 +30,6 @@ def compare_snapshot(hdfs: WebHdfs, root: str, snapshot: Snapshot, report: Repor
         report.add(Kind.CHANGED, root, None, "the snapshot holds no bucket, so nothing was compared")
     for path, fault in changes(snapshot, take_snapshot(hdfs, root)):
         report.add(Kind.CHANGED, path, None, fault)
-
-
-def changes(before: Snapshot, now: Snapshot) -> list[tuple[str, str]]:
-    """Bucket and change, for every bucket of `before`."""
-    found = []
-    for path, old in before.items():
-        new = now.get(path, {})
-        for name in sorted({*old, *new}):
-            if old.get(name) != new.get(name):
-                how = "was added" if name not in old else "has vanished" if name not in new else "was changed or replaced"
-                found.append((path, f"{name or 'the folder'} {how} after the bucket was closed"))
-    return found
 
 
 def _digest(hdfs: WebHdfs, file: str) -> str:

@@ -111,7 +111,7 @@ class SourceFile:
             self._end += len(line)
 
     def _claimed(self, line: bytes) -> str:
-        carried = self.told.carries(dict.fromkeys(self._types[1:]))  # type: ignore[arg-type]  # the names are enough
+        carried = self.told.carries(self._types[1:])
         if self.told.form == "free":
             return carried[0] if carried else NO_TYPE
         parts = rfc5424.split(line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import struct
 from typing import Final
 
@@ -17,8 +16,6 @@ _BTIME_OFFSET: Final = 80
 def birth_ns(descriptor: int) -> int:
     """Birth time in nanoseconds of the epoch; 0 where the file system or the kernel does not know it."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "statx"):
-        return round(getattr(os.fstat(descriptor), "st_birthtime", 0) * 1e9)
     buffer = ctypes.create_string_buffer(_BUFFER_SIZE)
     if libc.statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, buffer) != 0:
         return 0

@@ -21,12 +21,12 @@ _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 
 
-class Mismatch(Exception):
-    """The value is not of the type. `reason`: of the dead letter."""
+class Refused(Exception):
+    """A line, or a value in it, is not of the type. `reason`: of the dead letter; `says` is part of its detail."""
 
-    def __init__(self, reason: str = "wrong_field") -> None:
+    def __init__(self, reason: str = "wrong_field", says: str = "", claimed: str | None = None) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.says, self.claimed = reason, says, claimed
 
 
 Names = Mapping[str, Any]  # the schema's named types
@@ -44,7 +44,7 @@ def same(a: object, b: object) -> bool:
 
 
 def from_json(avro: Any, value: Any, names: Names) -> Any:
-    """What Avro holds of a JSON value; Mismatch if it is not of the type."""
+    """What Avro holds of a JSON value; Refused if it is not of the type."""
     if isinstance(avro, list):
         return _first(lambda branch: from_json(branch, value, names), avro)
     kind, logical, avro = _kind(avro, names)
@@ -69,16 +69,22 @@ def from_json(avro: Any, value: Any, names: Names) -> Any:
 
 def record(fields: list[dict[str, Any]], value: Mapping[str, Any], names: Names) -> dict[str, Any]:
     """The same for an object of exactly these fields; those with a default may be missing."""
-    _if(value, value.keys() <= {field["name"] for field in fields})
     held = {}
     for field in fields:
-        _if(field, field["name"] in value or "default" in field)
-        held[field["name"]] = from_json(field["type"], value.get(field["name"], field.get("default")), names)
+        name = field["name"]
+        if name not in value and "default" not in field:
+            raise Refused("missing_field", name)
+        try:
+            held[name] = from_json(field["type"], value.get(name, field.get("default")), names)
+        except Refused:
+            raise Refused("wrong_field", name) from None
+    if unknown := sorted(value.keys() - held.keys()):
+        raise Refused("unknown_field", unknown[0][:100])
     return held
 
 
 def from_text(avro: Any, text: bytes, names: Names) -> Any:
-    """What Avro holds of a text; Mismatch if it cannot."""
+    """What Avro holds of a text; Refused if it cannot."""
     if isinstance(avro, list):
         return _first(lambda branch: from_text(branch, text, names), [branch for branch in avro if branch != "null"])
     kind, _, _ = _kind(avro, names)
@@ -87,7 +93,7 @@ def from_text(avro: Any, text: bytes, names: Names) -> Any:
     try:
         told = text.decode()
     except UnicodeDecodeError:
-        raise Mismatch("not_utf8" if kind in ("string", "enum", "long") else "wrong_field") from None
+        raise Refused("not_utf8" if kind in ("string", "enum", "long") else "wrong_field") from None
     if kind in ("string", "enum") or (kind == "long" and not _WHOLE.fullmatch(told)):
         return from_json(avro, told, names)
     if kind in ("int", "long"):
@@ -111,18 +117,18 @@ def _kind(avro: Any, names: Names) -> tuple[str, str | None, Any]:
 
 
 def _first(read: Callable[[Any], Any], branches: list[Any]) -> Any:
-    mismatch = Mismatch()
+    refused = Refused()
     for branch in branches:
         try:
             return read(branch)
-        except Mismatch as error:
-            mismatch = error
-    raise mismatch
+        except Refused as error:
+            refused = error
+    raise refused
 
 
 def _if(value: Any, holds: object) -> Any:
     if not holds:
-        raise Mismatch
+        raise Refused
     return value
 
 
@@ -136,7 +142,7 @@ def _bytes(avro: Any, value: Any, kind: str, logical: str | None) -> bytes:
     try:
         raw: bytes = _of(str, value).encode("latin-1")
     except UnicodeEncodeError:
-        raise Mismatch from None
+        raise Refused from None
     return bytes(_if(raw, kind == "bytes" or len(raw) == avro["size"]))
 
 
@@ -146,7 +152,7 @@ def _float(value: Any, kind: str) -> float:
         number = float(value)
         held = struct.unpack("<f", struct.pack("<f", number))[0] if kind == "float" else number
     except OverflowError:
-        raise Mismatch from None
+        raise Refused from None
     return float(_if(held, type(value) is float or held == value))
 
 

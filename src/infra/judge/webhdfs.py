@@ -76,11 +76,6 @@ class WebHdfs:
         content.seek(0)
         return Opened(content, size, digest.hexdigest())
 
-    def read(self, file: str) -> bytes:
-        """A small file's whole content."""
-        with self.open(file).content as content:
-            return content.read()
-
     def _url(self, path: str) -> str:
         return f"{self._address}/webhdfs/v1{quote(path)}"
 

@@ -126,6 +126,7 @@ def bucket(minute: int, events: int, grade: Literal["proved", "forced"] = "prove
         minute * 60_000,
         (minute + 1) * 60_000,
         Marker.model_construct(grade=grade, events=events),  # type: ignore[call-arg]  # the rest is not looked at
+        "",
     )
 
 
@@ -256,7 +257,7 @@ def test_the_judge_is_asked_again_only_while_something_is_missing(tmp_path: Path
         config_values["webhdfs"] = address
         config = demo_config(tmp_path)
         config = config.model_copy(update={"storage": config.storage.model_copy(update={"webhdfs": address, "user": "me"})})
-        known = write_expectations(tmp_path / "e.json", config, Told([log], {}, "0" * 32, ["1-x"], (0, 1)))
+        known = write_expectations(tmp_path / "e.json", config, Told([log], {}, "0" * 32, ["1-x"], (0, 1), []))
         hdfs = WebHdfs(address, "me")
         asked: list[int] = []
 

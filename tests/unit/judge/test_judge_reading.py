@@ -21,9 +21,9 @@ _HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
 def test_event_ids_agree(host: str, file: str, generation: int, time_ms: int, offset: int, line: bytes) -> None:
     made = LineIds(host, file, generation).make(time_ms, offset, line)
     bits = identity.digest_bits(host, file, generation, offset, line)
-    assert identity.id_fault(bytes(made), time_ms, bits) is None
-    assert identity.id_fault(bytes(made), time_ms, bits ^ 1) is not None
-    assert identity.id_fault(bytes(made), time_ms + 1, bits) is not None
+    assert identity.event_id(time_ms, bits) == bytes(made)
+    assert identity.event_id(time_ms, bits ^ 1) != bytes(made)
+    assert identity.digest_of(bytes(made)) == bits
 
 
 def test_a_file_keeps_its_id_when_it_is_renamed_and_grows(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def right(folder: Path, seed: int) -> None:
     world.write()
     report = verdict(world)
     assert report.content, f"seed {seed}\n{report.as_text()}"
+    assert report.posted == len(world.api)
 
 
 def planted(folder: Path, name: str, seed: int) -> bool:

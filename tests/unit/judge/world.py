@@ -25,7 +25,7 @@ from hourmark.config import Parsing
 from hourmark.event_id import EventId, LineIds
 from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.hours import Hour
-from hourmark.manifest import Book, BucketFile, Evidence, Grade, Manifest, Offsets
+from hourmark.manifest import Book, BucketFile, Evidence, Grade, Manifest, Offsets, Previous
 from hourmark.ranges import ByteRange, Part, file_id
 from hourmark.rules import Rules, TypeVersion
 from infra.judge.statx import birth_ns
@@ -148,17 +148,16 @@ class World:
         self.chain()
 
     def chain(self) -> None:
-        """Let each marker name the one before it, where manifests do that."""
+        """Let each marker name the one before it."""
         for plan in sorted(self.plans, key=lambda p: p.hour):
             self._follow(plan)
 
     def _follow(self, plan: BucketPlan) -> None:
         before = Hour(plan.hour.start_s - plan.hour.length_s, plan.hour.length_s)
         last, marker = (self.root / hour.bucket_path(plan.event_type) / "_SUCCESS" for hour in (before, plan.hour))
-        if "previous" in Manifest.model_fields:
-            digest = hashlib.blake2b(last.read_bytes(), digest_size=16).hexdigest() if last.exists() else None
-            said = {"previous": {"hour": str(before), "blake2b": digest} if digest else None}
-            marker.write_text(json.dumps(json.loads(marker.read_bytes()) | said))
+        previous = Previous.of(str(before), last.read_bytes()) if last.exists() else None
+        said = {"previous": previous and previous.model_dump()}
+        marker.write_text(json.dumps(json.loads(marker.read_bytes()) | said))  # as JSON: a marker may be spoilt already
 
     def folder(self, plan: BucketPlan) -> Path:
         """Where a plan's bucket is."""
