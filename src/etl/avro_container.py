@@ -37,27 +37,14 @@ class ContainerStats:
 class ContainerWriter:
     """Writes one container file; the caller opens and closes `file`. After an exception the file is worth nothing.
 
-    `schema_json` is embedded as it is. `metadata` goes into the header: names that begin with `avro.` are the specification's,
-    and values are text, because common readers (fastavro) refuse a header whose values are not UTF-8.
+    `schema_json` is embedded as it is.
     """
 
-    def __init__(
-        self,
-        file: BinaryIO,
-        schema_json: str,
-        *,
-        block_bytes: int = BLOCK_BYTES,
-        metadata: Mapping[str, str] | None = None,
-        sync_marker: bytes | None = None,
-    ) -> None:
-        metadata = metadata or {}
-        if reserved := [name for name in metadata if name.startswith("avro.")]:
-            raise ValueError(f"metadata {reserved} is reserved by the Avro specification; take names without 'avro.'")
+    def __init__(self, file: BinaryIO, schema_json: str, *, block_bytes: int = BLOCK_BYTES) -> None:
         assert block_bytes > 0, block_bytes
         self._file = file
         self._block_bytes = block_bytes
-        self._sync = sync_marker if sync_marker is not None else os.urandom(SYNC_SIZE)
-        assert len(self._sync) == SYNC_SIZE, len(self._sync)
+        self._sync = os.urandom(SYNC_SIZE)
         self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
         self._digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
         self._bytes = 0
@@ -65,7 +52,7 @@ class ContainerWriter:
         self._block = bytearray()
         self._block_records = 0
         self._closed = False
-        self._write(_header({"avro.schema": schema_json, "avro.codec": "zstandard", **metadata}, self._sync))
+        self._write(_header({"avro.schema": schema_json, "avro.codec": "zstandard"}, self._sync))
 
     def append(self, datum: bytes | memoryview) -> None:
         """Add one encoded datum. It is copied; ValueError once closed."""

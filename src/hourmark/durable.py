@@ -30,12 +30,6 @@ def write_durably(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     sync_folder(path.parent)
 
 
-def remove_durably(path: Path) -> None:
-    """Remove `path` if it is there, so that it stays removed after a crash."""
-    path.unlink(missing_ok=True)
-    sync_folder(path.parent)
-
-
 def sync_folder(folder: Path) -> None:
     """Make the folder's entries durable (names, not contents)."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

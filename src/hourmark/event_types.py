@@ -103,10 +103,6 @@ class EventType(Declaration):
         """The Avro schema of its events, envelope included."""
         return event_schema(self.name, self.fields, self.doc)
 
-    def field_type(self, name: str) -> Any:
-        """The Avro type of its own field `name`."""
-        return next(field["type"] for field in self.fields if field["name"] == name)
-
 
 class Source(Declaration):
     """Where lines come from: their form, and the types they may carry."""

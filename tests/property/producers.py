@@ -11,7 +11,6 @@ import fastavro
 
 from hourmark.audit import AuditRecord, promises
 from hourmark.avro import frame
-from hourmark.clock import FakeClock
 from hourmark.event_id import EventId, LineIds
 from hourmark.host_reports import API_SOURCE, HostReport, SourceReport
 from hourmark.hours import Hour
@@ -21,6 +20,7 @@ from hourmark.record_key import RecordKey
 from hourmark.topics import AUDIT, HOSTS, events_topic
 from tests.property.sites import FakeCluster, Record
 from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, HOSTS_OF, PARSED, SCHEMA_IDS, SOURCES, Event, Host, Range
+from tests.support.clock import FakeClock
 
 
 class Producers:

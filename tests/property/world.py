@@ -24,7 +24,6 @@ from etl.ledger.frontiers import frontiers
 from etl.ledger.orders import order_force, order_force_all
 from etl.ledger.rows import Frontier
 from etl.staging.cleanup import Cleaner
-from hourmark.clock import FakeClock
 from hourmark.errors import HourmarkError, Unavailable, UsageError
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
@@ -35,6 +34,7 @@ from tests.property.pipeline import FILE_FAULTS, Pipeline
 from tests.property.producers import Producers
 from tests.property.sites import ALIAS
 from tests.property.truth import CLUSTER, FIRST_HOUR, SCHEMAS, Broken, config_of
+from tests.support.clock import FakeClock
 from tests.support.memory_storage import MemoryStorage
 
 POINTS = 40  # about as many as a step passes that closes an hour of each type

@@ -108,12 +108,14 @@ class Database:
         """Unavailable for everything that says that the database, not the question, is in trouble."""
         try:
             yield
-        except DBAPIError as error:
-            if type(error) is DatabaseError:  # no narrower word: SQLite's for a file that is damaged, or none of its own
+        except (DBAPIError, UnicodeDecodeError) as error:
+            # No narrower word: SQLite's for a file that is damaged, or none of its own. It may name what is no text any more.
+            if type(error) in (DatabaseError, UnicodeDecodeError):
                 raise EtlStop(
-                    f"the ledger (etl.ledger = {self._name}) cannot be read: {error.orig}; restore the newest copy, or make it "
-                    "anew by `hourmark ledger rebuild`"
+                    f"the ledger (etl.ledger = {self._name}) cannot be read: {getattr(error, 'orig', error)}; restore the newest "
+                    "copy, or make it anew by `hourmark ledger rebuild`"
                 ) from error
+            assert isinstance(error, DBAPIError)
             if not (isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated):
                 raise
             raise Unavailable(

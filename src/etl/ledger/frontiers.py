@@ -125,11 +125,6 @@ def unfreeze_all(database: Database, lease: Lease, alarms: Collection[tuple[Fron
         _unlist(connection, {f.event_type: f.hour for f, _ in alarms})
 
 
-def unfreeze(database: Database, lease: Lease, frontier: Frontier, alarm: Sequence[str]) -> None:
-    """The same for one type."""
-    unfreeze_all(database, lease, [(frontier, alarm)])
-
-
 def _unlist(connection: Connection, from_hour: Mapping[str, Hour]) -> None:
     """Groups that are listed for these hours or later ones: all of them stand in no bucket yet."""
     groups = tables.groups

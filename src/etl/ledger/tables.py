@@ -1,7 +1,7 @@
 """The tables. Hours are Unix seconds of the bucket's start; sums are modulo 2^64, kept as signed 64-bit integers.
 
 Paths of files are relative to the storage root. JSON columns hold what is only read as a whole. Tables are made by the revisions
-in `migrations`: what changes here changes there too (until the first release, in `migrations/versions/v2.py` itself).
+in `migrations`: what changes here changes there too (until the first release, `versions/v2.py` makes what stands here).
 """
 
 from __future__ import annotations

@@ -17,29 +17,13 @@ _TABLE = tables.waits
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wait:
-    """What one type waits for. `phase` is one of `PHASES`; `since_ms`: since when it is that phase of that hour."""
+    """What one type waits for. `phase`: `etl.why` has a step for each; `since_ms`: since when it is that phase of that hour."""
 
     event_type: str
     hour: Hour
     phase: str
     what: tuple[str, ...]
     since_ms: int
-
-
-# In the order in which an hour meets them.
-PHASES = {
-    "reports": "sources that have not caught up with its end, a clock, or a hole that only an order can accept",
-    "control": "the mirror has yet to copy reports or promises",
-    "promises": "reports or promises have yet to be staged",
-    "events": "the mirror has yet to copy events",
-    "arrival": "events have yet to be staged",
-    "staged": "a staged file is damaged, and Kafka no longer holds its records: bring it back from a copy, or force the hour",
-    "proof": "promises are not kept by what was staged",
-    "publishing": "it is sealed, and what is in its way on storage",
-    "storage": "storage refuses or does not answer",
-    "ledger": "a row of the ledger is damaged: restore the newest copy, or make it anew",
-    "servers": "a cluster, or another server, does not answer",
-}
 
 
 def waits(database: Database, bucket_seconds: int) -> dict[str, Wait]:

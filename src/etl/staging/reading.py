@@ -46,7 +46,7 @@ _SCHEMA: Final = pa.schema(
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """Rows of `table` (columns as `task.INPUT_COLUMNS`) are all committed records in `spans`."""
+    """Rows of `table` (columns key, value, topic, partition, offset) are all committed records in `spans`."""
 
     table: pa.Table
     spans: tuple[Span, ...]

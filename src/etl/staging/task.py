@@ -25,7 +25,6 @@ from hourmark.audit import AuditRecord
 from hourmark.avro import FRAMING_SIZE, unframe
 
 # Columns of the table that is staged: key and value binary, topic string or dictionary, partition int32, offset int64.
-INPUT_COLUMNS: Final = ("key", "value", "topic", "partition", "offset")
 _END: Final = (1 << 31) - 1  # of any datum; without it, binary_slice of pyarrow 26 overflows
 _T = TypeVar("_T")
 

@@ -12,15 +12,15 @@ import httpx
 
 from delivery_service.app import create_app
 from delivery_service.framing import Framing
-from delivery_service.memory_queue import MemoryQueue
 from delivery_service.metrics import Metrics
 from delivery_service.rules_store import RulesStore
 from delivery_service.service import Service
 from hourmark.avro import frame
-from hourmark.clock import FakeClock
 from hourmark.config import Config
 from hourmark.ranges import ByteRange
 from hourmark.wire import range_headers
+from tests.support.clock import FakeClock
+from tests.support.memory_queue import MemoryQueue
 from tests.unit.delivery_service.examples import NOW_MS, range_of, rules_of
 
 T = TypeVar("T")

@@ -12,10 +12,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from delivery_service.errors import NotDelivered, QueueUnavailable
 from delivery_service.kafka_queue import KafkaQueue, producer_settings
-from delivery_service.memory_queue import MemoryQueue
 from delivery_service.metrics import Metrics
 from delivery_service.queue import QueueRecord
 from hourmark.config import Config
+from tests.support.memory_queue import MemoryQueue
 from tests.unit.delivery_service.queue_contract import CHECKS, Check
 
 RECORDS = [QueueRecord("t", b"k%d" % n, b"v") for n in range(3)]

@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 from hourmark.audit import AuditRecord, Promise
-from hourmark.clock import FakeClock
 from hourmark.config import Config, load_config
 from hourmark.errors import Unavailable, UsageError
 from hourmark.event_types import read_folder
@@ -32,6 +31,7 @@ from infra.judge.buckets import Bucket
 from infra.judge.marker import Marker
 from infra.judge.report import FileCount, Kind, Report
 from infra.judge.webhdfs import WebHdfs
+from tests.support.clock import FakeClock
 from tests.unit.judge.webhdfs_server import serve
 
 _STACK = {

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.clock import FakeClock
 from infra.demo.events import AD_SHOWN, TRACK_PLAYED, events
 from infra.demo.live_log import Due, LiveLog
 from infra.demo.named_lines import named_lines, own_lines
@@ -21,6 +20,7 @@ from infra.demo.rendering import app_name, rfc5424
 from infra.demo.spacing import moments, timestamp
 from infra.demo.traffic import Traffic
 from infra.judge.rfc5424 import split
+from tests.support.clock import FakeClock
 
 _NOW_MS = 1_795_222_825_123
 

@@ -176,7 +176,7 @@ def test_a_promise_on_its_way_is_no_difference_until_a_proof_has_failed_and_then
     assert result.exit_code == 0 and hours(result)[str(HOUR)]["on_its_way"] == 1
     opened = world.frontier
     ledger.freeze(world.database, world.closer, [opened], {"click": EVENTS.topic})
-    ledger.unfreeze(world.database, world.closer, world.frontier, ["range …"])
+    ledger.unfreeze_all(world.database, world.closer, [(world.frontier, ["range …"])])
     result = run("click", *FROM)
     assert isinstance(result.exception, Finding)
     assert f"click {HOUR} [arrival] 4 events are promised, 3 rows are staged, and the last proof failed" in result.stdout

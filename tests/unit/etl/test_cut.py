@@ -9,10 +9,10 @@ from etl.closing.cut import LAGGARD_SECONDS, OVERDUE_MS, Cut, CutTaker, Phase, W
 from etl.ledger.edge import EdgeCheck
 from etl.ledger.holes import Hole
 from etl.ledger.rows import Frontier, Reporter, State
-from hourmark.clock import FakeClock
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, CONTROL, HOSTS
+from tests.support.clock import FakeClock
 
 HOUR = Hour(1_800_000_000, 3600)
 DEADLINE_S = 7200.0

@@ -185,7 +185,7 @@ def test_a_step_that_was_taken_already_is_refused(database: Database, step: str)
             case "close":
                 frontiers.close(database, closer, sealed, manifest())
             case "unfreeze":
-                frontiers.unfreeze(database, closer, frozen, ["why"])
+                frontiers.unfreeze_all(database, closer, [(frozen, ["why"])])
 
 
 def test_unfreezing_takes_the_listing_back_and_keeps_the_alarm(database: Database) -> None:
@@ -193,7 +193,7 @@ def test_unfreezing_takes_the_listing_back_and_keeps_the_alarm(database: Databas
     staging.begin_positions(database, consumer, [START])
     staging.commit_batch(database, consumer, batch(7, group("a")))
     frontiers.freeze(database, closer, frontiers.frontiers(database, 3600), {"click": "events.click"})
-    frontiers.unfreeze(database, closer, frontiers.frontiers(database, 3600)[0], ["range 12 is missing"])
+    frontiers.unfreeze_all(database, closer, [(frontiers.frontiers(database, 3600)[0], ["range 12 is missing"])])
     (again,) = frontiers.frontiers(database, 3600)
     assert (again.state, again.alarm) == (State.OPEN, ("range 12 is missing",))
     assert ledger_queries.listed_groups(database, "click", HOUR) == []

@@ -116,7 +116,7 @@ def test_a_batch_is_listed_whole_or_not_at_all_whenever_the_freeze_comes(drivers
         assert isinstance(offsets, dict)
         listed = sum(g.rows for g in ledger_queries.listed_groups(drivers[1], "click", HOUR))
         assert [p.next_offset for p in offsets["click"]] == [listed]
-        frontiers.unfreeze(drivers[1], closer, frontiers.frontiers(drivers[1], 3600)[0], ())
+        frontiers.unfreeze_all(drivers[1], closer, [(frontiers.frontiers(drivers[1], 3600)[0], ())])
 
 
 def test_a_transaction_that_fails_leaves_nothing_and_holds_up_nobody(drivers: list[Database]) -> None:

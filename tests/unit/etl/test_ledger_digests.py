@@ -12,7 +12,9 @@ from sqlalchemy import Table, select, update
 
 from etl.closing.cut import Waiting
 from etl.closing.engine import LocalEngine
-from etl.ledger import tables
+from etl.errors import EtlStop
+from etl.ledger import digests, listings, staging, tables
+from etl.ledger import frontiers as frontiers_module
 from etl.ledger.database import Database
 from etl.ledger.digests import damaged_rows
 from etl.ledger.frontiers import frontiers
@@ -67,16 +69,18 @@ def test_every_changed_byte_of_a_digested_row_is_found_and_named(world: World, t
     for column in table.columns:
         if column.info.get(tables.UNDIGESTED):
             continue
-        for value in [*flipped(row[column.name])][:40] or ["[]"]:
+        values = [*flipped(row[column.name])]
+        for value in values[:: 1 + len(values) // 10] or ["[]"]:
             put(world.database, table, row, column.name, value)
             (found,) = {(d.table, str(d)) for d in damaged_rows(world.database) if d.table == table.name}
             assert "`hourmark ledger check`" in found[1] and "restore the newest copy" in found[1]
             put(world.database, table, row | {column.name: value}, column.name, row[column.name])
             changes += 1
-    assert damaged_rows(world.database) == [] and changes >= 30
+    assert damaged_rows(world.database) == [] and changes >= 20
 
 
 UNSEEN: Final = (("audit_groups", "type"), ("audit_groups", "hour"))
+OVERLOOKED: Final = ((tables.groups, "bytes"), (tables.audit_groups, "promised"), (tables.frontiers, "settled_next"))
 CLOSING: Final = [
     (t, c.name) for t in (tables.groups, tables.audit_groups, tables.frontiers) for c in t.columns if c.name != "id"
 ]
@@ -84,6 +88,21 @@ CLOSING: Final = [
 
 @pytest.mark.parametrize(("table", "column"), CLOSING, ids=lambda x: getattr(x, "name", x))
 def test_a_changed_row_closes_nothing_falsely_and_holds_its_own_type_alone(world: World, table: Table, column: str) -> None:
+    changed_row(world, table, column)
+
+
+@pytest.mark.parametrize(("table", "column"), OVERLOOKED, ids=lambda x: getattr(x, "name", x))
+def test_the_checker_notices_digests_that_are_switched_off(
+    world: World, monkeypatch: pytest.MonkeyPatch, table: Table, column: str
+) -> None:
+    """A planted fault: no digest is compared."""
+    for module in (digests, frontiers_module, listings, staging):
+        monkeypatch.setattr(module, "check", lambda *_, **__: None)
+    with pytest.raises(AssertionError):
+        changed_row(world, table, column)
+
+
+def changed_row(world: World, table: Table, column: str) -> None:
     staged(world)
     with world.database.reading() as connection:
         rows = connection.execute(select(table).where(table.c.type == "click")).mappings().all()
@@ -154,6 +173,17 @@ def test_a_sealed_hour_whose_listing_changed_is_not_written(
     assert manifest(world, "view").grade.value == "proved"
 
 
+@pytest.mark.parametrize("name", [b"TABL\xc5 waits", b"TABLE \xf7aits"])
+def test_a_schema_that_is_no_text_any_more_is_a_damaged_ledger(world: World, name: bytes) -> None:
+    world.closer_database.close()
+    world.database.close()
+    whole = world.ledger.read_bytes()
+    assert b"TABLE waits" in whole
+    world.ledger.write_bytes(whole.replace(b"TABLE waits", name))
+    with pytest.raises(EtlStop, match=r"cannot be read: .*`hourmark ledger rebuild`"):
+        Database(world.config.etl.ledger)
+
+
 def test_single_bits_of_an_sqlite_ledger_never_lead_to_a_false_proof(world: World) -> None:
     seed = random.randrange(1 << 32)
     print(f"bits of seed {seed}")
@@ -165,7 +195,7 @@ def test_single_bits_of_an_sqlite_ledger_never_lead_to_a_false_proof(world: Worl
     world.database.close()
     whole, files, folders = world.ledger.read_bytes(), dict(world.storage._files), set(world.storage._folders)
     outcomes: dict[str, int] = {}
-    for _ in range(int(os.environ.get("HOURMARK_LEDGER_BITS", "60"))):
+    for _ in range(int(os.environ.get("HOURMARK_LEDGER_BITS", "30"))):
         for other in world.ledger.parent.glob(f"{world.ledger.name}-*"):
             other.unlink()
         broken = bytearray(whole)

@@ -17,10 +17,10 @@ from etl.ledger.waits import Wait, put_waits
 from etl.metrics import Metrics, Totals
 from etl.progress import PROGRESS_SECONDS, QUIET_SECONDS, Oldest, Progress, progress_line
 from etl.words import duration
-from hourmark.clock import FakeClock
 from hourmark.config import Config, Etl
 from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
+from tests.support.clock import FakeClock
 
 HOUR = Hour(1_800_000_000, 3600)
 START = Position("cluster", "id-1", "events.click", 0, 0)

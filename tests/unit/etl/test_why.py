@@ -13,11 +13,12 @@ from etl.closing.readiness import Reports, clocks_apart
 from etl.ledger.orders import Order
 from etl.ledger.overview import SetAside
 from etl.ledger.rows import Frontier, Reporter, Seal, State
-from etl.ledger.waits import PHASES, Wait
+from etl.ledger.waits import Wait
 from etl.why import REASONS_SHOWN, Answer, Facts, as_lines, why
 from hourmark.hours import Hour
 from hourmark.manifest import Evidence, Grade, Manifest
 
+PHASES = ("reports", "control", "promises", "events", "arrival", "staged", "proof", "publishing", "storage", "ledger", "servers")
 HOUR = Hour(1_800_000_000, 3600)
 END = HOUR.end_ms
 FIRST = Hour(HOUR.start_s - 2 * 3600)

@@ -43,10 +43,10 @@ class MemoryQueue:
                 self.fail_after -= 1
             self.records.append(Appended(*record, timestamp_ms))
 
-    async def problems(self, topics: Sequence[str]) -> list[str]:  # noqa: ARG002  # the port's signature
+    async def problems(self, topics: Sequence[str]) -> list[str]:  # the port's signature
         return list(self.missing)
 
-    async def close(self, timeout_s: float) -> None:  # noqa: ARG002
+    async def close(self, timeout_s: float) -> None:
         self.closed = True
 
     def of(self, topic: str) -> list[Appended]:

@@ -1,0 +1,44 @@
+"""A closed bucket on the real HDFS, read as docs/operations.md says: by a client that is not Hourmark's."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from etl.storage import open_storage
+from hourmark.config import Config
+from tests.support.buckets import HOUR, TYPE, usual_plan
+
+OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+
+
+def snippet() -> str:
+    """The documented lines of Python."""
+    (found,) = re.findall(r"```python\n(.*?)```", OPERATIONS.read_text(), re.DOTALL)
+    return str(found)
+
+
+def replaced(text: str, old: str, new: str) -> str:
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
+
+
+@pytest.mark.stack
+def test_a_stock_client_reads_what_a_closed_bucket_holds(config: Config, capsys: pytest.CaptureFixture[str]) -> None:
+    root = f"{config.storage.root}/stock-{uuid.uuid4().hex[:8]}"
+    storage = open_storage(config.storage.model_copy(update={"root": root}))
+    plan = usual_plan(storage)
+    events = plan.close().events
+    code = replaced(snippet(), "http://namenode:9870", config.storage.webhdfs)
+    code = replaced(code, 'user="reader"', f'user="{config.storage.user}"')
+    code = replaced(code, "/hourmark/page-viewed/date=2026-11-21/hour=05", f"{urlsplit(root).path}/{HOUR.bucket_path(TYPE)}")
+    exec(compile(code, str(OPERATIONS), "exec"), {})
+    told = capsys.readouterr().out.splitlines()
+    ids = sorted(event_id.hex() for datums in plan.files.values() for event_id, _ in datums)
+    assert len(told) == events == len(ids)
+    assert sorted(line.split()[0] for line in told) == ids
+    storage.delete("")
