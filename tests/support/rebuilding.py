@@ -20,7 +20,7 @@ class CentralCluster(FakeCluster):
     """The played one, with its id."""
 
     def __init__(self, played: FakeCluster) -> None:
-        self.name, self.logs = played.name, played.logs
+        self.name, self.logs, self.leaderless = played.name, played.logs, played.leaderless
 
     def cluster_id(self) -> str:
         return CLUSTER

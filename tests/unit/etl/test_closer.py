@@ -316,7 +316,7 @@ def test_storage_that_refuses_is_waited_for_and_closing_goes_on_by_itself(world:
 def test_an_unreadable_staged_file_is_staged_again_and_the_hour_closes(world: World) -> None:
     line(world)
     settle(world)
-    world.pipeline.damage(0)
+    world.storage.damage(next(p for p in world.storage.content("_staging") if "/events-" in p))
     until(world, FIRST_HOUR)
     settle(world)
     assert world.seen["staged again"] == 1
