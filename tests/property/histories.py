@@ -40,6 +40,10 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "no_leader": 2,
     "clean": 3,
     "force": 1,
+    "host_leaves": 2,
+    "service_leaves": 1,
+    "second_service": 1,
+    "all_leave": 1,
 }
 # What breaks a promise on the way; a mirror that does this is a fault that closing must notice, and name.
 LOSSES: Final[Mapping[str, int]] = {"mirror_drops": 1, "retention_overtakes": 1}

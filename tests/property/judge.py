@@ -44,6 +44,8 @@ class Judge:
                     if content:
                         self._take_in(event_type, hour, content)
                 hour = hour.next()
+            if self._storage.exists(hour.bucket_path(event_type)):
+                raise Broken(f"{event_type} {hour} was closed before its end")
 
     def _take_in(self, event_type: str, hour: Hour, content: dict[str, bytes]) -> None:
         folder = hour.bucket_path(event_type)

@@ -81,8 +81,11 @@ class Pipeline:
         self.seen["mirror's transaction aborted"] += 1
 
     def no_leader(self, draw: int) -> None:
-        """A cluster does not know some offsets for a while."""
-        (self.edge if draw % 2 else self.central).leaderless = 1 + draw // 2 % 6
+        """A broker of a cluster is gone: for a while nobody knows the offsets of some partitions, or of all."""
+        r = random.Random(draw)
+        cluster = r.choice((self.edge, self.central))
+        led = [p for p in cluster.logs if r.random() < 0.4] or list(cluster.logs)
+        cluster.leaderless |= dict.fromkeys(led, r.randint(1, 6))
         self.seen["offsets not known"] += 1
 
     def mirror_drops(self, draw: int) -> None:

@@ -19,7 +19,7 @@ from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.topics import AUDIT, HOSTS, events_topic
 from tests.property.sites import FakeCluster, Record
-from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, HOSTS_OF, PARSED, SCHEMA_IDS, SOURCES, Event, Host, Range
+from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, HOSTS_OF, PARSED, SCHEMA_IDS, SOURCES, Event, Host, Range, Service
 from tests.support.clock import FakeClock
 
 
@@ -30,7 +30,7 @@ class Producers:
         self.clock, self.seen = clock, seen
         self.edge = FakeCluster("edge", EDGE_PARTITIONS)
         self.hosts = [Host(n, s, clock.now_ms()) for n, s in enumerate(s for s, count in HOSTS_OF.items() for _ in range(count))]
-        self.service_sequence = 0
+        self.services = [Service("5" * 32)]
         self.lines = 0
         self.ranges: list[Range] = []
         self.events: dict[EventId, Event] = {}
@@ -38,7 +38,7 @@ class Producers:
     def cut_range(self, draw: int) -> None:
         """A host writes lines, of now or as of some hours ago, and cuts a range."""
         r = random.Random(draw)
-        living = [h for h in self.hosts if not h.dead]
+        living = [h for h in self.hosts if not h.dead and not h.gone]
         if not living:
             return
         host = r.choice(living)
@@ -55,7 +55,7 @@ class Producers:
         """A range is sent: it is acknowledged, or the ack is lost, or the service is killed before the audit record."""
         r = random.Random(draw)
         todo = [x for x in self.ranges if not x.acked and not x.abandoned and not self.hosts[x.host].dead]
-        if not todo:
+        if not todo or not self._live():
             return
         sent, fate = r.choice(todo), r.random()
         upto = len(sent.events) if fate > 0.2 else r.randint(0, len(sent.events))
@@ -84,7 +84,7 @@ class Producers:
         r = random.Random(draw)
         host = r.choice(self.hosts)
         mine = [x for x in self.ranges if x.host == host.number and not x.abandoned][-3:]
-        if host.dead or not mine:
+        if host.dead or host.gone or not mine:
             return
         for x in mine:
             x.abandoned = x.abandoned or not x.acked  # the same lines come again below
@@ -109,18 +109,77 @@ class Producers:
             dead[draw % len(dead)].dead = False
             self.seen["host back"] += 1
 
-    def report(self, _: int) -> None:
-        """Every living host and the service report; nobody says that it caught up while it holds something."""
-        now_ms = self.clock.now_ms()
-        for host in self.hosts:
-            if host.dead:
-                continue
-            if not any(x.host == host.number and not x.acked and not x.abandoned for x in self.ranges):
-                host.caught_up_at_ms = now_ms
-            host.sequence += 1
-            self.say("tailer", f"{host.number:032x}", host.sequence, host.source, host.caught_up_at_ms)
-        self.service_sequence += 1
-        self.say("service", "5" * 32, self.service_sequence, API_SOURCE, now_ms)
+    def host_leaves(self, draw: int) -> None:
+        """A host that has drained says goodbye; or one that did so begins again."""
+        host = self.hosts[draw % len(self.hosts)]
+        if host.gone:
+            host.gone, host.lives = False, host.lives + 1
+        elif not host.dead and not self._holds(host) and (live := self._live()):
+            self._say_of(host, live[0], goodbye=True)
+            host.gone = True
+            self.seen["host said goodbye"] += 1
+
+    def service_leaves(self, draw: int) -> None:
+        """A service says goodbye; or one that did so begins again."""
+        service = self.services[draw % len(self.services)]
+        if service.gone:
+            service.gone, service.lives = False, service.lives + 1
+        else:
+            self._report_of(service, goodbye=True)
+            service.gone = True
+            self.seen["service said goodbye"] += 1
+
+    def all_leave(self, draw: int) -> None:
+        """Whoever can says goodbye, the services last."""
+        for number, host in enumerate(self.hosts):
+            if not host.gone:
+                self.host_leaves(number)
+        for number, service in enumerate(self.services):
+            if not service.gone:
+                self.service_leaves(number)
+
+    def second_service(self, draw: int) -> None:
+        """Another service begins, whose clock is up to two minutes wrong."""
+        if len(self.services) < 2:
+            self.services.append(Service("6" * 32, random.Random(draw).randint(-120_000, 120_000)))
+            self.seen["second service"] += 1
+
+    def serve(self) -> None:
+        """A service is live, whoever said goodbye."""
+        if not self._live():
+            self.service_leaves(0)
+
+    def report(self, draw: int) -> None:
+        """Every living host and service reports; nobody says that it caught up while it holds something."""
+        live = self._live()
+        for host in self.hosts if live else ():
+            if not host.dead and not host.gone:
+                self._say_of(host, live[(draw + host.number) % len(live)])
+        for service in live:
+            self._report_of(service)
+
+    def _live(self) -> list[Service]:
+        return [s for s in self.services if not s.gone]
+
+    def _holds(self, host: Host) -> bool:
+        return any(x.host == host.number and not x.acked and not x.abandoned for x in self.ranges)
+
+    def _say_of(self, host: Host, service: Service, *, goodbye: bool = False) -> None:
+        """Through this service, by whose clock it is told how far the host has caught up."""
+        if not self._holds(host):
+            host.caught_up_at_ms = self.clock.now_ms() + service.ahead_ms
+        host.sequence += 1
+        self.say(
+            "tailer", f"{host.number:032x}", host.sequence, host.source, host.caught_up_at_ms,
+            ahead_ms=service.ahead_ms, incarnation=f"life {host.lives}", goodbye=goodbye,
+        )  # fmt: skip
+
+    def _report_of(self, service: Service, *, goodbye: bool = False) -> None:
+        service.sequence += 1
+        self.say(
+            "service", service.id, service.sequence, API_SOURCE, self.clock.now_ms() + service.ahead_ms,
+            ahead_ms=service.ahead_ms, incarnation=f"life {service.lives}", goodbye=goodbye,
+        )  # fmt: skip
 
     def say(
         self,
@@ -132,11 +191,12 @@ class Producers:
         *,
         ahead_ms: int = 0,
         incarnation: str = "one",
+        goodbye: bool = False,
     ) -> None:
         """One report; `ahead_ms`: how far the clock of the service that received it runs ahead."""
         received_ms = self.clock.now_ms() + ahead_ms
         sources = (SourceReport(source, caught_up_at_ms, 0, 0),)
-        report = HostReport(host_id, f"host-{host_id[-1]}", kind, incarnation, sequence, received_ms, False, sources)
+        report = HostReport(host_id, f"host-{host_id[-1]}", kind, incarnation, sequence, received_ms, goodbye, sources)
         self._append(Partition(HOSTS, 0), host_id.encode(), frame(1) + report.encode())
 
     def _event(self, line: int, host: int, event_type: str, time_ms: int) -> Event:

@@ -40,7 +40,7 @@ class FakeCluster:
     def __init__(self, name: str, partitions: Iterable[Partition]) -> None:
         self.name = name
         self.logs = {p: Log(f"{name}-{p.topic}") for p in partitions}
-        self.leaderless = 0  # how many questions for offsets find no leader
+        self.leaderless: dict[Partition, int] = {}  # how many questions for offsets find no leader
 
     def cluster_id(self) -> str:
         return f"{self.name}-cluster"
@@ -57,17 +57,22 @@ class FakeCluster:
         return found
 
     def starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        self._find_leader()
-        return {p: self.logs[p].start for p in partitions}
+        return self._offsets({p: self.logs[p].start for p in partitions})
 
     def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
-        self._find_leader()
-        return {p: len(self.logs[p].records) for p in partitions}
+        return self._offsets({p: len(self.logs[p].records) for p in partitions})
 
-    def _find_leader(self) -> None:
-        if self.leaderless:
-            self.leaderless -= 1
-            raise Unavailable(f"{self.name}: a partition has no leader")
+    def _offsets(self, known: dict[Partition, int]) -> dict[Partition, int]:
+        if away := self.away(known):
+            raise Unavailable(f"{self.name}: {away[0]} has no leader")
+        return known
+
+    def away(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Those of the partitions that have no leader at this question."""
+        found = [p for p in partitions if self.leaderless.get(p)]
+        for p in found:
+            self.leaderless[p] -= 1
+        return found
 
 
 class FakeMirror:

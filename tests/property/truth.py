@@ -63,6 +63,19 @@ class Host:
     caught_up_at_ms: int
     sequence: int = 0
     dead: bool = False
+    gone: bool = False  # it said goodbye
+    lives: int = 1  # incarnations
+
+
+@dataclasses.dataclass
+class Service:
+    """A delivery service; `ahead_ms`: how far its clock runs ahead of the true one."""
+
+    id: str
+    ahead_ms: int = 0
+    sequence: int = 0
+    gone: bool = False
+    lives: int = 1
 
 
 def config_of(ledger: Path) -> Config:

@@ -49,6 +49,23 @@ class Zombie:
     outcome: list[BaseException] = dataclasses.field(default_factory=list)
 
 
+@dataclasses.dataclass
+class DriverClock:
+    """The closer's: the true one, and how far it runs ahead."""
+
+    true: FakeClock
+    ahead_ms: int = 0
+
+    def now_ms(self) -> int:
+        return self.true.now_ms() + self.ahead_ms
+
+    def monotonic_s(self) -> float:
+        return self.true.monotonic_s()
+
+    def sleep(self, seconds: float) -> None:
+        self.true.sleep(seconds)
+
+
 class Metrics:
     """Counts nothing."""
 
@@ -61,6 +78,7 @@ class World:
 
     def __init__(self, folder: Path, template: Path) -> None:
         self.clock = FakeClock(FIRST_HOUR.start_s * 1000 + 600_000)
+        self.driver_clock = DriverClock(self.clock)
         self.seen: collections.Counter[str] = collections.Counter()
         self.storage = MemoryStorage()
         self.ledger = folder / f"{uuid.uuid4().hex}.sqlite"
@@ -107,13 +125,13 @@ class World:
             storage=storage,
             database=database,
             sites=lambda lease: TwoSites(
-                self.producers.edge, self.pipeline.central, self.pipeline.mirror, ALIAS, database, lease, self.clock
+                self.producers.edge, self.pipeline.central, self.pipeline.mirror, ALIAS, database, lease, self.driver_clock
             ),
             progress=LedgerProgress(database, CLUSTER),
             fetch_schema=lambda schema_id: SCHEMAS[schema_id],
             restage=self.pipeline.restage,
             metrics=Metrics(),
-            clock=self.clock,
+            clock=self.driver_clock,
             publishers=1,
         )
         self.closer = Closer(ports, self.config)
@@ -270,11 +288,13 @@ class World:
     def drain(self) -> None:
         """No new lines: everything that can arrive arrives, deadlines pass, an operator orders what nothing else closes."""
         self.points.disarm()
-        self.producers.edge.leaderless = self.pipeline.central.leaderless = 0
+        self.producers.edge.leaderless.clear()
+        self.pipeline.central.leaderless.clear()
         end_s = Hour.of(self.clock.now_ms()).end_s
         for round_number in range(60):
             while self.zombies:
                 self.wake(0)
+            self.producers.serve()
             self.producers.send_all(round_number)
             self.flow(0)
             for _ in range(50):
