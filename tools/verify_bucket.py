@@ -269,11 +269,14 @@ def verify(root: Path, last: str | None = None) -> Report:
     if not buckets:
         report.add(root, "no bucket stands here: give the folder that holds date=…")
         return report
-    check_chain(buckets, last, report)
-    check_files(buckets, report)
-    report.type, report.first, report.last = buckets[0].manifest["type"], buckets[0].label, buckets[-1].label
+    try:
+        check_chain(buckets, last, report)
+        check_files(buckets, report)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        report.add(root, f"a marker does not say what markers say, and nothing more can be checked: {error!r}")
+    report.type, report.first, report.last = str(buckets[0].manifest.get("type")), buckets[0].label, buckets[-1].label
     report.buckets, report.last_marker = len(buckets), buckets[-1].digest
-    report.grades = dict(collections.Counter(str(b.manifest["grade"]) for b in buckets))
+    report.grades = dict(collections.Counter(str(b.manifest.get("grade")) for b in buckets))
     return report
 
 

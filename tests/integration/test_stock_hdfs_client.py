@@ -29,7 +29,8 @@ def replaced(text: str, old: str, new: str) -> str:
 
 @pytest.mark.stack
 def test_a_stock_client_reads_what_a_closed_bucket_holds(config: Config, capsys: pytest.CaptureFixture[str]) -> None:
-    root = f"{config.storage.root}/stock-{uuid.uuid4().hex[:8]}"
+    name = f"stock-{uuid.uuid4().hex[:8]}"
+    root = f"{config.storage.root}/{name}"
     storage = open_storage(config.storage.model_copy(update={"root": root}))
     plan = usual_plan(storage)
     events = plan.close().events
@@ -41,4 +42,4 @@ def test_a_stock_client_reads_what_a_closed_bucket_holds(config: Config, capsys:
     ids = sorted(event_id.hex() for datums in plan.files.values() for event_id, _ in datums)
     assert len(told) == events == len(ids)
     assert sorted(line.split()[0] for line in told) == ids
-    storage.delete("")
+    open_storage(config.storage).delete(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 import subprocess
@@ -196,3 +197,19 @@ def test_it_imports_nothing_but_python_and_fastavro() -> None:
 def test_it_knows_every_field_of_a_manifest_that_it_reads() -> None:
     read = set(re.findall(r'\bm\["(\w+)"\]|manifest\["(\w+)"\]', Path(tool.__file__).read_text()))
     assert {name for pair in read for name in pair if name} <= set(Manifest.model_fields)
+
+
+def test_no_flipped_bit_of_a_marker_is_overlooked(folder: Path) -> None:
+    markers = sorted(folder.rglob(MARKER))
+    whole = tool.verify(folder, str(LAST))
+    assert whole.findings == []
+    seed = random.randrange(1 << 32)
+    for marker in markers:
+        good = marker.read_bytes()
+        for bit in random.Random(seed).choices(range(8 * len(good)), k=50):
+            bad = bytearray(good)
+            bad[bit // 8] ^= 1 << bit % 8
+            marker.write_bytes(bad)
+            report = tool.verify(folder, str(LAST))
+            assert report.findings or report.last_marker != whole.last_marker, f"bit {bit} of {marker} (seed {seed})"
+        marker.write_bytes(good)
