@@ -44,6 +44,7 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "service_leaves": 1,
     "second_service": 1,
     "all_leave": 1,
+    "lose_ledger": 1,
 }
 # What breaks a promise on the way; a mirror that does this is a fault that closing must notice, and name.
 LOSSES: Final[Mapping[str, int]] = {"mirror_drops": 1, "retention_overtakes": 1}

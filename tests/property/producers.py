@@ -38,10 +38,12 @@ class Producers:
     def cut_range(self, draw: int) -> None:
         """A host writes lines, of now or as of some hours ago, and cuts a range."""
         r = random.Random(draw)
-        living = [h for h in self.hosts if not h.dead and not h.gone]
+        living = [h for h in self.hosts if not h.dead]
         if not living:
             return
         host = r.choice(living)
+        if host.gone:
+            host.gone, host.lives = False, host.lives + 1
         events = []
         for _ in range(r.randint(1, 4)):
             event_type = r.choice(next(s.types for s in SOURCES if s.name == host.source))

@@ -30,6 +30,8 @@ from tests.property.histories import WEIGHTS, first_broken
 from tests.property.world import World
 
 HISTORIES_MAX = 40
+# Faults of the closing core show in histories where nobody leaves and the ledger stays; see test_planted_world_faults too.
+CALM = {**WEIGHTS, **dict.fromkeys(("host_leaves", "service_leaves", "second_service", "all_leave", "lose_ledger"), 0)}
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -132,7 +134,7 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch, le
     # The engine alone: what is promised must be seen to break, and not only that two proofs differ.
     monkeypatch.setattr(World, "engine", lambda world, database: LocalEngine(world.storage, database, world.config))
     plant(monkeypatch)
-    found = first_broken(range(HISTORIES_MAX), {**WEIGHTS, **more}, ledgers, template)
+    found = first_broken(range(HISTORIES_MAX), {**CALM, **more}, ledgers, template)
     assert found is not None, f"{name} ({plant.__doc__}) was planted, and {HISTORIES_MAX} histories hold all the same"
     print(f"{name}: history {found[0]}: {found[1]}")
 
@@ -140,4 +142,4 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch, le
 @pytest.mark.parametrize("name", ["stage-into-frozen", "mirror-hole", "zombie-closer", "count-only"])
 def test_the_same_histories_hold_without_the_fault(name: str, ledgers: Path, template: Path) -> None:
     _, more = PLANTS[name]
-    assert first_broken(range(6), {**WEIGHTS, **more}, ledgers, template) is None
+    assert first_broken(range(6), {**CALM, **more}, ledgers, template) is None

@@ -20,6 +20,7 @@ from etl.closing.cut import Waiting
 from etl.closing.edge import TwoSites
 from etl.closing.engine import Engine, LocalEngine
 from etl.ledger.database import CLOSER, Database
+from etl.ledger.first_hours import record_first_hours
 from etl.ledger.frontiers import frontiers
 from etl.ledger.orders import order_force, order_force_all
 from etl.ledger.rows import Frontier
@@ -91,6 +92,7 @@ class World:
         self.judge = Judge(self.producers, self.pipeline.mirror, self.storage)
         self.zombies: list[Zombie] = []
         self.start_closer()
+        record_first_hours(self.storage, self.database, FIRST_HOUR.length_s)
         self.producers.report(0)
 
     def act(self, name: str, draw: int) -> None:
@@ -139,7 +141,7 @@ class World:
     def engine(self, database: Database) -> Engine:
         """What proves and writes."""
         local = LocalEngine(self.storage, database, self.config)
-        faults = ("cleaned", *(f.name for f in FILE_FAULTS))
+        faults = ("cleaned", "ledger lost", *(f.name for f in FILE_FAULTS))
         return ComparedEngine(
             local, PlainProof(self.storage, database, self.config), lambda: any(self.seen[name] for name in faults)
         )
@@ -251,7 +253,8 @@ class World:
             self.clock.advance(60 * (5 + draw % 40))
 
     def flow(self, draw: int) -> None:
-        """A calm moment: what was reported is staged, and the closer looks."""
+        """A calm moment: a service is live, what was reported is staged, and the closer looks."""
+        self.producers.serve()
         self._all_staged()
         self.close_step(draw)
 
@@ -285,6 +288,23 @@ class World:
         self.closer_database.close()
         self.start_closer()
 
+    def lose_ledger(self, draw: int) -> None:
+        """The ledger is gone, and rebuilt from what is left."""
+        self.points.disarm()
+        while self.zombies:
+            self.wake(0)
+        if self.seen["ledger lost"] >= 2:
+            return
+        from tests.support.rebuilding import lose_ledger  # it knows the world
+
+        old = self.ledger
+        self.producers.edge.leaderless.clear()
+        self.pipeline.central.leaderless.clear()
+        lose_ledger(self)
+        self.seen["ledger lost"] += 1
+        for file in old.parent.glob(f"{old.name}*"):
+            file.unlink()
+
     def drain(self) -> None:
         """No new lines: everything that can arrive arrives, deadlines pass, an operator orders what nothing else closes."""
         self.points.disarm()
@@ -311,7 +331,7 @@ class World:
         raise Broken(f"hangs: {[(f.event_type, str(f.hour), f.state.value, f.alarm) for f in self.frontiers()]}")
 
     def _order(self) -> None:
-        if not self.pipeline.mirror.skipped:
+        if not self.pipeline.mirror.skipped and not self.seen["ledger lost"]:  # checks of the edge begin anew
             raise Broken(
                 f"an hour stays open, and nothing was lost: {[(f.event_type, str(f.hour), f.alarm) for f in self.frontiers()]}"
             )
