@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from hourmark.config import Config, Parsing, load_config
 from infra.stack import Stack
@@ -20,6 +21,9 @@ from infra.stack.process import Process, is_alive, marked, send, started_of
 from infra.stack.servers import mirror_is_there
 
 _OWNER = "test-owner.json"
+
+settings.register_profile("hourmark", deadline=None)  # a busy machine is no fault of the code
+settings.load_profile("hourmark")
 
 
 @pytest.fixture(scope="session")
