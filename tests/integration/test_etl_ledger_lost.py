@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from etl.bucket_checks import find_late_clashes, verify_bucket
+from etl.ledger import tables
 from etl.ledger.database import Database
 from etl.ledger.frontiers import frontiers
 from hourmark.hours import Hour
@@ -23,6 +24,7 @@ from hourmark.topics import AUDIT, HOSTS
 from infra.stack import Stack
 from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
+from tests.support.ledger_queries import rewrite
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(600)]
@@ -58,9 +60,8 @@ def control_positions(database: Database) -> dict[str, int]:
 
 def skip_again(database: Database, begun: dict[str, int]) -> None:
     """What other tests on the same stack reported and promised before is none of this ETL's business."""
-    with database.transaction() as connection:
-        for topic, offset in begun.items():
-            connection.exec_driver_sql(f"UPDATE positions SET next_offset = {offset} WHERE topic = '{topic}'")
+    for topic, offset in begun.items():
+        rewrite(database, tables.positions, tables.positions.c.topic == topic, next_offset=offset)
 
 
 def staged_rows(run: EtlRun) -> int:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
-from sqlalchemy import update
 
 from etl.ledger import staging, tables
 from etl.ledger.database import Database
@@ -25,6 +24,7 @@ from hourmark.topics import events_topic
 from infra.stack import Stack
 from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
+from tests.support.ledger_queries import rewrite
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
@@ -87,8 +87,7 @@ def test_a_type_moved_to_another_shard_goes_on_where_it_stood(
     run: EtlRun, delivery: DirectDelivery, database: Database, first_hour: Hour
 ) -> None:
     second = first_hour.next()
-    with database.transaction() as connection:
-        connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == CLICK).values(shard="heavy"))
+    rewrite(database, tables.frontiers, tables.frontiers.c.type == CLICK, shard="heavy")
     delivery.deliver(delivery.make(CLICK, times(second, 30)))
     delivery.report(second.end_ms)
     assert run.closed(CLICK, second, 300).events == 30

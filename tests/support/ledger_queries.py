@@ -1,16 +1,25 @@
-"""What the ledger lists, asked in the plainest way: one type at a time, row by row. For tests to compare with."""
+"""The ledger in the plainest way, for tests: what it lists, one type at a time; and rows changed as a program would."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, Table, select, update
 
 from etl.ledger import tables
 from etl.ledger.database import Database
+from etl.ledger.digests import with_digest
 from etl.ledger.rows import StagedGroup, to_unsigned
 from hourmark.hours import Hour
+
+
+def rewrite(database: Database, table: Table, where: ColumnElement[bool], **changed: object) -> None:
+    """Change columns of these rows as a program would, with a digest that is right."""
+    with database.transaction() as connection:
+        for row in connection.execute(select(table).where(where)).mappings().all():
+            key = [column == row[column.name] for column in table.primary_key]
+            connection.execute(update(table).where(*key).values(**with_digest(table, {**row, **changed})))
 
 
 def listed_groups(database: Database, event_type: str, listed: Hour) -> list[StagedGroup]:

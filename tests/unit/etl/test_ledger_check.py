@@ -8,9 +8,9 @@ import pytest
 
 from etl.ledger import tables
 from etl.ledger.check import Kind, check_ledger
-from etl.ledger.digests import with_digest
 from hourmark.manifest import MARKER
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
+from tests.support.ledger_queries import rewrite
 from tests.support.memory_storage import MemoryStorage
 
 SECOND = FIRST.next()
@@ -65,11 +65,7 @@ def change_marker(life: Life) -> None:
 
 
 def put_frontier(life: Life, event_type: str, **changed: object) -> None:
-    """As a faulty program would, with a digest that is right."""
-    table = tables.frontiers
-    with life.database.transaction() as connection:
-        row = connection.execute(table.select().where(table.c.type == event_type)).mappings().one()
-        connection.execute(table.update().where(table.c.type == event_type).values(**with_digest(table, {**row, **changed})))
+    rewrite(life.database, tables.frontiers, tables.frontiers.c.type == event_type, **changed)
 
 
 def publish_unknown(life: Life) -> None:
