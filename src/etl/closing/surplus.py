@@ -24,12 +24,12 @@ from etl.errors import Unreadable
 from etl.ledger import surplus as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.listings import promises_between
+from etl.ledger.remains import SURPLUS_FOLDER
 from etl.ledger.rows import Frontier
 from etl.staging.files import AUDIT_SCHEMA, write_rows
 from etl.staging.pieces import StagedNote
 from etl.storage import AlreadyExists, NotFound, Storage
 
-FOLDER: Final = "_surplus"
 SURPLUS: Final = "surplus"  # the kind of such a file, in its note
 FILES_AT_ONCE: Final = 16  # looked into by one call of `SurplusCleaner.clean`
 _LOG = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class SurplusFile:
 def write_surplus(storage: Storage, epoch: int, frontier: Frontier, rows: pa.Table) -> SurplusFile:
     """Keep these rows (columns of SURPLUS_SCHEMA, each once) for the frontier's hour, which is not sealed yet."""
     rows = rows.select(SURPLUS_SCHEMA.names).sort_by([(name, "ascending") for name in ("hour", "range_id", "event_id")])
-    stem = f"{FOLDER}/{frontier.event_type}/{str(frontier.hour).replace(':', '-')}-{epoch:012d}"
+    stem = f"{SURPLUS_FOLDER}/{frontier.event_type}/{str(frontier.hour).replace(':', '-')}-{epoch:012d}"
     note = StagedNote("", SURPLUS, len(rows))
     try:
         path = write_rows(storage, stem, rows, note).path
@@ -70,7 +70,9 @@ def surplus_left_over(storage: Storage, database: Database) -> list[str]:
     """Surplus files that no seal names. They may be deleted by a closer that held its lease after this: listed before the ledger
     is asked, none of them can be one that a later closer has written."""
     standing = [
-        f"{FOLDER}/{folder}/{name}" for folder in _names(storage, FOLDER) for name in _names(storage, f"{FOLDER}/{folder}")
+        f"{SURPLUS_FOLDER}/{folder}/{name}"
+        for folder in _names(storage, SURPLUS_FOLDER)
+        for name in _names(storage, f"{SURPLUS_FOLDER}/{folder}")
     ]
     named = {row.path for row in ledger.surplus_files(database)}
     return [path for path in standing if path not in named]

@@ -135,12 +135,14 @@ def write_hours(
     for part in runner.map(work, plan_tasks(sealed, closed, limits)):
         done.add(part)
     check_read((g for s in sealed for g in s.listed), done.read)
-    return [_written_hour(s, done) for s in sealed]
+    files: dict[tuple[str, int], list[WrittenFile]] = {}
+    for f in done.files:
+        files.setdefault((f.event_type, f.hour_s), []).append(f)
+    return [_written_hour(s, tuple(files.get((s.event_type, s.hour.start_s), ())), done) for s in sealed]
 
 
-def _written_hour(sealed: SealedHour, done: Written) -> WrittenHour:
+def _written_hour(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Written) -> WrittenHour:
     key = sealed.event_type, sealed.hour.start_s
-    files = tuple(f for f in done.files if (f.event_type, f.hour_s) == key)
     duplicates = done.duplicates.get(key, {})
     listed, found = dict[int, Sums](), dict[int, Sums]()
     for g in sealed.listed:

@@ -28,10 +28,9 @@ from etl.ledger.database import Database, Lease
 from etl.ledger.frontiers import frontiers
 from etl.ledger.holes import open_holes
 from etl.ledger.leftovers import Leftover
-from etl.ledger.remains import EARLY_MS
+from etl.ledger.remains import EARLY_MS, STAGING_FOLDER
 from etl.ledger.rows import State
 from etl.ledger.staging import reporters
-from etl.staging.planning import STAGING_FOLDER
 from etl.storage import Entry, NotFound, Storage
 from etl.storage.paths import SCRATCH
 from hourmark.clock import Clock

@@ -15,13 +15,13 @@ from etl.errors import TopicReplaced
 from etl.ledger import staging as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.overview import set_aside
+from etl.ledger.remains import STAGING_FOLDER
 from etl.ledger.rows import Position
 from etl.staging.planner import PlannedBatch, deal, plan_spans
 from etl.topics import CentralTopics, new_positions
 from hourmark.config import Config
 from hourmark.kafka import Cluster, Partition
 
-STAGING_FOLDER: Final = "_staging"
 REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numbers of partitions
 
 

@@ -48,8 +48,7 @@ def closed(world: World, event_type: str) -> list[Manifest]:
     return [m for (t, _), m in sorted(world.judge.manifests.items()) if t == event_type]
 
 
-def test_a_file_that_was_staged_again_and_goes_missing_is_staged_again_once_more(world: World) -> None:
-    restager = play_restager(world)
+def lose_the_file_of_an_ended_hour(world: World) -> None:
     send(world, ["click"], START_MS + 1000)
     settle(world)
     world.storage.delete(*staged(world, "events"))
@@ -57,6 +56,11 @@ def test_a_file_that_was_staged_again_and_goes_missing_is_staged_again_once_more
     world.producers.report(0)
     world.pipeline.mirror_all(0)
     world.pipeline.stage_all(0)
+
+
+def test_a_file_that_was_staged_again_and_goes_missing_is_staged_again_once_more(world: World) -> None:
+    restager = play_restager(world)
+    lose_the_file_of_an_ended_hour(world)
     while not restager.made:
         world.closer.step()
     world.storage.delete(restager.made[0])
@@ -67,13 +71,7 @@ def test_a_file_that_was_staged_again_and_goes_missing_is_staged_again_once_more
 
 def test_a_storage_that_loses_every_file_is_asked_less_and_less_often(world: World) -> None:
     restager = play_restager(world)
-    send(world, ["click"], START_MS + 1000)
-    settle(world)
-    world.storage.delete(*staged(world, "events"))
-    until(world, FIRST_HOUR)
-    world.producers.report(0)
-    world.pipeline.mirror_all(0)
-    world.pipeline.stage_all(0)
+    lose_the_file_of_an_ended_hour(world)
     for _ in range(200):
         world.closer.step()
         for path in staged(world, "events"):
