@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from etl.closing.containers import WrittenHour
+from etl.closing.containers import WrittenFile, WrittenHour
 from etl.closing.engine import LocalEngine
 from etl.closing.writing import SealedHour, Written
 from etl.ledger.orders import order_force_all
@@ -197,11 +197,9 @@ def nobody_counts(patch: Patch) -> None:
     def check_read(listed: Iterable[Any], read: Mapping[Any, Any]) -> None:
         return None
 
-    def written(sealed: SealedHour, done: Written) -> WrittenHour:
+    def written(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Written) -> WrittenHour:
         key = sealed.event_type, sealed.hour.start_s
-        return WrittenHour(
-            *key, tuple(f for f in done.files if (f.event_type, f.hour_s) == key), done.duplicates.get(key, {}), ""
-        )
+        return WrittenHour(*key, files, done.duplicates.get(key, {}), "")
 
     patch.setattr("etl.closing.rows.check_read", check_read)
     patch.setattr("etl.closing.writing.check_read", check_read)
