@@ -180,6 +180,8 @@ def test_hours_wait_and_go_on_while_brokers_are_away(running: Scene, stack: Stac
             looker.stop()
     assert [wrong for looker in lookers for wrong in looker.wrong] == []
     assert not no_leader or lookers[0].unavailable > 0, "no offset was ever unknown: the test has not seen what it is about"
-    closed = running.closed(hour)
+    running.closed(hour)
+    closed = running.run.manifest(running.types[0], hour)
+    assert closed is not None
     assert (closed.events, closed.duplicates_removed, closed.grade.value) == (EVENTS, DUPLICATES, "proved")
     assert stack.process("mirror") == supervisor, "`hourmark mirror run` ended"
