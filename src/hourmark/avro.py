@@ -5,9 +5,14 @@ Record name: the type with `-` as `_`; namespace `hourmark.events`. Source: Avro
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
+import io
 import json
+from collections.abc import Mapping
 from typing import Any, Final
+
+import fastavro
 
 Schema = dict[str, Any]
 
@@ -41,20 +46,38 @@ ENVELOPE: Final[list[Schema]] = [
 ENVELOPE_NAMES: Final = frozenset(str(field["name"]) for field in ENVELOPE)
 
 
-def record_name(event_type: str) -> str:
-    """The Avro name of a type's record."""
-    return event_type.replace("-", "_")
-
-
 def event_schema(event_type: str, fields: list[Schema], doc: str = "") -> Schema:
     """The schema of a type's events: the envelope, then the type's own fields."""
     return {
         "type": "record",
-        "name": record_name(event_type),
+        "name": event_type.replace("-", "_"),
         "namespace": NAMESPACE,
         "doc": doc,
         "fields": [*ENVELOPE, *fields],
     }
+
+
+class Datum:
+    """Writes and reads the records of one schema, without framing."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = fastavro.parse_schema(schema)
+
+    def encode(self, row: Mapping[str, Any]) -> bytes:
+        """What `row` has beside the schema's fields is left out."""
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, self._schema, row)
+        return buffer.getvalue()
+
+    def decode(self, datum: bytes) -> dict[str, Any]:
+        """The inverse; timestamps come as `datetime`."""
+        row: Any = fastavro.schemaless_reader(io.BytesIO(datum), self._schema, None)
+        return dict(row)
+
+
+def unix_ms(time: dt.datetime) -> int:
+    """Of a timestamp that was read."""
+    return round(time.timestamp() * 1000)
 
 
 def canonical_json(value: object) -> str:
