@@ -45,6 +45,11 @@ async def http_error(_: Request, error: Exception) -> Response:
     return json_answer(content, error.status_code, dict(error.headers or {}))
 
 
+async def gone(_: Request, __: Exception) -> Response:
+    """The client left before its body had come: nobody reads this, it is counted as nginx does."""
+    return Response(status_code=499)
+
+
 async def fault(_: Request, __: Exception) -> Response:
     """What nobody expected. The framework raises it again after this answer, and `EveryAnswer` logs it."""
     error = {

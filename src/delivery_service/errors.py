@@ -16,7 +16,8 @@ HourmarkError
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from hourmark.errors import HourmarkError, Unavailable
@@ -47,6 +48,15 @@ class BadRequest(ServiceError):
     """The request contradicts the contract."""
 
     status = 400
+
+
+@contextlib.contextmanager
+def bad_request(code: str, next_step: str) -> Iterator[None]:
+    """A ValueError within is the client's fault, and says what is wrong."""
+    try:
+        yield
+    except ValueError as error:
+        raise BadRequest(code, str(error)[:500], next_step) from error
 
 
 class NotFound(ServiceError):

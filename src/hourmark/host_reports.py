@@ -90,8 +90,8 @@ class HostReport:
     host_name: str
     kind: Annotated[str, Field(pattern="^(tailer|service)$")]
     incarnation: str
-    sequence: int
-    received_at_ms: int
+    sequence: _Count
+    received_at_ms: _Count
     goodbye: bool
     sources: tuple[SourceReport, ...]
 
