@@ -18,6 +18,7 @@ from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster
+from hourmark.log import set_up_logging
 from mirror.lag import measure
 from mirror.process import MirrorMakerProcess, prepare
 from mirror.progress import ProgressWatch
@@ -46,7 +47,7 @@ def run(config: Config, no_restart: bool) -> None:
     Makes the remote topics that are missing, and checks those that exist. Starts MirrorMaker 2 again when it ends or when one
     of its tasks fails. Its log goes to stderr; what it was given is in mirror.work_dir.
     """
-    _log_to_stderr(config)
+    set_up_logging(config.log_level)
     central_settings = target_of(config)
     prepare(config)  # a wrong setting stops the start, before anything is waited for
     stopping = threading.Event()
@@ -77,12 +78,6 @@ def _until_available(step: Callable[[], object], stopping: threading.Event) -> N
             pause_s = min(2 * pause_s, BACKOFF_S[1])
         else:
             return
-
-
-def _log_to_stderr(config: Config) -> None:
-    logging.basicConfig(
-        stream=sys.stderr, level=config.log_level.upper(), format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
-    )
 
 
 @mirror.command(epilog="Example:  hourmark mirror lag --json | jq .records")
@@ -136,7 +131,7 @@ def verify(
     where a hole cannot be excluded: a topic deleted or made anew, or retention that passed the mirror's last known position.
     Exit code 1 on any finding, each with topic, partition and offsets.
     """
-    _log_to_stderr(config)
+    set_up_logging(config.log_level)
     if sample is not None and seed is None:
         seed = random.SystemRandom().randrange(1 << 32)
         click.echo(f"--seed {seed}", err=True)
