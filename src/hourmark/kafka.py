@@ -9,16 +9,25 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from hourmark.config import KafkaCluster
 from hourmark.errors import Unavailable
 
 TIMEOUT_S: Final = 15.0
+FETCH_WAIT_MS: Final = 50  # the end of a partition is reported one empty fetch after its last record
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -63,6 +72,39 @@ def client_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
 def quiet_logger() -> logging.Logger:
     """Where librdkafka's own log lines go."""
     return logging.getLogger("hourmark.librdkafka")
+
+
+def read_only_consumer(cluster: KafkaCluster, **more: Any) -> Consumer:
+    """A consumer of committed records, outside of any group, that is told the ends of partitions. `more` as above."""
+    settings = client_settings(
+        cluster,
+        group_id="hourmark-read-only",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        enable_partition_eof=True,
+        fetch_wait_max_ms=FETCH_WAIT_MS,
+        **more,
+    )
+    return Consumer(settings, logger=quiet_logger())
+
+
+def consumed(messages: Iterable[Message]) -> Iterator[tuple[Partition, Offset, Message | None]]:
+    """Of what such a consumer gave: the partition, the next offset to read, and the record, or None at the partition's end.
+
+    A transactional topic ends in a marker that no reader is given, so only the end tells that it was passed. Raises
+    KafkaException for an error that does not pass by itself.
+    """
+    for message in messages:
+        topic, number, offset, error = message.topic(), message.partition(), message.offset(), message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            if not error.retriable():
+                raise KafkaException(error)
+            continue
+        assert topic is not None and number is not None and offset is not None, "a record or the end of an assigned partition"
+        if error is None:
+            yield Partition(topic, number), Offset(offset + 1), message
+        else:
+            yield Partition(topic, number), Offset(offset), None
 
 
 _NAMED_MAX: Final = 5
