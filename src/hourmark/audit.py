@@ -11,53 +11,13 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
-from hourmark.avro import Datum, Schema, unix_ms
+from hourmark.avro import Datum, read_schema, unix_ms
 from hourmark.event_id import EventId
 from hourmark.ranges import RangeId
 
 _MODULUS: Final = 1 << 64
 
-SCHEMA: Final[Schema] = {
-    "type": "record",
-    "name": "Audit",
-    "namespace": "hourmark",
-    "doc": "What one range or API batch promised.",
-    "fields": [
-        {"name": "range_id", "type": {"type": "fixed", "name": "RangeId", "size": 8}},
-        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["range", "batch"]}},
-        {"name": "host_id", "type": "string", "doc": "host id; client of a batch"},
-        {"name": "host_name", "type": "string"},
-        {"name": "file_id", "type": "string", "doc": "file id; idempotency key of a batch"},
-        {"name": "generation", "type": "long"},
-        {"name": "start", "type": "long"},
-        {"name": "end", "type": "long"},
-        {"name": "observed_at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "rules", "type": "string"},
-        {"name": "source", "type": "string"},
-        {"name": "path", "type": "string"},
-        {"name": "lines", "type": "long", "doc": "records of the range: events and dead letters, each counted"},
-        {
-            "name": "promised",
-            "type": {
-                "type": "array",
-                "items": {
-                    "type": "record",
-                    "name": "Promise",
-                    "fields": [
-                        {"name": "type", "type": "string"},
-                        {"name": "hour_start", "type": "long", "doc": "Unix seconds"},
-                        {"name": "count", "type": "long", "doc": "distinct event ids"},
-                        {
-                            "name": "sum",
-                            "type": {"type": "fixed", "name": "Sum", "size": 8},
-                            "doc": "of the ids' last 8 bytes, modulo 2^64, big-endian",
-                        },
-                    ],
-                },
-            },
-        },
-    ],
-}
+SCHEMA: Final = read_schema("audit.avsc")
 _DATUM: Final = Datum(SCHEMA)
 
 

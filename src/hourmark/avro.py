@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import importlib.resources
 import io
 import json
 from collections.abc import Mapping
@@ -55,6 +56,12 @@ def event_schema(event_type: str, fields: list[Schema], doc: str = "") -> Schema
         "doc": doc,
         "fields": [*ENVELOPE, *fields],
     }
+
+
+def read_schema(name: str) -> Schema:
+    """A schema of this package, from the file of that name."""
+    schema: Schema = json.loads(importlib.resources.files("hourmark").joinpath(name).read_text())
+    return schema
 
 
 class Datum:

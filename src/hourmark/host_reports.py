@@ -12,57 +12,12 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import ConfigDict, Field
 
-from hourmark.avro import Datum, Schema, unix_ms
+from hourmark.avro import Datum, read_schema, unix_ms
 
 CLOCKS_APART_MS_MAX: Final = 300_000  # more than any healthy clock, report, mirror and staging together
 API_SOURCE: Final = "api"  # the source name under which a delivery service reports its own requests
 
-SCHEMA: Final[Schema] = {
-    "type": "record",
-    "name": "HostReport",
-    "namespace": "hourmark",
-    "fields": [
-        {"name": "host_id", "type": "string"},
-        {"name": "host_name", "type": "string"},
-        {"name": "kind", "type": {"type": "enum", "name": "ReporterKind", "symbols": ["tailer", "service"]}},
-        {"name": "incarnation", "type": "string", "doc": "new at each start; two alive at once are an alarm"},
-        {"name": "sequence", "type": "long", "doc": "counts this incarnation's reports from 0"},
-        {
-            "name": "received_at",
-            "type": {"type": "long", "logicalType": "timestamp-millis"},
-            "doc": "the service's clock",
-        },
-        {
-            "name": "goodbye",
-            "type": "boolean",
-            "doc": "nothing is pending and nothing will come: do not wait for this host",
-        },
-        {
-            "name": "sources",
-            "type": {
-                "type": "array",
-                "items": {
-                    "type": "record",
-                    "name": "SourceReport",
-                    "fields": [
-                        {"name": "source", "type": "string"},
-                        {
-                            "name": "caught_up_at",
-                            "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}],
-                            "doc": "start of the last full scan after which all was read and acknowledged; null: never yet",
-                        },
-                        {"name": "pending_bytes", "type": "long"},
-                        {
-                            "name": "lost_bytes",
-                            "type": "long",
-                            "doc": "truncated or deleted before they were read; never falls",
-                        },
-                    ],
-                },
-            },
-        },
-    ],
-}
+SCHEMA: Final = read_schema("host_report.avsc")
 _DATUM: Final = Datum(SCHEMA)
 _AS_SENT: Final = ConfigDict(extra="forbid", strict=True)  # how a report that came as JSON is checked
 _Count = Annotated[int, Field(ge=0, lt=1 << 63)]
