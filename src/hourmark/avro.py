@@ -20,30 +20,14 @@ Schema = dict[str, Any]
 NAMESPACE: Final = "hourmark.events"
 FRAMING_SIZE: Final = 5  # magic byte 0x00, then the schema id as 4 bytes big-endian
 
-ENVELOPE: Final[list[Schema]] = [
-    {
-        "name": "event_id",
-        "type": {"type": "fixed", "name": "EventId", "namespace": "hourmark", "size": 16, "logicalType": "uuid"},
-        "doc": "made once, the same on every retry; sorts by event time",
-    },
-    {"name": "event_time", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-    {"name": "host", "type": "string", "doc": "name of the host, or of the service's client"},
-    {"name": "source", "type": "string", "doc": "path of the file, or client"},
-    {
-        "name": "file",
-        "type": [
-            "null",
-            {
-                "type": "record",
-                "name": "File",
-                "namespace": "hourmark",
-                "fields": [{"name": "id", "type": "string"}, {"name": "generation", "type": "long"}],
-            },
-        ],
-        "doc": "null for events posted to the API",
-    },
-    {"name": "position", "type": "long", "doc": "byte offset in the file, or index in the batch"},
-]
+
+def read_schema(name: str) -> Schema:
+    """A schema of this package, from the file of that name."""
+    schema: Schema = json.loads(importlib.resources.files("hourmark").joinpath(name).read_text())
+    return schema
+
+
+ENVELOPE: Final[list[Schema]] = read_schema("envelope.avsc")["fields"]
 ENVELOPE_NAMES: Final = frozenset(str(field["name"]) for field in ENVELOPE)
 
 
@@ -56,12 +40,6 @@ def event_schema(event_type: str, fields: list[Schema], doc: str = "") -> Schema
         "doc": doc,
         "fields": [*ENVELOPE, *fields],
     }
-
-
-def read_schema(name: str) -> Schema:
-    """A schema of this package, from the file of that name."""
-    schema: Schema = json.loads(importlib.resources.files("hourmark").joinpath(name).read_text())
-    return schema
 
 
 class Datum:

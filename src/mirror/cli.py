@@ -15,7 +15,7 @@ from typing import Final
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option
+from hourmark.config import Config, config_option, json_option
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster
 from hourmark.log import set_up_logging
@@ -82,7 +82,7 @@ def _until_available(step: Callable[[], object], stopping: threading.Event) -> N
 
 @mirror.command(epilog="Example:  hourmark mirror lag --json | jq .records")
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@json_option
 def lag(config: Config, as_json: bool) -> None:
     """Show, for each topic-partition, how many records of the edge the mirror has not copied yet.
 
@@ -115,7 +115,7 @@ def _or_dash(offset: int | None) -> str:
 @click.option("--sample", type=click.IntRange(min=0), help="Compare contents of so many topic-partitions only, chosen at random.")
 @click.option("--seed", type=int, help="Of --sample's choice; default: a new one, printed.")
 @click.option("--accept", is_flag=True, help="Accept topics made anew and possible holes as they are: the alarms end.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@json_option
 def verify(
     config: Config,
     topics: tuple[str, ...],
