@@ -17,13 +17,12 @@ import click
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option, json_option
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster
 from hourmark.log import set_up_logging
 from mirror.lag import measure
 from mirror.process import MirrorMakerProcess, prepare
 from mirror.progress import ProgressWatch
-from mirror.properties import target_of
 from mirror.remote_topics import ensure_remote_topics
+from mirror.sites import Sites
 from mirror.supervisor import Supervisor, TaskWatch
 from mirror.verdict_text import as_lines, as_object
 from mirror.verification import Verification
@@ -48,21 +47,20 @@ def run(config: Config, no_restart: bool) -> None:
     of its tasks fails. Its log goes to stderr; what it was given is in mirror.work_dir.
     """
     set_up_logging(config.log_level)
-    central_settings = target_of(config)
+    sites = Sites(config)
     prepare(config)  # a wrong setting stops the start, before anything is waited for
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     clock = SystemClock()
-    edge, central = Cluster(config.kafka.edge, "edge"), Cluster(central_settings, "central")
 
     def topics() -> None:
-        if created := ensure_remote_topics(config, edge, central):
+        if created := ensure_remote_topics(config, sites):
             log.info("created on the central cluster: %s", ", ".join(created))
 
-    for step in (edge.cluster_id, central.cluster_id, topics):
+    for step in (sites.edge.cluster_id, sites.central.cluster_id, topics):
         _until_available(step, stopping)
-    watches = TaskWatch(central_settings, config.kafka.edge_alias, clock), ProgressWatch(config, clock)
+    watches = TaskWatch(sites.central.settings, sites.alias, clock), ProgressWatch(sites, clock)
     supervisor = Supervisor(lambda: MirrorMakerProcess(config), watches, clock, stopping, restart=not no_restart)
     sys.exit(supervisor.run())
 

@@ -10,9 +10,8 @@ from typing import Final
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from hourmark.config import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Partition, consumed, read_only_consumer
+from hourmark.kafka import Cluster, Partition, consumed, read_only_consumer
 
 STALL_TIMEOUT_S: Final = 60.0
 QUEUE_KB: Final = 16 * 1024  # librdkafka's own default is 64 MiB for each consumer
@@ -41,10 +40,10 @@ def digest_of(key: bytes | None, value: bytes | None) -> bytes:
 class SpanReader:
     """A stock consumer (read_committed, no group) that reads one span after the other. Close it at the end."""
 
-    def __init__(self, cluster: KafkaCluster, name: str, max_message_bytes: int) -> None:
-        self._name = name
+    def __init__(self, cluster: Cluster, max_message_bytes: int) -> None:
+        self._name = cluster.name
         self._consumer = read_only_consumer(
-            cluster,
+            cluster.settings,
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=max_message_bytes,
             queued_max_messages_kbytes=QUEUE_KB,
