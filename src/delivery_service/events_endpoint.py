@@ -51,7 +51,7 @@ class EventsEndpoint:
                     parser = BatchParser(batch, body, rules)
                 delivered = await service.deliver(parser, len(body), request.start_ms)
             except ServiceError as error:
-                error.repeat = _repeat(batch)
+                error.answer["repeat"] = _repeat(batch)
                 raise
             exactly = keyed or parser.keyed_by_batch == 0
             return json_answer(

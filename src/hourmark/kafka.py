@@ -125,22 +125,17 @@ class Cluster:
     def __init__(self, settings: KafkaCluster, name: str) -> None:
         self.settings = settings
         self.name = name
-        self._admin = self._connect()
-
-    @property
-    def admin(self) -> AdminClient:
-        """confluent_kafka's own client, for what is not here."""
-        return self._admin
+        self.admin = self._connect()  # confluent_kafka's own client, for what is not here
 
     def cluster_id(self) -> str:
         """The id the cluster was formatted with."""
-        description = self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S), "describe the cluster")
+        description = self._result(self.admin.describe_cluster(request_timeout=TIMEOUT_S), "describe the cluster")
         return str(description.cluster_id)
 
     def names(self) -> list[str]:
         """Of all topics."""
         try:
-            return sorted(self._admin.list_topics(timeout=TIMEOUT_S).topics)
+            return sorted(self.admin.list_topics(timeout=TIMEOUT_S).topics)
         except KafkaException as error:
             raise self._unavailable("list topics", error) from error
 
@@ -149,7 +144,7 @@ class Cluster:
         wanted = list(names)
         if not wanted:
             return {}
-        futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT_S)
+        futures = self.admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT_S)
         found = {}
         for name, future in futures.items():
             try:
@@ -167,7 +162,7 @@ class Cluster:
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
             return {}
-        futures = self._admin.describe_configs(resources, request_timeout=TIMEOUT_S)
+        futures = self.admin.describe_configs(resources, request_timeout=TIMEOUT_S)
         return {
             r.name: {name: entry.value for name, entry in self._result(future, f"settings of topic {r.name}").items()}
             for r, future in futures.items()
@@ -200,7 +195,7 @@ class Cluster:
     def _list_offsets(self, partitions: Sequence[Partition], spec: OffsetSpec, committed: bool) -> dict[Partition, Offset]:
         request = {TopicPartition(p.topic, p.partition): spec for p in partitions}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        futures = self._admin.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT_S)
+        futures = self.admin.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT_S)
         told = {
             Partition(tp.topic, tp.partition): self._result(future, f"offsets of {tp.topic}-{tp.partition}").offset
             for tp, future in futures.items()
@@ -225,7 +220,7 @@ class Cluster:
     def _error(self, kind: type[Unavailable], what: str) -> Unavailable:
         """The error. The next question goes to a new client: an old one asks a broker that died again, until that comes back."""
         if kind is not _NoTopic:
-            self._admin = self._connect()
+            self.admin = self._connect()
         return kind(
             f"the {self.name} Kafka cluster ({self.settings.bootstrap}) {what}; is it up? `hourmark status` shows the local stack"
         )
