@@ -226,7 +226,9 @@ class Cluster:
         )
 
     def _connect(self) -> AdminClient:
-        return AdminClient(client_settings(self.settings), logger=quiet_logger())
+        # With connections made on demand, a question to a broker that is down has librdkafka 2.16 spin until it times out: its
+        # main thread and the broker's wake each other, at up to a core.
+        return AdminClient(client_settings(self.settings, enable_sparse_connections=False), logger=quiet_logger())
 
 
 def topic_settings(retention_hours: int, max_message_bytes: int, min_insync_replicas: int) -> Mapping[str, str]:
