@@ -34,25 +34,25 @@ async def service_error(_: Request, error: Exception) -> Response:
     """A `ServiceError` as its answer."""
     assert isinstance(error, ServiceError)
     headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else None
-    return json_answer(error.body(), error.status, headers)
+    return json_answer(error.answer, error.status, headers)
 
 
 async def http_error(_: Request, error: Exception) -> Response:
     """The framework's own refusals: unknown path, wrong method."""
     assert isinstance(error, HTTPException)
     code, message, next_step = _HTTP_ERRORS.get(error.status_code, ("refused", error.detail, "see docs/http-api.md"))
-    content = {"error": {"code": code, "message": message, "next_step": next_step}}
-    return json_answer(content, error.status_code, dict(error.headers or {}))
+    return json_answer(ServiceError(code, message, next_step).answer, error.status_code, dict(error.headers or {}))
+
+
+async def gone(_: Request, __: Exception) -> Response:
+    """The client left before its body had come: nobody reads this, it is counted as nginx does."""
+    return Response(status_code=499)
 
 
 async def fault(_: Request, __: Exception) -> Response:
     """What nobody expected. The framework raises it again after this answer, and `EveryAnswer` logs it."""
-    error = {
-        "code": "fault",
-        "message": "the service failed; nothing was acknowledged",
-        "next_step": "send it again; see its log",
-    }
-    return json_answer({"error": error}, 500)
+    error = ServiceError("fault", "the service failed; nothing was acknowledged", "send it again; see its log")
+    return json_answer(error.answer, 500)
 
 
 class EveryAnswer:

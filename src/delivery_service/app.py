@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from delivery_service.answers import EveryAnswer, fault, http_error, service_error
+from delivery_service.answers import EveryAnswer, fault, gone, http_error, service_error
 from delivery_service.errors import ServiceError
 from delivery_service.events_endpoint import EventsEndpoint
 from delivery_service.probes import Probes
@@ -29,6 +30,6 @@ def create_app(service: Service) -> ASGIApp:
         Route("/readyz", probes.ready),
         Route("/metrics", probes.metrics),
     ]
-    handlers = {ServiceError: service_error, HTTPException: http_error, Exception: fault}
+    handlers = {ServiceError: service_error, HTTPException: http_error, ClientDisconnect: gone, Exception: fault}
     app = Starlette(routes=list(routes), exception_handlers=handlers)
     return EveryAnswer(app, service, routes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import zlib
 from typing import Final
@@ -55,6 +56,11 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
     return b"".join(parts)
 
 
+async def plain_body(request: Request, encoding: str, bytes_max: int) -> bytes:
+    """The body, inflated, at most `bytes_max` bytes."""
+    return inflate(encoding, await read_body(request, bytes_max + COMPRESSED_SLACK), bytes_max)
+
+
 def inflate(encoding: str, body: bytes, bytes_max: int) -> bytes:
     """The plain body, at most `bytes_max` bytes; no more than one byte above that is ever made."""
     if encoding == "identity":
@@ -62,7 +68,7 @@ def inflate(encoding: str, body: bytes, bytes_max: int) -> bytes:
     else:
         try:
             plain = _unzstd(body, bytes_max + 1) if encoding == "zstd" else _gunzip(body, bytes_max + 1)
-        except (zstandard.ZstdError, zlib.error) as error:
+        except (zstandard.ZstdError, zlib.error, EOFError, gzip.BadGzipFile) as error:
             raise BadRequest("broken_encoding", f"the body is no valid {encoding}: {error}", "compress it anew") from error
     if len(plain) > bytes_max:
         raise _too_large(bytes_max)
@@ -76,14 +82,8 @@ def _unzstd(body: bytes, size_max: int) -> bytes:
 
 
 def _gunzip(body: bytes, size_max: int) -> bytes:
-    plain = bytearray()
-    while body and len(plain) < size_max:  # gzip allows several members in a row
-        member = zlib.decompressobj(wbits=31)
-        plain += member.decompress(body, size_max - len(plain))
-        if not member.eof and len(plain) < size_max:
-            raise zlib.error("it ends too early")
-        body = member.unused_data
-    return bytes(plain)
+    with gzip.GzipFile(fileobj=io.BytesIO(body)) as reader:
+        return reader.read(size_max)
 
 
 def _too_large(bytes_max: int) -> TooLarge:

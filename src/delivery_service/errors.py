@@ -16,7 +16,8 @@ HourmarkError
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from hourmark.errors import HourmarkError, Unavailable
@@ -29,24 +30,23 @@ class ServiceError(HourmarkError):
 
     def __init__(self, code: str, message: str, next_step: str, *, retry_after_s: int | None = None) -> None:
         super().__init__(f"{message}; {next_step}")
-        self.code = code
-        self.message = message
-        self.next_step = next_step
+        self.answer: dict[str, Any] = {"error": {"code": code, "message": message, "next_step": next_step}}  # as JSON
         self.retry_after_s = retry_after_s
-        self.repeat: Mapping[str, str] | None = None  # headers that a retry should carry
-
-    def body(self) -> dict[str, Any]:
-        """The answer's JSON."""
-        answer: dict[str, Any] = {"error": {"code": self.code, "message": self.message, "next_step": self.next_step}}
-        if self.repeat is not None:
-            answer["repeat"] = dict(self.repeat)
-        return answer
 
 
 class BadRequest(ServiceError):
     """The request contradicts the contract."""
 
     status = 400
+
+
+@contextlib.contextmanager
+def bad_request(code: str, next_step: str) -> Iterator[None]:
+    """A ValueError within is the client's fault, and says what is wrong."""
+    try:
+        yield
+    except ValueError as error:
+        raise BadRequest(code, str(error)[:500], next_step) from error
 
 
 class NotFound(ServiceError):

@@ -6,12 +6,12 @@ import uuid
 from typing import Final
 from urllib.parse import unquote
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from delivery_service.answers import json_answer
-from delivery_service.body import COMPRESSED_SLACK, declared_length, encoding_of, inflate, read_body
-from delivery_service.errors import BadRequest, NotFound, ServiceError, TooLarge
+from delivery_service.body import declared_length, encoding_of, plain_body
+from delivery_service.errors import BadRequest, NotFound, ServiceError, TooLarge, bad_request
 from delivery_service.parsing import Batch, BatchParser
 from delivery_service.parsing.compiled import CompiledRules
 from delivery_service.service import Service
@@ -45,14 +45,14 @@ class EventsEndpoint:
                 rules = service.rules_of(batch.rules)
                 _check_type(batch.event_type, rules)
                 service.inflight.reserve(request, 2 * self._expected_size(http, encoding))
-                body = inflate(encoding, await read_body(http, self._line_max + 1 + COMPRESSED_SLACK), self._line_max + 1)
-                parser = self._parser(batch, body, rules)
+                body = await plain_body(http, encoding, self._line_max + 1)
+                self._check_size(body)
+                with bad_request("batch", "send at least one line of JSON"):
+                    parser = BatchParser(batch, body, rules)
                 delivered = await service.deliver(parser, len(body), request.start_ms)
             except ServiceError as error:
-                error.repeat = _repeat(batch)
+                error.answer["repeat"] = _repeat(batch)
                 raise
-            except ClientDisconnect:
-                return Response(status_code=499)
             exactly = keyed or parser.keyed_by_batch == 0
             return json_answer(
                 {
@@ -81,13 +81,9 @@ class EventsEndpoint:
         declared = declared_length(http)
         return min(declared, self._line_max) if declared is not None and encoding == "identity" else self._batch_max
 
-    def _parser(self, batch: Batch, body: bytes, rules: CompiledRules) -> BatchParser:
+    def _check_size(self, body: bytes) -> None:
         if len(body) > self._batch_max and body.find(b"\n") not in (-1, len(body) - 1):
             raise TooLarge("too_large", f"a batch of several lines may have {self._batch_max} bytes", "send smaller batches")
-        try:
-            return BatchParser(batch, body, rules)
-        except ValueError as error:
-            raise BadRequest("batch", str(error), "send at least one line of JSON") from error
 
 
 def _check_type(event_type: str, rules: CompiledRules) -> None:

@@ -30,7 +30,7 @@ class Inflight:
         self._bytes_max = bytes_max
         self._metrics = metrics
         self._requests: dict[int, Request] = {}
-        self._bytes = 0
+        self.bytes = 0  # of requests under way
         self._claimed_ms = 0
 
     @contextlib.contextmanager
@@ -42,16 +42,16 @@ class Inflight:
             yield request
         finally:
             del self._requests[id(request)]
-            self._bytes -= request.bytes
-            self._metrics.inflight_bytes.set(self._bytes)
+            self.bytes -= request.bytes
+            self._metrics.inflight_bytes.set(self.bytes)
 
     def reserve(self, request: Request, size: int) -> None:
         """Take memory for `request`. NotNow if there is too little, unless it would be the only one to have any."""
-        if self._bytes and self._bytes + size > self._bytes_max:
-            raise NotNow("overloaded", f"requests under way hold {self._bytes} bytes of {self._bytes_max} allowed")
+        if self.bytes and self.bytes + size > self._bytes_max:
+            raise NotNow("overloaded", f"requests under way hold {self.bytes} bytes of {self._bytes_max} allowed")
         request.bytes += size
-        self._bytes += size
-        self._metrics.inflight_bytes.set(self._bytes)
+        self.bytes += size
+        self._metrics.inflight_bytes.set(self.bytes)
 
     def oldest_ms(self) -> int:
         """When the oldest request under way began, or now: all that began earlier is answered."""
@@ -64,8 +64,3 @@ class Inflight:
     def requests(self) -> int:
         """How many requests are under way."""
         return len(self._requests)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of requests under way."""
-        return self._bytes

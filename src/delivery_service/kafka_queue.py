@@ -38,19 +38,24 @@ _GRACE_S: Final = 5.0  # past librdkafka's own limit, before an append gives up 
 MakeProducer = Callable[[dict[str, Any]], Any]
 
 
+def make_producer(settings: dict[str, Any]) -> Producer:
+    """librdkafka's own."""
+    return Producer(settings, logger=quiet_logger())
+
+
 class KafkaQueue:
     """Implements `delivery_service.queue.Queue`. Make it inside the event loop that uses it."""
 
-    def __init__(self, config: Config, metrics: Metrics, make_producer: MakeProducer | None = None) -> None:
+    def __init__(self, config: Config, metrics: Metrics, make_producer: MakeProducer = make_producer) -> None:
         self._metrics = metrics
         self._min_insync = config.kafka.edge.min_insync_replicas
         self._timeout_s = config.service.delivery_timeout_seconds
         self._settings = producer_settings(config)
-        self._make_producer = make_producer or (lambda settings: Producer(settings, logger=quiet_logger()))
+        self._make_producer = make_producer
         self._failing_since: float | None = None
         self._suspicion: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._current = self._new()
+        self._current = _RunningProducer(make_producer, self._settings)
 
     async def append(self, records: Sequence[QueueRecord], timestamp_ms: int) -> None:
         if not records:
@@ -131,11 +136,8 @@ class KafkaQueue:
         log.warning("the Kafka producer is made anew: %s", why)
         self._failing_since = None
         self._metrics.producer_renewals.inc()
-        self._current = self._new()
+        self._current = _RunningProducer(self._make_producer, self._settings)
         threading.Thread(target=producer.purge, name="retired-producer", daemon=True).start()
-
-    def _new(self) -> _RunningProducer:
-        return _RunningProducer(self._make_producer, self._settings)
 
     def _problems(self, producer: _RunningProducer, topics: Sequence[str]) -> list[str]:
         try:
@@ -172,10 +174,8 @@ class _Delivery:
     def report(self, error: KafkaError | None, _: Any) -> None:
         """librdkafka's callback, in the poll thread."""
         self._left -= 1
-        if error is not None:
-            self._call(self._refuse, error)
-        elif self._left == 0:
-            self._call(self._resolve)
+        if (error is not None or self._left == 0) and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._settle, error)
 
     def abandon(self) -> None:
         """Nobody waits any longer; later reports change nothing."""
@@ -184,18 +184,15 @@ class _Delivery:
         elif not self.done.cancelled():
             self.done.exception()  # seen
 
-    def _call(self, function: Callable[..., None], *args: Any) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(function, *args)
-
-    def _resolve(self) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
-
-    def _refuse(self, error: KafkaError) -> None:
-        self._failed(error)
-        if not self.done.done():
+    def _settle(self, error: KafkaError | None) -> None:
+        if error is not None:
+            self._failed(error)
+        if self.done.done():
+            return
+        if error is not None:
             self.done.set_exception(NotDelivered(f"Kafka did not take a record: {error}"))
+        else:
+            self.done.set_result(None)
 
 
 class _RunningProducer:

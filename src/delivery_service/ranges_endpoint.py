@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
 from delivery_service.answers import json_answer
-from delivery_service.body import COMPRESSED_SLACK, encoding_of, inflate, read_body
-from delivery_service.errors import BadRequest, TooLarge
+from delivery_service.body import encoding_of, plain_body
+from delivery_service.errors import BadRequest, TooLarge, bad_request
 from delivery_service.parsing import RangeParser
 from delivery_service.service import Service
 from hourmark.ranges import ByteRange, Part
 from hourmark.wire import RangeAnswer, parse_range_headers
-
-_CLIENT_GONE: Final = 499  # nobody reads it; as nginx counts it
 
 
 class RangesEndpoint:
@@ -30,7 +27,8 @@ class RangesEndpoint:
         """200 once everything is on all in-sync replicas; a retry of the same range gets the same answer."""
         service = self._service
         with service.inflight.request() as request:
-            byte_range = _range_of(http)
+            with bad_request("headers", "send the headers that docs/http-api.md lists"):
+                byte_range = parse_range_headers(http.headers)
             encoding = encoding_of(http)
             size = byte_range.end - byte_range.start
             if size > self._inflated_max:
@@ -41,15 +39,10 @@ class RangesEndpoint:
             service.check_clock(byte_range.observed_at_ms)
             rules = service.rules_of(byte_range.rules)
             service.inflight.reserve(request, 2 * size)  # the body, and what the producer holds of it
-            try:
-                body = inflate(encoding, await read_body(http, self._inflated_max + COMPRESSED_SLACK), self._inflated_max)
-            except ClientDisconnect:
-                return Response(status_code=_CLIENT_GONE)
+            body = await plain_body(http, encoding, self._inflated_max)
             self._check_size(byte_range, body)
-            try:
+            with bad_request("range", "cut the range as docs/http-api.md says"):
                 parser = RangeParser(byte_range, body, rules)
-            except ValueError as error:
-                raise BadRequest("range", str(error), "cut the range as docs/http-api.md says") from error
             delivered = await service.deliver(parser, len(body), request.start_ms)
             answer = RangeAnswer(byte_range.end, delivered.events, delivered.dead_letters)
             return json_answer(dataclasses.asdict(answer))
@@ -62,10 +55,3 @@ class RangesEndpoint:
         single = byte_range.part is not Part.LINES or body.find(b"\n") == len(body) - 1
         if len(body) > limit and not single:
             raise TooLarge("too_large", f"a range of several lines may have {limit} bytes", "send smaller ranges")
-
-
-def _range_of(http: Request) -> ByteRange:
-    try:
-        return parse_range_headers(http.headers)
-    except ValueError as error:
-        raise BadRequest("headers", str(error), "send the headers that docs/http-api.md lists") from error

@@ -32,7 +32,6 @@ _LONG_BODY: Final = 1 << 20  # above it, a slice may be one long record: parsed 
 class Delivered:
     """What became of a range or batch, now that all of it is in the queue."""
 
-    lines: int
     events: int
     dead_letters: int
 
@@ -95,7 +94,7 @@ class Service:
             raise NotNow("queue", f"nothing was acknowledged: {error}") from error
         assert audit.lines == parser.event_count + parser.dead_letter_count, "each line is one or the other"
         self._count(parser, size)
-        return Delivered(audit.lines, parser.event_count, parser.dead_letter_count)
+        return Delivered(parser.event_count, parser.dead_letter_count)
 
     async def append_report(self, report: HostReport) -> None:
         """Append a host report, stamped already. Raises QueueError; NotNow before the registry has answered."""

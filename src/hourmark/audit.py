@@ -8,60 +8,17 @@ acknowledged.
 from __future__ import annotations
 
 import dataclasses
-import io
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
-import fastavro
-
-from hourmark.avro import Schema
+from hourmark.avro import Datum, read_schema, unix_ms
 from hourmark.event_id import EventId
 from hourmark.ranges import RangeId
 
 _MODULUS: Final = 1 << 64
 
-SCHEMA: Final[Schema] = {
-    "type": "record",
-    "name": "Audit",
-    "namespace": "hourmark",
-    "doc": "What one range or API batch promised.",
-    "fields": [
-        {"name": "range_id", "type": {"type": "fixed", "name": "RangeId", "size": 8}},
-        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["range", "batch"]}},
-        {"name": "host_id", "type": "string", "doc": "host id; client of a batch"},
-        {"name": "host_name", "type": "string"},
-        {"name": "file_id", "type": "string", "doc": "file id; idempotency key of a batch"},
-        {"name": "generation", "type": "long"},
-        {"name": "start", "type": "long"},
-        {"name": "end", "type": "long"},
-        {"name": "observed_at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "rules", "type": "string"},
-        {"name": "source", "type": "string"},
-        {"name": "path", "type": "string"},
-        {"name": "lines", "type": "long", "doc": "records of the range: events and dead letters, each counted"},
-        {
-            "name": "promised",
-            "type": {
-                "type": "array",
-                "items": {
-                    "type": "record",
-                    "name": "Promise",
-                    "fields": [
-                        {"name": "type", "type": "string"},
-                        {"name": "hour_start", "type": "long", "doc": "Unix seconds"},
-                        {"name": "count", "type": "long", "doc": "distinct event ids"},
-                        {
-                            "name": "sum",
-                            "type": {"type": "fixed", "name": "Sum", "size": 8},
-                            "doc": "of the ids' last 8 bytes, modulo 2^64, big-endian",
-                        },
-                    ],
-                },
-            },
-        },
-    ],
-}
-_PARSED = fastavro.parse_schema(SCHEMA)
+SCHEMA: Final = read_schema("audit.avsc")
+_DATUM: Final = Datum(SCHEMA)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -99,44 +56,24 @@ class AuditRecord:
 
     def encode(self) -> bytes:
         """The Avro datum, without framing."""
-        row: dict[str, Any] = {name: getattr(self, name) for name in _SAME}
-        row["range_id"] = bytes(self.range_id)
-        row["observed_at"] = self.observed_at_ms
-        row["promised"] = [
+        promised = [
             {"type": p.event_type, "hour_start": p.hour_start_s, "count": p.count, "sum": p.sum.to_bytes(8, "big")}
             for p in self.promised
         ]
-        buffer = io.BytesIO()
-        fastavro.schemaless_writer(buffer, _PARSED, row)
-        return buffer.getvalue()
+        return _DATUM.encode(dataclasses.asdict(self) | {"observed_at": self.observed_at_ms, "promised": promised})
 
     @classmethod
     def decode(cls, datum: bytes) -> AuditRecord:
         """The inverse of `encode`."""
-        row: Any = fastavro.schemaless_reader(io.BytesIO(datum), _PARSED, None)
+        row = _DATUM.decode(datum)
         return cls(
-            range_id=RangeId(row["range_id"]),
-            observed_at_ms=round(row["observed_at"].timestamp() * 1000),
+            range_id=RangeId(row.pop("range_id")),
+            observed_at_ms=unix_ms(row.pop("observed_at")),
             promised=tuple(
-                Promise(p["type"], p["hour_start"], p["count"], int.from_bytes(p["sum"], "big")) for p in row["promised"]
+                Promise(p["type"], p["hour_start"], p["count"], int.from_bytes(p["sum"], "big")) for p in row.pop("promised")
             ),
-            **{name: row[name] for name in _SAME},
+            **row,
         )
-
-
-_SAME: Final = (
-    "kind",
-    "host_id",
-    "host_name",
-    "file_id",
-    "generation",
-    "start",
-    "end",
-    "rules",
-    "source",
-    "path",
-    "lines",
-)
 
 
 def promises(events: Iterable[tuple[str, int, EventId]]) -> tuple[Promise, ...]:

@@ -5,56 +5,64 @@ Record name: the type with `-` as `_`; namespace `hourmark.events`. Source: Avro
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
+import importlib.resources
+import io
 import json
+from collections.abc import Mapping
 from typing import Any, Final
+
+import fastavro
 
 Schema = dict[str, Any]
 
 NAMESPACE: Final = "hourmark.events"
 FRAMING_SIZE: Final = 5  # magic byte 0x00, then the schema id as 4 bytes big-endian
 
-ENVELOPE: Final[list[Schema]] = [
-    {
-        "name": "event_id",
-        "type": {"type": "fixed", "name": "EventId", "namespace": "hourmark", "size": 16, "logicalType": "uuid"},
-        "doc": "made once, the same on every retry; sorts by event time",
-    },
-    {"name": "event_time", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-    {"name": "host", "type": "string", "doc": "name of the host, or of the service's client"},
-    {"name": "source", "type": "string", "doc": "path of the file, or client"},
-    {
-        "name": "file",
-        "type": [
-            "null",
-            {
-                "type": "record",
-                "name": "File",
-                "namespace": "hourmark",
-                "fields": [{"name": "id", "type": "string"}, {"name": "generation", "type": "long"}],
-            },
-        ],
-        "doc": "null for events posted to the API",
-    },
-    {"name": "position", "type": "long", "doc": "byte offset in the file, or index in the batch"},
-]
+
+def read_schema(name: str) -> Schema:
+    """A schema of this package, from the file of that name."""
+    schema: Schema = json.loads(importlib.resources.files("hourmark").joinpath(name).read_text())
+    return schema
+
+
+ENVELOPE: Final[list[Schema]] = read_schema("envelope.avsc")["fields"]
 ENVELOPE_NAMES: Final = frozenset(str(field["name"]) for field in ENVELOPE)
-
-
-def record_name(event_type: str) -> str:
-    """The Avro name of a type's record."""
-    return event_type.replace("-", "_")
 
 
 def event_schema(event_type: str, fields: list[Schema], doc: str = "") -> Schema:
     """The schema of a type's events: the envelope, then the type's own fields."""
     return {
         "type": "record",
-        "name": record_name(event_type),
+        "name": event_type.replace("-", "_"),
         "namespace": NAMESPACE,
         "doc": doc,
         "fields": [*ENVELOPE, *fields],
     }
+
+
+class Datum:
+    """Writes and reads the records of one schema, without framing."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = fastavro.parse_schema(schema)
+
+    def encode(self, row: Mapping[str, Any]) -> bytes:
+        """What `row` has beside the schema's fields is left out."""
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, self._schema, row)
+        return buffer.getvalue()
+
+    def decode(self, datum: bytes) -> dict[str, Any]:
+        """The inverse; timestamps come as `datetime`."""
+        row: Any = fastavro.schemaless_reader(io.BytesIO(datum), self._schema, None)
+        return dict(row)
+
+
+def unix_ms(time: dt.datetime) -> int:
+    """Of a timestamp that was read."""
+    return round(time.timestamp() * 1000)
 
 
 def canonical_json(value: object) -> str:

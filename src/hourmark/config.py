@@ -294,6 +294,8 @@ def _callback(context: click.Context, _: click.Parameter, path: Path | None) -> 
     return load_config(path)
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+
 # Every command that reads settings takes this option; the function receives a checked `Config` as `config`.
 config_option = click.option(
     "--config",

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from fastavro.schema import SchemaParseException, parse_schema
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from hourmark import dead_letters
 from hourmark.avro import ENVELOPE_NAMES, Schema, event_schema
+from hourmark.config import Group
 from hourmark.errors import TypeFileError
 
 TypeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
@@ -23,13 +24,7 @@ _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-class Declaration(BaseModel):
-    """Fixed once read; nothing unknown in it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class LineRule(Declaration):
+class LineRule(Group):
     """How lines of a type are parsed.
 
     json     the MSG of an RFC 5424 line is a JSON object of the type's fields
@@ -59,7 +54,7 @@ class LineRule(Declaration):
         return self
 
 
-class EventType(Declaration):
+class EventType(Group):
     """A type of events."""
 
     name: TypeName
@@ -104,7 +99,7 @@ class EventType(Declaration):
         return event_schema(self.name, self.fields, self.doc)
 
 
-class Source(Declaration):
+class Source(Group):
     """Where lines come from: their form, and the types they may carry."""
 
     name: TypeName
@@ -162,8 +157,8 @@ def _read_type(file: Path) -> EventType:
 
 
 def _read_sources(file: Path) -> list[Source]:
-    class Sources(Declaration):
-        source: list[Source] = []
+    class Sources(Group):
+        source: list[Source] = Field([])
 
     return _read(file, Sources).source if file.is_file() else []
 

@@ -9,16 +9,25 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from hourmark.config import KafkaCluster
 from hourmark.errors import Unavailable
 
 TIMEOUT_S: Final = 15.0
+FETCH_WAIT_MS: Final = 50  # the end of a partition is reported one empty fetch after its last record
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -65,6 +74,39 @@ def quiet_logger() -> logging.Logger:
     return logging.getLogger("hourmark.librdkafka")
 
 
+def read_only_consumer(cluster: KafkaCluster, **more: Any) -> Consumer:
+    """A consumer of committed records, outside of any group, that is told the ends of partitions. `more` as above."""
+    settings = client_settings(
+        cluster,
+        group_id="hourmark-read-only",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        enable_partition_eof=True,
+        fetch_wait_max_ms=FETCH_WAIT_MS,
+        **more,
+    )
+    return Consumer(settings, logger=quiet_logger())
+
+
+def consumed(messages: Iterable[Message]) -> Iterator[tuple[Partition, Offset, Message | None]]:
+    """Of what such a consumer gave: the partition, the next offset to read, and the record, or None at the partition's end.
+
+    A transactional topic ends in a marker that no reader is given, so only the end tells that it was passed. Raises
+    KafkaException for an error that does not pass by itself.
+    """
+    for message in messages:
+        topic, number, offset, error = message.topic(), message.partition(), message.offset(), message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            if not error.retriable():
+                raise KafkaException(error)
+            continue
+        assert topic is not None and number is not None and offset is not None, "a record or the end of an assigned partition"
+        if error is None:
+            yield Partition(topic, number), Offset(offset + 1), message
+        else:
+            yield Partition(topic, number), Offset(offset), None
+
+
 _NAMED_MAX: Final = 5
 _NO_LEADER: Final = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
 
@@ -83,22 +125,17 @@ class Cluster:
     def __init__(self, settings: KafkaCluster, name: str) -> None:
         self.settings = settings
         self.name = name
-        self._admin = self._connect()
-
-    @property
-    def admin(self) -> AdminClient:
-        """confluent_kafka's own client, for what is not here."""
-        return self._admin
+        self.admin = self._connect()  # confluent_kafka's own client, for what is not here
 
     def cluster_id(self) -> str:
         """The id the cluster was formatted with."""
-        description = self._result(self._admin.describe_cluster(request_timeout=TIMEOUT_S), "describe the cluster")
+        description = self._result(self.admin.describe_cluster(request_timeout=TIMEOUT_S), "describe the cluster")
         return str(description.cluster_id)
 
     def names(self) -> list[str]:
         """Of all topics."""
         try:
-            return sorted(self._admin.list_topics(timeout=TIMEOUT_S).topics)
+            return sorted(self.admin.list_topics(timeout=TIMEOUT_S).topics)
         except KafkaException as error:
             raise self._unavailable("list topics", error) from error
 
@@ -107,7 +144,7 @@ class Cluster:
         wanted = list(names)
         if not wanted:
             return {}
-        futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT_S)
+        futures = self.admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT_S)
         found = {}
         for name, future in futures.items():
             try:
@@ -125,7 +162,7 @@ class Cluster:
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
             return {}
-        futures = self._admin.describe_configs(resources, request_timeout=TIMEOUT_S)
+        futures = self.admin.describe_configs(resources, request_timeout=TIMEOUT_S)
         return {
             r.name: {name: entry.value for name, entry in self._result(future, f"settings of topic {r.name}").items()}
             for r, future in futures.items()
@@ -158,7 +195,7 @@ class Cluster:
     def _list_offsets(self, partitions: Sequence[Partition], spec: OffsetSpec, committed: bool) -> dict[Partition, Offset]:
         request = {TopicPartition(p.topic, p.partition): spec for p in partitions}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        futures = self._admin.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT_S)
+        futures = self.admin.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT_S)
         told = {
             Partition(tp.topic, tp.partition): self._result(future, f"offsets of {tp.topic}-{tp.partition}").offset
             for tp, future in futures.items()
@@ -183,13 +220,15 @@ class Cluster:
     def _error(self, kind: type[Unavailable], what: str) -> Unavailable:
         """The error. The next question goes to a new client: an old one asks a broker that died again, until that comes back."""
         if kind is not _NoTopic:
-            self._admin = self._connect()
+            self.admin = self._connect()
         return kind(
             f"the {self.name} Kafka cluster ({self.settings.bootstrap}) {what}; is it up? `hourmark status` shows the local stack"
         )
 
     def _connect(self) -> AdminClient:
-        return AdminClient(client_settings(self.settings), logger=quiet_logger())
+        # With connections made on demand, a question to a broker that is down has librdkafka 2.16 spin until it times out: its
+        # main thread and the broker's wake each other, at up to a core.
+        return AdminClient(client_settings(self.settings, enable_sparse_connections=False), logger=quiet_logger())
 
 
 def topic_settings(retention_hours: int, max_message_bytes: int, min_insync_replicas: int) -> Mapping[str, str]:

@@ -9,7 +9,9 @@ import enum
 import hashlib
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
+
+from hourmark.config import Group
 
 MARKER: Final = "_SUCCESS"
 FORMAT: Final = 1
@@ -23,11 +25,7 @@ class Grade(enum.Enum):
     FORCED = "forced"  # by an operator; what was excused is named
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class BucketFile(_Part):
+class BucketFile(Group):
     """One Avro container file."""
 
     name: str
@@ -39,7 +37,7 @@ class BucketFile(_Part):
     origin_hour: str | None = Field(None, description="of late files: always null where a file mixes origin hours")
 
 
-class Previous(_Part):
+class Previous(Group):
     """The marker of the hour before: markers of a type are chained, so none can be changed, added or left out unseen."""
 
     hour: str
@@ -51,7 +49,7 @@ class Previous(_Part):
         return cls(hour=hour, blake2b=hashlib.blake2b(marker, digest_size=16).hexdigest())
 
 
-class Offsets(_Part):
+class Offsets(Group):
     """A topic-partition of the central cluster at the freeze: `next` is the first offset not in this bucket or before."""
 
     topic: str
@@ -60,7 +58,7 @@ class Offsets(_Part):
     next: int
 
 
-class Evidence(_Part):
+class Evidence(Group):
     """What the grade rests on."""
 
     method: str = Field(
@@ -70,10 +68,10 @@ class Evidence(_Part):
     audit_records: int = Field(description="settled by this bucket")
     promised: int = Field(description="distinct ids promised by them, of hours up to this one")
     audit_next: dict[str, int] = Field(description="central offset up to which audit records were read, by partition")
-    excused: list[str] = []
+    excused: list[str] = Field([])
 
 
-class Book(_Part):
+class Book(Group):
     """One origin hour in this bucket. What was promised = the events of all buckets' books of that hour, less surplus."""
 
     rows: int = Field(description="listed, duplicates counted each time")
@@ -82,7 +80,7 @@ class Book(_Part):
     surplus: int = Field(description="records that no audit record had promised when this bucket was sealed")
 
 
-class Manifest(_Part):
+class Manifest(Group):
     """See the fields."""
 
     format: int = FORMAT

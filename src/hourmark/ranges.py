@@ -16,7 +16,7 @@ from typing import Final
 
 LINE_BYTES_MAX: Final = 4 * 1024 * 1024  # the hard limit of a line, without its LF
 
-_HEX_128 = re.compile(r"[0-9a-f]{32}")
+HEX_128: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Part(enum.Enum):
@@ -63,7 +63,7 @@ class ByteRange:
 
     def __post_init__(self) -> None:
         for name in ("host_id", "file_id"):
-            if not _HEX_128.fullmatch(getattr(self, name)):
+            if not HEX_128.fullmatch(getattr(self, name)):
                 raise ValueError(f"{name} must be 32 hex digits, not {getattr(self, name)!r}")
         for name in ("generation", "start", "observed_at_ms"):
             if not 0 <= getattr(self, name) < 1 << 63:

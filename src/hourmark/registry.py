@@ -32,28 +32,24 @@ class SchemaRegistry:
         try:
             self._client.set_compatibility(subject_name=subject, level="BACKWARD")
             return int(self._client.register_schema(subject, RegistrySchema(json.dumps(schema), "AVRO")))
-        except SchemaRegistryError as error:
-            if error.http_status_code == 409:
+        except (SchemaRegistryError, HTTPError) as error:
+            if isinstance(error, SchemaRegistryError) and error.http_status_code == 409:
                 raise UsageError(
                     f"the schema of {subject} is not backward compatible with the registered one: {error.error_message}; "
                     "new fields need a default, and fields keep their type"
                 ) from error
-            raise self._unavailable(error) from error
-        except HTTPError as error:
             raise self._unavailable(error) from error
 
     def schema(self, schema_id: int) -> Schema:
         """The schema of this id. Finding if the registry answers, and knows none."""
         try:
             text: Any = self._client.get_schema(schema_id).schema_str
-        except SchemaRegistryError as error:
-            if error.http_status_code == 404:
+        except (SchemaRegistryError, HTTPError) as error:
+            if isinstance(error, SchemaRegistryError) and error.http_status_code == 404:
                 raise Finding(
                     f"the schema registry {self._url} (registry.url) knows no schema with the id {schema_id}: is it the right "
                     "registry, or an older copy? Events under this id cannot be read until it is restored"
                 ) from error
-            raise self._unavailable(error) from error
-        except HTTPError as error:
             raise self._unavailable(error) from error
         parsed: Schema = json.loads(text)
         return parsed

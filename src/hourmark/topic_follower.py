@@ -1,22 +1,16 @@
-"""Reads a small, compacted topic to its end, again and again, paying only for what is new.
-
-Transactional topics end in a commit marker, which no reader is ever given; so "at the end" is told by librdkafka's event
-for the end of a partition, not by the offset of the last record.
-"""
+"""Reads a small, compacted topic to its end, again and again, paying only for what is new."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from hourmark.config import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster, Offset, Partition, client_settings, quiet_logger
+from hourmark.kafka import FETCH_WAIT_MS, Cluster, Offset, Partition, consumed, read_only_consumer
 
-FETCH_WAIT_MS: Final = 50  # the end of a partition is reported one empty fetch after its last record
 KeyValue = tuple[bytes | None, bytes | None]
 
 
@@ -65,17 +59,7 @@ class TopicFollower:
     def _begin(self, topic_id: str, partitions: list[Partition]) -> None:
         self.close()
         starts = self._cluster.starts(partitions)
-        self._consumer = Consumer(
-            client_settings(
-                self._settings,
-                group_id="hourmark-read-only",
-                enable_auto_commit=False,
-                isolation_level="read_committed",
-                enable_partition_eof=True,
-                fetch_wait_max_ms=FETCH_WAIT_MS,
-            ),
-            logger=quiet_logger(),
-        )
+        self._consumer = read_only_consumer(self._settings)
         self._consumer.assign([TopicPartition(p.topic, p.partition, starts[p]) for p in partitions])
         self._topic_id, self._next = topic_id, starts
 
@@ -84,19 +68,10 @@ class TopicFollower:
         records: list[KeyValue] = []
         give_up = time.monotonic() + self._timeout_s
         while behind := [p for p, end in ends.items() if self._next[p] < end]:
-            for message in self._consumer.consume(num_messages=1000, timeout=FETCH_WAIT_MS / 1000):
-                number, offset, error = message.partition(), message.offset(), message.error()
-                if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    if not error.retriable():
-                        raise KafkaException(error)
-                    continue
-                assert number is not None and offset is not None, "a record or the end of an assigned partition"
-                partition = Partition(self.topic, number)
-                if error is None:
-                    records.append((message.key(), message.value()))
-                    self._next[partition] = Offset(offset + 1)
-                else:
-                    self._next[partition] = max(self._next[partition], Offset(offset))
+            for partition, after, record in consumed(self._consumer.consume(num_messages=1000, timeout=FETCH_WAIT_MS / 1000)):
+                self._next[partition] = max(self._next[partition], after)
+                if record is not None:
+                    records.append((record.key(), record.value()))
             if behind and time.monotonic() > give_up:
                 reached = self._next[behind[0]]
                 self.close()

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from hourmark import audit, host_reports
 from hourmark.clock import Clock
@@ -21,16 +20,6 @@ from hourmark.rules import Rules
 from hourmark.rules_topic import check_change, next_rules, publish, read_rules
 from hourmark.topic_setup import central_topics, edge_topics, ensure_topics
 from hourmark.topics import AUDIT, HOSTS, events_topic
-
-Progress = Callable[[str], None]
-
-
-class FrontierRows(Protocol):
-    """What `etl.ledger` does for a type: its chain of buckets begins at the first hour, fixed once."""
-
-    def __call__(self, config: Config, types: Sequence[EventType], sources: Sequence[Source], first_hour: Hour) -> list[str]:
-        """Add rows for new types and renew the sources of all; returns the names of the types that were new."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +40,7 @@ def apply(
     sources: Sequence[Source],
     first_hour: Hour | None,
     clock: Clock,
-    say: Progress,
+    say: Callable[[str], None],
     *,
     may_remove: bool = False,
 ) -> Applied:
@@ -59,7 +48,7 @@ def apply(
 
     `may_remove`: types and sources in force may be left out; their topics, buckets and older ranges stay as they are.
     """
-    latest = read_rules(config.kafka.edge).latest
+    latest = applied_rules(config)
     check_change(latest, types, sources, config.parsing, may_remove=may_remove)
     edge = Cluster(config.kafka.edge, "edge")
     with contextlib.closing(SchemaRegistry(config.registry)) as registry:
@@ -74,7 +63,8 @@ def apply(
     say(f"topics: {len(created)} created, the others checked")
     rules = next_rules(latest, types, sources, schema_ids, config.parsing)
     first = first_hour or Hour.of(clock.now_ms(), config.parsing.bucket_seconds)
-    new_types = _frontier_rows()(config, types, sources, first)
+    frontier_rows = importlib.import_module("etl.ledger.frontier_rows")  # by name: this package imports no room
+    new_types: list[str] = frontier_rows.ensure_frontier_rows(config, types, sources, first)
     say(f"frontiers: {len(new_types)} new types begin at {first}")
     if rules is not latest:
         publish(config.kafka.edge, rules)
@@ -85,8 +75,3 @@ def apply(
 def applied_rules(config: Config) -> Rules | None:
     """The revision that services use now, or None before the first `types apply`."""
     return read_rules(config.kafka.edge).latest
-
-
-def _frontier_rows() -> FrontierRows:
-    found: FrontierRows = importlib.import_module("etl.ledger.frontier_rows").ensure_frontier_rows
-    return found

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option
+from hourmark.config import Config, config_option, json_option
 from hourmark.errors import TypeFileError, UsageError
 from hourmark.event_types import EventType, Source, read_folder
 from hourmark.hours import Hour
@@ -19,7 +19,6 @@ from hourmark.rules import TypeVersion
 _dir_option = click.option(
     "--dir", "folder", type=click.Path(path_type=Path, file_okay=False), help="Folder of declarations. Default: types.dir."
 )
-_json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 
 
 @click.group()
@@ -29,7 +28,7 @@ def types() -> None:
 
 @types.command()
 @_dir_option
-@_json_option
+@json_option
 @config_option
 def check(config: Config, folder: Path | None, as_json: bool) -> None:
     """Check declarations without any server.
@@ -45,7 +44,7 @@ def check(config: Config, folder: Path | None, as_json: bool) -> None:
 
 @types.command()
 @_dir_option
-@_json_option
+@json_option
 @click.option("--first-hour", help="Where new types' chains of buckets begin, e.g. 2026-11-21T05. Default: now.")
 @click.option("--remove", is_flag=True, help="Leave out types and sources in force that are not declared here.")
 @config_option
@@ -71,7 +70,7 @@ def apply(config: Config, folder: Path | None, first_hour: str | None, remove: b
 
 
 @types.command(name="list")
-@_json_option
+@json_option
 @config_option
 def list_types(config: Config, as_json: bool) -> None:
     """List the types in force: the latest rules revision at the edge.

@@ -18,7 +18,9 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from hourmark.host_reports import HostReport, SourceReport
+from pydantic import TypeAdapter
+
+from hourmark.host_reports import HostReport
 from hourmark.ranges import ByteRange, Part
 
 HELLO_PATH: Final = "/v1/hello"
@@ -48,6 +50,7 @@ _RANGE_HEADERS: Final = {
 }
 _PART_HEADER: Final = "Hourmark-Part"
 _INTEGERS: Final = frozenset({"generation", "start", "end", "observed_at_ms"})
+_REPORT: Final = TypeAdapter(HostReport)
 
 
 def range_headers(byte_range: ByteRange) -> dict[str, str]:
@@ -93,30 +96,9 @@ def report_to_json(report: HostReport) -> bytes:
 
 def report_from_json(body: bytes) -> HostReport:
     """The inverse; ValueError says what is wrong."""
-    try:
-        fields = json.loads(body)
-        sources = tuple(_source_report(s) for s in fields.pop("sources"))
-        report = HostReport(sources=sources, **fields)
-    except (TypeError, KeyError, AttributeError, UnicodeDecodeError) as error:
-        raise ValueError(f"the report is not of the expected form: {error}") from error
-    for name, kind in (
-        ("host_id", str), ("host_name", str), ("kind", str), ("incarnation", str),
-        ("sequence", int), ("received_at_ms", int), ("goodbye", bool),
-    ):  # fmt: skip
-        if not isinstance(getattr(report, name), kind):
-            raise ValueError(f"{name} must be {kind.__name__}")
+    report = _REPORT.validate_json(body)
     if len({s.source for s in report.sources}) < len(report.sources):
         raise ValueError("a source is reported twice")
-    if report.kind not in ("tailer", "service"):
-        raise ValueError("kind must be tailer or service")
-    return report
-
-
-def _source_report(fields: dict[str, object]) -> SourceReport:
-    report = SourceReport(**fields)  # type: ignore[arg-type]  # checked below
-    numbers = (report.pending_bytes, report.lost_bytes, report.caught_up_at_ms or 0)
-    if not isinstance(report.source, str) or not all(type(n) is int and 0 <= n < 1 << 63 for n in numbers):
-        raise ValueError("a source report needs a source name and numbers that are not negative")
     return report
 
 

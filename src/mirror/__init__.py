@@ -1,6 +1,7 @@
 """Cross-cluster replication: runs MirrorMaker 2 from Hourmark's configuration, and verifies that it did what it promises.
 
 - `properties`: MirrorMaker 2's properties, a pure function of the configuration
+- `sites`: both clusters, and which topics are copied
 - `remote_topics`: the remote topics, made by Hourmark with the settings of the edge's
 - `process`, `task_status`, `progress`, `supervisor`: MirrorMaker 2 as a child that never outlives its parent, and is started
   again when it ends, when a task fails, or when it stands still

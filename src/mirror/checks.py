@@ -7,10 +7,11 @@ an operator accepts it: a topic with an alarm keeps its old entry, so that the n
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
 
 from hourmark.durable import write_durably
 from hourmark.errors import UsageError
@@ -25,30 +26,36 @@ class Check:
     positions: Mapping[int, int]
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Content:
+    """Of the file."""
+
+    edge_cluster_id: str
+    topics: dict[str, Check]
+
+
+_CONTENT: Final = TypeAdapter(_Content)
+
+
 class Checks:
     """The remembered checks of one edge cluster; another cluster's are not taken for this one's."""
 
     def __init__(self, work_dir: Path, edge_cluster_id: str) -> None:
         self._path = work_dir / "state" / "checks.json"
         self._cluster_id = edge_cluster_id
-        self.topics: dict[str, Check] = {}
         content = self._load()
-        if content.get("edge_cluster_id") == edge_cluster_id:
-            for name, entry in content["topics"].items():
-                positions = {int(p): int(offset) for p, offset in entry["positions"].items()}
-                self.topics[name] = Check(entry["topic_id"], positions)
+        self.topics = content.topics if content is not None and content.edge_cluster_id == edge_cluster_id else {}
 
-    def _load(self) -> dict[str, Any]:
+    def _load(self) -> _Content | None:
         try:
-            content: dict[str, Any] = json.loads(self._path.read_bytes())
+            return _CONTENT.validate_json(self._path.read_bytes())
         except FileNotFoundError:
-            return {}
-        except ValueError as error:
+            return None
+        except ValidationError as error:
             raise UsageError(
                 f"{self._path} is damaged ({error}); what it remembered is lost: remove it, and the next check alarms "
                 "for every topic whose beginning was deleted by retention"
             ) from error
-        return content
 
     @property
     def ids(self) -> dict[str, str]:
@@ -62,9 +69,5 @@ class Checks:
 
     def save(self) -> None:
         """Write durably."""
-        topics = {
-            name: {"topic_id": check.topic_id, "positions": {str(p): offset for p, offset in sorted(check.positions.items())}}
-            for name, check in sorted(self.topics.items())
-        }
-        content = {"edge_cluster_id": self._cluster_id, "topics": topics}
-        write_durably(self._path, json.dumps(content, indent=1).encode())
+        content = _Content(self._cluster_id, dict(sorted(self.topics.items())))
+        write_durably(self._path, _CONTENT.dump_json(content, indent=1))

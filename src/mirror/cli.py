@@ -15,14 +15,14 @@ from typing import Final
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option
+from hourmark.config import Config, config_option, json_option
 from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster
+from hourmark.log import set_up_logging
 from mirror.lag import measure
 from mirror.process import MirrorMakerProcess, prepare
 from mirror.progress import ProgressWatch
-from mirror.properties import target_of
 from mirror.remote_topics import ensure_remote_topics
+from mirror.sites import Sites
 from mirror.supervisor import Supervisor, TaskWatch
 from mirror.verdict_text import as_lines, as_object
 from mirror.verification import Verification
@@ -46,22 +46,21 @@ def run(config: Config, no_restart: bool) -> None:
     Makes the remote topics that are missing, and checks those that exist. Starts MirrorMaker 2 again when it ends or when one
     of its tasks fails. Its log goes to stderr; what it was given is in mirror.work_dir.
     """
-    _log_to_stderr(config)
-    central_settings = target_of(config)
+    set_up_logging(config.log_level)
+    sites = Sites(config)
     prepare(config)  # a wrong setting stops the start, before anything is waited for
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     clock = SystemClock()
-    edge, central = Cluster(config.kafka.edge, "edge"), Cluster(central_settings, "central")
 
     def topics() -> None:
-        if created := ensure_remote_topics(config, edge, central):
+        if created := ensure_remote_topics(config, sites):
             log.info("created on the central cluster: %s", ", ".join(created))
 
-    for step in (edge.cluster_id, central.cluster_id, topics):
+    for step in (sites.edge.cluster_id, sites.central.cluster_id, topics):
         _until_available(step, stopping)
-    watches = TaskWatch(central_settings, config.kafka.edge_alias, clock), ProgressWatch(config, clock)
+    watches = TaskWatch(sites.central.settings, sites.alias, clock), ProgressWatch(sites, clock)
     supervisor = Supervisor(lambda: MirrorMakerProcess(config), watches, clock, stopping, restart=not no_restart)
     sys.exit(supervisor.run())
 
@@ -79,15 +78,9 @@ def _until_available(step: Callable[[], object], stopping: threading.Event) -> N
             return
 
 
-def _log_to_stderr(config: Config) -> None:
-    logging.basicConfig(
-        stream=sys.stderr, level=config.log_level.upper(), format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
-    )
-
-
 @mirror.command(epilog="Example:  hourmark mirror lag --json | jq .records")
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@json_option
 def lag(config: Config, as_json: bool) -> None:
     """Show, for each topic-partition, how many records of the edge the mirror has not copied yet.
 
@@ -120,7 +113,7 @@ def _or_dash(offset: int | None) -> str:
 @click.option("--sample", type=click.IntRange(min=0), help="Compare contents of so many topic-partitions only, chosen at random.")
 @click.option("--seed", type=int, help="Of --sample's choice; default: a new one, printed.")
 @click.option("--accept", is_flag=True, help="Accept topics made anew and possible holes as they are: the alarms end.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@json_option
 def verify(
     config: Config,
     topics: tuple[str, ...],
@@ -136,7 +129,7 @@ def verify(
     where a hole cannot be excluded: a topic deleted or made anew, or retention that passed the mirror's last known position.
     Exit code 1 on any finding, each with topic, partition and offsets.
     """
-    _log_to_stderr(config)
+    set_up_logging(config.log_level)
     if sample is not None and seed is None:
         seed = random.SystemRandom().randrange(1 << 32)
         click.echo(f"--seed {seed}", err=True)

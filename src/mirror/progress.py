@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.config import Config
-from hourmark.kafka import Cluster, Partition
-from hourmark.mirror_positions import CONNECTOR, Behind, MirrorPositions, ahead, reached
-from mirror.properties import target_of
-from mirror.remote_topics import mirrored_topics
+from hourmark.kafka import Partition
+from hourmark.mirror_positions import CONNECTOR, Behind, ahead, reached
+from mirror.sites import Sites
 from mirror.task_status import Failure
 
 log = logging.getLogger("hourmark.mirror")
@@ -41,10 +39,10 @@ class Progress:
 class ProgressWatch:
     """A `supervisor.Watch`: a partition that stands still is a failure."""
 
-    def __init__(self, config: Config, clock: Clock) -> None:
+    def __init__(self, sites: Sites, clock: Clock) -> None:
         self._clock = clock
-        self._edge = Cluster(config.kafka.edge, "edge")
-        self._positions = MirrorPositions(target_of(config), config.kafka.edge_alias)
+        self._sites = sites
+        self._positions = sites.positions()
         self._progress = Progress()
         self._looked_s = clock.monotonic_s()
         self._found: list[Behind] = []
@@ -63,8 +61,8 @@ class ProgressWatch:
 
     def _look(self) -> None:
         positions = self._positions.refresh()
-        partitions = [Partition(t.name, p) for t in mirrored_topics(self._edge) for p in t.partitions]
-        ends, starts = self._edge.ends(partitions), self._edge.starts(partitions)
+        partitions = self._sites.partitions()
+        ends, starts = self._sites.edge.ends(partitions), self._sites.edge.starts(partitions)
         self._found = self._progress.stalled(self._clock.monotonic_s(), ends, starts, positions)
         stale = ahead(ends, positions)
         for partition in stale:

@@ -8,11 +8,10 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
-from hourmark.config import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import Partition, client_settings, quiet_logger
+from hourmark.kafka import Cluster, Partition, consumed, read_only_consumer
 
 STALL_TIMEOUT_S: Final = 60.0
 QUEUE_KB: Final = 16 * 1024  # librdkafka's own default is 64 MiB for each consumer
@@ -41,21 +40,13 @@ def digest_of(key: bytes | None, value: bytes | None) -> bytes:
 class SpanReader:
     """A stock consumer (read_committed, no group) that reads one span after the other. Close it at the end."""
 
-    def __init__(self, cluster: KafkaCluster, name: str, max_message_bytes: int) -> None:
-        self._name = name
-        self._consumer = Consumer(
-            client_settings(
-                cluster,
-                group_id="hourmark-read-only",
-                enable_auto_commit=False,
-                isolation_level="read_committed",
-                enable_partition_eof=True,
-                auto_offset_reset="earliest",
-                fetch_wait_max_ms=50,
-                max_partition_fetch_bytes=max_message_bytes,
-                queued_max_messages_kbytes=QUEUE_KB,
-            ),
-            logger=quiet_logger(),
+    def __init__(self, cluster: Cluster, max_message_bytes: int) -> None:
+        self._name = cluster.name
+        self._consumer = read_only_consumer(
+            cluster.settings,
+            auto_offset_reset="earliest",
+            max_partition_fetch_bytes=max_message_bytes,
+            queued_max_messages_kbytes=QUEUE_KB,
         )
 
     def read(self, partition: Partition, start: int, end: int) -> Iterator[Record]:
@@ -71,18 +62,13 @@ class SpanReader:
                     moved_s = time.monotonic()
                 elif time.monotonic() - moved_s > STALL_TIMEOUT_S:
                     raise Unavailable(f"{partition} of the {self._name} cluster: no record after {position} (end {end})")
-                for message in messages:
-                    offset, error = message.offset(), message.error()
-                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                        if error.retriable():
-                            continue
-                        raise Unavailable(f"reading {partition} of the {self._name} cluster failed: {error}")
-                    assert offset is not None, "a message of an assigned partition"
-                    position = max(position, offset if error is not None else offset + 1)
-                    if error is None and offset < end:
-                        key = message.key()
-                        assert key is None or isinstance(key, bytes)
-                        yield Record(offset, message.timestamp()[1], key, digest_of(key, message.value()))
+                for _, after, record in consumed(messages):
+                    position = max(position, after)
+                    if record is not None and after <= end:
+                        key = record.key()
+                        yield Record(after - 1, record.timestamp()[1], key, digest_of(key, record.value()))
+        except KafkaException as error:
+            raise Unavailable(f"reading {partition} of the {self._name} cluster failed: {error}") from error
         finally:
             self._consumer.unassign()
 

@@ -6,6 +6,7 @@ ends; then the edge's ends again, as everything on the target by then was at the
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import random
@@ -14,15 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.errors import UsageError
-from hourmark.kafka import Cluster, Partition, TopicInfo
-from hourmark.mirror_positions import MirrorPositions, ahead, holes, made_anew, reached
-from hourmark.topics import edge_topic, events_topic
+from hourmark.kafka import Partition, TopicInfo
+from hourmark.mirror_positions import ahead, holes, made_anew, reached
+from hourmark.topics import events_topic
 from mirror.checks import Check, Checks
 from mirror.comparison import Comparison, compare
-from mirror.lag import existing, remote
-from mirror.properties import target_of
 from mirror.reading import SpanReader
-from mirror.remote_topics import mirrored_topics
+from mirror.sites import Sites
 
 log = logging.getLogger("hourmark.mirror")
 
@@ -58,16 +57,14 @@ class Verification:
     """One check; `run` blocks until the cut is reached, at most `timeout_s`, and then for the comparison."""
 
     def __init__(self, config: Config, clock: Clock, *, topics: Sequence[str] = (), accept: bool = False) -> None:
-        self._central_settings = target_of(config)
-        self._config = config
+        self._max_bytes = config.kafka.max_message_bytes
         self._clock = clock
-        self._alias = config.kafka.edge_alias
-        self._edge = Cluster(config.kafka.edge, "edge")
-        self._central = Cluster(self._central_settings, "central")
+        self._sites = Sites(config)
+        self._edge, self._central = self._sites.edge, self._sites.central
         self._checks = Checks(config.mirror.work_dir, self._edge.cluster_id())
         self._accept = accept
         self._only = set(topics)
-        self._topics = {t.name: t for t in mirrored_topics(self._edge) if self._selected(t.name)}
+        self._topics = {t.name: t for t in self._sites.topics() if self._selected(t.name)}
         if topics and not self._topics and not any(self._selected(name) for name in self._checks.topics):
             raise UsageError(f"no mirrored topic at the edge is named {', '.join(topics)}; `hourmark mirror lag` lists them")
 
@@ -110,10 +107,9 @@ class Verification:
     def _wait(
         self, cut: Mapping[Partition, int], starts: Mapping[Partition, int], timeout_s: float
     ) -> tuple[list[str], Mapping[Partition, int]]:
-        reader = MirrorPositions(self._central_settings, self._alias)
         give_up_s = self._clock.monotonic_s() + timeout_s
         told_s = self._clock.monotonic_s()
-        try:
+        with contextlib.closing(self._sites.positions()) as reader:
             while True:
                 positions = reader.refresh()
                 behind = reached(cut, starts, positions)
@@ -124,8 +120,6 @@ class Verification:
                     told_s = now_s
                     log.info("waiting for %d topic-partitions, such as %s", len(behind), behind[0])
                 self._clock.sleep(POLL_S)
-        finally:
-            reader.close()
 
     def _compare(
         self,
@@ -134,32 +128,28 @@ class Verification:
         starts: Mapping[Partition, int],
         positions: Mapping[Partition, int],
     ) -> tuple[list[Compared], list[str]]:
-        there = existing(self._central, [remote(p, self._alias) for p in partitions])
-        absent = [f"{remote(p, self._alias)} does not exist on the central cluster"
-                  for p in partitions if remote(p, self._alias) not in there]  # fmt: skip
+        remotes = self._sites.remote_of(partitions)
+        absent = [f"{self._sites.remote(p)} does not exist on the central cluster" for p in partitions if p not in remotes]
+        there = list(remotes.values())
         remote_ends, remote_starts = self._central.ends(there), self._central.starts(there)
         ends = self._edge.ends(partitions)
         retention_ms = self._retention_ms({p.topic for p in there})
-        max_bytes = self._config.kafka.max_message_bytes
-        source = SpanReader(self._config.kafka.edge, "edge", max_bytes)
-        target = SpanReader(self._central_settings, "central", max_bytes)
         compared = []
-        try:
-            for there_partition in there:
-                p = Partition(edge_topic(there_partition.topic, self._alias), there_partition.partition)
+        with (
+            contextlib.closing(SpanReader(self._edge, self._max_bytes)) as source,
+            contextlib.closing(SpanReader(self._central, self._max_bytes)) as target,
+        ):
+            for p, remote in remotes.items():
                 log.info("comparing %s", p)
-                kept_ms = retention_ms.get(there_partition.topic, -1)
+                kept_ms = retention_ms.get(remote.topic, -1)
                 result = compare(
                     source.read(p, starts[p], ends[p]),
-                    target.read(there_partition, remote_starts[there_partition], remote_ends[there_partition]),
+                    target.read(remote, remote_starts[remote], remote_ends[remote]),
                     cut[p],
                     edge_was_trimmed=starts[p] > 0,
                     expired_before_ms=self._clock.now_ms() - kept_ms if kept_ms >= 0 else 0,
                 )
                 compared.append(Compared(p, cut[p], positions.get(p), result))
-        finally:
-            source.close()
-            target.close()
         return compared, absent
 
     def _retention_ms(self, topics: Iterable[str]) -> dict[str, int]:

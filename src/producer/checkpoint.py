@@ -18,7 +18,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,7 +41,7 @@ CREATE TABLE ranges (sequence INTEGER PRIMARY KEY, file_id TEXT NOT NULL UNIQUE,
 CREATE TABLE losses (source TEXT PRIMARY KEY, bytes INTEGER NOT NULL);
 """
 
-Change = Callable[[sqlite3.Connection], None]
+Change = tuple[str, Sequence[Any]]  # a statement and its parameters
 
 
 class CheckpointFailed(Unavailable):
@@ -55,48 +55,44 @@ class CheckpointBroken(Exception):
 def insert_file(file: TrackedFile) -> Change:
     """A file that was not known before."""
     row = (file.file_id, *_device_row(file), *_place_row(file.place), *_position_row(file.progress.position))
-    return lambda db: void(db.execute(f"INSERT INTO files VALUES ({','.join('?' * len(row))})", row))  # noqa: S608
+    return f"INSERT INTO files VALUES ({','.join('?' * len(row))})", row  # noqa: S608
 
 
 def save_place(file: TrackedFile, place: Place) -> Change:
     """Where a file is now; its identity too, as the device number may have changed."""
     row = (*_device_row(file), *_place_row(place), file.file_id)
     sql = "UPDATE files SET device=?, inode=?, birth_ns=?, source=?, path=?, seen_at=?, missing=? WHERE file_id=?"
-    return lambda db: void(db.execute(sql, row))
+    return sql, row
 
 
 def save_position(file_id: str, position: Position) -> Change:
     """How far a file was cut."""
     row = (*_position_row(position), file_id)
     sql = "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?"
-    return lambda db: void(db.execute(sql, row))
+    return sql, row
 
 
 def forget_file(file_id: str) -> Change:
     """A file that was deleted and cannot come back."""
-    return lambda db: void(db.execute("DELETE FROM files WHERE file_id=?", (file_id,)))
+    return "DELETE FROM files WHERE file_id=?", (file_id,)
 
 
 def spool(outgoing: Outgoing, body: bytes) -> Change:
     """A range on its way, with its compressed body."""
     fields = dataclasses.asdict(outgoing.range) | {"part": outgoing.range.part.value}
     row = (outgoing.sequence, outgoing.range.file_id, json.dumps(fields), body)
-    return lambda db: void(db.execute("INSERT INTO ranges VALUES (?,?,?,?)", row))
+    return "INSERT INTO ranges VALUES (?,?,?,?)", row
 
 
 def unspool(sequence: int) -> Change:
     """A range that was acknowledged."""
-    return lambda db: void(db.execute("DELETE FROM ranges WHERE sequence=?", (sequence,)))
+    return "DELETE FROM ranges WHERE sequence=?", (sequence,)
 
 
 def lose(source: str, count: int) -> Change:
     """Bytes known lost."""
     sql = "INSERT INTO losses VALUES (?,?) ON CONFLICT (source) DO UPDATE SET bytes = bytes + excluded.bytes"
-    return lambda db: void(db.execute(sql, (source, count)))
-
-
-def void(_: object) -> None:
-    """For changes whose result nobody asks for."""
+    return sql, (source, count)
 
 
 class Checkpoint:
@@ -139,12 +135,9 @@ class Checkpoint:
                 raise CheckpointBroken(f"it has format {version}, this version of Hourmark reads format {FORMAT}")
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
-        except (sqlite3.DatabaseError, ValueError) as error:
+        except (sqlite3.DatabaseError, ValueError, CheckpointBroken) as error:
             db.close()
             raise CheckpointBroken(str(error)) from error
-        except CheckpointBroken:
-            db.close()
-            raise
         return cls(db), host_id
 
     def close(self) -> None:
@@ -172,7 +165,7 @@ class Checkpoint:
             self._db.execute("BEGIN IMMEDIATE")
             for ticket in batch:
                 for change in ticket.changes:
-                    change(self._db)
+                    self._db.execute(*change)
             self._db.execute("COMMIT")
             error = None
         except sqlite3.Error as problem:

@@ -17,6 +17,7 @@ from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.config import Tailer as TailerConfig
 from hourmark.errors import ConfigError
+from hourmark.log import set_up_logging
 from producer.installation import REREAD_REPEATS, locked, open_installation
 from producer.tailer import Summary, Tailer
 
@@ -45,7 +46,7 @@ def tail(config: Config, drain: bool, reread: bool, as_json: bool) -> None:
       hourmark tail --config edge.toml       follow those of another configuration
       hourmark tail --drain --json           deliver what is there, print what it came to, end
     """
-    _log_to_stderr(config.log_level)
+    set_up_logging(config.log_level)
     settings = checked(config.tailer)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -96,12 +97,6 @@ def _open_files_max() -> int:
     granted = _FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _FILES_MAX)
     resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
     return max(16, granted - _SPARE_DESCRIPTORS)
-
-
-def _log_to_stderr(level: str) -> None:
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)-7s %(message)s")
-    for noisy in ("httpx", "httpcore"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
 def _show(summary: Summary, *, as_json: bool) -> None:

@@ -60,14 +60,14 @@ def cut(read: Read, limits: Limits, *, in_line: bool, searched: int = 0) -> Cut 
     if searched and (pending := _still_pending(read, limits, searched)):
         return pending
     if in_line:
-        return _rest_of_line(read, limits)
+        return _one_line(read, limits, limits.line_bytes_max, Part.LAST_CHUNK)
     window = read(0, limits.range_bytes)
     last = window.rfind(_LF)
     if last >= 0:
         return Cut(window[: last + 1], Part.LINES)
     if len(window) < limits.range_bytes:
         return Pending(len(window))
-    return _long_line(read, limits)
+    return _one_line(read, limits, limits.line_bytes_max + 1, Part.LINES)
 
 
 def _still_pending(read: Read, limits: Limits, searched: int) -> Pending | None:
@@ -77,21 +77,12 @@ def _still_pending(read: Read, limits: Limits, searched: int) -> Pending | None:
     return Pending(seen) if _LF not in fresh and seen < limits.line_bytes_max else None
 
 
-def _long_line(read: Read, limits: Limits) -> Cut | Pending:
-    window = read(0, limits.line_bytes_max + 1)
+def _one_line(read: Read, limits: Limits, size_max: int, ends: Part) -> Cut | Pending:
+    """A line, or the rest of one: with its LF at most `size_max` bytes, or else a piece of it."""
+    window = read(0, size_max)
     first = window.find(_LF)
     if first >= 0:
-        return Cut(window[: first + 1], Part.LINES)
-    if len(window) > limits.line_bytes_max:
+        return Cut(window[: first + 1], ends)
+    if len(window) == size_max:
         return Cut(window[: limits.line_bytes_max], Part.CHUNK)
-    return Pending(len(window))
-
-
-def _rest_of_line(read: Read, limits: Limits) -> Cut | Pending:
-    window = read(0, limits.line_bytes_max)
-    first = window.find(_LF)
-    if first >= 0:
-        return Cut(window[: first + 1], Part.LAST_CHUNK)
-    if len(window) == limits.line_bytes_max:
-        return Cut(window, Part.CHUNK)
     return Pending(len(window))

@@ -117,6 +117,12 @@ class TrackedFile:
         return self.retired or self.place.missing
 
     @property
+    def is_settled(self) -> bool:
+        """Whether what was last seen of it was examined, and nothing of it is on its way."""
+        progress = self.progress  # one consistent moment
+        return progress.in_flight is None and progress.examined_scan >= self.due
+
+    @property
     def pending_bytes(self) -> int:
         """Bytes that are not yet acknowledged, an unterminated last line included."""
         progress = self.progress

@@ -36,41 +36,30 @@ class ChangedWhileRead(OSError):
     """A file was truncated between two looks of one step; the step is tried again."""
 
 
+@dataclasses.dataclass
 class Follower:
     """Moves files on. Safe to use from several threads, for different files."""
 
-    def __init__(
-        self,
-        link: ServiceLink,
-        checkpoint: Checkpoint,
-        sources: Mapping[str, TailedSource],
-        limits: Limits,
-        tally: Tally,
-        clock: Clock,
-        *,
-        host_id: str,
-        host_name: str,
-    ) -> None:
-        self._link = link
-        self._checkpoint = checkpoint
-        self._sources = sources
-        self._limits = limits
-        self._tally = tally
-        self._clock = clock
-        self._host_id = host_id
-        self._host_name = host_name
-        self._sequence = itertools.count(checkpoint.last_sequence() + 1)
+    link: ServiceLink
+    checkpoint: Checkpoint
+    sources: Mapping[str, TailedSource]
+    limits: Limits
+    tally: Tally
+    clock: Clock
+    host_id: str
+    host_name: str
+    finishing: bool = False  # once set, what is on its way is delivered and nothing new is cut
+
+    def __post_init__(self) -> None:
+        self._sequence = itertools.count(self.checkpoint.last_sequence() + 1)
         self._local = threading.local()
-        self.finishing = False  # once set, what is on its way is delivered and nothing new is cut
 
     def step(self, file: TrackedFile) -> bool:
         """Ship what there is, up to `RANGES_PER_TURN` ranges. Whether there may be more at once.
 
         Busy, Refused: the service did not take it. CheckpointFailed, OSError: this host could not. Try the step again.
         """
-        body: bytes | None = None
-        if file.progress.in_flight is None:
-            body = self._cut_next(file)
+        body = self._cut_next(file) if file.progress.in_flight is None else None
         for turn in range(1, RANGES_PER_TURN + 1):
             outgoing = file.progress.in_flight
             if outgoing is None:
@@ -83,40 +72,34 @@ class Follower:
         return True
 
     def _send(self, file: TrackedFile, outgoing: Outgoing, body: bytes | None) -> None:
-        answer = self._link.send_range(outgoing.range, body if body is not None else self._checkpoint.body(outgoing.sequence))
-        self._tally.acknowledged(outgoing.bytes, answer)
+        answer = self.link.send_range(outgoing.range, body if body is not None else self.checkpoint.body(outgoing.sequence))
+        self.tally.acknowledged(outgoing.bytes, answer)
         file.failures = 0
         file.progress = dataclasses.replace(file.progress, in_flight=dataclasses.replace(outgoing, acknowledged=True))
 
     def _only_acknowledge(self, file: TrackedFile) -> None:
-        progress = file.progress
-        if progress.in_flight is not None:
-            assert progress.in_flight.acknowledged, "only what the service has may leave the spool"
-            self._checkpoint.commit([changes.unspool(progress.in_flight.sequence)])
-            file.progress = dataclasses.replace(progress, in_flight=None)
+        if acknowledged := _acknowledged(file):
+            self.checkpoint.commit(acknowledged)
+            file.progress = dataclasses.replace(file.progress, in_flight=None)
 
     def _cut_next(self, file: TrackedFile) -> bytes | None:
         """Acknowledge what was delivered and spool what follows, in one transaction; the new range's compressed body."""
-        if file.descriptor is None or file.retired or self.finishing or file.place.source not in self._sources:
-            self._only_acknowledge(file)
-            return None
-        found = self._examine(file, file.descriptor)
+        descriptor, found = file.descriptor, None
+        if descriptor is not None and not file.retired and not self.finishing and file.place.source in self.sources:
+            found = self._examine(file, descriptor)
         if found is None:
             self._only_acknowledge(file)
             return None
         reading = self._reading(file)
-        pending: list[Change] = []
-        if file.progress.in_flight is not None:
-            assert file.progress.in_flight.acknowledged, "only what the service has may leave the spool"
-            pending.append(changes.unspool(file.progress.in_flight.sequence))
+        pending = _acknowledged(file)
         progress, body = self._spooled(file, found, reading, pending)
-        self._checkpoint.commit(pending)
+        self.checkpoint.commit(pending)
         file.progress = progress
         return body
 
     def _reading(self, file: TrackedFile) -> Reading:
         try:
-            reading = self._link.fresh()
+            reading = self.link.fresh()
         except Busy:
             self._only_acknowledge(file)  # that much is certain
             raise
@@ -144,17 +127,17 @@ class Follower:
         assert reading.rules is not None, "a range is made only of a reading with rules"
         try:
             return ByteRange(
-                host_id=self._host_id,
+                host_id=self.host_id,
                 file_id=file.file_id,
                 generation=position.generation,
                 start=position.offset,
                 end=position.offset + len(shipped.body),
                 observed_at_ms=reading.clock_ms,
                 rules=reading.rules,
-                zone=self._sources[file.place.source].zone,
+                zone=self.sources[file.place.source].zone,
                 source=file.place.source,
                 path=file.place.path,
-                host_name=self._host_name,
+                host_name=self.host_name,
                 part=shipped.part,
             )
         except ValueError as error:
@@ -164,7 +147,7 @@ class Follower:
         """Compare the file with what is known of it, write down what is lost, and look for the next cut."""
         due, observed, before = file.due, file.observed, file.progress
         size = os.fstat(descriptor).st_size
-        now_s = self._clock.monotonic_s()  # a scan that begins later has looked later
+        now_s = self.clock.monotonic_s()  # a scan that begins later has looked later
         known = before.position
         judgement = _judge(descriptor, before, observed, size)
         position, quiet_to = known, before.quiet_to
@@ -187,8 +170,8 @@ class Follower:
         changed = [changes.save_position(file.file_id, position)]
         if judgement.lost_bytes:
             changed.append(changes.lose(file.place.source, judgement.lost_bytes))
-        self._checkpoint.commit(changed)
-        self._tally.lost(file.place.source, judgement.lost_bytes)
+        self.checkpoint.commit(changed)
+        self.tally.lost(file.place.source, judgement.lost_bytes)
         _log.warning(
             "%s was truncated: it was read up to byte %d, %d bytes were known, %d are there now; lost unread: %d bytes; %s",
             file.place.seen_at, known.offset, max(known.size_seen, file.observed.high), position.size_seen, judgement.lost_bytes,
@@ -199,7 +182,7 @@ class Follower:
         def read(skip: int, count: int) -> bytes:
             return read_at(descriptor, position.offset + skip, count)
 
-        found = cut(read, self._limits, in_line=position.in_line, searched=max(0, quiet_to - position.offset))
+        found = cut(read, self.limits, in_line=position.in_line, searched=max(0, quiet_to - position.offset))
         if isinstance(found, Cut):
             size = os.fstat(descriptor).st_size
             if size < position.offset + len(found.body) or not _is_anchored(descriptor, position, size):
@@ -212,6 +195,13 @@ class Follower:
             compressor = self._local.compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
         compressed: bytes = compressor.compress(body)
         return compressed
+
+
+def _acknowledged(file: TrackedFile) -> list[Change]:
+    """What takes the delivered range, if there is one, out of the spool."""
+    sent = file.progress.in_flight
+    assert sent is None or sent.acknowledged, "only what the service has may leave the spool"
+    return [] if sent is None else [changes.unspool(sent.sequence)]
 
 
 def _judge(descriptor: int, before: Progress, observed: Observation, size: int) -> Judgement:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import os
+import struct
 from typing import Final
 
 _AT_EMPTY_PATH: Final = 0x1000
@@ -24,26 +25,12 @@ class Identity:
     birth_ns: int
 
 
-class _Timestamp(ctypes.Structure):
-    _fields_ = (("seconds", ctypes.c_int64), ("nanoseconds", ctypes.c_uint32), ("reserved", ctypes.c_int32))
-
-
-class _Statx(ctypes.Structure):
-    """struct statx of linux/stat.h: 256 bytes, of which the mask and the birth time are read."""
-
-    _fields_ = (
-        ("mask", ctypes.c_uint32),
-        ("skipped", ctypes.c_uint8 * 76),
-        ("birth", _Timestamp),
-        ("rest", ctypes.c_uint8 * 160),
-    )
-
-
-assert ctypes.sizeof(_Statx) == 256 and _Statx.birth.offset == 80, "struct statx is laid out otherwise"
-
+# struct statx of linux/stat.h: the mask, then at byte 80 the birth time, seconds and nanoseconds
+_STRUCT_SIZE: Final = 256
+_MASK_AND_BIRTH: Final = struct.Struct("=I76xqI")
 _STATX = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
 if _STATX is not None:
-    _STATX.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.POINTER(_Statx))
+    _STATX.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p)
 
 
 def identify(descriptor: int) -> Identity:
@@ -55,7 +42,8 @@ def identify(descriptor: int) -> Identity:
 def _birth_ns(descriptor: int) -> int:
     if _STATX is None:
         return 0
-    answer = _Statx()
-    if _STATX(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, ctypes.byref(answer)) != 0 or not answer.mask & _STATX_BTIME:
+    answer = ctypes.create_string_buffer(_STRUCT_SIZE)
+    if _STATX(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, answer) != 0:
         return 0
-    return max(0, int(answer.birth.seconds) * 1_000_000_000 + int(answer.birth.nanoseconds))
+    mask, seconds, nanoseconds = _MASK_AND_BIRTH.unpack_from(answer)
+    return max(0, seconds * 1_000_000_000 + nanoseconds) if mask & _STATX_BTIME else 0

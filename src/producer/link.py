@@ -72,7 +72,7 @@ class ServiceLink:
         self._urls = [url.rstrip("/") for url in urls]
         self._turn = 0
         self._clock = clock
-        self._reading: Reading | None = None
+        self.latest: Reading | None = None  # of any age
         self._hello = threading.Lock()
         self._client = httpx.Client(trust_env=False, limits=httpx.Limits(max_connections=64, max_keepalive_connections=32))
 
@@ -84,18 +84,13 @@ class ServiceLink:
         """How many there are to try."""
         return len(self._urls)
 
-    @property
-    def latest(self) -> Reading | None:
-        """The latest reading, of any age."""
-        return self._reading
-
     def fresh(self, age_max_s: float = READING_AGE_MAX_S) -> Reading:
         """A reading of at most this age; asks where there is none. Busy, Refused."""
         with self._hello:
-            reading = self._reading
+            reading = self.latest
             if reading is None or reading.rules is None or self._clock.monotonic_s() - reading.at_s > age_max_s:
                 self._exchange("GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S)
-                reading = self._reading
+                reading = self.latest
         if reading is None:
             raise Busy(f"no {CLOCK_HEADER} in the answers of {self._urls[self._turn]}; is a delivery service there?")
         return reading
@@ -142,9 +137,9 @@ class ServiceLink:
     def _note(self, response: httpx.Response) -> None:
         text = response.headers.get(CLOCK_HEADER, "")
         if text.isascii() and text.isdigit() and len(text) <= 19:
-            before = self._reading.rules if self._reading else None
+            before = self.latest.rules if self.latest else None
             rules = response.headers.get(RULES_HEADER) or before
-            self._reading = Reading(int(text), rules, self._clock.monotonic_s())
+            self.latest = Reading(int(text), rules, self._clock.monotonic_s())
 
 
 def _message(response: httpx.Response) -> str:

@@ -6,6 +6,7 @@ Each report has its own number, whether or not it arrived, so that two different
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import uuid
 from collections.abc import Callable
@@ -16,28 +17,21 @@ from producer.link import ServiceLink
 from producer.throttle import Throttle
 
 
+@dataclasses.dataclass
 class Reporter:
     """Sends one incarnation's reports, one after another."""
 
-    def __init__(
-        self,
-        link: ServiceLink,
-        describe: Callable[[], tuple[SourceReport, ...]],
-        throttle: Throttle,
-        *,
-        host_id: str,
-        host_name: str,
-        first_arrived: Callable[[], None],
-    ) -> None:
-        self._link = link
-        self._describe = describe
-        self._throttle = throttle
-        self._host_id = host_id
-        self._host_name = host_name
+    link: ServiceLink
+    describe: Callable[[], tuple[SourceReport, ...]]
+    throttle: Throttle
+    host_id: str
+    host_name: str
+    first_arrived: Callable[[], None]
+    has_arrived: bool = False
+
+    def __post_init__(self) -> None:
         self._incarnation = uuid.uuid4().hex
         self._sequence = 0
-        self._first_arrived = first_arrived
-        self.has_arrived = False
 
     def run(self, every_s: float, stop: threading.Event) -> None:
         """Ask for the service's clock and rules, then report until `stop`, beginning now."""
@@ -46,33 +40,33 @@ class Reporter:
         while not stop.is_set():
             if self.send() and not self.has_arrived:
                 self.has_arrived = True
-                self._first_arrived()
+                self.first_arrived()
             stop.wait(every_s)
 
     def _is_heard(self) -> bool:
         try:
-            self._link.fresh()
+            self.link.fresh()
         except HourmarkError as error:
-            self._throttle.warn("hello", f"no delivery service yet: {error}; asked again until there is one")
+            self.throttle.warn("hello", f"no delivery service yet: {error}; asked again until there is one")
             return False
         return True
 
     def send(self, *, goodbye: bool = False) -> bool:
         """One report; whether it arrived."""
         report = HostReport(
-            host_id=self._host_id,
-            host_name=self._host_name,
+            host_id=self.host_id,
+            host_name=self.host_name,
             kind="tailer",
             incarnation=self._incarnation,
             sequence=self._sequence,
             received_at_ms=0,  # the service's to say
             goodbye=goodbye,
-            sources=self._describe(),
+            sources=self.describe(),
         )
         self._sequence += 1
         try:
-            self._link.send_report(report)
+            self.link.send_report(report)
         except HourmarkError as error:
-            self._throttle.warn("report", f"a host report did not arrive: {error}; the next follows")
+            self.throttle.warn("report", f"a host report did not arrive: {error}; the next follows")
             return False
         return True

@@ -18,22 +18,19 @@ UNMATCHED_LINGER_S: Final = 600.0  # some writers keep to the old file until the
 _log = logging.getLogger(__name__)
 
 
+@dataclasses.dataclass(frozen=True)
 class Retirement:
     """Takes files out of following. Used by the scanning thread."""
 
-    def __init__(self, files: Files, checkpoint: Checkpoint, schedule: Schedule, tally: Tally, clock: Clock) -> None:
-        self._files = files
-        self._checkpoint = checkpoint
-        self._schedule = schedule
-        self._tally = tally
-        self._clock = clock
+    files: Files
+    checkpoint: Checkpoint
+    schedule: Schedule
+    tally: Tally
+    clock: Clock
 
     def deleted(self, file: TrackedFile) -> None:
         """No name is left, but it is open: it is let go once it was read to its end and acknowledged."""
-        progress = file.progress
-        if progress.in_flight is not None or progress.examined_scan < file.due or not self._schedule.is_idle(file):
-            return
-        if progress.quiet_to < file.observed.size or self._clock.monotonic_s() - file.changed_at_s < DELETED_LINGER_S:
+        if self._stays(file, file.progress.quiet_to, DELETED_LINGER_S):
             return
         if file.identity.birth_ns:
             self._end(file, "was deleted", [changes.forget_file(file.file_id)])
@@ -42,13 +39,14 @@ class Retirement:
 
     def unmatched(self, file: TrackedFile) -> None:
         """It has a name that no pattern matches: rotated. It is let go when its writer has long left it."""
-        progress = file.progress
-        if progress.in_flight is not None or progress.examined_scan < file.due or not self._schedule.is_idle(file):
-            return
-        if progress.position.offset < file.observed.size or self._clock.monotonic_s() - file.changed_at_s < UNMATCHED_LINGER_S:
-            return
-        self.missing(file)
-        file.close()
+        if not self._stays(file, file.progress.position.offset, UNMATCHED_LINGER_S):
+            self.missing(file)
+            file.close()
+
+    def _stays(self, file: TrackedFile, read_to: int, linger_s: float) -> bool:
+        """Whether there is, or may soon be, something to do for it."""
+        at_work = not (file.is_settled and self.schedule.is_idle(file))
+        return at_work or read_to < file.observed.size or self.clock.monotonic_s() - file.changed_at_s < linger_s
 
     def replaced(self, file: TrackedFile, path: str) -> None:
         """Its inode is another file's by now."""
@@ -70,20 +68,20 @@ class Retirement:
 
     def release(self, file: TrackedFile) -> None:
         """Forget a retired file once its last range is acknowledged."""
-        if file.retired and file.progress.in_flight is None and self._schedule.is_idle(file):
-            self._files.remove(file)
+        if file.retired and file.progress.in_flight is None and self.schedule.is_idle(file):
+            self.files.remove(file)
 
     def _end(self, file: TrackedFile, what: str, end: list[Change]) -> None:
         self._count(file, what, end)
-        self._files.retire(file)
+        self.files.retire(file)
         self.release(file)
 
     def _count(self, file: TrackedFile, what: str, end: list[Change]) -> None:
         position = file.progress.position
         lost = 0 if file.place.missing else max(0, max(position.size_seen, file.observed.size) - position.offset)
         loss = [changes.lose(file.place.source, lost)] if lost else []
-        self._checkpoint.commit([*end, *loss])
-        self._tally.lost(file.place.source, lost)
+        self.checkpoint.commit([*end, *loss])
+        self.tally.lost(file.place.source, lost)
         _log.log(
             logging.WARNING if lost else logging.INFO,
             "%s (file %s) %s; it was read up to byte %d of generation %d, %d bytes are known to be lost",

@@ -45,31 +45,22 @@ class Seen:
         return {path: problem for problems in self.problems.values() for path, problem in problems.items()}
 
 
+@dataclasses.dataclass
 class Scanner:
     """Keeps `files` in step with the file system. Used by one thread."""
 
-    def __init__(
-        self,
-        sources: Sequence[TailedSource],
-        files: Files,
-        checkpoint: Checkpoint,
-        schedule: Schedule,
-        retirement: Retirement,
-        throttle: Throttle,
-        clock: Clock,
-        *,
-        identify: Callable[[int], Identity],
-        open_files_max: int,
-    ) -> None:
-        self._patterns = {source.name: [Pattern(path) for path in source.paths] for source in sources}
-        self._files = files
-        self._checkpoint = checkpoint
-        self._schedule = schedule
-        self._retirement = retirement
-        self._throttle = throttle
-        self._clock = clock
-        self._identify = identify
-        self._open_files_max = open_files_max
+    sources: Sequence[TailedSource]
+    files: Files
+    checkpoint: Checkpoint
+    schedule: Schedule
+    retirement: Retirement
+    throttle: Throttle
+    clock: Clock
+    identify: Callable[[int], Identity]
+    open_files_max: int
+
+    def __post_init__(self) -> None:
+        self._patterns = {source.name: [Pattern(path) for path in source.paths] for source in self.sources}
         self._found: set[TrackedFile] = set()  # by this scan
         self._added: set[TrackedFile] = set()  # by this look, not yet in the checkpoint
         self._moved: set[TrackedFile] = set()  # their place is not yet in the checkpoint
@@ -80,7 +71,7 @@ class Scanner:
         """Look once at every source, then at the files that none of them found. CheckpointFailed: nothing new is followed."""
         seen = Seen()
         self._found = set()
-        self._open_files = sum(file.descriptor is not None for file in self._files)
+        self._open_files = sum(file.descriptor is not None for file in self.files)
         for source in self._patterns:
             problems, settled = self._look_until_settled(source, number)
             seen.problems[source] = problems
@@ -91,7 +82,7 @@ class Scanner:
 
     def _look_until_settled(self, source: str, number: int) -> tuple[dict[str, OSError], bool]:
         for _ in range(LOOKS_MAX):
-            at_s = self._clock.monotonic_s()
+            at_s = self.clock.monotonic_s()
             findings = look(self._patterns[source])
             self._name_packed(findings)
             for path, status in findings.files.items():
@@ -107,7 +98,7 @@ class Scanner:
         return findings.problems, not findings.unsettled
 
     def _meet(self, source: str, path: str, status: os.stat_result, at_s: float, number: int, findings: Findings) -> None:
-        file = self._files.at_inode(status.st_dev, status.st_ino)
+        file = self.files.at_inode(status.st_dev, status.st_ino)
         if file is None or (file.descriptor is None and _differs(file, status)):
             file = self._open(source, path)
             if file is None or file.descriptor is None:
@@ -126,7 +117,7 @@ class Scanner:
 
     def _warn_twice(self, file: TrackedFile, source: str, path: str) -> None:
         if file.place.source != source and file.place.source in self._patterns:
-            self._throttle.warn(
+            self.throttle.warn(
                 f"twice {path}",
                 f"{path} matches source {source} too, but is followed as {file.place.source}; narrow one of the patterns",
             )
@@ -139,24 +130,24 @@ class Scanner:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.close(descriptor)
                 return None
-            return self._adopt(source, path, descriptor, self._identify(descriptor))
+            return self._adopt(source, path, descriptor, self.identify(descriptor))
         except (OSError, CheckpointFailed):
             os.close(descriptor)
             raise
 
     def _adopt(self, source: str, path: str, descriptor: int, identity: Identity) -> TrackedFile:
-        file = self._files.match(identity)
+        file = self.files.match(identity)
         if file is None:
-            predecessor = self._files.at_inode(identity.device, identity.inode)
+            predecessor = self.files.at_inode(identity.device, identity.inode)
             if predecessor is not None:
-                self._retirement.replaced(predecessor, path)
+                self.retirement.replaced(predecessor, path)
             file = TrackedFile(
                 file_id=file_id(identity.device, identity.inode, identity.birth_ns),
                 identity=identity,
                 place=Place(source, path, path),
                 descriptor=descriptor,
             )
-            self._files.add(file)
+            self.files.add(file)
             self._added.add(file)
             _log.info("%s is followed as source %s, file %s", path, source, file.file_id)
             return file
@@ -165,7 +156,7 @@ class Scanner:
         else:
             os.close(descriptor)
         if file.identity.device != identity.device:
-            self._files.moved(file, identity)
+            self.files.moved(file, identity)
             self._move(file, file.place.source, path)
         return file
 
@@ -184,7 +175,7 @@ class Scanner:
             file.changed_at_s = at_s
             file.due = number
             if file not in self._added:
-                self._schedule.add(file)
+                self.schedule.add(file)
 
     def _commit(self) -> bool:
         """Write down what this look found; whether there was something new."""
@@ -194,24 +185,24 @@ class Scanner:
         pending = [changes.insert_file(file) for file in added]
         pending += [changes.save_place(file, file.place) for file in self._moved]
         try:
-            self._checkpoint.commit(pending)
+            self.checkpoint.commit(pending)
         except CheckpointFailed:
             for file in added:
                 file.close()
-                self._files.remove(file)
+                self.files.remove(file)
             raise
         self._moved = set()
         for file in added:
-            self._schedule.add(file)
+            self.schedule.add(file)
         return bool(added)
 
     def _follow_unfound(self, number: int, seen: Seen) -> None:
         """Files without a matching name: renamed, deleted, or not yet found again after a restart."""
         listings: dict[str, dict[int, str]] = {}
-        for file in self._files:
+        for file in self.files:
             if file in self._found or file.is_gone:
                 file.unfound = 0
-                self._retirement.release(file)
+                self.retirement.release(file)
                 continue
             try:
                 known = file.descriptor is not None or self._look_for(file, listings)
@@ -225,14 +216,14 @@ class Scanner:
         self._commit()
 
     def _look_at_open(self, file: TrackedFile, descriptor: int, number: int) -> None:
-        at_s = self._clock.monotonic_s()
+        at_s = self.clock.monotonic_s()
         status = os.fstat(descriptor)
         file.deleted = status.st_nlink == 0
         self._observe(file, status, at_s, number)
         if file.deleted:
-            self._retirement.deleted(file)
+            self.retirement.deleted(file)
         else:
-            self._retirement.unmatched(file)
+            self.retirement.unmatched(file)
 
     def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:
         """Open it where it is found among its former siblings; whether it is clear what became of it."""
@@ -251,7 +242,7 @@ class Scanner:
         file.unfound += 1
         if file.unfound < UNFOUND_SCANS:  # a listing may miss what is renamed meanwhile
             return False
-        self._retirement.missing(file)
+        self.retirement.missing(file)
         return True
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
@@ -259,8 +250,8 @@ class Scanner:
         self._make_room()
         descriptor = os.open(path, _OPEN_FLAGS)
         try:
-            identity = self._identify(descriptor)
-            if stat.S_ISREG(os.fstat(descriptor).st_mode) and self._files.match(identity) is file:
+            identity = self.identify(descriptor)
+            if stat.S_ISREG(os.fstat(descriptor).st_mode) and self.files.match(identity) is file:
                 file.descriptor, descriptor = descriptor, -1
                 return True
             return False
@@ -271,15 +262,14 @@ class Scanner:
     def _make_room(self) -> None:
         """Close files that have long been idle where too many are open; they are opened again when they change."""
         self._open_files += 1
-        if self._open_files <= self._open_files_max:
+        if self._open_files <= self.open_files_max:
             return
-        held = sorted((file for file in self._files if file.descriptor is not None), key=lambda file: file.changed_at_s)
-        for file in held[: max(1, self._open_files_max // 10)]:
-            progress = file.progress
-            read = progress.in_flight is None and progress.position.offset == file.observed.size
-            if read and not file.deleted and progress.examined_scan >= file.due and self._schedule.is_idle(file):
+        held = sorted((file for file in self.files if file.descriptor is not None), key=lambda file: file.changed_at_s)
+        for file in held[: max(1, self.open_files_max // 10)]:
+            read = file.is_settled and file.progress.position.offset == file.observed.size
+            if read and not file.deleted and self.schedule.is_idle(file):
                 file.close()
-        self._open_files = 1 + sum(file.descriptor is not None for file in self._files)
+        self._open_files = 1 + sum(file.descriptor is not None for file in self.files)
 
     def _name_packed(self, findings: Findings) -> None:
         if new := findings.compressed - self._packed:

@@ -19,7 +19,6 @@ from delivery_service.parsing.lines import check_plausible
 from delivery_service.parsing.records import (
     SLICE_BYTES,
     SLICE_RECORDS,
-    TIME_MS_END,
     Event,
     Origin,
     Parser,
@@ -58,8 +57,6 @@ class BatchParser(Parser):
     """
 
     def __init__(self, batch: Batch, body: bytes, rules: CompiledRules) -> None:
-        if batch.observed_at_ms >= TIME_MS_END:
-            raise ValueError(f"observed_at {batch.observed_at_ms} ms is after the year 8999")
         self._lines = body.removesuffix(b"\n").split(b"\n") if body else []
         if not self._lines:
             raise ValueError("the body holds no line")

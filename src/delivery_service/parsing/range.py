@@ -14,7 +14,6 @@ from delivery_service.parsing.primitives import put_long
 from delivery_service.parsing.records import (
     SLICE_BYTES,
     SLICE_RECORDS,
-    TIME_MS_END,
     Origin,
     ParsedRange,
     Parser,
@@ -42,8 +41,6 @@ class RangeParser(Parser):
     """
 
     def __init__(self, byte_range: ByteRange, body: bytes, rules: CompiledRules) -> None:
-        if byte_range.observed_at_ms >= TIME_MS_END:
-            raise ValueError(f"observed_at {byte_range.observed_at_ms} ms is after the year 8999")
         range_id = byte_range.range_id(body)
         if byte_range.part is not Part.CHUNK and not body.endswith(b"\n"):
             raise ValueError(f"a range of {byte_range.part.value} ends with a line feed, this one does not")

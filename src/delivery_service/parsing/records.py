@@ -59,6 +59,10 @@ class Origin:
     start: int
     end: int
 
+    def __post_init__(self) -> None:
+        if self.observed_at_ms >= TIME_MS_END:
+            raise ValueError(f"observed_at {self.observed_at_ms} ms is after the year 8999")
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ParsedRange:

@@ -141,8 +141,7 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_send(
 
 
 def test_a_full_database_changes_nothing_and_says_so(host: Host) -> None:
-    def too_large(db: sqlite3.Connection) -> None:
-        db.execute("INSERT INTO ranges VALUES (1, 'f', '', zeroblob(1000000))")
+    too_large = ("INSERT INTO ranges VALUES (1, 'f', '', zeroblob(?))", (1_000_000,))
 
     with host.tailer() as (_, checkpoint):
         checkpoint._db.execute("PRAGMA max_page_count = 10")
