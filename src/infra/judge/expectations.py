@@ -5,7 +5,7 @@
  "types": {"lines": {"content": "msg-bytes", "field": "line"}, "server-log": {"content": "raw-line", "field": "line"},
            "track-played": {"content": "json", "fields": [{"name": "track", "type": "string"}]}}}
 
-Where a type was declared anew meanwhile, `earlier` holds the older revisions' types: {"1-0f3a…": {"lines": …, "track-played": …}}.
+Where a type was declared anew meanwhile, `earlier` holds the older revisions' types: {"1-0f3a…": {"lines": …}}.
 Where files are of several hosts, or a host's id changed, a file has its own: {"path": …, "host": "b", "host_id": ["…", "…"]}.
 """
 
