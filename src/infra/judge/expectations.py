@@ -40,10 +40,11 @@ class FileExpectation(_Told):
     host_id: Several = Field((), description="instead of that of all files")
 
     def carries(self, types: Iterable[str]) -> list[str]:
-        """The types that its lines may be of, in the order in which they are tried."""
+        """Those of these types that its lines may be of, in the order in which they are tried."""
         if self.type is None:
             return list(types) if self.form == "rfc5424" else []
-        return [self.type] if isinstance(self.type, str) else self.type
+        known = {*types}
+        return [name for name in ([self.type] if isinstance(self.type, str) else self.type) if name in known]
 
 
 class TypeExpectation(_Told):

@@ -121,7 +121,7 @@ class LineReader:
         parts = rfc5424.split(line)
         if parts is None:
             return self._otherwise(file, line, Refused("not_rfc5424", "RFC 5424"))
-        if parts.msgid not in self._carried(file):
+        if parts.msgid not in file.carries(self.types):
             return self._otherwise(file, line, Refused("unknown_type", parts.msgid, parts.msgid))
         kind = self.types[parts.msgid]
         with _claiming(kind):
@@ -132,7 +132,7 @@ class LineReader:
             return Expected(kind.name, time_ms, host, kind.of_message(parts.message))
 
     def _free(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> Expected:
-        carried = self._carried(file)
+        carried = file.carries(self.types)
         for kind in (self.types[name] for name in carried):
             if (found := kind.of_groups(line)) is not None:
                 time, texts = found
@@ -142,9 +142,6 @@ class LineReader:
             if kind.rule.pattern is None:
                 return self._whole(kind, line)
         return self._otherwise(file, line, Refused("no_pattern", ", ".join(carried)))
-
-    def _carried(self, file: FileExpectation) -> list[str]:
-        return [name for name in file.carries(self.types) if name in self.types]
 
     def _otherwise(self, file: FileExpectation, line: bytes, refused: Refused) -> Expected:
         if file.catch_all is None:
