@@ -1,4 +1,4 @@
-"""Make `jars.lock` anew from `infra.jars.sets`: `python -m infra.jars.lock`. Needs the network; takes a few minutes.
+"""Make `infra/jars/jars.lock` anew from `tools.jar_sets`: `python -m tools.lock_jars`. Needs the network; takes a few minutes.
 
 The roots are resolved with their runtime dependencies, each file is hashed, and the lock is replaced as a whole.
 """
@@ -14,8 +14,8 @@ from hourmark.errors import Unavailable
 from infra.jars.cache import say_on_stderr
 from infra.jars.ivy import dependency, last_words, start_ivy
 from infra.jars.lockfile import LOCK_FILE, Jar, render_lock, sha256_of
-from infra.jars.sets import SETS, JarSet
 from infra.java.find import java_executable
+from tools.jar_sets import SETS, JarSet
 
 _RETRIEVED = "[organisation]/[module]/[revision]/[artifact](-[classifier]).[ext]"
 
