@@ -17,6 +17,10 @@ from infra.stack.registry import CONFLUENT_PATH
 ANSWER_SECONDS = 5.0
 HEARTBEAT_SECONDS_MAX = 5  # one is sent each second (infra.stack.hadoop)
 
+# One client, as making one reads the machine's certificates; each answer on a connection of its own, as servers come and go.
+# They are named by their addresses: a proxy of the environment has no business here.
+_HTTP = httpx.Client(timeout=ANSWER_SECONDS, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
+
 _SILENT = logging.getLogger("hourmark.stack.silent")
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
@@ -106,8 +110,7 @@ def _bean(address: str, name: str) -> dict[str, Any]:
 
 def _get(address: str, path: str) -> Any:
     try:
-        # The servers are named by their addresses; a proxy of the environment has no business here.
-        return httpx.get(f"http://{address}{path}", timeout=ANSWER_SECONDS, trust_env=False).raise_for_status().json()
+        return _HTTP.get(f"http://{address}{path}").raise_for_status().json()
     except httpx.ConnectError as error:
         raise _NoAnswer("does not listen") from error
     except httpx.HTTPStatusError as error:
