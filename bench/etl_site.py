@@ -20,8 +20,8 @@ from hourmark.hours import Hour
 from hourmark.kafka import Cluster, Partition
 from hourmark.topics import events_topic
 from hourmark.types_apply import apply
-from infra.demo.settings import render_toml
 from infra.stack import Stack
+from infra.stack.config_file import render_toml
 from infra.stack.state import load_state
 
 BUCKET_SECONDS = 60

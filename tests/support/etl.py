@@ -26,7 +26,7 @@ from hourmark.hours import Hour
 from hourmark.kafka import Cluster, Partition
 from hourmark.manifest import MARKER, Manifest
 from hourmark.types_apply import apply
-from infra.demo.settings import render_toml
+from infra.stack.config_file import render_toml
 from tests.support.crash import ORDER_VARIABLE, Order
 from tests.support.waiting import wait_for
 

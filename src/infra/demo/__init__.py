@@ -2,7 +2,7 @@
 
 The story is `demo`; what it is made of:
 
-- traffic: `rendering` (RFC 5424 lines), `spacing` (when lines are due), `named_lines`, `events`, `live_log` (files that
+- traffic: `rendering` (RFC 5424 lines), `named_lines`, `events`, `live_log` (files that
   grow and are rotated), `traffic` (the thread that writes them)
 - what runs: `declarations` (types and sources), `settings` (hourmark.toml), `components` (tailer, service, ETL as processes),
   `leader_kill`

@@ -7,7 +7,6 @@ and ended again, also those of a demo that was killed before it could.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -19,11 +18,10 @@ import httpx
 
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
-from infra.stack.lifecycle import end, last_lines
-from infra.stack.process import Process, is_alive, marked, send, spawn, wait_gone
+from infra.stack.lifecycle import end, kill, last_lines
+from infra.stack.process import Process, is_alive, of_mark, spawn
 
 _STOP_SECONDS: Final = 10.0
-_KILLED_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 2.0
 
 COMMANDS: Final = {"service": ("serve",), "tailer": ("tail",), "etl": ("etl", "run")}
@@ -46,14 +44,12 @@ class Components:
     def kill(self, name: str) -> None:
         """SIGKILL one with all of its children."""
         self._running.pop(name, None)
-        for process in self._processes(name):
-            send(process, signal.SIGKILL)
-            wait_gone(process, _KILLED_SECONDS, self._clock)
+        kill(of_mark(self._mark(name)), self._clock, _STOP_SECONDS)
 
     def stop(self, name: str) -> None:
         """End one as an operator would, by SIGTERM first."""
         self._running.pop(name, None)
-        end(self._processes(name), self._clock, _STOP_SECONDS)
+        end(of_mark(self._mark(name)), self._clock, _STOP_SECONDS)
 
     def stop_all(self) -> None:
         """End all, side by side; those of a demo before this one, too."""
@@ -102,10 +98,6 @@ class Components:
 
     def _mark(self, name: str) -> str:
         return f"{self._home}/components::{name}"
-
-    def _processes(self, name: str) -> list[Process]:
-        mark = self._mark(name)
-        return marked(mark).get(mark, [])
 
 
 def environment() -> dict[str, str]:

@@ -9,12 +9,11 @@ Whatever ends it, a fault, Ctrl-C, SIGTERM, takes all down; what a SIGKILL leave
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import os
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +33,7 @@ from infra.demo.named_lines import TYPE as LINES
 from infra.demo.named_lines import named_lines, own_lines
 from infra.demo.promised import acknowledged
 from infra.demo.rendering import app_name
-from infra.demo.settings import BUCKET_SECONDS, SERVER_LOGS, ZONE, demo_settings, render_toml
+from infra.demo.settings import BUCKET_SECONDS, SERVER_LOGS, ZONE, demo_settings
 from infra.demo.traffic import Traffic
 from infra.demo.verdict import Told, settled_verdict, write_expectations
 from infra.jars.cache import Say
@@ -44,7 +43,9 @@ from infra.judge.expectations import ApiEvent
 from infra.judge.report import Kind, Report
 from infra.judge.snapshot import take_snapshot
 from infra.judge.webhdfs import WebHdfs
+from infra.locks import one_at_a_time
 from infra.stack import Stack
+from infra.stack.config_file import render_toml
 from infra.stack.purge import purge_stack
 
 DRAINING_SECONDS: Final = 180.0  # for the tailer's rest; a few seconds are usual
@@ -278,13 +279,10 @@ def span_seconds(now_ms: int, buckets: int) -> float:
     return rest_s + more * BUCKET_SECONDS - _SPARE_S
 
 
-@contextmanager
-def alone(home: Path) -> Iterator[None]:
-    """Hold the home's lock, which the system frees when its holder dies; UsageError if another demo holds it."""
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "demo.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"another demo runs in {home}; wait for it, or set HOURMARK_HOME to another folder") from None
-        yield
+def alone(home: Path) -> AbstractContextManager[None]:
+    """Hold the home's lock; UsageError if another demo holds it."""
+
+    def refuse() -> None:
+        raise UsageError(f"another demo runs in {home}; wait for it, or set HOURMARK_HOME to another folder")
+
+    return one_at_a_time(home / "demo.lock", refuse)

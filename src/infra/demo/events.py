@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import random
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from infra.demo.live_log import Due
-from infra.demo.rendering import rfc5424
+from infra.demo.rendering import rendered
 
 TRACK_PLAYED: Final = "track-played"
 AD_SHOWN: Final = "ad-shown"
@@ -33,7 +32,7 @@ def _line(chance: random.Random, number: int, *, broken: bool) -> Render:
     event_type, fields = _event(chance, number)
     if broken:
         return chance.choice(_BROKEN)(event_type, fields)
-    return _rendered(event_type, _json(fields))
+    return _of(event_type, fields)
 
 
 def _event(chance: random.Random, number: int) -> tuple[str, dict[str, Any]]:
@@ -50,57 +49,21 @@ def _event(chance: random.Random, number: int) -> tuple[str, dict[str, Any]]:
     return AD_SHOWN, {**shown, "number": number, "slot": chance.choice(["top", "between", "end"])}
 
 
-def _rendered(event_type: str, message: bytes, shift_ms: int = 0) -> Render:
-    return functools.partial(_render, event_type, message, shift_ms)
-
-
-def _render(event_type: str, message: bytes, shift_ms: int, time_ms: int) -> bytes:
-    return rfc5424(time_ms + shift_ms, _APP, event_type, message)
+def _of(event_type: str, fields: dict[str, Any], shift_ms: int = 0) -> Render:
+    return rendered(_APP, event_type, _json(fields), shift_ms)
 
 
 def _json(fields: dict[str, Any]) -> bytes:
     return json.dumps(fields, ensure_ascii=False).encode()
 
 
-def _cut_short(event_type: str, fields: dict[str, Any]) -> Render:
-    return _rendered(event_type, _json(fields)[:-9])
-
-
-def _without_user(event_type: str, fields: dict[str, Any]) -> Render:
-    return _rendered(event_type, _json({name: value for name, value in fields.items() if name != "user"}))
-
-
-def _with_unknown_field(event_type: str, fields: dict[str, Any]) -> Render:
-    return _rendered(event_type, _json({**fields, "surprise": 1}))
-
-
-def _of_unknown_type(_: str, fields: dict[str, Any]) -> Render:
-    return _rendered("no-such-type", _json(fields))
-
-
-def _years_ahead(event_type: str, fields: dict[str, Any]) -> Render:
-    return _rendered(event_type, _json(fields), _YEARS_MS)
-
-
-def _years_back(event_type: str, fields: dict[str, Any]) -> Render:
-    return _rendered(event_type, _json(fields), -_YEARS_MS)
-
-
-def _not_utf8(event_type: str, fields: dict[str, Any]) -> Render:
-    return _rendered(event_type, _json(fields).replace(b"user-", b"user\xff"))
-
-
-def _not_rfc5424(_: str, fields: dict[str, Any]) -> Render:
-    return lambda _time_ms: _json(fields)
-
-
-_BROKEN: Final = (
-    _cut_short,
-    _without_user,
-    _with_unknown_field,
-    _of_unknown_type,
-    _years_ahead,
-    _years_back,
-    _not_utf8,
-    _not_rfc5424,
+_BROKEN: Final[tuple[Callable[[str, dict[str, Any]], Render], ...]] = (
+    lambda event_type, fields: rendered(_APP, event_type, _json(fields)[:-9]),  # cut short
+    lambda event_type, fields: _of(event_type, {name: value for name, value in fields.items() if name != "user"}),
+    lambda event_type, fields: _of(event_type, {**fields, "surprise": 1}),
+    lambda _, fields: _of("no-such-type", fields),
+    lambda event_type, fields: _of(event_type, fields, _YEARS_MS),
+    lambda event_type, fields: _of(event_type, fields, -_YEARS_MS),
+    lambda event_type, fields: rendered(_APP, event_type, _json(fields).replace(b"user-", b"user\xff")),  # no UTF-8
+    lambda _, fields: lambda _time_ms: _json(fields),  # no RFC 5424
 )

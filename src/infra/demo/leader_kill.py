@@ -39,19 +39,13 @@ Trouble: TypeAlias = Callable[[Stage, Traffic, Stack, Config], None]  # happens 
 def leader_dies(demo: Stage, traffic: Traffic, stack: Stack, config: Config) -> None:
     """In the middle of the traffic, for a while."""
     demo.wait(lambda: traffic.moment >= KILL_AT, "the middle of the traffic", traffic.span_s)
-    broker = kill_leader(stack, config, events_topic(TRACK_PLAYED))
+    broker = leader_of(config, events_topic(TRACK_PLAYED))
+    stack.kill(broker)
     demo.tell(f"{traffic.written:,} lines written; killed {broker}, which led events.{TRACK_PLAYED}, with SIGKILL")
     demo.pause(AWAY_SECONDS)
     stack.start(broker)
     stack.wait_ready(broker)
     demo.tell(f"{broker} is back; {traffic.written:,} lines written")
-
-
-def kill_leader(stack: Stack, config: Config, topic: str) -> str:
-    """Kill the edge broker that leads the topic's first partition; its name."""
-    name = leader_of(config, topic)
-    stack.kill(name)
-    return name
 
 
 def leader_of(config: Config, topic: str) -> str:

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import functools
-from array import array
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from infra.demo.live_log import Due
-from infra.demo.rendering import app_name, rfc5424
-from infra.demo.spacing import moments
+from infra.demo.rendering import app_name, rendered
 
 TYPE: Final = "lines"
 
 
 def named_lines(path: Path) -> Iterator[Due]:
-    """The file's lines, each with its moment. Read twice, never held as a whole; an unterminated last line counts."""
+    """The file's lines, evenly spread. Read twice, never held as a whole; an unterminated last line counts."""
     with path.open("rb") as file:
-        when = moments(line.removesuffix(b"\n") for line in file)
-    return _due(path, when)
-
-
-def _due(path: Path, when: array[float]) -> Iterator[Due]:
-    app = app_name(path.name)
+        count = sum(1 for _ in file)
     with path.open("rb") as file:
-        for moment, line in zip(when, file, strict=False):  # what is appended meanwhile is not part of the demo
-            yield Due(moment, functools.partial(_render, app, line.removesuffix(b"\n")))
-
-
-def _render(app: str, line: bytes, time_ms: int) -> bytes:
-    return rfc5424(time_ms, app, TYPE, line)
+        for number, line in enumerate(itertools.islice(file, count)):  # what is appended meanwhile is not part of the demo
+            message = line.removesuffix(b"\n")
+            yield Due(number / max(1, count - 1), rendered(app_name(path.name), TYPE, message))
 
 
 def own_lines(path: Path) -> Path:

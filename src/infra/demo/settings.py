@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -31,26 +29,3 @@ def demo_settings(stack: Mapping[str, Any], server_logs: Path, sources: Path, ty
         "etl": {**stack["etl"], "trigger_seconds": 4.0},  # a batch costs seconds of CPU, however small; the closer needs them too
         "tailer": {**stack["tailer"], "host_name": HOST, "report_seconds": 1.0, "sources": tailed},
     }
-
-
-def render_toml(settings: Mapping[str, Any], prefix: str = "") -> str:
-    """A TOML document of tables, arrays of tables, strings, numbers and lists of strings."""
-    scalars = {name: value for name, value in settings.items() if not _is_table(value)}
-    text = f"\n[{prefix[:-1]}]\n" if prefix and scalars else ""
-    # A JSON string, number or list is TOML too, once DEL, which JSON leaves as it is, is escaped.
-    text += "".join(f"{_key(name)} = {json.dumps(value)}\n".replace("\x7f", "\\u007F") for name, value in scalars.items())
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            text += render_toml(value, f"{prefix}{_key(name)}.")
-        elif _is_table(value):
-            text += "".join(f"\n[[{prefix}{_key(name)}]]\n{render_toml(row)}" for row in value)
-    return text
-
-
-def _key(name: str) -> str:
-    """Quoted where it has to be: `spark.driver.memory` is one key, not three tables."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, Mapping) or (isinstance(value, list) and bool(value) and isinstance(value[0], Mapping))

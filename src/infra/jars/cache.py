@@ -10,22 +10,21 @@ With `.complete` there, nothing is asked of the network or of the files.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from hourmark.clock import Clock, SystemClock
 from hourmark.durable import sync_folder, write_durably
 from hourmark.errors import Finding, Unavailable
 from infra.jars.ivy import last_words, locked_dependencies, start_ivy
 from infra.jars.lockfile import Jar, digest_of, read_lock, sha256_of
+from infra.locks import one_at_a_time
 
 PROGRESS_SECONDS = 2.0
 Say = Callable[[str], None]
@@ -42,27 +41,17 @@ class IvyFetch:
     """`Fetch` through Ivy; `java` is asked for only when something must be fetched."""
 
     java: Callable[[], Path]
-    clock: Clock
 
     def __call__(self, jars: Sequence[Jar], folder: Path, progress: Callable[[], None]) -> None:
-        process = start_ivy(self.java(), folder, locked_dependencies(jars))
-        try:
-            said = self.clock.monotonic_s()
-            while _still_runs(process):
-                if self.clock.monotonic_s() - said >= PROGRESS_SECONDS:
+        with start_ivy(self.java(), folder, locked_dependencies(jars)) as process:
+            try:
+                while process.poll() is None:
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(PROGRESS_SECONDS)
+                        return
                     progress()
-                    said = self.clock.monotonic_s()
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _still_runs(process: subprocess.Popen[bytes]) -> bool:
-    try:
-        process.wait(0.2)
-    except subprocess.TimeoutExpired:
-        return True
-    return False
+            finally:
+                process.kill()
 
 
 def cache_root() -> Path:
@@ -80,7 +69,7 @@ def ensure(name: str, java: Callable[[], Path], say: Say = say_on_stderr) -> Pat
 
     Raises Finding where a file's digest differs from the lock, Unavailable where files cannot be had.
     """
-    return ensure_jars(name, read_lock(name), cache_root() / "jars", IvyFetch(java, SystemClock()), say)
+    return ensure_jars(name, read_lock(name), cache_root() / "jars", IvyFetch(java), say)
 
 
 def jar_paths(name: str, java: Callable[[], Path], say: Say = say_on_stderr) -> list[str]:
@@ -96,7 +85,7 @@ def ensure_jars(name: str, jars: Sequence[Jar], root: Path, fetch: Fetch, say: S
     if (target / ".complete").is_file():
         return target
     target.mkdir(parents=True, exist_ok=True)
-    with _locked(root / f".{name}.lock", say):
+    with one_at_a_time(root / f".{name}.lock", lambda: say(f"waiting for another hourmark that fetches into {root}")):
         if not (target / ".complete").is_file():
             _complete(name, jars, target, root / f".{name}-{digest}.partial", fetch, say)
     return target
@@ -178,15 +167,3 @@ def _told_once(say: Say, line: Callable[[], str]) -> Callable[[], None]:
 
 def _mb(size: int) -> str:
     return f"{size / 1e6:.1f}"
-
-
-@contextmanager
-def _locked(path: Path, say: Say) -> Iterator[None]:
-    """One at a time; the operating system frees the lock of a process that was killed."""
-    with path.open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another hourmark that fetches into {path.parent}")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -50,18 +50,18 @@ def locked_dependencies(jars: Iterable[Jar]) -> str:
     """Ivy's `<dependency>` elements for exactly these files."""
     ordered = sorted(jars, key=lambda jar: (jar.organisation, jar.module, jar.revision))
     groups = groupby(ordered, key=lambda jar: (jar.organisation, jar.module, jar.revision))
-    return "\n".join(_locked(*key, list(group)) for key, group in groups)
+    return "\n".join(dependency(*key, [(jar.ext, jar.classifier) for jar in group]) for key, group in groups)
 
 
-def _locked(organisation: str, module: str, revision: str, files: Sequence[Jar]) -> str:
+def dependency(organisation: str, module: str, revision: str, files: Iterable[tuple[str, str]] = ()) -> str:
+    """One element: exactly these files (extension, classifier), or, without any, the module with all that it needs to run."""
     artifacts = "".join(
-        f'<artifact name="{module}" type="{file.ext}" ext="{file.ext}"'
-        + (f' m:classifier="{file.classifier}"' if file.classifier else "")
-        + "/>"
-        for file in files
+        f'<artifact name="{module}" type="{ext}" ext="{ext}"' + (f' m:classifier="{of}"' if of else "") + "/>"
+        for ext, of in files
     )
+    transitive, conf = ("false", "default->*") if artifacts else ("true", "default->runtime,master")
     return (
-        f'    <dependency org="{organisation}" name="{module}" rev="{revision}" transitive="false" conf="default->*">'
+        f'    <dependency org="{organisation}" name="{module}" rev="{revision}" transitive="{transitive}" conf="{conf}">'
         f"{artifacts}</dependency>"
     )
 

@@ -9,7 +9,6 @@ with a stub, because `java.base` records that module's hash); the wrapper drops 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shlex
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from hourmark.errors import Unavailable
 from infra.jars.cache import cache_root, say_on_stderr
+from infra.locks import one_at_a_time
 
 LOCK_FILE = Path(__file__).with_name("jdk.lock")
 
@@ -47,9 +47,7 @@ def install_java() -> Path:
     if wrapper.is_file():
         return wrapper
     folder = java_home().parent
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / ".lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(folder.parent / ".lock", lambda: say_on_stderr("java: waiting for another hourmark that installs it")):
         if not wrapper.is_file():
             say_on_stderr("java: no Java 17 or 21 here; installing one for this user, about 80 MB")
             _install(folder)

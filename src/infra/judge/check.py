@@ -17,6 +17,7 @@ from infra.judge.markers import Counted, balance_faults, chain_faults, contradic
 from infra.judge.matching import Event, Matcher
 from infra.judge.report import Kind, Report
 from infra.judge.sources import open_sources
+from infra.judge.values import plain
 from infra.judge.webhdfs import WebHdfs, hdfs_path
 
 # The envelope below logical types: what every event begins with.
@@ -33,8 +34,9 @@ _ENVELOPE: Final = [
 
 def judge(told: Expectations, hdfs: WebHdfs) -> Report:
     """Compare all source files with all closed buckets. OSError or httpx.HTTPError where something cannot be read."""
-    report = Report(digests_checked=told.host_id is not None)
+    report = Report()
     sources = open_sources(told, report)
+    report.digests_checked = all(source.host_ids for source in sources.values())
     try:
         _Check(told, hdfs, Matcher(told, sources, report), report).run()
     finally:
@@ -99,9 +101,12 @@ class _Check:
             if (opened.size, opened.blake2b) != (file.bytes, file.blake2b):
                 return self._object(path, "it has not the size and digest that the marker says")
             try:
-                for event in self._decoded(bucket, file, content):
+                reader, schema = self._opened(bucket, file, content)
+                made_by = self._matcher.readers(bucket.type, schema["fields"][len(_ENVELOPE) :])
+                for event in _events(reader, schema):
                     records += 1
                     self._event(bucket, path, event, counted)
+                    self._matcher.take(bucket.type, path, event, made_by)
             except Exception as error:  # noqa: BLE001  # whatever decoders raise on what is no Avro of this type
                 self._object(path, f"it cannot be read to its end as Avro of {bucket.type}: {error!r}")
         if records != file.records:
@@ -117,32 +122,29 @@ class _Check:
         count.late += late
         if not (time_ms < bucket.start_ms if late else bucket.start_ms <= time_ms < bucket.end_ms):
             self._report.add(Kind.MISPLACED, event["source"], event["position"], f"in {path}, with the time {time_ms} ms")
-        self._matcher.take(bucket.type, path, event)
 
-    def _decoded(self, bucket: Bucket, file: File, content: IO[bytes]) -> Iterator[Event]:
-        """Events as they stand below logical types: dates of any year are whole numbers."""
+    def _opened(self, bucket: Bucket, file: File, content: IO[bytes]) -> tuple[Any, Any]:
+        """A reader of blocks, and the schema below logical types."""
         reader: Any = fastavro.block_reader(content)
         declared = json.loads(reader.metadata["avro.schema"])
-        plain = _plain(declared)
         mark = fingerprint(declared)
         if {mark} != {file.schema_fingerprint, self._fingerprints.setdefault(file.schema_id, mark)}:
             self._object(bucket.path, f"{file.name} has a schema of the fingerprint {mark}, not that of schema {file.schema_id}")
-        if plain["name"] != bucket.type.replace("-", "_") or plain["fields"][: len(_ENVELOPE)] != _ENVELOPE:
+        schema = plain(declared)
+        if schema["name"] != bucket.type.replace("-", "_") or schema["fields"][: len(_ENVELOPE)] != _ENVELOPE:
             raise ValueError("the schema is not that of this type, or has another envelope")
-        schema = fastavro.parse_schema(plain, named_schemas={})
-        for block in reader:
-            for _ in range(block.num_records):
-                event: Any = fastavro.schemaless_reader(block.bytes_, schema, None)
-                yield event
-            if block.bytes_.read(1):
-                raise ValueError("a block holds more than its events")
+        return reader, schema
 
     def _object(self, path: str, fault: str) -> None:
         self._report.add(Kind.MANIFEST, path, None, fault)
 
 
-def _plain(schema: Any) -> Any:
-    """The schema without logical types, and without words for readers."""
-    if isinstance(schema, dict):
-        return {key: _plain(value) for key, value in schema.items() if key not in ("logicalType", "doc")}
-    return [_plain(item) for item in schema] if isinstance(schema, list) else schema
+def _events(reader: Any, plain_schema: Any) -> Iterator[Event]:
+    """Events as they stand below logical types: dates of any year are whole numbers."""
+    schema = fastavro.parse_schema(plain_schema, named_schemas={})
+    for block in reader:
+        for _ in range(block.num_records):
+            event: Any = fastavro.schemaless_reader(block.bytes_, schema, None)
+            yield event
+        if block.bytes_.read(1):
+            raise ValueError("a block holds more than its events")

@@ -4,15 +4,21 @@
  "files": [{"path": "/var/log/app/*.log"}, {"path": "/var/log/kafka.log", "form": "free", "type": "server-log", "size": 4711}],
  "types": {"lines": {"content": "msg-bytes", "field": "line"}, "server-log": {"content": "raw-line", "field": "line"},
            "track-played": {"content": "json", "fields": [{"name": "track", "type": "string"}]}}}
+
+Where a type was declared anew meanwhile, `earlier` holds the older revisions' types: {"1-0f3a…": {"lines": …}}.
+Where files are of several hosts, or a host's id changed, a file has its own: {"path": …, "host": "b", "host_id": ["…", "…"]}.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+# One, several of which each event has one, or (absent) none: then it is not checked.
+Several = Annotated[tuple[str, ...], BeforeValidator(lambda said: (said,) if isinstance(said, str) else said or ())]
 
 
 class _Told(BaseModel):
@@ -30,12 +36,15 @@ class FileExpectation(_Told):
     generation: int = Field(0, ge=0, description="how often the file was truncated")
     source: str | None = Field(None, description="the declared source; absent: not checked")
     zone: str = Field("UTC", description="as the tailer is told")
+    host: Several = Field((), description="instead of that of all files")
+    host_id: Several = Field((), description="instead of that of all files")
 
     def carries(self, types: Iterable[str]) -> list[str]:
-        """The types that its lines may be of, in the order in which they are tried."""
+        """Those of these types that its lines may be of, in the order in which they are tried."""
         if self.type is None:
             return list(types) if self.form == "rfc5424" else []
-        return [self.type] if isinstance(self.type, str) else self.type
+        known = {*types}
+        return [name for name in ([self.type] if isinstance(self.type, str) else self.type) if name in known]
 
 
 class TypeExpectation(_Told):
@@ -90,8 +99,11 @@ class Expectations(_Told):
     user: str
     files: list[FileExpectation]
     types: dict[str, TypeExpectation]
-    host: str | None = Field(None, description="of events whose line names none; absent: not checked")
-    host_id: str | None = Field(None, description="32 hex digits; absent: digests in event ids and range ids are not checked")
+    earlier: dict[str, dict[str, TypeExpectation]] = Field(
+        {}, description="by revision: all types as that declared them, where it did otherwise than `types`"
+    )
+    host: Several = Field((), description="of events whose line names none; absent: not checked")
+    host_id: Several = Field((), description="32 hex digits; absent: digests in event ids and range ids are not checked")
     line_bytes_max: int = Field(4 << 20, description="a longer line must be there in pieces, as dead letters")
     other_files: Literal["unexpected", "ignore"] = Field("unexpected", description="events of files that are not listed")
     written: list[Written] | None = Field(None, description="of every file without `size`; absent: not checked")

@@ -6,7 +6,7 @@ import dataclasses
 import datetime as dt
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -14,8 +14,8 @@ import fastavro
 
 from infra.judge import rfc5424
 from infra.judge.buckets import DEAD_LETTERS
-from infra.judge.expectations import Expectations, FileExpectation, TypeExpectation
-from infra.judge.values import Refused, from_json, from_text, record
+from infra.judge.expectations import ApiEvent, Expectations, FileExpectation, TypeExpectation
+from infra.judge.values import Refused, from_json, from_text, plain, record
 
 _DEPTH_MAX: Final = 64  # of a payload's brackets
 _BOM: Final = b"\xef\xbb\xbf"
@@ -43,9 +43,14 @@ class Type:
         self.name, self.rule = name, rule
         self._names: dict[str, Any] = {}
         fields = rule.fields or [{"name": rule.field, "type": "bytes"}]
+        self._plain = plain(fields)
         schema: Any = fastavro.parse_schema({"type": "record", "name": "own", "fields": fields}, named_schemas=self._names)
         self._fields = schema["fields"]
         self._pattern = re.compile(rule.pattern.encode()) if rule.pattern is not None else None
+
+    def declares(self, fields: list[Any]) -> bool:
+        """Whether these, below logical types, are its own fields."""
+        return bool(fields == self._plain)
 
     def of_object(self, document: dict[str, Any]) -> dict[str, Any]:
         """The fields of a JSON object."""
@@ -86,11 +91,11 @@ class Type:
 
 
 class LineReader:
-    """Reads lines of all source files."""
+    """Reads lines of all source files, under one revision of the types' declarations."""
 
-    def __init__(self, told: Expectations) -> None:
+    def __init__(self, told: Expectations, types: Mapping[str, TypeExpectation]) -> None:
         self._told = told
-        self.types = {name: Type(name, rule) for name, rule in told.types.items()}
+        self.types = {name: Type(name, rule) for name, rule in types.items()}
 
     def read(self, file: FileExpectation, line: bytes, part: str, observed: tuple[int, int]) -> Expected:
         """What became of this line (without its LF), or piece of one, sent between these times. `part`: as ranges name it."""
@@ -101,14 +106,22 @@ class LineReader:
                 raise Refused("empty_line")
             return self._rfc5424(file, line, observed) if file.form == "rfc5424" else self._free(file, line, observed)
         except Refused as refused:
-            fields = {"reason": refused.reason, "claimed_type": refused.claimed, "raw": line}
-            return Expected(DEAD_LETTERS, None, None, fields, refused.says)
+            return _dead_letter(refused, line)
+
+    def posted(self, row: ApiEvent) -> Expected:
+        """What became of an event of the API."""
+        try:
+            if row.type not in self.types:
+                raise Refused("unknown_type")
+            return Expected(row.type, row.time_ms, row.client, self.types[row.type].of_object(row.fields))
+        except Refused as refused:
+            return _dead_letter(refused, b"")
 
     def _rfc5424(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> Expected:
         parts = rfc5424.split(line)
         if parts is None:
             return self._otherwise(file, line, Refused("not_rfc5424", "RFC 5424"))
-        if parts.msgid not in file.carries(self._told.types):
+        if parts.msgid not in file.carries(self.types):
             return self._otherwise(file, line, Refused("unknown_type", parts.msgid, parts.msgid))
         kind = self.types[parts.msgid]
         with _claiming(kind):
@@ -119,7 +132,7 @@ class LineReader:
             return Expected(kind.name, time_ms, host, kind.of_message(parts.message))
 
     def _free(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> Expected:
-        carried = file.carries(self._told.types)
+        carried = file.carries(self.types)
         for kind in (self.types[name] for name in carried):
             if (found := kind.of_groups(line)) is not None:
                 time, texts = found
@@ -152,6 +165,11 @@ class LineReader:
         if time_ms < max(0, earliest - self._told.lateness_seconds * 1000):
             raise Refused("too_late", says)
         return time_ms
+
+
+def _dead_letter(refused: Refused, line: bytes) -> Expected:
+    fields = {"reason": refused.reason, "claimed_type": refused.claimed, "raw": line}
+    return Expected(DEAD_LETTERS, None, None, fields, refused.says)
 
 
 @contextmanager

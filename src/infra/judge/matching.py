@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from infra.judge.buckets import DEAD_LETTERS
@@ -27,18 +27,24 @@ class Matcher:
         self._told = told
         self._sources = sources
         self._report = report
-        self._reader = LineReader(told)
+        self._newest = LineReader(told, told.types)
+        self._earlier = {rules: LineReader(told, types) for rules, types in told.earlier.items()}
         self._places: list[str] = []  # bucket files, by the number that SourceFile.where holds, less one
         self._ids = IdSet()
         self._api = {(row.type, row.time_ms, client_bits(row.type, row.event_id)): row for row in told.api}
         self._posted: set[tuple[str, int, int]] = set()  # those of them that were found
         self._ranges: dict[tuple[object, ...], bytes] = {}
 
-    def take(self, event_type: str, path: str, event: Event) -> None:
-        """An event of the bucket file `path`."""
+    def readers(self, event_type: str, fields: list[Any]) -> list[LineReader]:
+        """Of the revisions that declare exactly these fields of the type; of all, where none does."""
+        every = [self._newest, *self._earlier.values()]
+        return [r for r in every if event_type in r.types and r.types[event_type].declares(fields)] or every
+
+    def take(self, event_type: str, path: str, event: Event, readers: list[LineReader]) -> None:
+        """An event of the bucket file `path`, made under a revision of one of these readers."""
         position, file = event["position"], event["file"]
         if file is None:
-            return self._take_posted(event_type, path, event)
+            return self._take_posted(event_type, path, event, readers)
         source = self._sources.get((file["id"], file["generation"]))
         if source is None:
             return self._foreign(path, event)
@@ -51,16 +57,17 @@ class Matcher:
             return self._report.add(Kind.DOUBLED, str(source.path), position, detail)
         source.where[line.index] = self._place(path)
         self._report.beyond += line.index >= source.required
-        bits = None
-        if self._told.host_id is not None:
-            bits = digest_bits(self._told.host_id, source.id, source.told.generation, position, line.content)
-        observed = (event["event_time"],) * 2 if event_type == DEAD_LETTERS else self._told.observed_ms
-        expected = self._reader.read(source.told, line.content, line.part, observed)
-        faults = [*self._faults(event_type, event, expected, bits)]
+        host_id, bits = _host_of(source, line, event["event_id"])
+        faults = [*self._id_faults(event, bits)]
+        observed = self._told.observed_ms
+        if event_type == DEAD_LETTERS:  # it says when it was made, and under which rules
+            observed, readers = (event["event_time"],) * 2, [self._earlier.get(event.get("rules", ""), self._newest)]
+        readings = (reader.read(source.told, line.content, line.part, observed) for reader in readers)
+        faults += self._least_faults(event_type, event, readings, source.hosts)
         if not source.names(event["source"]):
             faults.append(f"its source is {event['source']!r}")
         if event_type == DEAD_LETTERS and not faults:
-            faults += self._range_faults(source, line, event, expected.says)
+            faults += self._range_faults(source, line, event, host_id)
         return self._object(str(source.path), position, path, faults)
 
     def settle(self) -> None:
@@ -74,7 +81,7 @@ class Matcher:
                 Kind.LOST, row.client, row.position, f"the event {row.event_id!r} of {row.type} is in no closed bucket"
             )
 
-    def _take_posted(self, event_type: str, path: str, event: Event) -> None:
+    def _take_posted(self, event_type: str, path: str, event: Event, readers: list[LineReader]) -> None:
         """An event of the API: known by its type, time and id."""
         bits = digest_of(event["event_id"])
         key = event_type, event["event_time"], bits
@@ -85,8 +92,8 @@ class Matcher:
             return self._report.add(Kind.DOUBLED, row.client, row.position, f"in {path} again")
         self._posted.add(key)
         self._report.posted += 1
-        fields = self._reader.types[row.type].of_object(row.fields)
-        faults = [*self._faults(event_type, event, Expected(row.type, row.time_ms, row.client, fields), bits)]
+        faults = [*self._id_faults(event, bits)]
+        faults += self._least_faults(event_type, event, (reader.posted(row) for reader in readers), ())
         if (event["source"], event["position"]) != (row.client, row.position):
             faults.append(f"its sender is {row.client}, its position {row.position}")
         return self._object(row.client, row.position, path, faults)
@@ -99,25 +106,38 @@ class Matcher:
             detail = f"in {path}, but no source file or sender knows of it"
             self._report.add(Kind.UNEXPECTED, event["source"], event["position"], detail)
 
-    def _faults(self, event_type: str, event: Event, expected: Expected, bits: int | None) -> Iterator[str]:
+    def _least_faults(self, event_type: str, event: Event, readings: Iterable[Expected], hosts: tuple[str, ...]) -> list[str]:
+        """By the reading that fits best."""
+        by_reading = []
+        for expected in readings:
+            by_reading.append([*self._faults(event_type, event, expected, hosts)])
+            if not by_reading[-1]:
+                break
+        return min(by_reading, key=len)
+
+    def _faults(self, event_type: str, event: Event, expected: Expected, hosts: tuple[str, ...]) -> Iterator[str]:
         if expected.type != event_type:
             yield f"its line is {expected}, not one of {event_type}"
+            return
+        known = {*ENVELOPE, *expected.fields, *(_OF_DEAD if event_type == DEAD_LETTERS else ())}
+        if event.keys() != known:
+            yield f"it has the fields {sorted(event.keys() ^ known)} too many or too few"
             return
         earliest, latest = self._told.observed_ms
         if expected.time_ms is not None and expected.time_ms != event["event_time"]:
             yield f"its line has the time {expected.time_ms} ms, the event {event['event_time']} ms"
         elif expected.time_ms is None and not earliest <= event["event_time"] <= latest:
             yield f"it was observed at {event['event_time']} ms, when nothing was delivered"
-        host = self._told.host if expected.host is None else expected.host
-        if host not in (None, event["host"]):
-            yield f"its host is {event['host']!r}, the line's {host!r}"
+        hosts = hosts if expected.host is None else (expected.host,)
+        if hosts and event["host"] not in hosts:
+            yield f"its host is {event['host']!r}, the line's {' or '.join(hosts)!r}"
         for name, value in expected.fields.items():
-            if name not in event or not same(event[name], value):
-                yield f"field {name} is {_shown(event.get(name))}, by its line it is {_shown(value)}"
-        known = {*ENVELOPE, *expected.fields, *(_OF_DEAD if event_type == DEAD_LETTERS else ())}
-        if event.keys() != known:
-            yield f"it has the fields {sorted(event.keys() ^ known)} too many or too few"
-        yield from self._id_faults(event, bits)
+            if not same(event[name], value):
+                yield f"field {name} is {_shown(event[name])}, by its line it is {_shown(value)}"
+        if event_type == DEAD_LETTERS:
+            detail = event["detail"]
+            if not 0 < len(detail) <= _DETAIL_CHARS_MAX or expected.says not in detail:
+                yield f"its detail {detail!r} does not say what is wrong ({expected.says})"
 
     def _id_faults(self, event: Event, bits: int | None) -> Iterator[str]:
         said: bytes = event["event_id"]
@@ -127,11 +147,9 @@ class Matcher:
         else:
             yield f"its event id is {said.hex()}, by its time and what it is of {expected.hex()}"
 
-    def _range_faults(self, source: SourceFile, line: Line, event: Event, says: str) -> Iterator[str]:
+    def _range_faults(self, source: SourceFile, line: Line, event: Event, host_id: str | None) -> Iterator[str]:
         """Of a dead letter: what it says of its range."""
-        detail, start, end, told = event["detail"], event["range_start"], event["range_end"], self._told
-        if not 0 < len(detail) <= _DETAIL_CHARS_MAX or says not in detail:
-            yield f"its detail {detail!r} does not say what is wrong ({says})"
+        start, end, told = event["range_start"], event["range_end"], self._told
         piece = line.start, line.start + len(line.content) + (line.part != "chunk")
         if not (start <= line.start and piece[1] <= end) or (line.part != "lines" and (start, end) != piece):
             yield f"its range, {start} to {end}, is not one that holds it"
@@ -139,7 +157,7 @@ class Matcher:
             yield f"the rules {event['rules']} were never in force"
         if source.told.source not in (None, event["declared_source"]):
             yield f"its declared source is {event['declared_source']}"
-        if told.host_id is not None and event["range_id"] != self._range_id(told.host_id, source, line, event):
+        if host_id is not None and event["range_id"] != self._range_id(host_id, source, line, event):
             yield "its range id is not that of this range"
 
     def _range_id(self, host_id: str, source: SourceFile, line: Line, event: Event) -> bytes:
@@ -184,6 +202,16 @@ class Matcher:
             for position in sorted({*dead} ^ {*source.record.broken}):
                 what = "whole, and it is a dead letter" if position in dead else "broken, and it is no dead letter"
                 self._report.add(Kind.ALTERED, str(source.path), position, f"the writer wrote this line {what}")
+
+
+def _host_of(source: SourceFile, line: Line, event_id: bytes) -> tuple[str | None, int | None]:
+    """The one of the file's host ids that the event's id was made with (or, if with none, the last), and the id's digest."""
+    host_id = bits = None
+    for host_id in source.host_ids:
+        bits = digest_bits(host_id, source.id, source.told.generation, line.start, line.content)
+        if bits == digest_of(event_id):
+            break
+    return host_id, bits
 
 
 def _shown(value: object) -> str:

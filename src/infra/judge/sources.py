@@ -23,7 +23,7 @@ NO_TYPE = "(none)"  # of a line that names no type of the expectations
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Line:
-    """A terminated line of a source file, or a piece of one that is over-long; `content` is without its LF."""
+    """A terminated line of a source file, or a piece of one that is over-long, terminated or not; `content` is without its LF."""
 
     index: int
     start: int
@@ -34,19 +34,20 @@ class Line:
 class SourceFile:
     """One file, held open, so that a rename does not matter. `where` holds 1 + the index of the place a line was found in."""
 
-    def __init__(self, path: Path, told: FileExpectation, types: list[str], line_bytes_max: int) -> None:
+    def __init__(self, path: Path, file: FileExpectation, types: list[str], told: Expectations) -> None:
         self.path = path
-        self.told = told
+        self.told = file
+        self.hosts, self.host_ids = file.host or told.host, file.host_id or told.host_id
         self.record: Written | None = None  # the writer's
-        self._types, self._line_bytes_max = types, line_bytes_max
+        self._types, self._line_bytes_max = types, told.line_bytes_max
         self._file = path.open("rb")
         self.id = file_id(self._file.fileno())
         self._starts = array("Q")
         self._type_codes = bytearray()
-        self._end = 0  # of the last terminated line
+        self._end = 0  # of the last line, or piece of one, that can have been sent
         self.where = array("I")
         self._extend()
-        size = self._end if told.size is None else told.size
+        size = self._end if file.size is None else file.size
         self.required = sum(self._next(index) <= size for index in range(len(self._starts)))  # the rest need not be there
 
     def close(self) -> None:
@@ -54,7 +55,7 @@ class SourceFile:
         self._file.close()
 
     def line_at(self, position: int) -> Line | None:
-        """The line or piece that holds this byte, or None where no terminated line does."""
+        """The line or piece that holds this byte, or None where nothing that can have been sent does."""
         if position >= self._end:
             self._extend()  # logs grow
         index = bisect_right(self._starts, position) - 1
@@ -96,19 +97,21 @@ class SourceFile:
         return self._starts[index + 1] if index + 1 < len(self._starts) else self._end
 
     def _extend(self) -> None:
-        """Index the lines from `_end` on."""
-        self._file.seek(self._end)
-        for line in self._file:
-            if not line.endswith(b"\n"):
-                break
-            code = self._types.index(self._claimed(line[:-1]))
-            length = len(line) - 1
-            starts = range(0, length + 1, self._line_bytes_max) if length > self._line_bytes_max else range(1)
-            for start in starts:
-                self._starts.append(self._end + start)
-                self._type_codes.append(code)
-                self.where.append(0)
-            self._end += len(line)
+        """Index from `_end` on: terminated lines, and the full pieces of one that is over-long, be it terminated or not."""
+        in_line = self._end > 0 and self.read(self._end - 1, self._end) != b"\n"
+        while True:
+            self._file.seek(self._end)
+            at_most = self._line_bytes_max + (not in_line)  # a line of the very limit is none of pieces
+            piece = self._file.readline(at_most)
+            terminated = piece.endswith(b"\n")
+            if not terminated and len(piece) < at_most:
+                return
+            code = self._type_codes[-1] if in_line else self._types.index(self._claimed(piece.removesuffix(b"\n")))
+            self._starts.append(self._end)
+            self._type_codes.append(code)
+            self.where.append(0)
+            self._end += len(piece) if terminated else self._line_bytes_max
+            in_line = not terminated
 
     def _claimed(self, line: bytes) -> str:
         carried = self.told.carries(self._types[1:])
@@ -120,7 +123,7 @@ class SourceFile:
 
 def open_sources(told: Expectations, report: Report) -> dict[tuple[str, int], SourceFile]:
     """All source files by (file id, generation), each once by device and inode; objects to those that are not as written."""
-    types = [NO_TYPE, *sorted(told.types)]
+    types = [NO_TYPE, *sorted({*told.types}.union(*told.earlier.values()))]
     assert len(types) <= 256, "a type is kept in a byte"
     found: dict[tuple[int, int], SourceFile] = {}
     for file in told.files:
@@ -130,7 +133,7 @@ def open_sources(told: Expectations, report: Report) -> dict[tuple[str, int], So
         for path in paths:
             status = Path(path).stat()
             if (status.st_dev, status.st_ino) not in found:
-                found[(status.st_dev, status.st_ino)] = SourceFile(Path(path), file, types, told.line_bytes_max)
+                found[(status.st_dev, status.st_ino)] = SourceFile(Path(path), file, types, told)
     if told.written is not None:
         for path, what in _unlike(told.written, list(found.values())):
             report.add(Kind.SOURCE, path, None, what)

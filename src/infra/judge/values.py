@@ -32,6 +32,13 @@ class Refused(Exception):
 Names = Mapping[str, Any]  # the schema's named types
 
 
+def plain(schema: Any) -> Any:
+    """A schema without logical types, and without words for readers."""
+    if isinstance(schema, dict):
+        return {key: plain(value) for key, value in schema.items() if key not in ("logicalType", "doc")}
+    return [plain(item) for item in schema] if isinstance(schema, list) else schema
+
+
 def same(a: object, b: object) -> bool:
     """Equal in value and in type, the sign of zero included."""
     if type(a) is not type(b):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any
 
 from infra.stack.layout import Layout
 from infra.stack.registry import CONFLUENT_PATH
 from infra.stack.servers import Programs
-
-Value: TypeAlias = str | int | Sequence[str]
 
 _HEAD = """# Written by `hourmark up`, and again by the next one: to change a setting, use the environment
 # (HOURMARK_SERVICE__PORT=8080) or a copy of this file named with --config.
@@ -19,9 +18,11 @@ _HEAD = """# Written by `hourmark up`, and again by the next one: to change a se
 
 def render_config(layout: Layout, programs: Programs, spark_jars: Sequence[str], user: str) -> str:
     """The file's text; `hourmark.config.load_config` reads it."""
-    groups: dict[str, Mapping[str, Value]] = {
-        "kafka.edge": {"bootstrap": layout.edge_bootstrap, "replication_factor": 3, "min_insync_replicas": 2},
-        "kafka.central": {"bootstrap": layout.address("central-1"), "replication_factor": 1, "min_insync_replicas": 1},
+    groups = {
+        "kafka": {
+            "edge": {"bootstrap": layout.edge_bootstrap, "replication_factor": 3, "min_insync_replicas": 2},
+            "central": {"bootstrap": layout.address("central-1"), "replication_factor": 1, "min_insync_replicas": 1},
+        },
         "registry": {"url": f"http://{layout.address('registry')}{CONFLUENT_PATH}"},
         "storage": {
             "root": f"hdfs://{layout.address('namenode')}/hourmark",
@@ -37,7 +38,7 @@ def render_config(layout: Layout, programs: Programs, spark_jars: Sequence[str],
         },
         "etl": {
             "ledger": f"sqlite:///{layout.state / 'ledger.sqlite'}",
-            "spark_jars": spark_jars,
+            "spark_jars": list(spark_jars),
             "scratch_dir": str(layout.state / "etl-scratch"),
         },
         "service": {"port": layout.ports["service"], "state_dir": str(layout.state / "service")},
@@ -47,12 +48,28 @@ def render_config(layout: Layout, programs: Programs, spark_jars: Sequence[str],
             "sources": [],
         },
     }
-    return _HEAD + "".join(_group(name, values) for name, values in groups.items())
+    return _HEAD + render_toml(groups)
 
 
-def _group(name: str, values: Mapping[str, Value]) -> str:
-    # A JSON string, number or list of strings is TOML too, once DEL, which JSON leaves as it is, is escaped.
-    rows = "".join(
-        f"{key} = {json.dumps(value, ensure_ascii=False)}\n".replace("\x7f", "\\u007F") for key, value in values.items()
-    )
-    return f"\n[{name}]\n{rows}"
+def render_toml(settings: Mapping[str, Any], prefix: str = "") -> str:
+    """A TOML document of tables, arrays of tables, strings, numbers and lists of strings."""
+    scalars = {name: value for name, value in settings.items() if not _is_table(value)}
+    text = f"\n[{prefix[:-1]}]\n" if prefix and scalars else ""
+    for name, value in scalars.items():
+        # A JSON string, number or list is TOML too, once DEL, which JSON leaves as it is, is escaped.
+        text += f"{_key(name)} = {json.dumps(value, ensure_ascii=False)}\n".replace("\x7f", "\\u007F")
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            text += render_toml(value, f"{prefix}{_key(name)}.")
+        elif _is_table(value):
+            text += "".join(f"\n[[{prefix}{_key(name)}]]\n{render_toml(row)}" for row in value)
+    return text
+
+
+def _key(name: str) -> str:
+    """Quoted where it has to be: `spark.driver.memory` is one key, not three tables."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping) or (isinstance(value, list) and bool(value) and isinstance(value[0], Mapping))

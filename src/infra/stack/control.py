@@ -5,13 +5,11 @@ Two at once wait for each other on a lock beside the stack's folder, which the o
 
 from __future__ import annotations
 
-import fcntl
 import getpass
-import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,11 +18,12 @@ from hourmark.errors import UsageError
 from infra import jars
 from infra.jars.cache import Say, say_on_stderr
 from infra.java.find import export_java_home, java_executable
+from infra.locks import one_at_a_time
 from infra.stack import lifecycle
 from infra.stack.config_file import render_config
 from infra.stack.health import Health
 from infra.stack.layout import EDGE_BROKERS, Layout, free_ports, is_free
-from infra.stack.process import Process, is_alive, marked, memory_mb, send, wait_gone
+from infra.stack.process import Process, is_alive, marked, memory_mb, of_mark
 from infra.stack.registry import unpacked
 from infra.stack.servers import MIRROR, Programs, Server, server_table
 from infra.stack.settings import write_settings
@@ -125,9 +124,7 @@ class Stack:
     def kill(self, name: str) -> None:
         """SIGKILL the server and its children, and wait until they are gone."""
         self.server(name)
-        for process in self._processes(name):
-            send(process, signal.SIGKILL)
-            wait_gone(process, lifecycle.STOP_SECONDS, self._clock)
+        lifecycle.kill(self._processes(name), self._clock)
         self._remember(name, None)
 
     def stop(self, name: str) -> None:
@@ -140,9 +137,7 @@ class Stack:
         server = self.server(name)
         if self.process(name) is not None:
             return
-        for child in self._processes(name):  # of a parent that was killed
-            send(child, signal.SIGKILL)
-            wait_gone(child, lifecycle.STOP_SECONDS, self._clock)
+        lifecycle.kill(self._processes(name), self._clock)  # children of a parent that was killed
         environment = lifecycle.server_environment(self.programs.java)
         lifecycle.prepare(server, environment)
         self._remember(name, lifecycle.launch(server, environment, self._mark(name)))
@@ -202,8 +197,7 @@ class Stack:
 
     def _processes(self, name: str) -> list[Process]:
         """The server's processes that run, the parent first."""
-        mark = self._mark(name)
-        return marked(mark).get(mark, [])
+        return of_mark(self._mark(name))
 
     def _adopt(self) -> None:
         """Take over servers whose pid an earlier `up` could not write down any more."""
@@ -248,13 +242,5 @@ def _programs(say: Say) -> Programs:
     )
 
 
-@contextmanager
-def _one_at_a_time(home: Path, say: Say) -> Iterator[None]:
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "stack.lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("waiting for another hourmark that works on this stack")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def _one_at_a_time(home: Path, say: Say) -> AbstractContextManager[None]:
+    return one_at_a_time(home / "stack.lock", lambda: say("waiting for another hourmark that works on this stack"))

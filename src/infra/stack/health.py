@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import logging
 import socket
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -16,6 +16,10 @@ from infra.stack.registry import CONFLUENT_PATH
 
 ANSWER_SECONDS = 5.0
 HEARTBEAT_SECONDS_MAX = 5  # one is sent each second (infra.stack.hadoop)
+
+# One client, as making one reads the machine's certificates; each answer on a connection of its own, as servers come and go.
+# They are named by their addresses: a proxy of the environment has no business here.
+_HTTP = httpx.Client(timeout=ANSWER_SECONDS, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
 
 _SILENT = logging.getLogger("hourmark.stack.silent")
 _SILENT.addHandler(logging.NullHandler())
@@ -105,21 +109,14 @@ def _bean(address: str, name: str) -> dict[str, Any]:
 
 
 def _get(address: str, path: str) -> Any:
-    connection = http.client.HTTPConnection(address, timeout=ANSWER_SECONDS)
     try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        body = answer.read()
-    except ConnectionRefusedError as error:
+        return _HTTP.get(f"http://{address}{path}").raise_for_status().json()
+    except httpx.ConnectError as error:
         raise _NoAnswer("does not listen") from error
-    except (OSError, http.client.HTTPException) as error:
+    except httpx.HTTPStatusError as error:
+        raise _NoAnswer(f"answers {error.response.status_code} to {path}") from error
+    except httpx.HTTPError as error:
         raise _NoAnswer(f"no answer: {error}") from error
-    finally:
-        connection.close()
-    if answer.status != http.HTTPStatus.OK:
-        raise _NoAnswer(f"answers {answer.status} to {path}")
-    try:
-        return json.loads(body)
     except ValueError as error:
         raise _NoAnswer(f"no JSON at {path}") from error
 

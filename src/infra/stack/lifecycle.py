@@ -87,10 +87,15 @@ def end(processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECOND
         wait_gone(processes[0], seconds, clock)
     # A child may outlive its parent by a moment.
     stubborn = [process for process in processes if not wait_gone(process, 1.0, clock)]
-    for process in stubborn:
+    kill(stubborn, clock, seconds)
+    return not stubborn
+
+
+def kill(processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS) -> None:
+    """SIGKILL these, and wait until each is gone."""
+    for process in processes:
         send(process, signal.SIGKILL)
         wait_gone(process, seconds, clock)
-    return not stubborn
 
 
 def failure(server: Server, what: str) -> Unavailable:

@@ -81,6 +81,11 @@ def marked(prefix: str) -> dict[str, list[Process]]:
     return {mark: [process for _, process in sorted(several, key=_by_age)] for mark, several in found.items()}
 
 
+def of_mark(mark: str) -> list[Process]:
+    """Those with this very mark."""
+    return marked(mark).get(mark, [])
+
+
 def _by_age(aged: tuple[float, Process]) -> tuple[float, int]:
     return aged[0], aged[1].pid
 

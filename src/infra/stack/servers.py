@@ -6,7 +6,9 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from infra.stack import health
 from infra.stack.health import Health
@@ -69,21 +71,24 @@ def _java(programs: Programs, heap_mb: int, *more: str) -> tuple[str, ...]:
     return (str(programs.java), *options, *more)
 
 
+def _server(layout: Layout, name: str, port: str, command: tuple[str, ...], ask: Callable[[str], Health], **more: Any) -> Server:
+    """One whose log, and unless said otherwise whose data, are named like it; `ask` takes its address."""
+    address = layout.address(port)
+    files = {"data": layout.data / name, "log": layout.logs / f"{name}.log"}
+    return Server(name=name, command=command, address=address, ask=partial(ask, address), **{**files, **more})
+
+
 def _broker(layout: Layout, programs: Programs, cluster: str, node: int, cluster_id: str) -> Server:
     name = f"{cluster}-{node}"
     properties = layout.settings / f"{name}.properties"
     log4j = f"-Dlog4j2.configurationFile={(layout.settings / 'kafka-log4j2.properties').as_uri()}"
     run = (log4j, "-cp", programs.kafka_classpath)
-    return Server(
-        name=name,
-        command=(*_java(programs, 400, *run), "kafka.Kafka", str(properties)),
-        address=layout.address(name),
-        data=layout.data / name,
-        log=layout.logs / f"{name}.log",
-        ask=lambda: health.of_broker(layout.address(name), node),
-        ask_whole=lambda: health.of_broker(layout.address(name), node, len(EDGE_BROKERS) if cluster == "edge" else 1),
+    brokers = len(EDGE_BROKERS) if cluster == "edge" else 1
+    return _server(
+        layout, name, name, (*_java(programs, 400, *run), "kafka.Kafka", str(properties)), partial(health.of_broker, node=node),
+        ask_whole=partial(health.of_broker, layout.address(name), node, brokers),
         format_command=(*_java(programs, 128, *run), *format_arguments(properties, cluster_id)),
-    )
+    )  # fmt: skip
 
 
 def _hadoop_run(layout: Layout, programs: Programs) -> tuple[str, ...]:
@@ -92,46 +97,23 @@ def _hadoop_run(layout: Layout, programs: Programs) -> tuple[str, ...]:
 
 def _namenode(layout: Layout, programs: Programs) -> Server:
     run = _hadoop_run(layout, programs)
-    return Server(
-        name="namenode",
-        command=(*_java(programs, 256, *run), NAMENODE),
-        address=layout.address("namenode-http"),
-        data=layout.data / "namenode",
-        log=layout.logs / "namenode.log",
-        ask=lambda: health.of_namenode(layout.address("namenode-http")),
-        format_command=(*_java(programs, 128, *run), NAMENODE, "-format", "-nonInteractive", "-force"),
-    )
+    made = (*_java(programs, 128, *run), NAMENODE, "-format", "-nonInteractive", "-force")
+    command = (*_java(programs, 256, *run), NAMENODE)
+    return _server(layout, "namenode", "namenode-http", command, health.of_namenode, format_command=made)
 
 
 def _datanode(layout: Layout, programs: Programs) -> Server:
-    return Server(
-        name="datanode",
-        command=(*_java(programs, 256, *_hadoop_run(layout, programs)), DATANODE),
-        address=layout.address("datanode-http"),
-        data=layout.data / "datanode",
-        log=layout.logs / "datanode.log",
-        ask=lambda: health.of_datanode(layout.address("datanode-http"), layout.address("namenode-http")),
-    )
+    command = (*_java(programs, 256, *_hadoop_run(layout, programs)), DATANODE)
+    ask = partial(health.of_datanode, namenode=layout.address("namenode-http"))
+    return _server(layout, "datanode", "datanode-http", command, ask)
 
 
 def _registry(layout: Layout, programs: Programs) -> Server:
-    return Server(
-        name="registry",
-        command=_java(programs, 256, *registry_options(layout), "-jar", str(runner_jar(programs.registry))),
-        address=layout.address("registry"),
-        data=layout.data / "registry",
-        log=layout.logs / "registry.log",
-        ask=lambda: health.of_registry(layout.address("registry")),
-    )
+    command = _java(programs, 256, *registry_options(layout), "-jar", str(runner_jar(programs.registry)))
+    return _server(layout, "registry", "registry", command, health.of_registry)
 
 
 def _mirror(layout: Layout, brokers: tuple[str, ...]) -> Server:
-    return Server(
-        name=MIRROR,
-        command=(sys.executable, "-m", "hourmark", "mirror", "run", "--config", str(layout.config_file)),
-        address=layout.address("mirror-rest"),
-        data=layout.state / "mirror",
-        log=layout.logs / "mirror.log",
-        ask=lambda: health.of_mirror(layout.address("mirror-rest")),
-        needs=brokers,
-    )
+    command = (sys.executable, "-m", "hourmark", "mirror", "run", "--config", str(layout.config_file))
+    data = layout.state / "mirror"
+    return _server(layout, MIRROR, "mirror-rest", command, health.of_mirror, data=data, needs=brokers)

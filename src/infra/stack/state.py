@@ -6,18 +6,18 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from base64 import urlsafe_b64encode
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter
 
 from hourmark.durable import write_durably
 from hourmark.errors import HourmarkError
 from infra.stack.layout import free_ports, stack_root
 from infra.stack.process import Process
-
-VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,15 @@ class State:
     cluster_ids: dict[str, str]
     processes: dict[str, Process]
     mirror: bool = True
+    version: Literal[1] = 1
 
     def with_process(self, server: str, process: Process | None) -> State:
         """As this, with the server's process, or without where it is None."""
         others = {name: known for name, known in self.processes.items() if name != server}
         return replace(self, processes=others if process is None else {**others, server: process})
+
+
+_JSON = TypeAdapter(State)
 
 
 def new_state() -> State:
@@ -49,14 +53,10 @@ def load_state(home: Path) -> State | None:
     """The stack's state; None where there was never one. Raises HourmarkError where it cannot be read."""
     path = state_file(home)
     try:
-        values = json.loads(path.read_text())
-        if values.pop("version") != VERSION:
-            raise ValueError("another version")
-        processes = {name: Process(**known) for name, known in values.pop("processes").items()}
-        return State(processes=processes, **values)
+        return _JSON.validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise HourmarkError(
             f"{path} cannot be read ({error}); end the servers of this stack by hand, remove {path.parent}, and run `hourmark up`"
         ) from error
@@ -64,8 +64,7 @@ def load_state(home: Path) -> State | None:
 
 def save_state(home: Path, state: State) -> None:
     """Replace the state durably."""
-    content = json.dumps({"version": VERSION, **asdict(state)}, indent=1)
-    write_durably(state_file(home), content.encode() + b"\n")
+    write_durably(state_file(home), _JSON.dump_json(state, indent=1) + b"\n")
 
 
 def _kafka_uuid() -> str:

@@ -25,12 +25,13 @@ from infra.demo.declarations import SERVER_LOG, TYPES, told, write_declarations
 from infra.demo.demo import alone, next_minute_ms, span_seconds
 from infra.demo.live_log import Due, LiveLog
 from infra.demo.promised import count_promises
-from infra.demo.settings import demo_settings, render_toml
+from infra.demo.settings import demo_settings
 from infra.demo.verdict import Told, settled_verdict, write_expectations
 from infra.judge.buckets import Bucket
 from infra.judge.marker import Marker
 from infra.judge.report import FileCount, Kind, Report
 from infra.judge.webhdfs import WebHdfs
+from infra.stack.config_file import render_toml
 from tests.support.clock import FakeClock
 from tests.unit.judge.webhdfs_server import serve
 

@@ -17,7 +17,6 @@ from infra.demo.events import AD_SHOWN, TRACK_PLAYED, events
 from infra.demo.live_log import Due, LiveLog
 from infra.demo.named_lines import named_lines, own_lines
 from infra.demo.rendering import app_name, rfc5424
-from infra.demo.spacing import moments, timestamp
 from infra.demo.traffic import Traffic
 from infra.judge.rfc5424 import split
 from tests.support.clock import FakeClock
@@ -93,43 +92,6 @@ def test_lines_carry_the_time_of_their_writing(tmp_path: Path) -> None:
     log = play(tmp_path / "live.log", list(named_lines(source)), steps=3)
     assert [part.time_ms for line in written(log.path) if (part := split(line))] == [_NOW_MS + n * 60_000 for n in range(4)]
     assert len(log.minutes) == 4
-
-
-@pytest.mark.parametrize(
-    ("line", "same_day"),
-    [
-        (b"2026-11-21T01:00:25.123Z x", b"2026-11-21 01:00:35,5 y"),
-        (b"[Sun Dec 04 04:47:44 2005] [notice]", b"[Sun Dec 04 04:47:54.123456 2005] [error]"),
-        (b'1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET', b'::1 - - [10/Oct/2000:13:55:46 -0700] "GET'),
-        (b"Jun  4 15:16:01 combo sshd", b"<34>Jun  4 15:16:11 combo su"),
-        (b"081109 203615 148 INFO", b"081109 203625 222 INFO"),
-        (b"17/06/09 20:10:40 INFO", b"17/06/09 20:10:50 INFO"),
-    ],
-)
-def test_timestamps_of_common_kinds_are_recognised(line: bytes, same_day: bytes) -> None:
-    first, second = timestamp(line), timestamp(same_day)
-    assert first is not None and second is not None
-    assert second - first == 10
-
-
-@pytest.mark.parametrize("line", [b"", b"no time", b"Foo 99 99:99:99 x", b"2026-13-45T01:00:25", b"\xff\x00"])
-def test_other_lines_have_none(line: bytes) -> None:
-    assert timestamp(line) is None
-
-
-@given(st.lists(st.binary(max_size=80) | st.datetimes().map(lambda d: d.isoformat().encode()), max_size=50))
-def test_moments_never_fall_and_stay_within_the_span(lines: list[bytes]) -> None:
-    found = list(moments(lines))
-    assert len(found) == len(lines)
-    assert all(0 <= a <= b <= 1 for a, b in itertools.pairwise([0, *found, 1]))
-
-
-def test_bursts_stay_bursts_and_a_straggler_does_not_press_all_lines_into_one_moment() -> None:
-    lines = [b"2026-01-01T00:00:%02d" % second for second in (0, 1, 2, 50, 59)]
-    found = moments(lines)
-    assert found[3] - found[2] > found[2] - found[1]
-    burst = moments([b"2005-01-01T00:00:00", *[b"2026-01-01T00:00:00"] * 99])
-    assert burst[1] < 0.6 < burst[98]
 
 
 def test_events_are_seeded_seven_to_three_and_a_few_are_broken() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from infra.jars.ivy import locked_dependencies
 from infra.jars.lockfile import LOCK_FILE, digest_of, read_lock, render_lock
-from infra.jars.sets import SETS, JarSet
+from tools.jar_sets import SETS, JarSet
 
 
 @pytest.mark.parametrize("jar_set", SETS, ids=lambda jar_set: jar_set.name)

@@ -61,7 +61,8 @@ def random_world(folder: Path, seed: int) -> World:
                 avro["name"] += str(number)
             fields.append({"name": "v_" + name.replace("-", "_"), "type": avro})
         fields.append({"name": "opt", "type": ["null", "long"], "default": None})
-        schemas[f"json-{number}"], types[f"json-{number}"] = event_schema(f"json-{number}", fields), {"content": "json"}
+        event_type = ("ad", "json")[number]  # one is judged before dead letters, one after them
+        schemas[event_type], types[event_type] = event_schema(event_type, fields), {"content": "json"}
     own: list[dict[str, Any]] = [
         {"name": "line", "type": "bytes"},
         {"name": "level", "type": ["null", "string"], "default": None},
@@ -72,10 +73,11 @@ def random_world(folder: Path, seed: int) -> World:
     world.told["line_bytes_max"] = LINE_BYTES_MAX
     for number in range(chance.randint(1, 3)):
         lines = [_line(world, chance) for _ in range(chance.randint(1, 8))]
-        _send(world, chance, f"app{number}.log", lines, {"catch_all": "server-log"} if chance.random() < 0.2 else {})
+        told: dict[str, Any] = _host(chance) | ({"catch_all": "server-log"} if chance.random() < 0.2 else {})
+        _send(world, chance, f"app{number}.log", lines, told)
     for number in range(chance.randint(0, 2)):
         lines = [_free_line(chance) for _ in range(chance.randint(1, 6))]
-        told: dict[str, Any] = {"form": "free", "type": "pattern-log"}
+        told = {**_host(chance), "form": "free", "type": "pattern-log"}
         told |= {"catch_all": "server-log"} if chance.random() < 0.5 else {}
         if chance.random() < 0.5:
             told["size"] = sum(len(line) + 1 for line in lines[: chance.randint(0, len(lines))])
@@ -100,6 +102,20 @@ def place(world: World, event_type: str, row: dict[str, Any], chance: random.Ran
 
 def _time(chance: random.Random) -> int:
     return START_MS + chance.randrange(_MINUTES * MINUTE)
+
+
+def _host(chance: random.Random) -> dict[str, Any]:
+    """The hosts' one, another one, or first one and then another."""
+    other, third = f"{chance.getrandbits(128):032x}", f"{chance.getrandbits(128):032x}"
+    return chance.choice([{}, {}, {"host": "second", "host_id": other}, {"host_id": [other, third]}])
+
+
+def _revise(world: World, chance: random.Random) -> None:
+    """Some types get a field more, while files are sent."""
+    event_type = chance.choice(sorted(world.types))
+    known = [field["name"] for field in world.schemas[event_type]["fields"]]
+    if "added" not in known and event_type != "server-log":
+        world.revise(event_type, {"name": "added", "type": ["null", "long"], "default": None})
 
 
 def _line(world: World, chance: random.Random) -> bytes:
@@ -127,8 +143,8 @@ def _line(world: World, chance: random.Random) -> bytes:
 def _members(world: World, name: str, chance: random.Random) -> list[str]:
     members = []
     for field in world.schemas.get(name, {"fields": []})["fields"][6:]:
-        if field["name"] == "opt":
-            members += chance.choice([[], [], ['"opt": null'], ['"opt": 7']])
+        if (name_of := field["name"]) in ("opt", "added"):
+            members += chance.choice([[], [], [f'"{name_of}": null'], [f'"{name_of}": 7']])
         else:
             _, right, wrong = VALUES[field["name"][2:].replace("_", "-")]
             members.append(f'"{field["name"]}": {chance.choice(wrong if chance.random() < 0.05 else right)}')
@@ -143,31 +159,46 @@ def _free_line(chance: random.Random) -> bytes:
 
 
 def _send(world: World, chance: random.Random, name: str, lines: list[bytes], told: dict[str, Any]) -> None:
-    tail = chance.choice([b"", b"unterminated"])
+    tail = chance.choice([b"", b"unterminated", b"u" * chance.choice([400, 401, 799, 800, 1000])])
     path = world.source(name, b"".join(line + b"\n" for line in lines) + tail, **told)
-    start, sent_ms = 0, _time(chance)
+    host_ids, start, sent_ms = world.host_ids(path), 0, _time(chance)
     while lines:
+        host_ids = host_ids[1:] if len(host_ids) > 1 and chance.random() < 0.4 else host_ids
+        if chance.random() < 0.1:
+            _revise(world, chance)
         together = chance.randint(1, 3)
         if len(lines[0]) > LINE_BYTES_MAX:
-            at, together = start, 1
-            for at in range(start, start + len(lines[0]) + 1, LINE_BYTES_MAX):
-                end = min(at + LINE_BYTES_MAX, start + len(lines[0]))
-                last = end < at + LINE_BYTES_MAX
-                _parsed(world, chance, path, (at, end + last), sent_ms, Part.LAST_CHUNK if last else Part.CHUNK)
+            together = 1
+            _in_pieces(world, chance, path, (start, len(lines[0])), sent_ms, host_ids[0])
         else:
             while any(len(line) > LINE_BYTES_MAX for line in lines[:together]):
                 together -= 1
-            _parsed(world, chance, path, (start, start + sum(len(line) + 1 for line in lines[:together])), sent_ms, Part.LINES)
+            end = start + sum(len(line) + 1 for line in lines[:together])
+            _parsed(world, chance, path, (start, end), sent_ms, Part.LINES, host_ids[0])
         start += sum(len(line) + 1 for line in lines[:together])
         lines = lines[together:]
         sent_ms = max(sent_ms, _time(chance))
+    if len(tail) > LINE_BYTES_MAX:  # its full pieces are sent, and what is left is awaited
+        for at in range(start, start + len(tail) - LINE_BYTES_MAX + 1, LINE_BYTES_MAX):
+            _parsed(world, chance, path, (at, at + LINE_BYTES_MAX), sent_ms, Part.CHUNK, host_ids[0])
 
 
-def _parsed(world: World, chance: random.Random, path: Path, span: tuple[int, int], sent_ms: int, part: Part) -> None:
+def _in_pieces(world: World, chance: random.Random, path: Path, line: tuple[int, int], sent_ms: int, host_id: str) -> None:
+    """A terminated line that is over-long; `line`: its start, and its length without the LF."""
+    start, length = line
+    for at in range(start, start + length + 1, LINE_BYTES_MAX):
+        end = min(at + LINE_BYTES_MAX, start + length)
+        last = end < at + LINE_BYTES_MAX
+        _parsed(world, chance, path, (at, end + last), sent_ms, Part.LAST_CHUNK if last else Part.CHUNK, host_id)
+
+
+def _parsed(
+    world: World, chance: random.Random, path: Path, span: tuple[int, int], sent_ms: int, part: Part, host_id: str
+) -> None:
     beyond = span[0] >= next(file for file in world.files if file["path"] == str(path)).get("size", 1 << 60)
     if beyond and chance.random() < 0.3:
         return  # what is past the recorded size need not have been delivered
-    for event_type, row in world.parse(path, *span, sent_ms, part):
+    for event_type, row in world.parse(path, *span, sent_ms, part, host_id):
         place(world, event_type, row, chance)
 
 

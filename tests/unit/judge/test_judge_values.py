@@ -27,9 +27,8 @@ def compare(folder: Path, line: bytes, schemas: dict[str, Any], types: dict[str,
     world = World(folder, {**SCHEMAS, **schemas}, {**TYPES, **types})
     path = world.source("a.log", line + b"\n", **told)
     ((event_type, row),) = world.parse(path, 0, len(line) + 1, START_MS + MINUTE, Part.LINES)
-    reader = LineReader(Expectations.model_validate(world.expectations("http://x")))
-    file = Expectations.model_validate(world.expectations("http://x")).files[0]
-    expected = reader.read(file, line, "lines", (row["event_time"], row["event_time"]))
+    said = Expectations.model_validate(world.expectations("http://x"))
+    expected = LineReader(said, said.types).read(said.files[0], line, "lines", (row["event_time"], row["event_time"]))
     assert expected.type == event_type, (line, expected, row)
     assert (expected.time_ms or START_MS + MINUTE) == row["event_time"] or event_type == "dead-letters"
     assert (expected.host or "host") == row["host"]

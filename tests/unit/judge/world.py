@@ -77,7 +77,11 @@ class World:
         self.files: list[dict[str, Any]] = []
         self.told: dict[str, Any] = {}  # to the judge, besides what is always told
         self.api: list[dict[str, Any]] = []
+        self._sequence = 1  # of the rules' revision
         self._rules: set[str] = set()  # in force
+        self._earlier: dict[str, dict[str, Any]] = {}  # what the judge is told of types, by older revision
+        self._versions: dict[str, list[Any]] = {}  # a type's older schemas
+        self._broken_at: dict[tuple[Path, int], bool] = {}  # of a line: what was first made of it
         self._compiled: dict[str, tuple[CompiledRules, Rules]] = {}
         self._written: dict[Path, bytes] = {}  # as it was written, whatever becomes of the file
         for path in (self.sources, self.root):
@@ -91,31 +95,49 @@ class World:
         self._written[path] = content
         return path
 
-    def parse(self, path: Path, start: int, end: int, time_ms: int, part: Part = Part.LINES) -> list[tuple[str, Row]]:
+    def revise(self, event_type: str, *more: dict[str, Any]) -> None:
+        """A new revision of the rules, in which a type has these fields too: what is parsed from now on is parsed under it."""
+        self._earlier |= {rules: self._told_types() for rules in self._rules - self._earlier.keys()}
+        self._versions.setdefault(event_type, []).append(self.schemas[event_type])
+        fields = [*self.schemas[event_type]["fields"][6:], *more]
+        self.schemas = {**self.schemas, event_type: event_schema(event_type, fields)}
+        self._sequence += 1
+        self._compiled.clear()
+
+    def host_ids(self, path: Path) -> list[str]:
+        """Of the hosts that sent the file, the last one last."""
+        told = next((file for file in self.files if file["path"] == str(path)), {})
+        ids = told.get("host_id", HOST_ID)
+        return [ids] if isinstance(ids, str) else ids
+
+    def parse(
+        self, path: Path, start: int, end: int, time_ms: int, part: Part = Part.LINES, host_id: str | None = None
+    ) -> list[tuple[str, Row]]:
         """What the project's own parser makes of these bytes, sent at this time: types and rows."""
         body = path.read_bytes()[start:end]
         told = next(file for file in self.files if file["path"] == str(path))
         compiled, rules = self.compiled(told)
         self._rules.add(rules.id)
-        with path.open("rb") as opened:
-            status = path.stat()
-            identity = file_id(status.st_dev, status.st_ino, birth_ns(opened.fileno()))
-        sent = ByteRange(HOST_ID, identity, 0, start, end, time_ms, rules.id, "UTC", "s", str(path), "host", part)
-        return [
-            (record.event_type, self.decoded(record.event_type, record.value)) for record in parse(sent, body, compiled).records
-        ]
+        host_id, host = host_id or self.host_ids(path)[-1], told.get("host", "host")
+        sent = ByteRange(host_id, identity(path), 0, start, end, time_ms, rules.id, "UTC", "s", str(path), host, part)
+        records = parse(sent, body, compiled).records
+        found = [(record.event_type, self.decoded(record.event_type, record.value)) for record in records]
+        if part is Part.LINES:
+            dead = {row["position"] for event_type, row in found if event_type == "dead-letters"}
+            for line in body.removesuffix(b"\n").split(b"\n"):
+                self._broken_at.setdefault((path, start), start in dead)
+                start += len(line) + 1
+        return found
 
     def row(self, path: Path, position: int, line: bytes, time_ms: int, /, **fields: Any) -> Row:
         """The event of a line."""
-        with path.open("rb") as opened:
-            status = path.stat()
-            identity = file_id(status.st_dev, status.st_ino, birth_ns(opened.fileno()))
+        of = identity(path)
         return {
-            "event_id": bytes(LineIds(HOST_ID, identity, 0).make(time_ms, position, line)),
+            "event_id": bytes(LineIds(self.host_ids(path)[-1], of, 0).make(time_ms, position, line)),
             "event_time": time_ms,
             "host": "host",
             "source": str(path),
-            "file": {"id": identity, "generation": 0},
+            "file": {"id": of, "generation": 0},
             "position": position,
             **fields,
         }
@@ -167,8 +189,8 @@ class World:
         """Write one."""
         folder = self.folder(plan)
         folder.mkdir(parents=True)
-        parts = [("part-00000.avro", plan.rows), ("late-00000.avro", plan.late)]
-        files = [self._write_file(folder / name, plan.event_type, rows) for name, rows in parts if rows]
+        parts = [("part", plan.rows), ("late", plan.late)]
+        files = [file for kind, rows in parts for file in self._write_files(folder, kind, plan.event_type, rows)]
         late = Counter(str(Hour.of(row["event_time"], 60)) for row in plan.late)
         origins = Counter({str(plan.hour): len(plan.rows)}) + late
         ids = [EventId(row["event_id"]) for row in (*plan.rows, *plan.late)]
@@ -200,14 +222,20 @@ class World:
 
     def expectations(self, webhdfs: str, **changes: Any) -> dict[str, Any]:
         """What the judge is told."""
-        types = {name: {"fields": self.schemas[name]["fields"][6:], **rule} for name, rule in self.types.items()}
         told: dict[str, Any] = {
             "webhdfs": webhdfs,
             "root": "hdfs://127.0.0.1:1/hourmark/buckets",
             "user": "me",
             "files": self.files,
         }
-        told |= {"types": types, "host_id": HOST_ID, "host": "host", "written": self.written(), "api": self.api}
+        told |= {
+            "types": self._told_types(),
+            "earlier": self._earlier,
+            "host_id": HOST_ID,
+            "host": "host",
+            "written": self.written(),
+            "api": self.api,
+        }
         told |= {"observed_ms": [START_MS, START_MS + 100 * MINUTE], "rules": sorted(self._rules)}
         return copy.deepcopy(told | self.told | changes)
 
@@ -226,7 +254,9 @@ class World:
         rest = [name for name in rest if "pattern" not in self.types[name]]  # it takes lines whole
         source = Source(name="s", format=form, types=carried, catch_all=told.get("catch_all", rest[0] if rest else None))
         types = [*(self._declared(name) for name in self.types), DEAD_LETTERS]
-        rules = Rules(1, {t.name: TypeVersion(t, n) for n, t in enumerate(types, 1)}, {"s": source}, Parsing(bucket_seconds=60))
+        rules = Rules(
+            self._sequence, {t.name: TypeVersion(t, n) for n, t in enumerate(types, 1)}, {"s": source}, Parsing(bucket_seconds=60)
+        )
         return CompiledRules(rules), rules
 
     def decoded(self, event_type: str, value: bytes) -> Row:
@@ -243,6 +273,9 @@ class World:
             rule["time"] = "observed"
         return EventType(name=name, fields=self.schemas[name]["fields"][6:], line=LineRule(payload=payload, **rule))
 
+    def _told_types(self) -> dict[str, Any]:
+        return {name: {"fields": self.schemas[name]["fields"][6:], **rule} for name, rule in self.types.items()}
+
     def _broken(self, told: dict[str, Any], content: bytes) -> list[int]:
         """Where the lines start that the project's parser makes dead letters of, but for those that go in pieces."""
         compiled, rules = self.compiled(told)
@@ -250,23 +283,42 @@ class World:
         for line in content.split(b"\n")[:-1]:
             end = start + len(line) + 1
             if len(line) <= self.told.get("line_bytes_max", 4 << 20):
-                sent = ByteRange(HOST_ID, "0" * 32, 0, start, end, sent_at, rules.id, "UTC", "s", "/p", "host", Part.LINES)
-                broken += [start] * parse(sent, line + b"\n", compiled).dead_letters
+                known = self._broken_at.get((Path(told["path"]), start))
+                if known is None:
+                    sent = ByteRange(HOST_ID, "0" * 32, 0, start, end, sent_at, rules.id, "UTC", "s", "/p", "host", Part.LINES)
+                    known = parse(sent, line + b"\n", compiled).dead_letters > 0
+                broken += [start] * known
             start = end
         return broken
 
-    def _write_file(self, path: Path, event_type: str, rows: list[Row]) -> BucketFile:
-        buffer = io.BytesIO()
-        fastavro.writer(buffer, self.schemas[event_type], rows, codec="deflate")
-        path.write_bytes(buffer.getvalue())
-        return BucketFile(
-            name=path.name,
-            records=len(rows),
-            bytes=path.stat().st_size,
-            blake2b=hashlib.blake2b(buffer.getvalue(), digest_size=16).hexdigest(),
-            schema_id=1 + sorted(self.schemas).index(event_type),
-            schema_fingerprint=fingerprint(self.schemas[event_type]),
-        )
+    def _write_files(self, folder: Path, kind: str, event_type: str, rows: list[Row]) -> list[BucketFile]:
+        """Container files, each of one schema: that which has a row's fields."""
+        schemas = [*self._versions.get(event_type, []), self.schemas[event_type]]
+        by_version: dict[int, list[Row]] = {}
+        for row in rows:
+            fit = (n for n, schema in enumerate(schemas) if [f["name"] for f in schema["fields"]] == list(row))
+            by_version.setdefault(next(fit, len(schemas) - 1), []).append(row)
+        first_id = 1 + 10 * sorted(self.schemas).index(event_type)
+        files = []
+        for number, (version, held) in enumerate(sorted(by_version.items())):
+            buffer, path = io.BytesIO(), folder / f"{kind}-{number:05d}.avro"
+            fastavro.writer(buffer, schemas[version], held, codec="deflate")
+            path.write_bytes(buffer.getvalue())
+            digest = hashlib.blake2b(buffer.getvalue(), digest_size=16).hexdigest()
+            files.append(
+                BucketFile(
+                    name=path.name, records=len(held), bytes=path.stat().st_size, blake2b=digest,
+                    schema_id=first_id + version, schema_fingerprint=fingerprint(schemas[version]),
+                )
+            )  # fmt: skip
+        return files
+
+
+def identity(path: Path) -> str:
+    """A file's id."""
+    with path.open("rb") as opened:
+        status = path.stat()
+        return file_id(status.st_dev, status.st_ino, birth_ns(opened.fileno()))
 
 
 def plain(schema: Any) -> Any:

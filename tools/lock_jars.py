@@ -1,4 +1,4 @@
-"""Make `jars.lock` anew from `infra.jars.sets`: `python -m infra.jars.lock`. Needs the network; takes a few minutes.
+"""Make `infra/jars/jars.lock` anew from `tools.jar_sets`: `python -m tools.lock_jars`. Needs the network; takes a few minutes.
 
 The roots are resolved with their runtime dependencies, each file is hashed, and the lock is replaced as a whole.
 """
@@ -12,10 +12,10 @@ from pathlib import Path
 from hourmark.durable import write_durably
 from hourmark.errors import Unavailable
 from infra.jars.cache import say_on_stderr
-from infra.jars.ivy import last_words, start_ivy
+from infra.jars.ivy import dependency, last_words, start_ivy
 from infra.jars.lockfile import LOCK_FILE, Jar, render_lock, sha256_of
-from infra.jars.sets import SETS, JarSet, Root
 from infra.java.find import java_executable
+from tools.jar_sets import SETS, JarSet
 
 _RETRIEVED = "[organisation]/[module]/[revision]/[artifact](-[classifier]).[ext]"
 
@@ -33,7 +33,10 @@ def _resolve(jar_set: JarSet) -> Iterator[Jar]:
     say_on_stderr(f"{jar_set.name}: resolving")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        dependencies = "\n".join(_dependency(root, jar_set.transitive) for root in jar_set.roots)
+        dependencies = "\n".join(
+            dependency(root.organisation, root.module, root.revision, [] if jar_set.transitive else [(root.ext, root.classifier)])
+            for root in jar_set.roots
+        )
         out = folder / "out"
         more = ["-retrieve", f"{out}/{_RETRIEVED}"]
         process = start_ivy(java_executable(), folder, dependencies, poms=jar_set.transitive, more=more)
@@ -43,16 +46,6 @@ def _resolve(jar_set: JarSet) -> Iterator[Jar]:
             jar = _described(jar_set.name, path, out)
             if not jar.module.startswith(jar_set.left_out or ("\0",)):
                 yield jar
-
-
-def _dependency(root: Root, transitive: bool) -> str:
-    classifier = f' m:classifier="{root.classifier}"' if root.classifier else ""
-    artifact = f'<artifact name="{root.module}" type="{root.ext}" ext="{root.ext}"{classifier}/>'
-    conf = "default->runtime,master" if transitive else "default->*"
-    return (
-        f'    <dependency org="{root.organisation}" name="{root.module}" rev="{root.revision}" conf="{conf}" '
-        f'transitive="{str(transitive).lower()}">{"" if transitive else artifact}</dependency>'
-    )
 
 
 def _described(set_name: str, path: Path, out: Path) -> Jar:

@@ -1,6 +1,6 @@
 """The sets of jars that Hourmark's local stack needs: their roots, and what of the roots' dependencies is left out.
 
-Only `infra.jars.lock` reads this; everything else reads the lock file made from it.
+Only `tools.lock_jars` reads this; everything else reads the lock file made from it.
 """
 
 from __future__ import annotations

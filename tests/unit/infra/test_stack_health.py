@@ -1,0 +1,56 @@
+"""Whether a server is well is said of every kind of answer, and an odd one is never taken for well."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from infra.stack.health import Health, of_namenode, of_registry
+
+
+def asked(ask: Callable[[str], Health], code: int, body: bytes) -> tuple[Health, Health]:
+    """What is said of a server that answers this, and of one that answers no more."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    address = f"127.0.0.1:{server.server_port}"
+    try:
+        answered = ask(address)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    return answered, ask(address)
+
+
+@pytest.mark.parametrize("ask", [of_registry, of_namenode])
+@pytest.mark.parametrize(
+    ("code", "body", "detail"),
+    [(500, b"x", "answers 500 to"), (307, b"", "answers 307 to"), (200, b"<html>", "no JSON at"), (204, b"", "no JSON at")],
+)
+def test_an_odd_answer_is_not_well(ask: Callable[[str], Health], code: int, body: bytes, detail: str) -> None:
+    answered, gone = asked(ask, code, body)
+    assert not answered.ok and answered.detail.startswith(detail)
+    assert gone == Health(False, "does not listen")
+
+
+def test_what_is_well_says_what_it_holds() -> None:
+    assert asked(of_registry, 200, b'["a", "b"]')[0] == Health(True, "2 subjects")
+    beans = b'{"beans": [{"Safemode": "%s", "LiveNodes": "{\\"d\\": {}}"}]}'
+    assert asked(of_namenode, 200, beans % b"")[0] == Health(True, "1 live datanode")
+    assert asked(of_namenode, 200, beans % b"on")[0] == Health(False, "in safe mode")
+    assert asked(of_namenode, 200, b'{"beans": []}')[0] == Health(False, "still starting")
