@@ -10,12 +10,12 @@ from typing import Any, Final
 import click
 
 from etl.book_ranges import OFFSET_MAX, Asked, unkept_ranges
-from etl.book_sources import facts_of, origins_of
+from etl.book_sources import Window, facts_of, origins_of
 from etl.books import Books, Difference, HourBook, Stage, TypeFacts, books_of, excuses, total
 from etl.bucket_text import table
 from etl.errors import Unreadable
 from etl.frontier_cli import hour_of, json_option
-from etl.ledger.book_rows import FileDifference, Window
+from etl.ledger.book_rows import FileDifference
 from etl.ledger.database import Database
 from etl.ledger.existing import existing_ledger
 from etl.storage import open_storage

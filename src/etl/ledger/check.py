@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import CompoundSelect, Select, Table, func, or_, select, union
+from sqlalchemy import func, select, union
 
 from etl.buckets import BadMarker, list_hours, list_types
 from etl.errors import Unreadable
 from etl.ledger import tables
+from etl.ledger.book_rows import file_differences
 from etl.ledger.central import Central
 from etl.ledger.database import Database
 from etl.ledger.digests import damaged_rows
 from etl.ledger.frontiers import frontiers
+from etl.ledger.leftovers import NEEDED
 from etl.ledger.markers import first_unsealed, marker
-from etl.ledger.rows import AUDIT, EVENTS, Frontier, State
+from etl.ledger.rows import Frontier, State
 from etl.ledger.staging import position_of
 from etl.staging.files import read_note
 from etl.storage import NotFound, Storage
@@ -83,8 +85,7 @@ def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[Le
     """Every hour from the first to the frontier is closed, and no other; a seal stands exactly where the state says so."""
     table = tables.buckets
     query = select(table.c.type, func.count(), func.min(table.c.hour), func.max(table.c.hour)).group_by(table.c.type)
-    with database.reading() as connection:
-        closed = {row[0]: (row[1], row[2], row[3]) for row in connection.execute(query).all()}
+    closed = {event_type: tuple(counted) for event_type, *counted in database.ask(query)}
     for f in known:
         if f.state is State.DAMAGED:
             closed.pop(f.event_type, None)
@@ -112,15 +113,14 @@ def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[Le
     frontier = {f.event_type: f for f in known}
     with database.reading() as connection:
         listed = connection.execute(query).all()
-        sums = {kind: _sums(connection.execute(_rows_by_file(kind)).all()) for kind in (EVENTS, AUDIT)}
+        differences = file_differences(connection)
     for event_type, listed_hour, latest, count in listed:
         f = frontier.get(event_type)
         if f is None or (why := _not_listable(f, listed_hour, latest)):
             detail = f"{count} groups are listed for {listed_hour}: " + (why if f is not None else "the type has no frontier")
             yield LedgerFinding(Kind.LISTING, event_type, detail)
-    for kind, found in sums.items():
-        for path, rows, added in found:
-            yield LedgerFinding(Kind.SUMS, path, f"{rows} rows of {kind}, its groups have {added}")
+    for d in differences:
+        yield LedgerFinding(Kind.SUMS, d.path, f"{d.rows} rows of {d.kind}, its groups have {d.in_groups}")
 
 
 def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
@@ -132,21 +132,6 @@ def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
     if listed_hour >= first_unsealed(f).start_s and f.state is not State.FROZEN:
         return f"the frontier {f.hour} is {f.state.value}"
     return ""
-
-
-def _rows_by_file(kind: str) -> Select[Any]:
-    table: Table = tables.groups if kind == EVENTS else tables.audit_groups
-    files = tables.staged_files
-    return (
-        select(files.c.path, files.c.rows, func.coalesce(func.sum(table.c.rows), 0))
-        .join(table, table.c.file_id == files.c.id, isouter=True)
-        .where(files.c.kind == kind)
-        .group_by(files.c.id, files.c.path, files.c.rows)
-    )
-
-
-def _sums(rows: Iterable[Sequence[Any]]) -> list[tuple[str, int, int]]:
-    return [(path, rows, int(added)) for path, rows, added in rows if rows != added]
 
 
 def check_markers(
@@ -208,25 +193,18 @@ def check_files(database: Database, storage: Storage) -> list[LedgerFinding]:
     """Staged files of events not in a closed bucket, and of promises not settled, stand with the rows that the ledger names."""
     files = tables.staged_files
     batches: dict[str, dict[str, int]] = {}
-    with database.reading() as connection:
-        query = select(files.c.path, files.c.batch, files.c.rows).where(files.c.id.in_(_needed()))
-        for path, batch, rows in connection.execute(query):
-            batches.setdefault(batch, {})[path] = rows
+    needed = (
+        select(groups.c.file_id).join(tables.frontiers, tables.frontiers.c.type == groups.c.type).where(still)
+        for groups, still in NEEDED.items()
+    )
+    query = select(files.c.path, files.c.batch, files.c.rows).where(files.c.id.in_(union(*needed)))
+    for path, batch, rows in database.ask(query):
+        batches.setdefault(batch, {})[path] = rows
     found: list[LedgerFinding] = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for problems in pool.map(lambda item: _file_problems(storage, *item), batches.items()):
             found += problems
     return found
-
-
-def _needed() -> CompoundSelect[Any]:
-    groups, audits, frontier = tables.groups, tables.audit_groups, tables.frontiers
-    events = select(groups.c.file_id).join(frontier, frontier.c.type == groups.c.type)
-    promises = select(audits.c.file_id).join(frontier, frontier.c.type == audits.c.type)
-    return union(
-        events.where(or_(groups.c.listed_hour.is_(None), groups.c.listed_hour >= frontier.c.hour)),
-        promises.where(or_(audits.c.hour >= frontier.c.hour, audits.c.last_offset >= frontier.c.settled_next)),
-    )
 
 
 def _file_problems(storage: Storage, folder: str, files: Mapping[str, int]) -> list[LedgerFinding]:
@@ -250,9 +228,8 @@ def _file_problems(storage: Storage, folder: str, files: Mapping[str, int]) -> l
 
 def check_positions(database: Database, central: Central) -> Iterator[LedgerFinding]:
     """Each position lies within the log of the very topic that was staged."""
-    with database.reading() as connection:
-        rows = connection.execute(select(tables.positions)).mappings()
-        positions = [position_of(row, checked=False) for row in rows]  # digests are compared for themselves
+    # Digests are compared for themselves.
+    positions = [position_of(row, checked=False) for row in database.ask(select(tables.positions)).mappings()]
     infos = central.topics({p.topic for p in positions})
     alive = []
     for p in positions:

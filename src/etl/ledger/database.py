@@ -11,9 +11,9 @@ import contextlib
 import dataclasses
 import uuid
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import BigInteger, Connection, Text, cast, insert, select, update
+from sqlalchemy import BigInteger, Connection, Executable, Result, Text, cast, insert, select, update
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
 
 from etl.errors import EtlStop, StaleDriver
@@ -60,8 +60,7 @@ class Database:
 
     def epoch(self, name: str) -> int:
         """Of whoever took the lease last; 0 if nobody ever did."""
-        with self.reading() as connection:
-            return connection.execute(select(tables.leases.c.epoch).where(tables.leases.c.name == name)).scalar() or 0
+        return self.ask(select(tables.leases.c.epoch).where(tables.leases.c.name == name)).scalar() or 0
 
     @contextlib.contextmanager
     def transaction(self, lease: Lease | None = None) -> Iterator[Connection]:
@@ -86,10 +85,14 @@ class Database:
         with self._available(), self._reading.connect() as connection, connection.begin():
             yield connection
 
+    def ask(self, query: Executable) -> Result[*tuple[Any, ...]]:
+        """What the query finds, all of it, in a view of its own."""
+        with self.reading() as connection:
+            return connection.execute(query).freeze()()
+
     def identity(self) -> tuple[str, int]:
         """UUID of the ledger and number of its last commit: they stand in every manifest."""
-        with self.reading() as connection:
-            rows: dict[str, str] = dict(connection.execute(select(tables.meta.c.key, tables.meta.c.value)).all())
+        rows: dict[str, str] = dict(self.ask(select(tables.meta.c.key, tables.meta.c.value)).all())
         return rows["uuid"], int(rows["commit"])
 
     def _begin_ledger(self) -> None:

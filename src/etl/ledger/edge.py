@@ -25,8 +25,7 @@ class EdgeCheck:
 
 def last_checks(database: Database) -> dict[Partition, EdgeCheck]:
     """The last check that passed, by partition of the edge."""
-    with database.reading() as connection:
-        rows = [EdgeCheck(**row) for row in connection.execute(select(tables.edge_checks)).mappings()]
+    rows = [EdgeCheck(**row) for row in database.ask(select(tables.edge_checks)).mappings()]
     return {Partition(row.topic, row.partition): row for row in rows}
 
 

@@ -57,9 +57,7 @@ class Closing:
 
 def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
     """All types' frontier hours, by name."""
-    with database.reading() as connection:
-        rows = connection.execute(select(_ROWS).order_by(_ROWS.c.type)).mappings().all()
-    return [_frontier(row, bucket_seconds) for row in rows]
+    return [_frontier(row, bucket_seconds) for row in database.ask(select(_ROWS).order_by(_ROWS.c.type)).mappings()]
 
 
 def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
@@ -267,8 +265,7 @@ def _seals_json(seals: Iterable[Seal]) -> str:
 
 def closed_types(database: Database) -> set[str]:
     """Types of which this ledger has closed a bucket."""
-    with database.reading() as connection:
-        return set(connection.execute(select(tables.buckets.c.type).distinct()).scalars())
+    return set(database.ask(select(tables.buckets.c.type).distinct()).scalars())
 
 
 def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
@@ -279,8 +276,7 @@ def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
         .where(table.c.listed_hour.is_(None))
         .group_by(table.c.type, table.c.hour)
     )
-    with database.reading() as connection:
-        return {(row[0], row[1]): int(row[2]) for row in connection.execute(query)}
+    return {(event_type, hour_s): int(size) for event_type, hour_s, size in database.ask(query)}
 
 
 def _move_all(

@@ -49,5 +49,4 @@ def accepted_holes(database: Database) -> list[Hole]:
 
 def _all(database: Database) -> list[Hole]:
     query = select(*(_TABLE.c[f.name] for f in dataclasses.fields(Hole))).order_by(_TABLE.c.accepted_at_ms, _TABLE.c.id)
-    with database.reading() as connection:
-        return [Hole(*row) for row in connection.execute(query)]
+    return [Hole(*row) for row in database.ask(query)]

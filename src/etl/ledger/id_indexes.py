@@ -120,5 +120,4 @@ def forget_old(database: Database, lease: Lease, before_s: int, bytes_max: int) 
 
 def paths(database: Database) -> set[str]:
     """Index files that the ledger names."""
-    with database.reading() as connection:
-        return set(connection.execute(select(tables.id_indexes.c.path).distinct()).scalars())
+    return set(database.ask(select(tables.id_indexes.c.path).distinct()).scalars())

@@ -5,15 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, or_, select
+from sqlalchemy import ColumnElement, Select, Table, and_, bindparam, delete, func, or_, select
 
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
 from etl.ledger.rows import AUDIT, EVENTS
 
 _FILES = tables.staged_files
+# By table of groups, joined with their frontier: whose rows no closed bucket holds yet, or no seal has settled.
+NEEDED: Final[dict[Table, ColumnElement[bool]]] = {
+    tables.groups: or_(tables.groups.c.listed_hour.is_(None), tables.groups.c.listed_hour >= tables.frontiers.c.hour),
+    tables.audit_groups: or_(
+        tables.audit_groups.c.last_offset >= tables.frontiers.c.settled_next,
+        tables.audit_groups.c.hour >= tables.frontiers.c.hour,
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,13 +59,7 @@ def settled_audit_files(database: Database, after_id: int, below: int, limit: in
     needed = (
         select(groups.c.file_id)
         .join(frontiers, frontiers.c.type == groups.c.type)
-        .where(
-            or_(
-                groups.c.last_offset >= below,
-                groups.c.last_offset >= frontiers.c.settled_next,
-                groups.c.hour >= frontiers.c.hour,
-            )
-        )
+        .where(or_(groups.c.last_offset >= below, NEEDED[groups]))
     )
     return _unneeded(database, AUDIT, after_id, limit, needed, groups.c.file_id)
 
@@ -77,8 +79,7 @@ def _unneeded(
 
 def oldest_frontier_ms(database: Database) -> int:
     """When the oldest hour began that is not closed; 0 where there are no types."""
-    with database.reading() as connection:
-        return 1000 * (connection.execute(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
+    return 1000 * (database.ask(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
 
 
 def settled_before(database: Database, event_type: str, closed_before_ms: int) -> int:
@@ -90,8 +91,7 @@ def settled_before(database: Database, event_type: str, closed_before_ms: int) -
         .order_by(buckets.c.hour.desc())
         .limit(1)
     )
-    with database.reading() as connection:
-        manifest = connection.execute(query).scalar()
+    manifest = database.ask(query).scalar()
     return 0 if manifest is None else max(json.loads(manifest)["evidence"]["audit_next"].values(), default=0)
 
 

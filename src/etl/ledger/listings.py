@@ -125,8 +125,7 @@ def promises_between(
         )
         .order_by(_PROMISED.c.id)
     )
-    with database.reading() as connection:
-        return [audit_group_of(row, event_type) for row in connection.execute(query).mappings()]
+    return [audit_group_of(row, event_type) for row in database.ask(query).mappings()]
 
 
 def group_of(row: Mapping[Any, Any], event_type: str) -> StagedGroup:

@@ -8,8 +8,9 @@ it standing. The hour's close removes the order.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from etl.ledger import tables
 from etl.ledger.database import Database
@@ -21,7 +22,7 @@ _TABLE = tables.orders
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Order:
-    """That a type's frontier hour be closed whatever is missing. `hour_s`: its start, Unix seconds."""
+    """That a type's frontier hour be closed whatever is missing, in the table's columns. `hour_s`: its start, Unix seconds."""
 
     event_type: str
     hour_s: int
@@ -32,9 +33,7 @@ class Order:
 
 def orders(database: Database) -> dict[str, Order]:
     """By type; at most one each."""
-    query = select(_TABLE.c.type, _TABLE.c.hour, _TABLE.c.reason, _TABLE.c.ordered_by, _TABLE.c.ordered_at_ms)
-    with database.reading() as connection:
-        return {row.type: Order(*row) for row in connection.execute(query)}
+    return {row.type: Order(*row) for row in database.ask(select(_TABLE))}
 
 
 def order_force(database: Database, event_type: str, hour: Hour, reason: str, by: str, now_ms: int) -> None:
@@ -57,9 +56,7 @@ def order_force(database: Database, event_type: str, hour: Hour, reason: str, by
                 f"{Hour(frontier, hour.length_s)}; order that one"
             )
         connection.execute(delete(_TABLE).where(_TABLE.c.type == event_type))
-        connection.execute(
-            insert(_TABLE).values(type=event_type, hour=hour.start_s, reason=reason, ordered_by=by, ordered_at_ms=now_ms)
-        )
+        _put(connection, {event_type: hour}, reason, by, now_ms)
 
 
 def order_force_all(database: Database, bucket_seconds: int, reason: str, by: str, now_ms: int) -> dict[str, Hour]:
@@ -74,14 +71,18 @@ def order_force_all(database: Database, bucket_seconds: int, reason: str, by: st
         if early := sorted(f"{t} {hour}" for t, hour in ordered.items() if hour.end_ms > now_ms):
             raise UsageError(f"not every type's hour has ended ({', '.join(early[:5])}); order again once it has")
         connection.execute(delete(_TABLE))
-        connection.execute(
-            insert(_TABLE),
-            [
-                {"type": t, "hour": hour.start_s, "reason": reason, "ordered_by": by, "ordered_at_ms": now_ms}
-                for t, hour in ordered.items()
-            ],
-        )
+        _put(connection, ordered, reason, by, now_ms)
     return ordered
+
+
+def _put(connection: Connection, ordered: Mapping[str, Hour], reason: str, by: str, now_ms: int) -> None:
+    connection.execute(
+        insert(_TABLE),
+        [
+            {"type": t, "hour": hour.start_s, "reason": reason, "ordered_by": by, "ordered_at_ms": now_ms}
+            for t, hour in ordered.items()
+        ],
+    )
 
 
 def _check_reason(reason: str) -> None:

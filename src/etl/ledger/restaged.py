@@ -11,13 +11,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import zstandard
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import delete, select, union, update
 
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
 from etl.ledger.digests import check, with_digest
 from etl.ledger.frontiers import force_sealed
 from etl.ledger.holes import Hole, put_holes
+from etl.ledger.leftovers import NEEDED
 from etl.ledger.rows import Frontier, Span, StagedFile, StagedGroup, Sums, to_unsigned
 from hourmark.errors import Finding
 
@@ -60,22 +61,14 @@ def known_file(database: Database, path: str) -> KnownFile:
 
 def types_in(database: Database, path: str) -> set[str]:
     """The types whose next buckets need events, or promises, of the file; none if the ledger does not name it any more."""
-    groups, audits, frontiers = tables.groups.c, tables.audit_groups.c, tables.frontiers.c
     needed = (
-        (groups, or_(groups.listed_hour.is_(None), groups.listed_hour >= frontiers.hour)),
-        (audits, or_(audits.last_offset >= frontiers.settled_next, audits.hour >= frontiers.hour)),
+        select(groups.c.type)
+        .join(tables.staged_files, tables.staged_files.c.id == groups.c.file_id)
+        .join(tables.frontiers, tables.frontiers.c.type == groups.c.type)
+        .where(tables.staged_files.c.path == path, still)
+        for groups, still in NEEDED.items()
     )
-    with database.reading() as connection:
-        return {
-            event_type
-            for columns, still in needed
-            for event_type in connection.execute(
-                select(columns.type)
-                .join(tables.staged_files, tables.staged_files.c.id == columns.file_id)
-                .join(tables.frontiers, frontiers.type == columns.type)
-                .where(tables.staged_files.c.path == path, still)
-            ).scalars()
-        }
+    return set(database.ask(union(*needed)).scalars())
 
 
 def replace_file(database: Database, lease: Lease, known: KnownFile, path: str, groups: Collection[StagedGroup]) -> None:

@@ -16,13 +16,11 @@ def remembered_schema(database: Database, lease: Lease, schema_id: int, fetch: C
     """Schema text and fingerprint of an id; asks the registry each time, and SchemaChanged if it now says otherwise."""
     schema = fetch(schema_id)
     now = fingerprint(schema)
-    with database.reading() as connection:
-        known = connection.execute(
-            select(tables.schemas.c.schema, tables.schemas.c.fingerprint).where(tables.schemas.c.schema_id == schema_id)
-        ).one_or_none()
+    table = tables.schemas
+    known = database.ask(select(table.c.schema, table.c.fingerprint).where(table.c.schema_id == schema_id)).one_or_none()
     if known is None:
         with database.transaction(lease) as connection:
-            connection.execute(insert(tables.schemas).values(schema_id=schema_id, fingerprint=now, schema=canonical_json(schema)))
+            connection.execute(insert(table).values(schema_id=schema_id, fingerprint=now, schema=canonical_json(schema)))
         return canonical_json(schema), now
     if known.fingerprint != now:
         raise SchemaChanged(

@@ -29,14 +29,11 @@ def surplus_files(database: Database) -> list[KeptSurplus]:
     """All of them, oldest bucket first."""
     kept, frontiers = tables.surplus, tables.frontiers
     query = (
-        select(
-            kept.c.type, kept.c.hour, kept.c.path, kept.c.rows, kept.c.audit_next, kept.c.sealed_at_ms, frontiers.c.settled_next
-        )
+        select(*kept.c, frontiers.c.settled_next)
         .join(frontiers, frontiers.c.type == kept.c.type)
         .order_by(kept.c.hour, kept.c.type)
     )
-    with database.reading() as connection:
-        return [KeptSurplus(*row) for row in connection.execute(query)]
+    return [KeptSurplus(*row) for row in database.ask(query)]
 
 
 def forget_surplus(database: Database, lease: Lease, paths: Collection[str]) -> None:

@@ -28,20 +28,14 @@ class Wait:
 
 def waits(database: Database, bucket_seconds: int) -> dict[str, Wait]:
     """By type; a type that waits for nothing but time has none."""
-    with database.reading() as connection:
-        rows = connection.execute(select(_TABLE)).mappings().all()
     return {
-        row["type"]: Wait(
-            row["type"], Hour(row["hour"], bucket_seconds), row["phase"], tuple(json.loads(row["what"])), row["since_ms"]
-        )
-        for row in rows
+        row.type: Wait(row.type, Hour(row.hour, bucket_seconds), row.phase, tuple(json.loads(row.what)), row.since_ms)
+        for row in database.ask(select(_TABLE))
     }
 
 
 def put_waits(database: Database, lease: Lease, changed: Collection[Wait], gone: Collection[str]) -> None:
     """Replace these types' rows, and remove those of `gone`."""
-    if not changed and not gone:
-        return
     with database.transaction(lease) as connection:
         names = [w.event_type for w in changed] + list(gone)
         connection.execute(delete(_TABLE).where(_TABLE.c.type == bindparam("of_type")), [{"of_type": name} for name in names])
