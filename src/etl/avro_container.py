@@ -215,10 +215,10 @@ class Digesting:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self.digest = hashlib.blake2b(digest_size=16)
+        self.digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
         self.bytes = 0
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
         self.digest.update(data)
         self.bytes += len(data)

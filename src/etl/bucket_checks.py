@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ import fastavro
 import numpy as np
 from numpy.typing import NDArray
 
+from etl.avro_container import Digesting
 from etl.buckets import BadMarker, Damaged, NotClosed, read_events, read_manifest, read_marker
 from etl.storage import Storage, StorageError
 from hourmark.avro import fingerprint
@@ -203,7 +203,7 @@ class _Check:
     def _read(self, file: BucketFile) -> _Content:
         content = _Content()
         with self._storage.open(f"{self.folder}/{file.name}") as opened:
-            reader = _DigestingReader(opened)
+            reader = Digesting(opened)
             try:
                 events = fastavro.reader(cast(BinaryIO, reader))
                 self._check_schema(file, events.metadata)
@@ -215,7 +215,9 @@ class _Check:
                 raise
             except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything; each is a finding
                 self.add(Kind.UNREADABLE, f"after {content.records} events: {type(error).__name__}: {error}", file.name)
-            content.bytes, content.digest = reader.finish()
+            while reader.read(_READ_BYTES):
+                pass  # what a decoder left
+            content.bytes, content.digest = reader.bytes, reader.digest.hexdigest()
         return content
 
     def _check_schema(self, file: BucketFile, metadata: Mapping[str, str]) -> None:
@@ -280,27 +282,6 @@ class _Check:
                 label = str(Hour(int(start), self._hour.length_s))
                 counts[label] = counts.get(label, 0) + int(count)
         return counts
-
-
-class _DigestingReader:
-    """Passes reads on and digests what went by, so that a file is read once."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._digest = hashlib.blake2b(digest_size=16)
-        self._bytes = 0
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self._digest.update(data)
-        self._bytes += len(data)
-        return data
-
-    def finish(self) -> tuple[int, str]:
-        """Read what is left; bytes and hex digest of the whole file."""
-        while self.read(_READ_BYTES):
-            pass
-        return self._bytes, self._digest.hexdigest()
 
 
 def _halves(ids: bytes | bytearray) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

@@ -81,7 +81,7 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
     stop_metrics = serve_metrics(metrics, config.etl.metrics_host, config.etl.metrics_port)
     consumers = Consumers(spark, config, database, central.cluster_id(), clock, progress, shards)
     registry = SchemaRegistry(config.registry)
-    engine = SparkEngine(spark, storage, database, config)
+    engine = SparkEngine(storage, database, config, spark)
     closer = None  # another driver's business: taking its lease would stop it
     if not shards or DEFAULT_SHARD in shards:
         restager = Restager(config, database, storage)

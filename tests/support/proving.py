@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from etl.closing.proof import Proof, Prover
-from etl.closing.runner import InProcess, Runner
+from etl.closing.runner import Runner
 from etl.ledger import frontiers, staging
 from etl.ledger.database import Database
 from etl.ledger.frontiers import WithSeals
@@ -79,7 +79,7 @@ class Site:
     ) -> None:
         self.storage, self.database = storage, database
         self.lease = database.acquire("closer")
-        self.prover = Prover(runner or InProcess(), storage, database, unit_bytes_max, ranges_here_max)
+        self.prover = Prover(runner or Runner(), storage, database, unit_bytes_max, ranges_here_max)
         staging.begin_positions(database, self.lease, _STARTS)
         self.audits: list[tuple[Range, int]] = []  # by central offset
         self._positions: tuple[Position, ...] = _STARTS

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
-from typing import Final, TypeVar
-
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from collections.abc import Callable, Mapping
 
 from etl.closing.closer import Closer, Metrics, Ports
-from etl.closing.containers import WrittenHour
 from etl.closing.edge import TwoSites
 from etl.closing.engine import Engine
-from etl.closing.proof import Proof
-from etl.closing.writing import SealedHour
 from etl.ledger import staging as staged
 from etl.ledger.database import Database, Lease
-from etl.ledger.rows import Frontier, Reporter
+from etl.ledger.rows import Reporter
 from etl.storage import open_storage
 from hourmark.avro import Schema
 from hourmark.clock import Clock
 from hourmark.config import Config
-from hourmark.errors import Unavailable
 from hourmark.kafka import Partition
-
-_CAUSE_MAX: Final = 1500
-_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,21 +46,6 @@ class LedgerProgress:
         return {Partition(p.topic, p.partition): p.next_offset for p in staged.positions(self.database, self.cluster_id)}
 
 
-@dataclasses.dataclass(frozen=True)
-class TriedAgain:
-    """An engine whose failed jobs are tried again at the next look."""
-
-    engine: Engine
-
-    def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
-        """See `Engine`."""
-        return _unavailable(lambda: self.engine.prove(frozen, audit_next))
-
-    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
-        """See `Engine`."""
-        return _unavailable(lambda: self.engine.write(sealed, schemas, folder))
-
-
 def closer_on_servers(
     engine: Engine,
     config: Config,
@@ -85,7 +59,7 @@ def closer_on_servers(
     """Takes the lease of closing."""
     return Closer(
         Ports(
-            TriedAgain(engine),
+            engine,
             open_storage(config.storage),
             database,
             lambda lease: TwoSites.of(config.kafka, database, lease, clock),
@@ -97,10 +71,3 @@ def closer_on_servers(
         ),
         config,
     )
-
-
-def _unavailable(ask: Callable[[], _T]) -> _T:
-    try:
-        return ask()
-    except (PySparkException, Py4JError) as error:
-        raise Unavailable(f"a Spark job of closing failed, and is tried again: {str(error)[-_CAUSE_MAX:]}") from error

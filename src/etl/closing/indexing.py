@@ -11,7 +11,7 @@ from etl.closing.containers import WrittenHour
 from etl.ledger import id_indexes
 from etl.ledger.database import Database, Lease
 from etl.ledger.id_indexes import BucketRun, IdRun
-from etl.storage import NotFound, Storage, StorageError
+from etl.storage import Storage, StorageError, entries_of
 from hourmark.event_id import SIZE
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
@@ -64,10 +64,7 @@ def clean_indexes(
     id_indexes.forget_old(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
     named = id_indexes.paths(database)
     fresh = dt.datetime.fromtimestamp(now_ms / 1000 - _UNNAMED_S, dt.UTC).strftime(_LABEL)
-    try:
-        found = [f"{INDEX_FOLDER}/{entry.name}" for entry in storage.list(INDEX_FOLDER) if entry.name < fresh]
-    except NotFound:
-        return 0
+    found = [f"{INDEX_FOLDER}/{entry.name}" for entry in entries_of(storage, INDEX_FOLDER) if entry.name < fresh]
     doomed = [path for path in found if path not in named][:files_max]
     for path in doomed:
         storage.delete(path)

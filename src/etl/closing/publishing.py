@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
 
-from etl.buckets import NotClosed, read_manifest, read_marker
+from etl.buckets import NotClosed, read_marker, standing_manifest
 from etl.closing.containers import WrittenFile, WrittenHour
 from etl.ledger.rows import Frontier, HourBook, Seal, StagedGroup
 from etl.storage import AlreadyExists, Storage
@@ -125,24 +125,13 @@ def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest
     try:
         storage.rename_new(attempt, target)
     except AlreadyExists:
-        standing = standing_marker(storage, frontier)
+        standing = standing_manifest(storage, frontier.event_type, frontier.hour)
         if standing is None:
             raise Finding(
                 f"{storage.url(target)} stands, but without a {MARKER}: not made by Hourmark. Move it away, and closing goes on"
             ) from None
         return standing
     return manifest
-
-
-def standing_marker(storage: Storage, frontier: Frontier) -> Manifest | None:
-    """The manifest of the bucket, if it was published (by an earlier run, or by another closer); None if not.
-
-    BadMarker (a Finding) if what stands there is no manifest of this bucket: buckets never change, so somebody else wrote it.
-    """
-    try:
-        return read_manifest(storage, frontier.event_type, frontier.hour)
-    except NotClosed:
-        return None
 
 
 def _ordered(written: Sequence[WrittenFile]) -> list[WrittenFile]:

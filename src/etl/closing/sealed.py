@@ -10,11 +10,12 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from etl.buckets import standing_manifest
 from etl.closing.containers import WrittenHour
 from etl.closing.engine import Engine
 from etl.closing.indexing import keep_indexes
 from etl.closing.ownership import refuse_other_seal
-from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, previous_of, publish, standing_marker
+from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, previous_of, publish
 from etl.closing.writing import SealedHour
 from etl.ledger.database import Database, Lease
 from etl.ledger.frontiers import Closing
@@ -121,8 +122,8 @@ class Publisher:
         found = Published()
         for f in chain:
             try:
-                marker = standing_marker(self.storage, f)
-            except Finding as error:
+                marker = standing_manifest(self.storage, f.event_type, f.hour)
+            except Finding as error:  # no manifest of this bucket: buckets never change, so somebody else wrote it
                 found.troubles.append(Trouble(f, error))
                 break
             if marker is None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from sqlalchemy import func, select, union
 
-from etl.buckets import BadMarker, list_hours, list_types
+from etl.buckets import BadMarker, list_hours, list_types, standing_manifest
 from etl.errors import Unreadable
 from etl.ledger import tables
 from etl.ledger.book_rows import file_differences
@@ -23,11 +23,11 @@ from etl.ledger.database import Database
 from etl.ledger.digests import damaged_rows
 from etl.ledger.frontiers import frontiers
 from etl.ledger.leftovers import NEEDED
-from etl.ledger.markers import first_unsealed, marker
+from etl.ledger.markers import first_unsealed
 from etl.ledger.rows import Frontier, State
 from etl.ledger.staging import position_of
 from etl.staging.files import read_note
-from etl.storage import NotFound, Storage
+from etl.storage import NotFound, Storage, entries_of
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.manifest import Manifest
@@ -142,51 +142,42 @@ def check_markers(
     found: list[LedgerFinding] = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for f in known:
-            for problem in pool.map(lambda closed: _marker_problem(storage, *closed), _closed(database, f)):
-                found += problem
+            found += filter(None, pool.map(lambda closed: _marker_problem(database, storage, *closed), _closed(database, f)))
     for event_type, hours in on_storage.items():
         own = frontier.get(event_type)
-        for hour in hours:
-            if own is None or not own.first_hour <= hour < first_unsealed(own):
-                found.append(_strange(database, storage, event_type, hour))
+        strange = [h for h in hours if own is None or not own.first_hour <= h < first_unsealed(own)]
+        found += filter(None, (_marker_problem(database, storage, event_type, hour, None) for hour in strange))
     return found
 
 
-def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, str]]:
+def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, Manifest]]:
     table = tables.buckets
     query = select(table.c.hour, table.c.manifest).where(table.c.type == f.event_type).order_by(table.c.hour)
     with database.reading() as connection:
         for hour, manifest in connection.execute(query):
-            yield f.event_type, Hour(hour, f.hour.length_s), manifest
+            yield f.event_type, Hour(hour, f.hour.length_s), Manifest.decode(manifest.encode())
 
 
-def _marker_problem(storage: Storage, event_type: str, hour: Hour, remembered: str) -> list[LedgerFinding]:
-    where = f"{event_type} {hour}"
+def _marker_problem(
+    database: Database, storage: Storage, event_type: str, hour: Hour, remembered: Manifest | None
+) -> LedgerFinding | None:
+    """`remembered`: None for a bucket's folder of which the ledger knows nothing."""
+    kind, folder = Kind.MARKER, storage.url(hour.bucket_path(event_type))
     try:
-        standing = marker(storage, event_type, hour)
+        found = standing_manifest(storage, event_type, hour)
+        if found is not None and found == remembered:
+            return None
+        if found is None:
+            detail = f"closed, but {folder} has no marker" if remembered else f"{folder} stands without a marker"
+        elif remembered is not None:
+            detail = "its marker says otherwise than the ledger remembers"
+        else:
+            ledger, commit = database.identity()
+            kind, by = Kind.OLDER_COPY, f"closed by ledger {found.ledger}, commit {found.ledger_commit}"
+            detail = f"{by}; this ledger ({ledger}, at {commit}) does not know it"
     except BadMarker as error:
-        return [LedgerFinding(Kind.MARKER, where, str(error))]
-    if standing is None:
-        return [LedgerFinding(Kind.MARKER, where, f"closed, but {storage.url(hour.bucket_path(event_type))} has no marker")]
-    if standing != Manifest.decode(remembered.encode()):
-        return [LedgerFinding(Kind.MARKER, where, "its marker says otherwise than the ledger remembers")]
-    return []
-
-
-def _strange(database: Database, storage: Storage, event_type: str, hour: Hour) -> LedgerFinding:
-    where = f"{event_type} {hour}"
-    try:
-        found = marker(storage, event_type, hour)
-    except BadMarker as error:
-        return LedgerFinding(Kind.MARKER, where, str(error))
-    if found is None:
-        return LedgerFinding(Kind.MARKER, where, f"{storage.url(hour.bucket_path(event_type))} stands without a marker")
-    ledger, commit = database.identity()
-    return LedgerFinding(
-        Kind.OLDER_COPY,
-        where,
-        f"closed by ledger {found.ledger}, commit {found.ledger_commit}; this ledger ({ledger}, at {commit}) does not know it",
-    )
+        detail = str(error)
+    return LedgerFinding(kind, f"{event_type} {hour}", detail)
 
 
 def check_files(database: Database, storage: Storage) -> list[LedgerFinding]:
@@ -208,10 +199,7 @@ def check_files(database: Database, storage: Storage) -> list[LedgerFinding]:
 
 
 def _file_problems(storage: Storage, folder: str, files: Mapping[str, int]) -> list[LedgerFinding]:
-    try:
-        standing = {f"{folder}/{entry.name}" for entry in storage.list(folder)}
-    except NotFound:
-        standing = set()
+    standing = {f"{folder}/{entry.name}" for entry in entries_of(storage, folder)}
     missing = sorted(set(files) - standing)
     found = [LedgerFinding(Kind.FILE, path, "missing; closing stages it again") for path in missing]
     for path in sorted(set(files) & standing):

@@ -10,6 +10,8 @@ import dataclasses
 from contextlib import AbstractContextManager
 from typing import BinaryIO, Protocol
 
+from etl.storage.errors import NotFound
+
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Entry:
@@ -85,3 +87,11 @@ class Storage(Protocol):
     def url(self, path: str) -> str:
         """What Spark's JVM reads: `hdfs://…` or `file:///…`, as `org.apache.hadoop.fs.Path` takes it (not escaped)."""
         ...
+
+
+def entries_of(storage: Storage, folder: str) -> list[Entry]:
+    """What stands in the folder; nothing where it does not exist (yet)."""
+    try:
+        return storage.list(folder)
+    except NotFound:
+        return []
