@@ -28,7 +28,7 @@ UNLISTED: Final = None  # rows that no freeze has listed yet
 _NOTHING: Final = Book(rows=0, events=0, promised=0, surplus=0)
 
 
-class Stage(enum.Enum):
+class Stage(enum.StrEnum):
     """Where on the way a difference arose."""
 
     STAGING = "staging"  # staged files and the ledger's groups
@@ -49,7 +49,7 @@ class Difference:
     ranges: tuple[str, ...] = ()  # with their hosts, where they can be named
 
     def __str__(self) -> str:
-        return "\n    ".join((f"{self.event_type} {self.hour} [{self.stage.value}] {self.detail}", *self.ranges))
+        return "\n    ".join((f"{self.event_type} {self.hour} [{self.stage}] {self.detail}", *self.ranges))
 
 
 @dataclasses.dataclass(frozen=True)

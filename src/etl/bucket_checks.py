@@ -12,6 +12,7 @@ import dataclasses
 import enum
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, Final, cast
 
@@ -35,7 +36,7 @@ _EXAMPLES_MAX: Final = 3  # ids named in one finding
 _READ_BYTES: Final = 1 << 20
 
 
-class Kind(enum.Enum):
+class Kind(enum.StrEnum):
     """What can be wrong with a bucket."""
 
     MISSING_BUCKET = "missing-bucket"  # hours close in turn, empty ones too: a gap must not be
@@ -66,7 +67,7 @@ class BucketFinding:
     detail: str
 
     def __str__(self) -> str:
-        return f"{self.type} {self.hour} {self.kind.value}: {f'{self.file}: ' if self.file else ''}{self.detail}"
+        return f"{self.type} {self.hour} {self.kind}: {f'{self.file}: ' if self.file else ''}{self.detail}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -276,11 +277,10 @@ class _Check:
         self.add(Kind.DUPLICATE, f"{_named(doubled)} more than once, in {', '.join(files)}")
 
     def _by_hour(self, starts: Iterable[NDArray[np.int64]]) -> dict[str, int]:
-        counts: dict[str, int] = {}
+        counts = Counter[str]()
         for values in starts:
             for start, count in zip(*np.unique(values, return_counts=True), strict=True):
-                label = str(Hour(int(start), self._hour.length_s))
-                counts[label] = counts.get(label, 0) + int(count)
+                counts[str(Hour(int(start), self._hour.length_s))] += int(count)
         return counts
 
 

@@ -17,7 +17,6 @@ from typing import Final
 
 import click
 
-from etl.cli import shard_option
 from etl.closing.assembly import closer_on_servers
 from etl.closing.closer import Closer
 from etl.closing.cut import Waiting
@@ -31,6 +30,7 @@ from etl.ledger.frontiers import frontiers
 from etl.ledger.markers import refuse_older_copy
 from etl.ledger.rows import DEFAULT_SHARD
 from etl.metrics import Metrics, serve_metrics
+from etl.options import shard_option
 from etl.progress import BatchListener, Progress
 from etl.spark import spark_session, submitted_settings
 from etl.staging.cleanup import Cleaner

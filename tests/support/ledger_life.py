@@ -48,6 +48,10 @@ class Topics(Central):
     logs: dict[str, list[tuple[bytes, bytes]]]
     log_starts: dict[str, int] = dataclasses.field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        return "central"
+
     def cluster_id(self) -> str:
         return CLUSTER
 
@@ -162,7 +166,7 @@ class Life:
         offsets = frontiers.freeze(self.database, self.closer, [opened], {event_type: f"events.{event_type}"})
         audit = next(p for p in staging.positions(self.database, CLUSTER) if p.topic == self._plan.audit_topic)
         sealed = Seal("proved", "join", self.now_ms, audit.next_offset, 1, 1, surplus, (), offsets[event_type])
-        frontiers.seal(self.database, self.closer, {event_type: sealed}, [self.frontier(event_type)])
+        frontiers.seal(self.database, self.closer, {event_type: [sealed]}, [self.frontier(event_type)])
         frontier = self.frontier(event_type)
         manifest = self._manifest(event_type, frontier.hour, sealed)
         self.storage.write_new(f"{frontier.hour.bucket_path(event_type)}/{MARKER}", manifest.encode())

@@ -143,7 +143,7 @@ class Site:
         kept = proof.surplus_file
         rows = [kept.ledger_row(below, 1)] if kept else []
         seal = Seal("proved", proof.method, 1, below, 1, 1, 0, (), (), proof.books)
-        frontiers.seal(self.database, self.lease, {TYPE: seal}, [f], None, WithSeals(surplus=rows))
+        frontiers.seal(self.database, self.lease, {TYPE: [seal]}, [f], WithSeals(surplus=rows))
         frontiers.close(self.database, self.lease, self.frontier(), _manifest(f.hour))
         return proof, expected
 

@@ -8,9 +8,10 @@ decides. With one cluster there is no mirror, and nothing to wait for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from etl.ledger.central import SiteCluster
 from etl.ledger.database import Database, Lease
 from etl.ledger.edge import EdgeCheck, last_checks, record_checks
 from etl.ledger.holes import Hole, open_holes
@@ -23,27 +24,6 @@ from hourmark.mirror_positions import MirrorPositions, ahead, holes, made_anew, 
 from hourmark.topics import CONTROL, central_topic, events_topic
 
 _LOG = logging.getLogger(__name__)
-
-
-class SiteCluster(Protocol):
-    """What is asked of a cluster; `hourmark.kafka.Cluster` is one."""
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        ...
-
-    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Those of `names` that exist."""
-        ...
-
-    def starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """Log start offsets."""
-        ...
-
-    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> Mapping[Partition, int]:
-        """Last stable offsets, or high watermarks."""
-        ...
 
 
 class MirrorReader(Protocol):

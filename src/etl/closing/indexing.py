@@ -10,7 +10,7 @@ from typing import Final
 from etl.closing.containers import WrittenHour
 from etl.ledger import id_indexes
 from etl.ledger.database import Database, Lease
-from etl.ledger.id_indexes import BucketRun, IdRun
+from etl.ledger.id_indexes import IdRun
 from etl.storage import Storage, StorageError, entries_of
 from hourmark.event_id import SIZE
 from hourmark.hours import Hour
@@ -47,9 +47,7 @@ def keep_indexes(
     except StorageError as error:
         _LOG.warning("ids of this round's buckets are not indexed, late events will read the buckets instead: %s", error)
         return
-    runs = [
-        BucketRun(w.event_type, w.hour_s, IdRun(moved[run.path], run.first_row, run.rows)) for w in kept_files for run in w.index
-    ]
+    runs = [(w.event_type, w.hour_s, IdRun(moved[run.path], run.first_row, run.rows)) for w in kept_files for run in w.index]
     id_indexes.remember(database, lease, runs, SIZE)
 
 

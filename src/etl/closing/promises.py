@@ -8,8 +8,9 @@ slot counts adds up. Sums are modulo 2^64, as promised ones are.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,6 @@ ROWS: Final = pa.schema([*KEYS, ("event_id", pa.binary(16)), ("earlier", pa.bool
 HELD: Final = pa.schema([*KEYS, ("fresh", pa.int64()), ("held", pa.int64()), ("sum", pa.uint64())])
 # One row a promise of an audit record; `sum` as staged, signed.
 PROMISED: Final = pa.schema([*KEYS, ("count", pa.int64()), ("sum", pa.int64()), ("offset", pa.int64()), ("origin", pa.string())])
-_Key = TypeVar("_Key")
 
 
 class Unkept(NamedTuple):
@@ -113,20 +113,13 @@ def judge(held_parts: Sequence[pa.Table], promised_parts: Sequence[pa.Table], ho
 
 def merged(verdicts: Sequence[Verdict]) -> Verdict:
     """The verdict on all ranges of all of these. There must be one."""
-    records: dict[tuple[int, int], int] = {}
-    promised: dict[tuple[int, int], int] = {}
-    unnamed: dict[int, int] = {}
+    records, promised, unnamed = Counter[tuple[int, int]](), Counter[tuple[int, int]](), Counter[int]()
     for v in verdicts:
-        _add(records, v.records)
-        _add(promised, v.promised)
-        _add(unnamed, v.unnamed)
+        records.update(v.records)
+        promised.update(v.promised)
+        unnamed.update(v.unnamed)
     unkept = tuple(sorted(u for v in verdicts for u in v.unkept))
     return Verdict(records, promised, pa.concat_tables([v.surplus for v in verdicts]), unkept, unnamed)
-
-
-def _add(total: dict[_Key, int], part: Mapping[_Key, int]) -> None:
-    for key, count in part.items():
-        total[key] = total.get(key, 0) + count
 
 
 def _added_up(parts: pa.Table) -> pa.Table:

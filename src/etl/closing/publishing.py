@@ -36,11 +36,10 @@ def manifest_of(
     assert seal is not None, "only a sealed hour is written"
     ordered = _ordered(written.files)
     names = _names(ordered)
-    late: dict[str, int] = {}
+    late = Counter[str]()
     for w in ordered:
         for start_s, rows in w.hours.items() if w.late else ():
-            label = str(Hour(start_s, hour.length_s))
-            late[label] = late.get(label, 0) + rows.events
+            late[str(Hour(start_s, hour.length_s))] += rows.events
     events = sum(w.records for w in ordered)
     return Manifest(
         type=frontier.event_type,

@@ -51,11 +51,6 @@ class Reports:
         return (self._by_source[name] for name in sorted(names) if name in self._by_source)
 
 
-def awaited(frontier: Frontier, reporters: Iterable[Reporter]) -> list[Reporter]:
-    """The live reporters that carry the type."""
-    return [r for group in Reports(reporters).awaited(frontier) for r in group]
-
-
 def carries(frontier: Frontier, reporter: Reporter) -> bool:
     """Whether the reporter's lines or requests may become events of the type."""
     return reporter.source in frontier.sources or reporter.source == API_SOURCE or frontier.event_type == DEAD_LETTERS

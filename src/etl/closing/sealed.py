@@ -60,11 +60,7 @@ class Publisher:
 
     def standing(self, sealed: Collection[Frontier]) -> Published:
         """Those of them that were published already, by a closer that was interrupted or by another; by their markers."""
-        found = Published()
-        for chain in self._each([f.sealed_hours for f in sealed], self._standing_of):
-            found.closings += chain.closings
-            found.troubles += chain.troubles
-        return found
+        return self._each([f.sealed_hours for f in sealed], self._standing_of)
 
     def publish(self, sealed: Collection[Frontier]) -> Published:
         """Write and publish every hour that is sealed on these frontiers."""
@@ -73,8 +69,8 @@ class Publisher:
         chains = [f.sealed_hours for f in sealed]
         hours = self._sealed_hours([f for chain in chains for f in chain])
         schemas, unknown = self._schemas({s for h in hours.values() for s in _schema_ids(h)})
-        result = Published()
-        chains = [_readable(chain, hours, unknown, result.troubles) for chain in chains]
+        troubles: list[Trouble] = []
+        chains = [_readable(chain, hours, unknown, troubles) for chain in chains]
         hours = {(f.event_type, f.hour): hours[f.event_type, f.hour] for chain in chains for f in chain}
         texts = {s: text for s, (text, _) in schemas.items()}
         written = self.engine.write(list(hours.values()), texts, f"{folder}/_tasks")  # no type has such a name
@@ -100,9 +96,8 @@ class Publisher:
                     break
             return done
 
-        for done in self._each(chains, publish_chain):
-            result.closings += done.closings
-            result.troubles += done.troubles
+        result = self._each(chains, publish_chain)
+        result.troubles += troubles
         published = [c.manifest for c in result.closings]
         keep_indexes(self.storage, self.database, self.lease, attempt, published, written, self.clock.now_ms())
         self.storage.delete(folder)
@@ -143,9 +138,13 @@ class Publisher:
             for f, listed in zip(sealed, groups, strict=True)
         }
 
-    def _each(self, chains: Sequence[Sequence[Frontier]], act: Callable[[Sequence[Frontier]], Published]) -> list[Published]:
+    def _each(self, chains: Sequence[Sequence[Frontier]], act: Callable[[Sequence[Frontier]], Published]) -> Published:
+        together = Published()
         with ThreadPoolExecutor(self.publishers) as pool:
-            return list(pool.map(act, chains))
+            for done in pool.map(act, chains):
+                together.closings += done.closings
+                together.troubles += done.troubles
+        return together
 
 
 def _other_rows(f: Frontier, listed: Sums) -> Finding:

@@ -91,8 +91,7 @@ class Sealer:
     def seal(self, of: Round, chains: Mapping[str, Sequence[SealableHour]], all_types: set[str]) -> None:
         """Seal them, in one transaction with all that belongs to their seals."""
         sealed = [f for f in of.frozen if f.event_type in chains]
-        first = {t: hours[0].seal for t, hours in chains.items()}
-        later = {t: [h.seal for h in hours[1:]] for t, hours in chains.items()}
+        seals = {t: [h.seal for h in hours] for t, hours in chains.items()}
         named = {(r.host_id, r.source): r for f in sealed for r in of.cut.excused.get(f.event_type, ())}
         together = self._accepted(
             ledger.WithSeals(
@@ -103,7 +102,7 @@ class Sealer:
             of.orders,
             all_types,
         )
-        ledger.seal(self.database, self.lease, first, sealed, later, together)
+        ledger.seal(self.database, self.lease, seals, sealed, together)
 
     def _accepted(
         self, together: ledger.WithSeals, forced: Sequence[str], orders: Mapping[str, Order], all_types: set[str]

@@ -27,5 +27,4 @@ first_hours.py    where types' chains of buckets begin
 markers.py        is this the newest ledger? asked at a driver's start
 check.py          `hourmark ledger check`
 rebuild.py        `hourmark ledger rebuild`; remains.py reads what is left
-existing.py       opens a ledger that must be there
 """

@@ -1,4 +1,4 @@
-"""What checking and rebuilding a ledger ask of the central cluster."""
+"""What closing, and checking and rebuilding a ledger, ask of clusters."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Protocol
 from hourmark.kafka import Partition, TopicInfo
 
 
-class Central(Protocol):
-    """`hourmark.kafka.Cluster`, as far as it is asked here."""
+class SiteCluster(Protocol):
+    """`hourmark.kafka.Cluster`, as far as the ETL asks one."""
 
-    def cluster_id(self) -> str:
-        """The id the cluster was formatted with."""
+    @property
+    def name(self) -> str:
+        """For people."""
         ...
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
@@ -25,4 +26,12 @@ class Central(Protocol):
 
     def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> Mapping[Partition, int]:
         """Last stable offsets, or high watermarks."""
+        ...
+
+
+class Central(SiteCluster, Protocol):
+    """The central one."""
+
+    def cluster_id(self) -> str:
+        """The id the cluster was formatted with."""
         ...

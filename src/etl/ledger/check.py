@@ -35,7 +35,7 @@ from hourmark.manifest import Manifest
 _AT_ONCE: Final = 8  # requests to storage
 
 
-class Kind(enum.Enum):
+class Kind(enum.StrEnum):
     """What kind of disagreement it is."""
 
     OLDER_COPY = "older-copy"  # a marker that the ledger does not know
@@ -58,7 +58,7 @@ class LedgerFinding:
     detail: str
 
     def __str__(self) -> str:
-        return f"{self.kind.value}: {self.where}: {self.detail}"
+        return f"{self.kind}: {self.where}: {self.detail}"
 
 
 def check_ledger(database: Database, storage: Storage, bucket_seconds: int, central: Central) -> list[LedgerFinding]:

@@ -10,15 +10,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import uuid
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Self
 
-from sqlalchemy import BigInteger, Connection, Executable, Result, Text, cast, insert, select, update
+from sqlalchemy import BigInteger, Connection, Executable, Result, Table, Text, bindparam, cast, delete, insert, select, update
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
 
 from etl.errors import EtlStop, StaleDriver
 from etl.ledger import migrations, tables
-from etl.ledger.engines import lock_for_migration, open_engine, shown
+from etl.ledger.engines import lock_for_migration, open_engine, shown, sqlite_file
+from hourmark.config import Config
 from hourmark.errors import Unavailable
 
 CLOSER: Final = "closer"  # the name of the lease of closing
@@ -48,6 +49,12 @@ class Database:
     def close(self) -> None:
         """Let go of all connections."""
         self._changing.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def acquire(self, name: str) -> Lease:
         """Take the lease: from now on, whoever held it is refused."""
@@ -125,6 +132,28 @@ class Database:
                 f"the ledger (etl.ledger = {self._name}) does not answer: {' '.join(str(error.orig).split())}; check that its "
                 "server runs and that this user may connect, or, for a file, path, rights and free space"
             ) from error
+
+
+def existing_ledger(config: Config) -> Database:
+    """A ledger that must be there: a question must not make a new, empty one.
+
+    Unavailable, with the next step, where there is none, or where its server does not answer.
+    """
+    file = sqlite_file(config.etl.ledger)
+    if file is not None and not file.is_file():
+        raise Unavailable(
+            f"there is no ledger at {file} (etl.ledger); `hourmark types apply --dir types` makes it. Is this the machine of the "
+            "driver, and the configuration that it uses (--config)?"
+        )
+    return Database(config.etl.ledger)
+
+
+def put(connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add rows, in place of all that have the same `key` columns."""
+    if rows:
+        same = [table.c[name] == bindparam(f"of_{name}") for name in key]
+        connection.execute(delete(table).where(*same), [{f"of_{name}": row[name] for name in key} for row in rows])
+        connection.execute(insert(table), rows)
 
 
 def _count_commit(connection: Connection) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import Connection, delete, select
 
 from etl.ledger import tables
-from etl.ledger.database import Database, Lease
+from etl.ledger.database import Database, Lease, put
 from hourmark.kafka import Partition
 
 
@@ -43,11 +43,4 @@ def begin_anew(connection: Connection, checks: Collection[EdgeCheck]) -> None:
 
 
 def _put(connection: Connection, checks: Collection[EdgeCheck]) -> None:
-    if not checks:
-        return
-    table = tables.edge_checks
-    connection.execute(
-        delete(table).where(table.c.topic == bindparam("of_topic"), table.c.partition == bindparam("of_partition")),
-        [{"of_topic": c.topic, "of_partition": c.partition} for c in checks],
-    )
-    connection.execute(insert(table), [dataclasses.asdict(c) for c in checks])
+    put(connection, tables.edge_checks, ("topic", "partition"), [dataclasses.asdict(c) for c in checks])

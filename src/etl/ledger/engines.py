@@ -46,6 +46,12 @@ def shown(url: str) -> str:
     return _parsed(url).set(query={}).render_as_string(hide_password=True)
 
 
+def sqlite_file(url: str) -> Path | None:
+    """Where an SQLite ledger stands; None for another."""
+    parsed = _parsed(url)
+    return Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
+
+
 def lock_for_migration(connection: Connection) -> None:
     """Until this transaction ends, nobody else makes or migrates the ledger. SQLite's write lock says so already."""
     if connection.dialect.name == "postgresql":

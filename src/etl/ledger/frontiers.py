@@ -19,6 +19,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
 
 from etl.errors import DamagedRow, StaleDriver
@@ -35,6 +36,7 @@ from hourmark.manifest import Grade, Manifest
 
 _AT_ONCE: Final = 500  # names in one IN list, far below every database's limit of variables
 _ROWS: Final = tables.frontiers
+_SEALS: Final = TypeAdapter(tuple[Seal, ...])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,17 +139,14 @@ def _unlist(connection: Connection, from_hour: Mapping[str, Hour]) -> None:
 def seal(
     database: Database,
     lease: Lease,
-    seals: Mapping[str, Seal],
+    chains: Mapping[str, Sequence[Seal]],
     frozen: Collection[Frontier],
-    later: Mapping[str, Sequence[Seal]] | None = None,
-    together: WithSeals | None = None,
+    together: WithSeals = WithSeals(),  # it is frozen
 ) -> None:
-    """Fix what the buckets hold and how they were proved; `later`: seals of the hours that follow, one each, in turn.
+    """Fix what the buckets hold and how they were proved; `chains`: by type, seals of its hours from the frontier's on, in turn.
 
     Hours that were frozen and are not sealed are unlisted.
     """
-    together = together or WithSeals()
-    chains = {f.event_type: (seals[f.event_type], *(later or {}).get(f.event_type, ())) for f in frozen}
     with database.transaction(lease) as connection:
         moved = [(f, {"seal": _seals_json(chains[f.event_type]), "alarm": None}) for f in frozen]
         _move_all(connection, moved, State.FROZEN, State.SEALED)
@@ -256,11 +255,11 @@ def _after_close(closed: Frontier) -> dict[str, Any]:
 
 
 def _seals(text: str | None) -> tuple[Seal, ...]:
-    return tuple(Seal.from_json(json.dumps(one)) for one in json.loads(text)) if text else ()
+    return _SEALS.validate_json(text) if text else ()
 
 
 def _seals_json(seals: Iterable[Seal]) -> str:
-    return json.dumps([json.loads(seal.to_json()) for seal in seals])
+    return _SEALS.dump_json(tuple(seals)).decode()
 
 
 def closed_types(database: Database) -> set[str]:

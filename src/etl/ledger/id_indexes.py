@@ -7,10 +7,10 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, func, select
 
 from etl.ledger import tables
-from etl.ledger.database import Database, Lease
+from etl.ledger.database import Database, Lease, put
 from hourmark.hours import Hour
 
 
@@ -21,15 +21,6 @@ class IdRun:
     path: str
     first_row: int
     rows: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class BucketRun:
-    """A run of the ids of this bucket."""
-
-    event_type: str
-    hour_s: int
-    run: IdRun
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,22 +75,15 @@ def _bucket(event_type: str, hour: Hour, manifest: Mapping[str, Any], index: Ite
     return ClosedBucket(event_type, hour.start_s, manifest["events"], tuple(index), files)
 
 
-def remember(database: Database, lease: Lease, runs: Collection[BucketRun], bytes_each: int) -> None:
-    """Runs of closed buckets; `bytes_each`: of an id. What was known of those buckets before is forgotten."""
-    table = tables.id_indexes
-    if not runs:
-        return
-    with database.transaction(lease) as connection:
-        for event_type, hour_s in sorted({(r.event_type, r.hour_s) for r in runs}):
-            connection.execute(delete(table).where(table.c.type == event_type, table.c.hour == hour_s))
-        connection.execute(
-            insert(table),
-            [
-                {"path": r.run.path, "first_row": r.run.first_row, "type": r.event_type, "hour": r.hour_s, "rows": r.run.rows,
-                 "bytes": r.run.rows * bytes_each}
-                for r in runs
-            ],
-        )  # fmt: skip
+def remember(database: Database, lease: Lease, runs: Collection[tuple[str, int, IdRun]], bytes_each: int) -> None:
+    """Runs of closed buckets (type, hour); `bytes_each`: of an id. What was known of those buckets before is forgotten."""
+    if runs:
+        rows = [
+            {**dataclasses.asdict(run), "type": event_type, "hour": hour_s, "bytes": run.rows * bytes_each}
+            for event_type, hour_s, run in runs
+        ]
+        with database.transaction(lease) as connection:
+            put(connection, tables.id_indexes, ("type", "hour"), rows)
 
 
 def forget_old(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     BigInteger,
     ColumnClause,
     ColumnElement,
     Integer,
+    Table,
     Text,
     and_,
     bindparam,
@@ -31,6 +33,7 @@ from etl.ledger.database import Database
 from etl.ledger.digests import check
 from etl.ledger.rows import AuditGroup, Frontier, StagedGroup, Sums, to_unsigned
 
+_Group = TypeVar("_Group")
 _AT_ONCE: Final = 1000  # frontiers in one query: four variables each, below every database's limit
 _LISTED: Final = tables.groups
 _PROMISED: Final = tables.audit_groups
@@ -56,16 +59,15 @@ def round_sums(database: Database, asked: Sequence[Frontier], below: int) -> lis
 
 
 def _summed(f: Frontier, groups: Iterable[StagedGroup], promises: Iterable[AuditGroup], below: int) -> RoundSums:
-    listed: dict[int, Sums] = {}
-    promised: dict[int, Sums] = {}
+    listed, promised = defaultdict[int, Sums](Sums), defaultdict[int, Sums](Sums)
     straddling = []
     for g in groups:
-        listed[g.hour_s] = listed.get(g.hour_s, Sums()) + listed_sums([g])
+        listed[g.hour_s] += listed_sums([g])
     for a in promises:
         if a.last_offset >= below or (a.hour_s < f.hour.start_s and a.first_offset < f.settled_next):
             straddling.append(a)
         else:
-            promised[a.hour_s] = promised.get(a.hour_s, Sums()) + Sums(a.rows, a.promised, a.tail_sum)
+            promised[a.hour_s] += Sums(a.rows, a.promised, a.tail_sum)
     return RoundSums(listed, promised, tuple(straddling))
 
 
@@ -76,36 +78,36 @@ def listed_sums(groups: Iterable[StagedGroup]) -> Sums:
 
 def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[StagedGroup]]:
     """For each frontier in turn, what a freeze has listed for its hour, late events' groups included."""
-    found: list[list[StagedGroup]] = [[] for _ in asked]
-    with database.reading() as connection:
-        for one in _portions(asked):
-            query = (
-                select(one.c.at, _PATH, _LISTED)
-                .select_from(one)
-                .join(_LISTED, _is_listed(one))
-                .join(tables.staged_files, tables.staged_files.c.id == _LISTED.c.file_id)
-                .order_by(one.c.at, _LISTED.c.id)
-            )
-            for row in connection.execute(query).mappings():
-                found[row["at"]].append(group_of(row, asked[row["at"]].event_type))
-    return found
+    return _found(database, asked, _LISTED, [_is_listed], group_of)
 
 
 def counting_promises(database: Database, asked: Sequence[Frontier], below: int) -> list[list[AuditGroup]]:
     """For each frontier in turn, groups of which at least one promise counts for its hour."""
-    found: list[list[AuditGroup]] = [[] for _ in asked]
+    counts = [functools.partial(_of_the_hour, below=below), functools.partial(_late, below=below)]
+    return _found(database, asked, _PROMISED, counts, audit_group_of)
+
+
+def _found(
+    database: Database,
+    asked: Sequence[Frontier],
+    table: Table,
+    conditions: Sequence[Callable[[Any], ColumnElement[bool]]],
+    group: Callable[[Mapping[Any, Any], str], _Group],
+) -> list[list[_Group]]:
+    """For each frontier in turn, the groups of the table that meet a condition; each `group` is made of a row and its path."""
+    found: list[list[_Group]] = [[] for _ in asked]
     with database.reading() as connection:
         for one in _portions(asked):
-            for counts in (_of_the_hour(one, below), _late(one, below)):
+            for is_asked in conditions:
                 query = (
-                    select(one.c.at, _PATH, _PROMISED)
+                    select(one.c.at, _PATH, table)
                     .select_from(one)
-                    .join(_PROMISED, counts)
-                    .join(tables.staged_files, tables.staged_files.c.id == _PROMISED.c.file_id)
-                    .order_by(one.c.at, _PROMISED.c.id)
+                    .join(table, is_asked(one))
+                    .join(tables.staged_files, tables.staged_files.c.id == table.c.file_id)
+                    .order_by(one.c.at, table.c.id)
                 )
                 for row in connection.execute(query).mappings():
-                    found[row["at"]].append(audit_group_of(row, asked[row["at"]].event_type))
+                    found[row["at"]].append(group(row, asked[row["at"]].event_type))
     return found
 
 

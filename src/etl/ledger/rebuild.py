@@ -20,9 +20,9 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, insert, select
 
 from etl.buckets import list_types
 from etl.errors import Unreadable
@@ -311,13 +311,9 @@ class _Rebuild:
     def _put_meta(self, connection: Connection) -> None:
         """Its commit is above every number that a marker, a batch or a file of surplus tells of the lost ledger."""
         self.done.commit = max(self.commits | epochs(self.outside.storage, self.outside.bucket_seconds), default=0) + 1
-        meta: dict[str, Any] = {"uuid": self.done.ledger, "commit": self.done.commit, BUCKET_SECONDS: self.outside.bucket_seconds}
-        known = set(connection.execute(select(tables.meta.c.key)).scalars())
-        for name, value in meta.items():
-            if name in known:
-                connection.execute(update(tables.meta).where(tables.meta.c.key == name).values(value=str(value)))
-            else:
-                connection.execute(insert(tables.meta).values(key=name, value=str(value)))
+        meta = {"uuid": self.done.ledger, "commit": self.done.commit, BUCKET_SECONDS: self.outside.bucket_seconds}
+        connection.execute(delete(tables.meta).where(tables.meta.c.key.in_(meta)))
+        connection.execute(insert(tables.meta), [{"key": name, "value": str(value)} for name, value in meta.items()])
 
 
 def _batch_of(note: StagedNote) -> StagedBatch:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -25,14 +26,6 @@ from hourmark.errors import Finding
 _PLACES_MAX: Final = 5
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class GroupSums:
-    """What a group amounts to, wherever it stands: rows and sum of tails (of promises: promised counts and sums)."""
-
-    rows: int
-    tail_sum: int
-
-
 @dataclasses.dataclass(frozen=True)
 class KnownFile:
     """A staged file, its batch's folder, and its groups by (type, hour)."""
@@ -40,7 +33,7 @@ class KnownFile:
     file_id: int
     file: StagedFile
     folder: str
-    groups: Mapping[tuple[str, int], GroupSums]
+    groups: Mapping[tuple[str, int], Sums]
 
 
 def known_file(database: Database, path: str) -> KnownFile:
@@ -51,11 +44,11 @@ def known_file(database: Database, path: str) -> KnownFile:
             raise Finding(f"the ledger names no staged file {path}; `hourmark ledger check` compares ledger and storage")
         check(tables.staged_files, row)
         spans = tuple(Span(*s) for s in json.loads(zstandard.decompress(row["spans"])))
-        groups: dict[tuple[str, int], GroupSums] = {}
+        groups: dict[tuple[str, int], Sums] = {}
         for table in (tables.groups, tables.audit_groups):
             for of in connection.execute(select(table).where(table.c.file_id == row["id"])).mappings():
                 check(table, of, path, of["type"])
-                groups[of["type"], of["hour"]] = GroupSums(of["rows"], to_unsigned(of["tail_sum"]))
+                groups[of["type"], of["hour"]] = Sums(of["rows"], digest=to_unsigned(of["tail_sum"]))
     return KnownFile(row["id"], StagedFile(path, row["kind"], row["rows"], spans), row["batch"], groups)
 
 
@@ -93,11 +86,11 @@ def give_up(database: Database, lease: Lease, known: KnownFile, f: Frontier, hol
     groups = tables.groups
     with database.transaction(lease) as connection:
         own = (groups.c.file_id == known.file_id, groups.c.type == f.event_type)
-        lost: dict[int, Sums] = {}
+        lost = defaultdict[int, Sums](Sums)
         for hour_s, rows, tail_sum in connection.execute(
             select(groups.c.listed_hour, groups.c.rows, groups.c.tail_sum).where(*own)
         ):
-            lost[hour_s] = lost.get(hour_s, Sums()) + Sums(rows, rows, to_unsigned(tail_sum))
+            lost[hour_s] += Sums(rows, rows, to_unsigned(tail_sum))
         for table in (groups, tables.audit_groups):
             connection.execute(delete(table).where(table.c.file_id == known.file_id, table.c.type == f.event_type))
         force_sealed(connection, f, lost, (forced, hole.what))

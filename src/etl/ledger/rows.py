@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import json
-from typing import Any, Final
+from typing import Final
 
 from hourmark.hours import Hour
 
@@ -184,20 +183,6 @@ class Seal:
     offsets: tuple[Position, ...]
     books: tuple[HourBook, ...] = ()  # by origin hour
     listed: Sums = dataclasses.field(default_factory=Sums)  # of its listed rows, duplicates and all: these are written, no others
-
-    def to_json(self) -> str:
-        """For the ledger."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Seal:
-        """The inverse."""
-        fields: dict[str, Any] = json.loads(text)
-        fields["offsets"] = tuple(Position(**p) for p in fields["offsets"])
-        fields["excused"] = tuple(fields["excused"])
-        fields["listed"] = Sums(**fields["listed"])
-        fields["books"] = tuple(HourBook(**b) for b in fields.get("books", ()))
-        return cls(**fields)
 
 
 @dataclasses.dataclass(frozen=True)

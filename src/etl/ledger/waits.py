@@ -6,10 +6,10 @@ import dataclasses
 import json
 from collections.abc import Collection
 
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import bindparam, delete, select
 
 from etl.ledger import tables
-from etl.ledger.database import Database, Lease
+from etl.ledger.database import Database, Lease, put
 from hourmark.hours import Hour
 
 _TABLE = tables.waits
@@ -37,14 +37,10 @@ def waits(database: Database, bucket_seconds: int) -> dict[str, Wait]:
 def put_waits(database: Database, lease: Lease, changed: Collection[Wait], gone: Collection[str]) -> None:
     """Replace these types' rows, and remove those of `gone`."""
     with database.transaction(lease) as connection:
-        names = [w.event_type for w in changed] + list(gone)
-        connection.execute(delete(_TABLE).where(_TABLE.c.type == bindparam("of_type")), [{"of_type": name} for name in names])
-        if changed:
-            connection.execute(
-                insert(_TABLE),
-                [
-                    {"type": w.event_type, "hour": w.hour.start_s, "phase": w.phase, "what": json.dumps(w.what),
-                     "since_ms": w.since_ms}
-                    for w in changed
-                ],
-            )  # fmt: skip
+        rows = [
+            {"type": w.event_type, "hour": w.hour.start_s, "phase": w.phase, "what": json.dumps(w.what), "since_ms": w.since_ms}
+            for w in changed
+        ]
+        put(connection, _TABLE, ("type",), rows)
+        if gone:
+            connection.execute(delete(_TABLE).where(_TABLE.c.type == bindparam("of_type")), [{"of_type": name} for name in gone])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
+import pickle
 import shutil
 import threading
 from collections.abc import Sequence
@@ -109,7 +110,8 @@ class Consumer:
                 return
             began_s = self._clock.monotonic_s()
             try:
-                batch = self._commit([Answer.from_json(row[COLUMN]) for row in frame.collect()])
+                answers: list[Answer] = [pickle.loads(row[COLUMN]) for row in frame.collect()]  # noqa: S301  # of our own tasks
+                batch = self._commit(answers)
             except HourmarkError as error:
                 self._error = error
                 raise

@@ -6,6 +6,7 @@ batch begins where the ledger stands. Why not Spark's own Kafka source: docs/dec
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -57,7 +58,7 @@ class _StreamReader(DataSourceStreamReader):
         kafka = self._config.kafka
         plan = stage_plan(self._config, partition.folder, {s.span.topic for s in partition.spans}, self._ledger)
         for answer in read_and_stage(partition.spans, plan, kafka.central_cluster, kafka.max_message_bytes):
-            yield pa.RecordBatch.from_pydict({COLUMN: [answer.to_json()]})
+            yield pa.RecordBatch.from_pydict({COLUMN: [pickle.dumps(answer)]})
 
     def stop(self) -> None:
         if self._planner is not None:
@@ -86,7 +87,7 @@ def kafka_source(config: Config, lease: Lease, shard: str, ledger: str) -> type[
             return source_name(shard)
 
         def schema(self) -> str:
-            return f"{COLUMN} string"
+            return f"{COLUMN} binary"
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002
             return _StreamReader(config, lease, shard, ledger)

@@ -7,9 +7,8 @@ type aside. On the control topics, which are no types, it stops the driver.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -44,18 +43,6 @@ class Answer:
     spans: tuple[Span, ...]
     bad: tuple[Bad, ...] = ()
 
-    def to_json(self) -> str:
-        """For the way to the driver."""
-        spans, bad = [dataclasses.astuple(s) for s in self.spans], [dataclasses.astuple(b) for b in self.bad]
-        return json.dumps({"piece": self.piece.to_json(), "spans": spans, "bad": bad})
-
-    @classmethod
-    def from_json(cls, text: str) -> Answer:
-        """The inverse."""
-        told: dict[str, Any] = json.loads(text)
-        spans, bad = tuple(Span(*s) for s in told["spans"]), tuple(Bad(*b) for b in told["bad"])
-        return cls(StagedPiece.from_json(told["piece"]), spans, bad)
-
 
 class Reader(Protocol):
     """What reads spans: `SpanReader`, or a test's."""
@@ -67,11 +54,8 @@ class Reader(Protocol):
 
 def read_and_stage(spans: Sequence[ReadSpan], plan: StagePlan, cluster: KafkaCluster, max_message_bytes: int) -> Iterator[Answer]:
     """Read and stage all of a task's spans. Errors as `SpanReader.read`; EtlStop for a bad record on a control topic."""
-    reader = SpanReader(cluster, max_message_bytes)
-    try:
+    with SpanReader(cluster, max_message_bytes) as reader:
         yield from stage_pieces(reader, spans, plan, open_storage(plan.storage))
-    finally:
-        reader.close()
 
 
 def stage_pieces(reader: Reader, spans: Sequence[ReadSpan], plan: StagePlan, storage: Storage) -> Iterator[Answer]:

@@ -108,7 +108,7 @@ class World:
         ledger.freeze(self.database, self.closer, [opened], {"click": EVENTS.topic})
         books = (HourBook(opened.hour.start_s, book.promised, book.surplus),)
         seal = Seal(grade.value, "join", 1, self._next[AUDIT.topic], 1, book.promised, book.surplus, (), (), books)
-        ledger.seal(self.database, self.closer, {"click": seal}, [self.frontier])
+        ledger.seal(self.database, self.closer, {"click": [seal]}, [self.frontier])
         file = BucketFile(name="part-00000.avro", records=book.events, bytes=1, blake2b="", schema_id=1, schema_fingerprint="")
         evidence = Evidence(
             method="join", cut_at_ms=1, audit_records=1, promised=book.promised, audit_next={"0": self._next[AUDIT.topic]}

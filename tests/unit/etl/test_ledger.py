@@ -155,7 +155,7 @@ def test_an_hour_goes_its_way_once_and_the_next_one_opens(database: Database) ->
     )  # arrives after the freeze: belongs to a later bucket
     (frozen,) = frontiers.frontiers(database, 3600)
     assert frozen.state is State.FROZEN
-    frontiers.seal(database, closer, {"click": seal(11)}, [frozen])
+    frontiers.seal(database, closer, {"click": [seal(11)]}, [frozen])
     (sealed,) = frontiers.frontiers(database, 3600)
     frontiers.close(database, closer, sealed, manifest())
     (reopened,) = frontiers.frontiers(database, 3600)
@@ -173,7 +173,7 @@ def test_a_step_that_was_taken_already_is_refused(database: Database, step: str)
     topics = {"click": "events.click"}
     frontiers.freeze(database, closer, [opened], topics)
     (frozen,) = frontiers.frontiers(database, 3600)
-    frontiers.seal(database, closer, {"click": seal()}, [frozen])
+    frontiers.seal(database, closer, {"click": [seal()]}, [frozen])
     (sealed,) = frontiers.frontiers(database, 3600)
     frontiers.close(database, closer, sealed, manifest())
     with pytest.raises(StaleDriver, match="another closer has moved it"):
@@ -181,7 +181,7 @@ def test_a_step_that_was_taken_already_is_refused(database: Database, step: str)
             case "freeze":
                 frontiers.freeze(database, closer, [opened], topics)
             case "seal":
-                frontiers.seal(database, closer, {"click": seal()}, [frozen])
+                frontiers.seal(database, closer, {"click": [seal()]}, [frozen])
             case "close":
                 frontiers.close(database, closer, sealed, manifest())
             case "unfreeze":
