@@ -18,10 +18,9 @@ from etl.buckets import read_manifest
 from etl.ledger import overview
 from etl.ledger.database import Database, existing_ledger
 from etl.ledger.frontiers import frontiers
-from etl.ledger.orders import order_force, order_force_all, orders
+from etl.ledger.orders import order_force, order_force_all, orders, waits
 from etl.ledger.rows import Frontier
 from etl.ledger.staging import reporters
-from etl.ledger.waits import waits
 from etl.options import hour_of, json_option, say, say_json
 from etl.storage import open_storage
 from etl.why import Answer, Facts, as_lines, closed

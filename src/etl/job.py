@@ -34,8 +34,8 @@ from etl.options import shard_option
 from etl.progress import BatchListener, Progress
 from etl.spark import spark_session, submitted_settings
 from etl.staging.cleanup import Cleaner
+from etl.staging.consumer import Consumers
 from etl.staging.restaging import Restager
-from etl.staging.shards import Consumers
 from etl.storage import open_storage
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option

@@ -23,10 +23,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from etl.ledger import overview
 from etl.ledger.database import Database
 from etl.ledger.frontiers import frontiers
-from etl.ledger.orders import orders
+from etl.ledger.orders import orders, waits
 from etl.ledger.rows import Frontier, StagedBatch
 from etl.ledger.staging import reporters
-from etl.ledger.waits import waits
 from etl.metrics import Metrics, Totals
 from etl.standing import LagWindow, staged_of, standing_of, watermarks_ms
 from etl.words import counted, duration

@@ -13,10 +13,10 @@ from confluent_kafka.admin import NewTopic
 
 from etl.errors import DataLoss, EtlStop
 from etl.ledger.rows import Span
-from etl.staging.kafka_task import Bad, stage_pieces
 from etl.staging.pieces import StagePlan
 from etl.staging.planner import ReadSpan
 from etl.staging.reading import Piece, SpanReader
+from etl.staging.task import Bad, stage_pieces
 from etl.storage import open_storage
 from hourmark.avro import frame
 from hourmark.config import Config, Storage

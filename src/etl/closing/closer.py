@@ -4,7 +4,7 @@ A frozen hour without a seal was interrupted: it is unfrozen and proved anew. A 
 its bucket stands already, its marker is the truth. So every step may be cut off anywhere and repeated.
 
 What is decided stands elsewhere, as pure functions: who is awaited (`readiness`), when a cut is finished (`cut`), how many hours
-a round takes on (`backlog`), what becomes of a proof (`deciding`). Servers stand behind `Ports`.
+a round takes on and what becomes of a proof (`sealing`). Servers stand behind `Ports`.
 """
 
 from __future__ import annotations
@@ -14,24 +14,21 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from etl.closing.backlog import plan_round
 from etl.closing.cut import Cut, CutTaker, Progress, Sites, Waiting
 from etl.closing.engine import Engine
 from etl.closing.forcing import forced_cut, ordered
-from etl.closing.ownership import refuse_foreign_root, refuse_published
-from etl.closing.publishing import ATTEMPTS_FOLDER
-from etl.closing.sealed import Published, Publisher, Trouble
-from etl.closing.sealing import Round, Sealer
+from etl.closing.publishing import ATTEMPTS_FOLDER, Published, Publisher, Trouble, refuse_foreign_root, refuse_published
+from etl.closing.readiness import TwinWatch
+from etl.closing.sealing import Round, Sealer, plan_round
 from etl.closing.surplus import surplus_left_over
-from etl.closing.twins import TwinWatch
 from etl.closing.waiting import WaitsKeeper
 from etl.errors import DamagedRow, DataLoss, ForeignLedger, Unreadable
 from etl.ledger import frontiers as ledger
 from etl.ledger.database import CLOSER, Database, Lease
-from etl.ledger.holes import Hole
+from etl.ledger.edge import Hole
+from etl.ledger.leftovers import give_up, known_file, places, types_in
 from etl.ledger.orders import Order, orders
 from etl.ledger.overview import SetAside, set_aside
-from etl.ledger.restaged import give_up, known_file, places, types_in
 from etl.ledger.rows import AUDIT, Frontier, State
 from etl.storage import Storage, StorageError
 from etl.topics import CentralTopics

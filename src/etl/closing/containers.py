@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from etl.avro_container import ContainerReader, ContainerWriter, Digesting
 from etl.closing.rows import sums_by_hour
-from etl.ledger.id_indexes import IdRun
+from etl.ledger.closed import IdRun
 from etl.ledger.rows import Sums
 from etl.storage import Storage
 

@@ -31,8 +31,7 @@ from etl.closing.readiness import (
     still_excused,
     without_newcomers,
 )
-from etl.ledger.edge import EdgeCheck
-from etl.ledger.holes import Hole
+from etl.ledger.edge import EdgeCheck, Hole
 from etl.ledger.rows import Frontier, Reporter
 from hourmark.clock import Clock
 from hourmark.errors import Finding

@@ -13,8 +13,7 @@ from typing import Protocol
 
 from etl.ledger.central import SiteCluster
 from etl.ledger.database import Database, Lease
-from etl.ledger.edge import EdgeCheck, last_checks, record_checks
-from etl.ledger.holes import Hole, open_holes
+from etl.ledger.edge import EdgeCheck, Hole, last_checks, open_holes, record_checks
 from etl.ledger.staging import refuse_other_topics
 from hourmark.clock import Clock
 from hourmark.config import Kafka

@@ -16,8 +16,8 @@ from etl.closing.containers import WrittenHour
 from etl.closing.proof import Proof, Prover
 from etl.closing.runner import OnSpark, Runner
 from etl.closing.writing import SealedHour, WriteLimits, write_hours
+from etl.ledger.closed import closed_buckets
 from etl.ledger.database import Database
-from etl.ledger.id_indexes import closed_buckets
 from etl.ledger.rows import Frontier
 from etl.storage import Storage
 from hourmark.config import Config

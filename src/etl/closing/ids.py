@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from etl.avro_container import Block, ContainerReader, Digesting
-from etl.ledger.id_indexes import ClosedBucket, IdRun
+from etl.ledger.closed import ClosedBucket, IdRun
 from etl.staging.verified import digest_of
 from etl.storage import NotFound, Storage, StorageError
 from hourmark.avro import ENVELOPE

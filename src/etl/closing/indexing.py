@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from etl.closing.containers import WrittenHour
-from etl.ledger import id_indexes
+from etl.ledger import closed
+from etl.ledger.closed import IdRun
 from etl.ledger.database import Database, Lease
-from etl.ledger.id_indexes import IdRun
 from etl.storage import Storage, StorageError, entries_of
 from hourmark.event_id import SIZE
 from hourmark.hours import Hour
@@ -48,7 +48,7 @@ def keep_indexes(
         _LOG.warning("ids of this round's buckets are not indexed, late events will read the buckets instead: %s", error)
         return
     runs = [(w.event_type, w.hour_s, IdRun(moved[run.path], run.first_row, run.rows)) for w in kept_files for run in w.index]
-    id_indexes.remember(database, lease, runs, SIZE)
+    closed.remember(database, lease, runs, SIZE)
 
 
 def clean_indexes(
@@ -59,8 +59,8 @@ def clean_indexes(
     How many files were deleted, at most `files_max`; the rest waits for the next call. A file that was kept less than a day ago
     stays: its row may be on its way.
     """
-    id_indexes.forget_old(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
-    named = id_indexes.paths(database)
+    closed.forget_old(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
+    named = closed.paths(database)
     fresh = dt.datetime.fromtimestamp(now_ms / 1000 - _UNNAMED_S, dt.UTC).strftime(_LABEL)
     found = [f"{INDEX_FOLDER}/{entry.name}" for entry in entries_of(storage, INDEX_FOLDER) if entry.name < fresh]
     doomed = [path for path in found if path not in named][:files_max]

@@ -59,6 +59,7 @@ from etl.closing.evidence import (
 from etl.closing.promises import KEY, KEYS, Unkept, Verdict, judge, merged
 from etl.closing.runner import Runner
 from etl.closing.surplus import SurplusFile, write_surplus
+from etl.ledger.closed import surplus_files
 from etl.ledger.database import CLOSER, Database
 from etl.ledger.listings import (
     RoundSums,
@@ -68,7 +69,6 @@ from etl.ledger.listings import (
     round_sums,
 )
 from etl.ledger.rows import RANGE_WEIGHT, Frontier, HourBook, Sums, to_unsigned
-from etl.ledger.surplus import surplus_files
 from etl.storage import Storage
 from hourmark.hours import Hour
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from etl.closing.evidence import SURPLUS_SCHEMA, hours_of, matching_promises, promises_items, read_surplus
 from etl.closing.promises import KEY
 from etl.errors import Unreadable
-from etl.ledger import surplus as ledger
+from etl.ledger import closed as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.listings import promises_between
 from etl.ledger.remains import SURPLUS_FOLDER

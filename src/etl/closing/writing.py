@@ -26,7 +26,7 @@ from etl.closing.containers import Containers, Run, WrittenFile, WrittenHour
 from etl.closing.ids import IndexWriter, as_ids, held
 from etl.closing.rows import Listing, Unit, check_read, plan_units, read_unit, sums_by_hour
 from etl.closing.runner import Runner
-from etl.ledger.id_indexes import ClosedBucket
+from etl.ledger.closed import ClosedBucket
 from etl.ledger.rows import StagedGroup, Sums
 from etl.staging.columns import binary_buffers, run_starts
 from etl.storage import Storage

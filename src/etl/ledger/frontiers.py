@@ -26,8 +26,7 @@ from etl.errors import DamagedRow, StaleDriver
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
 from etl.ledger.digests import check, with_digest
-from etl.ledger.edge import EdgeCheck, begin_anew
-from etl.ledger.holes import Hole, put_holes
+from etl.ledger.edge import EdgeCheck, Hole, begin_anew, put_holes
 from etl.ledger.rows import Frontier, Position, Reporter, Seal, State, Sums
 from etl.ledger.staging import position_of
 from etl.ledger.tables import DIGEST

@@ -3,21 +3,25 @@
 A hole in promises or reports concerns every type, and so it takes an order for every type (`order_force_all`, in one
 transaction): only then is such a hole accepted. An order for one type alone closes that type's hour, names the hole and leaves
 it standing. The hour's close removes the order.
+
+Beside them, what each type's frontier hour waits for, as the closer last saw it: for `hourmark bucket why`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Mapping
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from etl.ledger import tables
-from etl.ledger.database import Database
+from etl.ledger.database import Database, Lease, put
 from hourmark.errors import UsageError
 from hourmark.hours import Hour
 
 _TABLE = tables.orders
+_WAITS = tables.waits
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,3 +92,34 @@ def _put(connection: Connection, ordered: Mapping[str, Hour], reason: str, by: s
 def _check_reason(reason: str) -> None:
     if not reason.strip():
         raise UsageError("an order needs a reason: it stands in the bucket's manifest for ever")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wait:
+    """What one type waits for. `phase`: `etl.why` has a step for each; `since_ms`: since when it is that phase of that hour."""
+
+    event_type: str
+    hour: Hour
+    phase: str
+    what: tuple[str, ...]
+    since_ms: int
+
+
+def waits(database: Database, bucket_seconds: int) -> dict[str, Wait]:
+    """By type; a type that waits for nothing but time has none."""
+    return {
+        row.type: Wait(row.type, Hour(row.hour, bucket_seconds), row.phase, tuple(json.loads(row.what)), row.since_ms)
+        for row in database.ask(select(_WAITS))
+    }
+
+
+def put_waits(database: Database, lease: Lease, changed: Collection[Wait], gone: Collection[str]) -> None:
+    """Replace these types' rows, and remove those of `gone`."""
+    with database.transaction(lease) as connection:
+        rows = [
+            {"type": w.event_type, "hour": w.hour.start_s, "phase": w.phase, "what": json.dumps(w.what), "since_ms": w.since_ms}
+            for w in changed
+        ]
+        put(connection, _WAITS, ("type",), rows)
+        if gone:
+            connection.execute(delete(_WAITS).where(_WAITS.c.type == bindparam("of_type")), [{"of_type": name} for name in gone])

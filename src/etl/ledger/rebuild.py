@@ -29,9 +29,9 @@ from etl.errors import Unreadable
 from etl.ledger import tables
 from etl.ledger.central import Central
 from etl.ledger.database import Database
+from etl.ledger.edge import put_holes
 from etl.ledger.first_hours import FirstHours, read_first_hours
 from etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
-from etl.ledger.holes import put_holes
 from etl.ledger.remains import EARLY_MS, Chain, Key, audit_next, epochs, read_chain, read_notes, surplus_files, uncovered
 from etl.ledger.rows import DEFAULT_SHARD, Position, Span, StagedBatch, StagedFile
 from etl.ledger.staging import lost_to_retention, put_positions, put_staged

@@ -17,7 +17,7 @@ from etl.storage import Storage, entries_of
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 
-# Events of an hour come no earlier than 15 minutes before it (`closing.deciding.EARLY_MS`), by clocks that agree within 5.
+# Events of an hour come no earlier than 15 minutes before it (`closing.sealing.EARLY_MS`), by clocks that agree within 5.
 EARLY_MS: Final = 3_600_000
 Key = tuple[str, int]  # topic id, partition
 STAGING_FOLDER: Final = "_staging"

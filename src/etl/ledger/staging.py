@@ -14,7 +14,7 @@ from etl.errors import StaleDriver, TopicReplaced
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
 from etl.ledger.digests import check, with_digest
-from etl.ledger.holes import Hole, put_holes
+from etl.ledger.edge import Hole, put_holes
 from etl.ledger.overview import SetAside
 from etl.ledger.rows import DEFAULT_SHARD, Position, Reporter, StagedBatch, StagedFile, StagedGroup, to_signed
 from hourmark.errors import UsageError

@@ -224,7 +224,7 @@ edge_checks = Table(
     _number("checked_at_ms"),
 )
 
-# Holes that the ledger alone remembers, and those that an order accepted (`etl.ledger.holes`).
+# Holes that the ledger alone remembers, and those that an order accepted (`etl.ledger.edge`).
 holes = Table(
     "holes",
     metadata,

@@ -25,8 +25,8 @@ from etl.closing.readiness import Reports, clocks_apart
 from etl.closing.surplus import SurplusCleaner
 from etl.ledger import leftovers as ledger
 from etl.ledger.database import Database, Lease
+from etl.ledger.edge import open_holes
 from etl.ledger.frontiers import frontiers
-from etl.ledger.holes import open_holes
 from etl.ledger.leftovers import Leftover
 from etl.ledger.remains import EARLY_MS, STAGING_FOLDER
 from etl.ledger.rows import State

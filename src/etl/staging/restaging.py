@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from etl.errors import DataLoss, TopicReplaced
 from etl.ledger.database import Database, Lease
-from etl.ledger.restaged import known_file, places, replace_file
+from etl.ledger.leftovers import known_file, places, replace_file
 from etl.ledger.rows import AUDIT, Span, Sums
 from etl.staging.kafka_source import stage_plan
 from etl.staging.pieces import StagedPiece

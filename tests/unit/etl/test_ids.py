@@ -20,7 +20,7 @@ from etl.avro_container import ContainerReader, ContainerWriter
 from etl.closing import ids as ids_module
 from etl.closing.ids import held
 from etl.closing.indexing import INDEX_FOLDER, clean_indexes, keep_indexes
-from etl.ledger.id_indexes import ClosedBucket, IdRun, closed_buckets
+from etl.ledger.closed import ClosedBucket, IdRun, closed_buckets
 from etl.storage import AccessDenied, LocalDisk
 from hourmark.errors import Finding
 from tests.support.bucket_world import SCHEMAS, World, an_id, datum, hour_at

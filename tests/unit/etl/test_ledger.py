@@ -11,6 +11,7 @@ import pytest
 
 from etl.errors import SchemaChanged, StaleDriver, TopicReplaced
 from etl.ledger import frontiers, staging
+from etl.ledger.closed import remembered_schema
 from etl.ledger.database import Database
 from etl.ledger.frontier_rows import ensure_frontier_rows, refuse_other_bucket_length
 from etl.ledger.listings import promises_between
@@ -29,7 +30,6 @@ from etl.ledger.rows import (
     to_signed,
     to_unsigned,
 )
-from etl.ledger.schemas import remembered_schema
 from hourmark.config import Config, Etl
 from hourmark.errors import UsageError
 from hourmark.event_types import EventType, Source

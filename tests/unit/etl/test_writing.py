@@ -27,7 +27,7 @@ from etl.closing.publishing import manifest_of, publish
 from etl.closing.runner import Runner
 from etl.closing.writing import SealedHour, WriteLimits, plan_tasks
 from etl.errors import Unreadable
-from etl.ledger.id_indexes import ClosedBucket
+from etl.ledger.closed import ClosedBucket
 from etl.ledger.rows import StagedGroup
 from etl.staging.files import read_rows
 from etl.storage import Storage

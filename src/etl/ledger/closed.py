@@ -1,16 +1,23 @@
-"""Which closed buckets may hold ids of an origin hour, and where the index of their ids stands: a cache, so rows may go."""
+"""What later hours need of closed ones.
+
+Which closed buckets may hold ids of an origin hour, and where the index of their ids stands: a cache, so rows may go. Schema
+ids with what they stood for: an id that stands for another schema later stops the ETL. Which surplus files there are: rows that
+a later promise may need (`etl.closing.surplus`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import bindparam, delete, func, insert, select
 
+from etl.errors import SchemaChanged
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease, put
+from hourmark.avro import Schema, canonical_json, fingerprint
 from hourmark.hours import Hour
 
 
@@ -105,3 +112,52 @@ def forget_old(database: Database, lease: Lease, before_s: int, bytes_max: int) 
 def paths(database: Database) -> set[str]:
     """Index files that the ledger names."""
     return set(database.ask(select(tables.id_indexes.c.path).distinct()).scalars())
+
+
+def remembered_schema(database: Database, lease: Lease, schema_id: int, fetch: Callable[[int], Schema]) -> tuple[str, str]:
+    """Schema text and fingerprint of an id; asks the registry each time, and SchemaChanged if it now says otherwise."""
+    schema = fetch(schema_id)
+    now = fingerprint(schema)
+    table = tables.schemas
+    known = database.ask(select(table.c.schema, table.c.fingerprint).where(table.c.schema_id == schema_id)).one_or_none()
+    if known is None:
+        with database.transaction(lease) as connection:
+            connection.execute(insert(table).values(schema_id=schema_id, fingerprint=now, schema=canonical_json(schema)))
+        return canonical_json(schema), now
+    if known.fingerprint != now:
+        raise SchemaChanged(
+            f"schema id {schema_id} stands for another schema now ({now}) than when it was first used ({known.fingerprint}); "
+            "is registry.url the right registry, or was it made anew? Events under this id cannot be read until it is restored"
+        )
+    return str(known.schema), str(known.fingerprint)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeptSurplus:
+    """Surplus of one bucket. What settles it lies at or past `audit_next`; what the type has settled by now, below `settled_next`
+    (central audit offsets)."""
+
+    event_type: str
+    hour_s: int
+    path: str
+    rows: int
+    audit_next: int
+    sealed_at_ms: int
+    settled_next: int
+
+
+def surplus_files(database: Database) -> list[KeptSurplus]:
+    """All of them, oldest bucket first."""
+    kept, frontiers = tables.surplus, tables.frontiers
+    query = (
+        select(*kept.c, frontiers.c.settled_next)
+        .join(frontiers, frontiers.c.type == kept.c.type)
+        .order_by(kept.c.hour, kept.c.type)
+    )
+    return [KeptSurplus(*row) for row in database.ask(query)]
+
+
+def forget_surplus(database: Database, lease: Lease, paths: Collection[str]) -> None:
+    """Before the files are deleted: a file that nobody names harms nothing, a missing one would leave a promise unkept."""
+    with database.transaction(lease) as connection:
+        connection.execute(delete(tables.surplus).where(tables.surplus.c.path == bindparam("of")), [{"of": p} for p in paths])
