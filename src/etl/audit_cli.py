@@ -14,8 +14,8 @@ from etl.book_sources import Window, facts_of, origins_of
 from etl.books import Books, Difference, HourBook, Stage, TypeFacts, books_of, excuses, total
 from etl.bucket_text import table
 from etl.errors import Unreadable
-from etl.ledger.book_rows import FileDifference
 from etl.ledger.database import Database, existing_ledger
+from etl.ledger.listings import FileDifference
 from etl.options import hour_of, json_option, say
 from etl.storage import open_storage
 from hourmark.clock import SystemClock

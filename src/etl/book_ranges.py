@@ -11,9 +11,8 @@ from typing import Final
 from etl.closing.evidence import PromisesItem, RowsItem, Windows, promises_items, read_item
 from etl.closing.promises import Unkept, judge
 from etl.closing.rows import Listing, plan_units
-from etl.ledger.book_rows import groups_of
 from etl.ledger.database import Database
-from etl.ledger.listings import promises_between
+from etl.ledger.listings import groups_of, promises_between
 from etl.storage import Storage
 
 NAMED_MAX: Final = 20  # all are counted

@@ -14,8 +14,8 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, case, func, selec
 
 from etl.books import ClosedBucket, Promised, TypeFacts
 from etl.ledger import tables
-from etl.ledger.book_rows import FileDifference, file_differences
 from etl.ledger.database import Database
+from etl.ledger.listings import FileDifference, file_differences
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 

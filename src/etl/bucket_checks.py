@@ -246,10 +246,10 @@ class _Check:
         listed = sum(file.records for file in manifest.files)
         if manifest.events != listed:
             self.add(Kind.COUNT, f"the manifest says {manifest.events} events, its files add up to {listed}")
-        self._check_distinct()
+        ids = b"".join(content.ids for content in self._contents.values())
+        self._check_distinct(ids)
         if len(self._contents) != len(manifest.files) or not all(content.whole for content in self._contents.values()):
             return  # named above; sums over a part would only repeat it
-        ids = b"".join(content.ids for content in self._contents.values())
         total = int(_halves(ids)[1].sum(dtype=np.uint64))
         if total != _parse_hex(manifest.id_sum):
             self.add(Kind.ID_SUM, f"the ids add up to {total:016x}, the manifest says {manifest.id_sum}")
@@ -261,8 +261,7 @@ class _Check:
         if late != manifest.late:
             self.add(Kind.LATE, f"late events by origin hour are {late}, the manifest says {manifest.late}")
 
-    def _check_distinct(self) -> None:
-        ids = b"".join(content.ids for content in self._contents.values())
+    def _check_distinct(self, ids: bytes) -> None:
         high, low = _halves(ids)
         order = np.lexsort((low, high))
         same = (np.diff(high[order]) == 0) & (np.diff(low[order]) == 0)

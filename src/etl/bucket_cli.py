@@ -65,7 +65,7 @@ def ls(event_type: str | None, as_json: bool, config: Config) -> None:
       hourmark bucket ls end-song --json
     """
     storage = open_storage(config.storage)
-    opened = frontier_rows(config, event_type)
+    opened = [{**dict.fromkeys(_COLUMNS), **row} for row in frontier_rows(config, event_type)]
     names = _types(storage, event_type) if event_type is None or not opened else [event_type]
     rows = [_row(storage, name, hour) for name in names for hour in list_hours(storage, name, config.parsing.bucket_seconds)]
     rows = sorted([*rows, *opened], key=lambda row: (row["type"], row["hour"]))

@@ -134,12 +134,11 @@ def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]
 
 
 def _frontier_row(f: Frontier, what: list[str], now_ms: int) -> dict[str, Any]:
-    columns = ("grade", "events", "late", "duplicates_removed", "surplus", "bytes", "closed_after_s")
     overdue_s = (now_ms - f.hour.end_ms) / 1000
     words = "; ".join(what) or (f"its end, in {duration(-overdue_s)}" if overdue_s < 0 else "the closer's next look")
     short = words if len(words) <= _WAITS_SHOWN else f"{words[:_WAITS_SHOWN]} …"
     return {
-        "type": f.event_type, "hour": str(f.hour), **dict.fromkeys(columns), "state": f.state.value, "waits_for": short,
+        "type": f.event_type, "hour": str(f.hour), "state": f.state.value, "waits_for": short,
         "overdue_s": round(max(0.0, overdue_s), 1),
     }  # fmt: skip
 

@@ -17,9 +17,9 @@ from typing import Final
 
 import click
 
-from etl.closing.assembly import closer_on_servers
-from etl.closing.closer import Closer
+from etl.closing.closer import Closer, Ports
 from etl.closing.cut import Waiting
+from etl.closing.edge import LedgerProgress, TwoSites
 from etl.closing.engine import SparkEngine
 from etl.ledger.database import Database
 from etl.ledger.digests import damaged_rows
@@ -81,13 +81,21 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
     stop_metrics = serve_metrics(metrics, config.etl.metrics_host, config.etl.metrics_port)
     consumers = Consumers(spark, config, database, central.cluster_id(), clock, progress, shards)
     registry = SchemaRegistry(config.registry)
-    engine = SparkEngine(storage, database, config, spark)
     closer = None  # another driver's business: taking its lease would stop it
     if not shards or DEFAULT_SHARD in shards:
         restager = Restager(config, database, storage)
-        closer = closer_on_servers(
-            engine, config, database, central.cluster_id(), registry.schema, clock, metrics, restager.restage
+        ports = Ports(
+            SparkEngine(storage, database, config, spark),
+            storage,
+            database,
+            lambda lease: TwoSites.of(config.kafka, database, lease, clock),
+            LedgerProgress(database, central.cluster_id()),
+            registry.schema,
+            restager.restage,
+            metrics,
+            clock,
         )
+        closer = Closer(ports, config)
     cleaner = Cleaner(storage, database, config, clock)
     try:
         _loop(consumers, closer, cleaner, database, config, progress, stopping, types)

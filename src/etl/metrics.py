@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from hourmark.hours import Hour
 from hourmark.manifest import Grade, Manifest
@@ -209,10 +209,6 @@ class Metrics:
 
     def _value(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(name, labels) or 0.0
-
-    def exposition(self) -> bytes:
-        """Prometheus' text format."""
-        return generate_latest(self.registry)
 
 
 def serve_metrics(metrics: Metrics, host: str, port: int) -> Callable[[], None]:

@@ -82,7 +82,7 @@ def zombie_closer(patch: pytest.MonkeyPatch) -> None:
 
 def cut_by_time(patch: pytest.MonkeyPatch) -> None:
     """The closer does not wait until the ledger reaches the central ends taken after the mirror."""
-    patch.setattr("etl.closing.assembly.LedgerProgress.not_staged", lambda self, ends: [])
+    patch.setattr("etl.closing.edge.LedgerProgress.not_staged", lambda self, ends: [])
 
 
 def count_only(patch: pytest.MonkeyPatch) -> None:

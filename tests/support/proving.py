@@ -144,7 +144,7 @@ class Site:
         rows = [kept.ledger_row(below, 1)] if kept else []
         seal = Seal("proved", proof.method, 1, below, 1, 1, 0, (), (), proof.books)
         frontiers.seal(self.database, self.lease, {TYPE: [seal]}, [f], WithSeals(surplus=rows))
-        frontiers.close(self.database, self.lease, self.frontier(), _manifest(f.hour))
+        frontiers.close_all(self.database, self.lease, [frontiers.Closing(self.frontier(), _manifest(f.hour))])
         return proof, expected
 
     def _expected(self, hour: int, settled: int, below: int) -> Expected:

@@ -52,7 +52,6 @@ class Metrics(Protocol):
 
     def closed(self, hour: Hour, manifest: Manifest) -> None:
         """A bucket was closed."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Closer:
         self._ports, self._config, self._database, self._clock = ports, config, ports.database, ports.clock
         self._lease = ports.database.acquire(CLOSER)
         self._sites = ports.sites(self._lease)
-        self._audit = CentralTopics.of(config.kafka, ()).audit
+        self._audit = CentralTopics.of(config.kafka).audit
         self._taker = CutTaker(self._sites, ports.progress, self._audit, ports.clock, config.etl.deadline_seconds)
         self._publisher = Publisher(
             ports.engine, ports.storage, ports.database, self._lease, ports.fetch_schema, ports.clock, ports.publishers
@@ -138,7 +137,7 @@ class Closer:
                 self._not_before_s.pop(f.event_type, None)
         for alarm in self._twins.look(self._ports.progress.reporters()):
             _LOG.error("%s", alarm)
-        if sealed := [f for f in frontiers if f.state is State.SEALED and self._may_try(f)]:
+        if sealed := self._sealed(frontiers):
             return self._finish(self._publisher.publish(sealed))
         opened = [f for f in frontiers if f.state is State.OPEN and self._may_try(f)]
         if forced := ordered(opened, given):
@@ -234,12 +233,12 @@ class Closer:
             self._refuse(verdict.refused)
         if not verdict.chains:
             return 0
-        self._sealer.seal(round_, verdict.chains, {f.event_type for f in self._frontiers()})
+        self._sealer.seal(round_, verdict, {f.event_type for f in self._frontiers()})
         if given:
             self._checked_at_s = None  # holes may have been accepted
         for event_type in verdict.chains:
             self._troubles.pop(event_type, None)
-        return self._finish(self._publisher.publish(self._sealed_now()))
+        return self._finish(self._publisher.publish(self._sealed(self._frontiers())))
 
     def _refuse_published(self, chosen: Sequence[Frontier]) -> None:
         try:
@@ -322,8 +321,8 @@ class Closer:
         frontiers = self._frontiers()
         self._say(frontiers, {f.event_type: (phase, (str(error),)) for f in frontiers if f.hour.end_ms <= now_ms})
 
-    def _sealed_now(self) -> list[Frontier]:
-        return [f for f in self._frontiers() if f.state is State.SEALED and self._may_try(f)]
+    def _sealed(self, frontiers: Collection[Frontier]) -> list[Frontier]:
+        return [f for f in frontiers if f.state is State.SEALED and self._may_try(f)]
 
     def _frontiers(self) -> list[Frontier]:
         return ledger.frontiers(self._database, self._config.parsing.bucket_seconds)

@@ -28,11 +28,9 @@ class Engine(Protocol):
 
     def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
         """By type: whether every promise below this central audit offset is kept by rows listed for its hour, or before."""
-        ...
 
     def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
         """Containers of all of them in `folder` (schemas: id → Avro JSON). Safe to repeat into another folder."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from etl.staging.columns import in_one
+
 KEY: Final = ["asked", "hour", "range_id"]
 KEYS: Final = pa.schema([("asked", pa.int32()), ("hour", pa.int64()), ("range_id", pa.binary(8))])
 # One row an event of a listed group, or of an earlier bucket's surplus.
@@ -160,9 +162,7 @@ def _unkept(wrong: pa.Table, hours: Sequence[int], named_max: int) -> tuple[tupl
 
 
 def _words(column: pa.ChunkedArray, words: int) -> npt.NDArray[np.uint64]:
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):  # combining none gives none
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)
+    array = in_one(column)
     if not len(array):
         return np.empty((0, words), np.uint64)
     data = np.frombuffer(array.buffers()[1], ">u8").reshape(-1, words)[array.offset : array.offset + len(array)]

@@ -223,25 +223,21 @@ class Publisher:
         troubles: list[Trouble] = []
         chains = [_readable(chain, hours, unknown, troubles) for chain in chains]
         hours = {(f.event_type, f.hour): hours[f.event_type, f.hour] for chain in chains for f in chain}
-        texts = {s: text for s, (text, _) in schemas.items()}
+        texts, marks = ({s: both[n] for s, both in schemas.items()} for n in (0, 1))
         written = self.engine.write(list(hours.values()), texts, f"{folder}/_tasks")  # no type has such a name
         by_hour = {(w.event_type, w.hour_s): w for w in written}
         identity = self.database.identity()
-
-        def manifest(f: Frontier, of: WrittenHour) -> Manifest:
-            return manifest_of(
-                f, of, listed=hours[f.event_type, f.hour].listed,
-                fingerprints={s: mark for s, (_, mark) in schemas.items()}, previous=previous_of(self.storage, f),
-                ledger=identity, attempt=attempt,
-                now_ms=self.clock.now_ms(),
-            )  # fmt: skip
 
         def publish_chain(chain: Sequence[Frontier]) -> Published:
             done = Published()
             for f in chain:
                 of = by_hour[f.event_type, f.hour.start_s]
                 try:
-                    done.closings.append(self._closing(f, publish(self.storage, f, of, manifest(f, of))))
+                    manifest = manifest_of(
+                        f, of, listed=hours[f.event_type, f.hour].listed, fingerprints=marks,
+                        previous=previous_of(self.storage, f), ledger=identity, attempt=attempt, now_ms=self.clock.now_ms(),
+                    )  # fmt: skip
+                    done.closings.append(self._closing(f, publish(self.storage, f, of, manifest)))
                 except (Finding, StorageError) as error:
                     done.troubles.append(Trouble(f, error))
                     break

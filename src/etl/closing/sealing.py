@@ -54,19 +54,15 @@ class Round:
     orders: Mapping[str, Order]
 
 
-@dataclasses.dataclass(frozen=True)
-class SealableHour:
-    """An hour that may be sealed, and its row of the table `surplus`, if it has any."""
-
-    seal: Seal
-    surplus: Mapping[str, Any] | None
-
-
 @dataclasses.dataclass
 class Verdict:
-    """By type, its first hours that may be sealed; and the types whose frontier hour may not, with what is missing."""
+    """By type, seals of its first hours that may be sealed; and the types whose frontier hour may not, with what is missing.
 
-    chains: dict[str, list[SealableHour]] = dataclasses.field(default_factory=dict)
+    `surplus`: rows of the table `surplus` of those that may.
+    """
+
+    chains: dict[str, list[Seal]] = dataclasses.field(default_factory=dict)
+    surplus: list[Mapping[str, Any]] = dataclasses.field(default_factory=list)
     refused: list[tuple[Frontier, tuple[str, ...]]] = dataclasses.field(default_factory=list)
 
 
@@ -93,9 +89,9 @@ class Sealer:
                 proof, order = proofs[f.event_type], of.orders.get(f.event_type)
                 seal = decide(f, proof, of.offsets[f.event_type], order, rule)
                 if seal is not None:
-                    file = proof.surplus_file
-                    row = None if file is None else file.ledger_row(of.cut.audit_next, self.clock.now_ms())
-                    verdict.chains.setdefault(f.event_type, []).append(SealableHour(seal, row))
+                    verdict.chains.setdefault(f.event_type, []).append(seal)
+                    if file := proof.surplus_file:
+                        verdict.surplus.append(file.ledger_row(of.cut.audit_next, self.clock.now_ms()))
                     if f.hour < of.last[f.event_type]:
                         following.append(dataclasses.replace(f, hour=f.hour.next(), settled_next=of.cut.audit_next))
                 elif f.event_type not in verdict.chains:
@@ -103,21 +99,20 @@ class Sealer:
             asked = following
         return verdict
 
-    def seal(self, of: Round, chains: Mapping[str, Sequence[SealableHour]], all_types: set[str]) -> None:
-        """Seal them, in one transaction with all that belongs to their seals."""
-        sealed = [f for f in of.frozen if f.event_type in chains]
-        seals = {t: [h.seal for h in hours] for t, hours in chains.items()}
+    def seal(self, of: Round, verdict: Verdict, all_types: set[str]) -> None:
+        """Seal what may be, in one transaction with all that belongs to the seals."""
+        sealed = [f for f in of.frozen if f.event_type in verdict.chains]
         named = {(r.host_id, r.source): r for f in sealed for r in of.cut.excused.get(f.event_type, ())}
         together = self._accepted(
             ledger.WithSeals(
                 fallen_silent(named.values(), self.progress.reporters()),
-                [h.surplus for hours in chains.values() for h in hours if h.surplus is not None],
+                verdict.surplus,
             ),
             [f.event_type for f in sealed if f.event_type in of.orders],
             of.orders,
             all_types,
         )
-        ledger.seal(self.database, self.lease, seals, sealed, together)
+        ledger.seal(self.database, self.lease, verdict.chains, sealed, together)
 
     def _accepted(
         self, together: ledger.WithSeals, forced: Sequence[str], orders: Mapping[str, Order], all_types: set[str]

@@ -18,7 +18,7 @@ orders.py         operators: hours that are forced; the closer: what each hour w
 closed.py         closing: what later hours need of closed ones
 leftovers.py      closer: staged files that are needed no longer, or cannot be read
 
-Who asks what: listings.py (proofs, of many types at once), book_rows.py (the books), overview.py (operators and metrics)
+Who asks what: listings.py (proofs, of many types at once; the books), overview.py (operators and metrics)
 
 What is kept outside, and what it is for
 

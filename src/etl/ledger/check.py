@@ -17,19 +17,18 @@ from sqlalchemy import func, select, union
 from etl.buckets import BadMarker, list_hours, list_types, standing_manifest
 from etl.errors import Unreadable
 from etl.ledger import tables
-from etl.ledger.book_rows import file_differences
-from etl.ledger.central import Central
 from etl.ledger.database import Database
 from etl.ledger.digests import damaged_rows
 from etl.ledger.frontiers import frontiers
 from etl.ledger.leftovers import NEEDED
+from etl.ledger.listings import file_differences
 from etl.ledger.markers import first_unsealed
 from etl.ledger.rows import Frontier, State
 from etl.ledger.staging import position_of
 from etl.staging.files import read_note
 from etl.storage import NotFound, Storage, entries_of
+from etl.topics import Central
 from hourmark.hours import Hour
-from hourmark.kafka import Partition
 from hourmark.manifest import Manifest
 
 _AT_ONCE: Final = 8  # requests to storage
@@ -227,7 +226,7 @@ def check_positions(database: Database, central: Central) -> Iterator[LedgerFind
             yield LedgerFinding(Kind.POSITION, p.topic, f"staged from the topic with id {p.topic_id}; {now}")
         else:
             alive.append(p)
-    partitions = [Partition(p.topic, p.partition) for p in alive]
+    partitions = [p.of for p in alive]
     starts, ends = central.starts(partitions), central.ends(partitions, committed=False)
     for p, partition in zip(alive, partitions, strict=True):
         if not starts[partition] <= p.next_offset <= ends[partition]:

@@ -139,8 +139,7 @@ def existing_ledger(config: Config) -> Database:
 
     Unavailable, with the next step, where there is none, or where its server does not answer.
     """
-    file = sqlite_file(config.etl.ledger)
-    if file is not None and not file.is_file():
+    if (file := sqlite_file(config.etl.ledger)) and not file.is_file():
         raise Unavailable(
             f"there is no ledger at {file} (etl.ledger); `hourmark types apply --dir types` makes it. Is this the machine of the "
             "driver, and the configuration that it uses (--config)?"

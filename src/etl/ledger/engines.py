@@ -67,7 +67,7 @@ def refuse_moving_driver(url: str, spark_conf: Mapping[str, str]) -> None:
         spark_conf.get("spark.submit.deployMode", "client") == "cluster"
         or spark_conf.get("spark.kubernetes.submitInDriver", "false") == "true"  # inside a Kubernetes driver it says "client"
     )
-    if moves and _parsed(url).get_backend_name() == "sqlite":
+    if moves and sqlite_file(url):
         raise ConfigError(
             f"etl.ledger = {shown(url)} is a file of one machine, but spark.submit.deployMode is cluster: the driver may start "
             "on another next time, without its ledger. Use PostgreSQL (postgresql://user@host/database), or deploy mode client"

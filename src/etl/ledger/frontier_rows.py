@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, Insert, insert, select, update
+from sqlalchemy import Connection, Insert, insert, select
 
 from etl.ledger import tables
 from etl.ledger.database import Database
-from etl.ledger.digests import check, with_digest
+from etl.ledger.digests import check, rewrite, with_digest
 from etl.ledger.rows import State
 from hourmark.config import Config
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
@@ -36,8 +36,7 @@ def ensure_frontier_rows(config: Config, types: Sequence[EventType], sources: Se
             if row := known.get(t.name):
                 check(tables.frontiers, row)
                 sources_json = json.dumps(sorted(carried_by | live & set(json.loads(row["sources"]))))
-                changed = with_digest(tables.frontiers, {**row, "sources": sources_json, "shard": t.shard})
-                connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == t.name).values(**changed))
+                rewrite(connection, tables.frontiers, row, {"sources": sources_json, "shard": t.shard})
             else:
                 connection.execute(new_frontier(t.name, first_hour.start_s, t.shard, carried_by))
     return sorted({t.name for t in types} - set(known))

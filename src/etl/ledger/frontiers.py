@@ -226,12 +226,8 @@ def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> 
         )
         connection.execute(
             insert(tables.buckets),
-            [
-                {"type": c.frontier.event_type, "hour": c.frontier.hour.start_s, "grade": c.manifest.grade.value,
-                 "manifest": c.manifest.encode().decode(), "closed_at_ms": c.manifest.closed_at_ms}
-                for c in closings
-            ],
-        )  # fmt: skip
+            [bucket_row(c.frontier.hour, c.manifest) for c in closings],
+        )
         orders = tables.orders
         connection.execute(
             delete(orders).where(orders.c.type == bindparam("of_type"), orders.c.hour <= bindparam("closed")),
@@ -239,9 +235,12 @@ def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> 
         )
 
 
-def close(database: Database, lease: Lease, frontier: Frontier, manifest: Manifest) -> None:
-    """The same for one hour."""
-    close_all(database, lease, [Closing(frontier, manifest)])
+def bucket_row(hour: Hour, manifest: Manifest) -> dict[str, Any]:
+    """Of the table `buckets`."""
+    return {
+        "type": manifest.type, "hour": hour.start_s, "grade": manifest.grade.value, "manifest": manifest.encode().decode(),
+        "closed_at_ms": manifest.closed_at_ms,
+    }  # fmt: skip
 
 
 def _after_close(closed: Frontier) -> dict[str, Any]:

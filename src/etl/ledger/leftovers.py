@@ -14,11 +14,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import zstandard
-from sqlalchemy import ColumnElement, Select, Table, and_, bindparam, delete, func, or_, select, union, update
+from sqlalchemy import ColumnElement, Select, Table, and_, bindparam, delete, func, or_, select, union
 
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
-from etl.ledger.digests import check, with_digest
+from etl.ledger.digests import check, rewrite
 from etl.ledger.edge import Hole, put_holes
 from etl.ledger.frontiers import force_sealed
 from etl.ledger.rows import AUDIT, EVENTS, Frontier, Span, StagedFile, StagedGroup, Sums, to_unsigned
@@ -172,11 +172,11 @@ def replace_file(database: Database, lease: Lease, known: KnownFile, path: str, 
         for table in (tables.groups, tables.audit_groups):
             for row in connection.execute(select(table).where(table.c.file_id == known.file_id)).mappings().all():
                 check(table, row, known.file.path, row["type"])
-                moved = {**row, "first_row": rows[row["type"], row["hour"]]} if table is tables.groups else row
-                connection.execute(update(table).where(table.c.id == row["id"]).values(**with_digest(table, moved, path)))
+                moved = {"first_row": rows[row["type"], row["hour"]]} if table is tables.groups else {}
+                rewrite(connection, table, row, moved, path)
         row = connection.execute(select(files).where(files.c.id == known.file_id)).mappings().one()
         check(files, row)
-        connection.execute(update(files).where(files.c.id == known.file_id).values(**with_digest(files, {**row, "path": path})))
+        rewrite(connection, files, row, {"path": path})
 
 
 def give_up(database: Database, lease: Lease, known: KnownFile, f: Frontier, hole: Hole, forced: str) -> None:

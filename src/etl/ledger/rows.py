@@ -7,6 +7,7 @@ import enum
 from typing import Final
 
 from hourmark.hours import Hour
+from hourmark.kafka import Partition
 
 DEFAULT_SHARD: Final = "default"
 EVENTS: Final = "events"
@@ -46,6 +47,11 @@ class Position:
     partition: int
     next_offset: int
     shard: str = DEFAULT_SHARD
+
+    @property
+    def of(self) -> Partition:
+        """Of which topic-partition it is the position."""
+        return Partition(self.topic, self.partition)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

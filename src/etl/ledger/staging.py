@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import zstandard
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, union, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, union
 
 from etl.errors import StaleDriver, TopicReplaced
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
-from etl.ledger.digests import check, with_digest
+from etl.ledger.digests import check, rewrite, with_digest
 from etl.ledger.edge import Hole, put_holes
 from etl.ledger.overview import SetAside
 from etl.ledger.rows import DEFAULT_SHARD, Position, Reporter, StagedBatch, StagedFile, StagedGroup, to_signed
@@ -48,8 +48,7 @@ def _change_positions(connection: Connection, *where: ColumnElement[bool], **val
     found = connection.execute(select(table).where(*where)).mappings().all()
     for row in found:
         check(table, row)
-        own = [c == row[c.name] for c in table.primary_key]
-        connection.execute(update(table).where(*own).values(**with_digest(table, {**row, **values})))
+        rewrite(connection, table, row, values)
     return len(found)
 
 

@@ -64,7 +64,7 @@ class Consumer:
         self._lease: Lease = database.acquire(f"consumer:{shard}")
         self._ledger_uuid = database.identity()[0]
         self._checkpoint = config.etl.scratch_dir / f"checkpoint-{shard}"
-        self._naming = CentralTopics.of(config.kafka, ())
+        self._naming = CentralTopics.of(config.kafka)
         self._query: StreamingQuery | None = None
         self._error: HourmarkError | None = None  # of a batch; Spark's own report of it has lost its kind
         self._staging = threading.Lock()

@@ -29,7 +29,7 @@ from etl.staging.planner import PlannedBatch, ReadSpan, deal, plan_spans
 from etl.staging.task import read_and_stage
 from etl.topics import CentralTopics, new_positions
 from hourmark.config import Config
-from hourmark.kafka import Cluster, Partition
+from hourmark.kafka import Cluster
 
 COLUMN: Final = "staged"
 REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numbers of partitions
@@ -81,7 +81,7 @@ class _StreamReader(DataSourceStreamReader):
 
 def stage_plan(config: Config, folder: str, topics: set[str], ledger: str) -> StagePlan:
     """What staging records of these central topics must know; `ledger`: its UUID."""
-    control = CentralTopics.of(config.kafka, ())
+    control = CentralTopics.of(config.kafka)
     types = {topic: t for topic in topics if (t := control.type_of(topic)) is not None}
     return StagePlan(config.storage, folder, config.parsing.bucket_seconds, types, control.audit, control.hosts, ledger)
 
@@ -135,10 +135,10 @@ class Planner:
             self._refresh(topics)
             self._types, self._refreshed_s = types, time.monotonic()
         positions = [p for p in self._known() if p.topic in set(topics) and p.shard == self._shard]
-        partitions = [Partition(p.topic, p.partition) for p in positions]
+        partitions = [p.of for p in positions]
         ends = self._central.ends(partitions)
         for p in positions:
-            if (end := ends[Partition(p.topic, p.partition)]) < p.next_offset:
+            if (end := ends[p.of]) < p.next_offset:
                 raise TopicReplaced(
                     f"topic {p.topic} partition {p.partition}: the log ends at offset {end}, but offsets up to {p.next_offset} "
                     "were staged: it lost records, or was made anew. An operator must decide"
@@ -159,13 +159,13 @@ class Planner:
     def _refresh(self, topics: Collection[str]) -> None:
         if wanted := new_positions(self._central, topics, self._known(), self._shard):
             ledger.begin_positions(self._database, self._lease, wanted)
-            starts = self._central.starts([Partition(p.topic, p.partition) for p in wanted])
-            alias = CentralTopics.of(self._config.kafka, ()).alias
-            ledger.pass_over(self._database, self._lease, alias, {p: starts[Partition(p.topic, p.partition)] for p in wanted})
+            starts = self._central.starts([p.of for p in wanted])
+            alias = CentralTopics.of(self._config.kafka).alias
+            ledger.pass_over(self._database, self._lease, alias, {p: starts[p.of] for p in wanted})
 
     def _hand_over(self, shards: Mapping[str, str]) -> None:
         """Leave types that were moved to other shards to them: no batch of this shard is under way now."""
-        naming = CentralTopics.of(self._config.kafka, ())
+        naming = CentralTopics.of(self._config.kafka)
         moved = {}
         for p in self._known():
             to = shards.get(naming.type_of(p.topic) or "", self._shard)

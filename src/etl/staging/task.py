@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from etl.errors import BadRecord, EtlStop
 from etl.ledger.rows import AUDIT, EVENTS, RANGE_WEIGHT, AuditGroup, Span, StagedGroup, to_signed, to_unsigned
-from etl.staging.columns import KeyColumns, Malformed, key_columns, lengths, run_starts, schema_ids, schemas_of_runs
+from etl.staging.columns import KeyColumns, Malformed, in_one, key_columns, lengths, run_starts, schema_ids, schemas_of_runs
 from etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
 from etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
 from etl.staging.planner import ReadSpan
@@ -44,7 +44,7 @@ def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage
     At most 2 GiB of keys or values. BadRecord, with nothing staged, for a record that only the delivery service may write, and
     did not.
     """
-    topics = _one(table.column("topic").unify_dictionaries()).dictionary_encode()
+    topics = in_one(table.column("topic").unify_dictionaries()).dictionary_encode()
     names: list[str] = topics.dictionary.to_pylist()
     topic_codes = topics.indices.to_numpy()
     kinds = np.array([_kind(t, plan) for t in names])[topic_codes] if len(table) else np.array([])
@@ -87,7 +87,7 @@ def _sorted_events(
 ) -> tuple[pa.Table, tuple[StagedGroup, ...]]:
     """Rows of EVENT_SCHEMA by (type, hour, id), and their groups. `types`: of each code, "" where it is no type's topic."""
     try:
-        key, schemas = key_columns(_one(table.column("key"))), schema_ids(_one(table.column("value")))
+        key, schemas = key_columns(in_one(table.column("key"))), schema_ids(in_one(table.column("value")))
     except Malformed as error:
         raise _bad(table, error.row, str(error)) from error
     ranked = sorted(set(types))  # in the file types stand by name, so that neighbours of a unit are neighbours in every file
@@ -95,7 +95,7 @@ def _sorted_events(
     order = np.lexsort((key.tail, key.head, ranks))  # an hour is the beginning of the head
     seconds = key.time_ms[order] // 1000
     hours = seconds - seconds % plan.bucket_seconds
-    values = _one(table.column("value"))
+    values = in_one(table.column("value"))
     ids = key.event_ids(order)
     columns = [
         pa.DictionaryArray.from_arrays(pa.array(ranks[order]), pa.array(ranked, pa.string())),
@@ -104,8 +104,8 @@ def _sorted_events(
         key.range_ids(order),
         pa.array(schemas[order]),
         pc.binary_slice(values, FRAMING_SIZE, _END).cast(pa.binary()).take(pa.array(order)),
-        _one(table.column("partition")).cast(pa.int32()).take(pa.array(order)),
-        _one(table.column("offset")).take(pa.array(order)),
+        in_one(table.column("partition")).cast(pa.int32()).take(pa.array(order)),
+        in_one(table.column("offset")).take(pa.array(order)),
     ]
     sizes = lengths(values)[order] - FRAMING_SIZE
     return pa.table(columns, schema=EVENT_SCHEMA), _groups(ranked, ranks[order], hours, sizes, schemas[order], key, order)
@@ -178,11 +178,6 @@ def _decoded(table: pa.Table, decode: Callable[[bytes], _T]) -> list[_T]:
     return decoded
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
-
-
 def _bad(table: pa.Table, row: int, why: str) -> BadRecord:
     topic, partition, offset = (table.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
     return BadRecord(topic, partition, offset, why)
@@ -212,7 +207,6 @@ class Reader(Protocol):
 
     def read(self, spans: Sequence[ReadSpan]) -> Iterator[Piece]:
         """Pieces, each partition's in order."""
-        ...
 
 
 def read_and_stage(spans: Sequence[ReadSpan], plan: StagePlan, cluster: KafkaCluster, max_message_bytes: int) -> Iterator[Answer]:

@@ -120,7 +120,7 @@ class World:
             offsets=[Offsets(topic=EVENTS.topic, topic_id=EVENTS.topic_id, partition=0, next=self._next[EVENTS.topic])],
             ledger="l", ledger_commit=1, attempt="a", closed_at_ms=opened.hour.end_ms, software="test",
         )  # fmt: skip
-        ledger.close(self.database, self.closer, self.frontier, manifest)
+        ledger.close_all(self.database, self.closer, [ledger.Closing(self.frontier, manifest)])
 
 
 def _at(position: Position, next_offset: int) -> Position:

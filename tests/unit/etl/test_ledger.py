@@ -157,7 +157,7 @@ def test_an_hour_goes_its_way_once_and_the_next_one_opens(database: Database) ->
     assert frozen.state is State.FROZEN
     frontiers.seal(database, closer, {"click": [seal(11)]}, [frozen])
     (sealed,) = frontiers.frontiers(database, 3600)
-    frontiers.close(database, closer, sealed, manifest())
+    frontiers.close_all(database, closer, [frontiers.Closing(sealed, manifest())])
     (reopened,) = frontiers.frontiers(database, 3600)
     assert (reopened.hour, reopened.state, reopened.settled_next) == (HOUR.next(), State.OPEN, 11)
     assert [g.path for g in ledger_queries.listed_groups(database, "click", HOUR)] == ["a"]
@@ -175,7 +175,7 @@ def test_a_step_that_was_taken_already_is_refused(database: Database, step: str)
     (frozen,) = frontiers.frontiers(database, 3600)
     frontiers.seal(database, closer, {"click": [seal()]}, [frozen])
     (sealed,) = frontiers.frontiers(database, 3600)
-    frontiers.close(database, closer, sealed, manifest())
+    frontiers.close_all(database, closer, [frontiers.Closing(sealed, manifest())])
     with pytest.raises(StaleDriver, match="another closer has moved it"):
         match step:
             case "freeze":
@@ -183,7 +183,7 @@ def test_a_step_that_was_taken_already_is_refused(database: Database, step: str)
             case "seal":
                 frontiers.seal(database, closer, {"click": [seal()]}, [frozen])
             case "close":
-                frontiers.close(database, closer, sealed, manifest())
+                frontiers.close_all(database, closer, [frontiers.Closing(sealed, manifest())])
             case "unfreeze":
                 frontiers.unfreeze_all(database, closer, [(frozen, ["why"])])
 
