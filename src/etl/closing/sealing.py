@@ -162,9 +162,23 @@ def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], orde
     if order is not None:
         said = f"forced by {order.ordered_by}: {order.reason}"
         skipped = [f"not verified: {what}" for what in rule.cut.unverified.get(frontier.event_type, ())]
-        return _seal(Grade.FORCED, (said, *skipped, *sources, *promises, *holes), proof, rule.cut, offsets)
-    grade = Grade.FORCED if holes else Grade.TIMED_OUT if sources or promises else Grade.PROVED
-    return _seal(grade, (*shortened(sources), *promises, *holes), proof, rule.cut, offsets)
+        grade, excused = Grade.FORCED, (said, *skipped, *sources, *promises, *holes)
+    else:
+        grade = Grade.FORCED if holes else Grade.TIMED_OUT if sources or promises else Grade.PROVED
+        excused = (*shortened(sources), *promises, *holes)
+    return Seal(
+        grade=grade.value,
+        method=proof.method,
+        cut_at_ms=rule.cut.taken_at_ms,
+        audit_next=rule.cut.audit_next,
+        audit_records=proof.audit_records,
+        promised=proof.promised,
+        surplus=proof.surplus,
+        excused=excused,
+        offsets=offsets,
+        listed=proof.listed,
+        books=proof.books,
+    )
 
 
 def _why_excused(r: Reporter, hour: Hour) -> str:
@@ -178,22 +192,6 @@ def _concerns(hole: Hole, f: Frontier, proof: Proof) -> bool:
     if hole.type not in (None, f.event_type) or f.hour.start_s * 1000 > hole.accepted_at_ms + EARLY_MS:
         return False
     return hole.topic in CONTROL or (hole.topic == events_topic(f.event_type) and bool(proof.findings))
-
-
-def _seal(grade: Grade, excused: tuple[str, ...], proof: Proof, cut: Cut, offsets: tuple[Position, ...]) -> Seal:
-    return Seal(
-        grade=grade.value,
-        method=proof.method,
-        cut_at_ms=cut.taken_at_ms,
-        audit_next=cut.audit_next,
-        audit_records=proof.audit_records,
-        promised=proof.promised,
-        surplus=proof.surplus,
-        excused=excused,
-        offsets=offsets,
-        listed=proof.listed,
-        books=proof.books,
-    )
 
 
 def plan_round(

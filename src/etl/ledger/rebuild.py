@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import Connection, delete, insert, select
@@ -147,7 +147,8 @@ class _Rebuild:
             )
         self.done.types = len(self.frontiers)
         self.topics = CentralTopics.of(self.outside.kafka, self.frontiers)
-        if unknown := sorted(set(self._latest_types()) - set(self.frontiers)):
+        latest = self.outside.rules[-1].types if self.outside.rules else {}
+        if unknown := sorted(set(latest) - set(self.frontiers)):
             self.done.notes.append(
                 f"nothing tells where these types begin: {', '.join(unknown)}; run `hourmark types apply` with their --first-hour"
             )
@@ -168,9 +169,6 @@ class _Rebuild:
                 return carriers(event_type, rules.sources.values()), rules.types[event_type].declaration.shard
         self.done.notes.append(f"type {event_type}: no rules revision declares it; it waits for no source")
         return set(), DEFAULT_SHARD
-
-    def _latest_types(self) -> Collection[str]:
-        return self.outside.rules[-1].types if self.outside.rules else ()
 
     def _put_positions(self, connection: Connection) -> tuple[dict[Key, Position], dict[Key, int]]:
         """Positions where staging begins again, and where the logs begin."""
