@@ -25,7 +25,7 @@ import pyarrow as pa
 import zstandard
 
 from bench.structuring import run
-from etl.closing.runner import InProcess
+from etl.closing.runner import Runner
 from etl.closing.writing import SealedHour, WriteLimits, write_hours
 from etl.ledger.rows import StagedGroup
 from etl.staging.pieces import StagePlan
@@ -124,7 +124,7 @@ def _measure(folder: Path) -> dict[str, float]:
     def write() -> None:
         limits = WriteLimits(128 << 20, 256 << 20, 1)
         sealed = SealedHour("click", HOUR, tuple(groups))
-        (written,) = write_hours(InProcess(), storage, [sealed], {}, {1: json.dumps(SCHEMA)}, "_attempts/one", limits)
+        (written,) = write_hours(Runner(), storage, [sealed], {}, {1: json.dumps(SCHEMA)}, "_attempts/one", limits)
         assert sum(f.records for f in written.files) == EVENTS and not written.trouble
 
     staged = EVENTS + each

@@ -9,15 +9,14 @@ from typing import Any, Final
 
 import click
 
-from etl.book_ranges import OFFSET_MAX, Asked, unkept_ranges
-from etl.book_sources import facts_of, origins_of
+from etl.book_ranges import OFFSET_MAX, unkept_ranges
+from etl.book_sources import Window, facts_of, origins_of
 from etl.books import Books, Difference, HourBook, Stage, TypeFacts, books_of, excuses, total
 from etl.bucket_text import table
 from etl.errors import Unreadable
-from etl.frontier_cli import hour_of, json_option
-from etl.ledger.book_rows import FileDifference, Window
-from etl.ledger.database import Database
-from etl.ledger.existing import existing_ledger
+from etl.ledger.database import Database, existing_ledger
+from etl.ledger.listings import FileDifference
+from etl.options import hour_of, json_option, say
 from etl.storage import open_storage
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
@@ -62,14 +61,10 @@ def audit(
       hourmark audit end-song --from 2026-11-21T05 --to 2026-11-21T05 --ranges --json
     """
     window = _window(config, event_type, from_hour, to_hour)
-    database = existing_ledger(config)
-    try:
+    with existing_ledger(config) as database:
         found, files = _books(database, config, window, ranges)
-    finally:
-        database.close()
     differences = [*(d for books in found.values() for d in books.differences)]
-    for line in _printed(found, differences, files, by_hour=event_type is not None, as_json=as_json):
-        click.echo(line)
+    say(_printed(found, differences, files, by_hour=event_type is not None, as_json=as_json))
     if differences or files:
         raise Finding(
             f"{len(differences) + len(files)} differences in the books; docs/operations.md says what each stage means. "
@@ -119,9 +114,9 @@ def _with_ranges(database: Database, config: Config, facts: TypeFacts, books: Bo
 def _ranges(database: Database, config: Config, facts: TypeFacts, book: HourBook) -> tuple[str, ...] | None:
     """Ranges that are not kept; None where staged files are gone already, so that nobody can tell."""
     below = OFFSET_MAX if book.state == "open" else facts.settled_next
-    asked = Asked(facts.event_type, Hour.parse(book.hour, facts.length_s), below, book.staged)
+    storage, hour_s = open_storage(config.storage), Hour.parse(book.hour, facts.length_s).start_s
     try:
-        return unkept_ranges(open_storage(config.storage), database, asked, config.etl.unit_bytes_max)
+        return unkept_ranges(storage, database, facts.event_type, hour_s, below, book.staged, config.etl.unit_bytes_max)
     except Unreadable as error:
         return (f"ranges cannot be told: {error}",)
 
@@ -135,7 +130,7 @@ def _printed(
             {
                 "types": {name: total(books.hours) for name, books in found.items()},
                 "hours": [dataclasses.asdict(book) for books in found.values() for book in books.hours],
-                "differences": [dataclasses.asdict(d) | {"stage": d.stage.value} for d in differences],
+                "differences": [dataclasses.asdict(d) for d in differences],
                 "files": [dataclasses.asdict(f) for f in files],
             },
             indent=1,

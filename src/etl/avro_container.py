@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import BinaryIO, Final
 
 import numpy as np
@@ -54,23 +54,11 @@ class ContainerWriter:
         self._closed = False
         self._write(_header({"avro.schema": schema_json, "avro.codec": "zstandard"}, self._sync))
 
-    def append(self, datum: bytes | memoryview) -> None:
-        """Add one encoded datum. It is copied; ValueError once closed."""
-        self.append_many((datum,))
-
-    def append_many(self, datums: Iterable[bytes | memoryview]) -> None:
-        """Add encoded datums, in their order."""
-        if self._closed:
-            raise ValueError("the container is closed")
-        block, limit = self._block, self._block_bytes
-        for datum in datums:
-            if self._block_records and len(block) + len(datum) > limit:
-                self._flush_block()
-            block += datum
-            self._block_records += 1
-
     def append_run(self, data: memoryview, offsets: npt.NDArray[np.int64]) -> None:
-        """Add datums that stand one behind the other: datum i is data[offsets[i]:offsets[i + 1]]. No loop over datums."""
+        """Add datums that stand one behind the other: datum i is data[offsets[i]:offsets[i + 1]]. No loop over datums.
+
+        They are copied; ValueError once closed.
+        """
         if self._closed:
             raise ValueError("the container is closed")
         at, end = 0, len(offsets) - 1
@@ -215,10 +203,10 @@ class Digesting:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self.digest = hashlib.blake2b(digest_size=16)
+        self.digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
         self.bytes = 0
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
         self.digest.update(data)
         self.bytes += len(data)

@@ -1,47 +1,91 @@
-"""Reads the ledger into what the books compute on: one `TypeFacts` a type."""
+"""Reads the ledger into what the books compute on: one `TypeFacts` a type.
+
+A few queries whatever the number of types; manifests are read one after another. All go to one connection, which gives a
+consistent view while a driver goes on.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections import defaultdict
 
-from etl.books import ClosedBucket, Entry, Promised, TypeFacts
-from etl.ledger.book_rows import (
-    FileDifference,
-    Window,
-    file_differences,
-    frontier_facts,
-    listed_rows,
-    manifests,
-    promised_sums,
-)
+from sqlalchemy import ColumnElement, Connection, Table, and_, case, func, select
+
+from etl.books import ClosedBucket, Promised, TypeFacts
+from etl.ledger import tables
 from etl.ledger.database import Database
+from etl.ledger.listings import FileDifference, file_differences
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Window:
+    """Which books: of one type (None: all), of origin hours that begin in [from_s, to_s], Unix seconds."""
+
+    event_type: str | None
+    from_s: int
+    to_s: int
+
+    def begins(self, table: Table) -> list[ColumnElement[bool]]:
+        """What rows of the window have in common. Of buckets no end: a later one may hold late events of its hours."""
+        of_type = [table.c.type == self.event_type] if self.event_type else []
+        return [table.c.hour >= self.from_s, *of_type]
+
+
 def facts_of(database: Database, length_s: int, window: Window) -> tuple[list[TypeFacts], list[FileDifference]]:
     """Of each type of the window, by name; and staged files that the ledger's groups do not add up to. One consistent view."""
-    listed: dict[str, dict[tuple[int | None, int], int]] = defaultdict(dict)
-    promised: dict[str, dict[int, Promised]] = defaultdict(dict)
-    buckets: dict[str, dict[int, ClosedBucket]] = defaultdict(dict)
+    frontiers = tables.frontiers
+    known = select(frontiers.c.type, frontiers.c.hour, frontiers.c.settled_next, frontiers.c.alarm).order_by(frontiers.c.type)
     with database.reading() as connection:
-        known = frontier_facts(connection)
-        for row in listed_rows(connection, window):
-            listed[row.event_type][row.listed_s, row.origin_s] = row.rows
-        for p in promised_sums(connection, window):
-            promised[p.event_type][p.origin_s] = Promised(p.settled, p.promised - p.settled)
-        for event_type, hour_s, manifest in manifests(connection, window):
-            buckets[event_type][hour_s] = closed_bucket(manifest, hour_s)
-        files = file_differences(connection)
-    facts = [
-        TypeFacts(
-            f.event_type, length_s, f.hour_s, f.settled_next, f.alarm, listed[f.event_type], promised[f.event_type],
-            buckets[f.event_type],
-        )
-        for f in known
-        if window.event_type in (None, f.event_type)
-    ]  # fmt: skip
-    return facts, files
+        listed, promised, buckets = _listed(connection, window), _promised(connection, window), _buckets(connection, window)
+        facts = [
+            TypeFacts(
+                event_type, length_s, hour_s, settled_next, tuple(json.loads(alarm)) if alarm else (), listed[event_type],
+                promised[event_type], buckets[event_type],
+            )
+            for event_type, hour_s, settled_next, alarm in connection.execute(known)
+            if window.event_type in (None, event_type)
+        ]  # fmt: skip
+        return facts, file_differences(connection)
+
+
+def _listed(connection: Connection, window: Window) -> dict[str, dict[tuple[int | None, int], int]]:
+    """Rows by type, then by the bucket that they are listed for (None: for none yet) and by origin hour."""
+    groups = tables.groups
+    keys = (groups.c.type, groups.c.listed_hour, groups.c.hour)
+    found: dict[str, dict[tuple[int | None, int], int]] = defaultdict(dict)
+    query = select(*keys, func.sum(groups.c.rows)).where(*window.begins(groups)).group_by(*keys)
+    for event_type, listed_s, origin_s, rows in connection.execute(query):
+        found[event_type][listed_s, origin_s] = int(rows)
+    return found
+
+
+def _promised(connection: Connection, window: Window) -> dict[str, dict[int, Promised]]:
+    """By type and origin hour, of the audit records that the ledger still knows; settled by the type's last bucket, or not."""
+    audits, frontiers = tables.audit_groups, tables.frontiers
+    settled = and_(audits.c.hour < frontiers.c.hour, audits.c.last_offset < frontiers.c.settled_next)
+    query = (
+        select(audits.c.type, audits.c.hour, func.sum(case((settled, audits.c.promised), else_=0)), func.sum(audits.c.promised))
+        .join(frontiers, frontiers.c.type == audits.c.type)
+        .where(*window.begins(audits), audits.c.hour <= window.to_s)
+        .group_by(audits.c.type, audits.c.hour)
+    )
+    found: dict[str, dict[int, Promised]] = defaultdict(dict)
+    for event_type, origin_s, below, total in connection.execute(query):
+        found[event_type][origin_s] = Promised(int(below), int(total) - int(below))
+    return found
+
+
+def _buckets(connection: Connection, window: Window) -> dict[str, dict[int, ClosedBucket]]:
+    """Closed buckets by type and hour."""
+    table = tables.buckets
+    query = select(table.c.type, table.c.hour, table.c.manifest).where(*window.begins(table)).order_by(table.c.type, table.c.hour)
+    found: dict[str, dict[int, ClosedBucket]] = defaultdict(dict)
+    for event_type, hour_s, text in connection.execute(query):
+        found[event_type][hour_s] = closed_bucket(Manifest.decode(text.encode()), hour_s)
+    return found
 
 
 def origins_of(facts: TypeFacts, window: Window) -> set[int]:
@@ -54,10 +98,7 @@ def origins_of(facts: TypeFacts, window: Window) -> set[int]:
 def closed_bucket(manifest: Manifest, hour_s: int) -> ClosedBucket:
     """What the books take of a manifest. One without books may be of an empty bucket, or older than they are."""
     length_s = manifest.bucket_seconds
-    entries = {
-        Hour.parse(label, length_s).start_s: Entry(book.rows, book.events, book.promised, book.surplus)
-        for label, book in manifest.books.items()
-    }
+    entries = {Hour.parse(label, length_s).start_s: book for label, book in manifest.books.items()}
     has_books = bool(entries) or (manifest.events, manifest.duplicates_removed, manifest.evidence.promised) == (0, 0, 0)
     return ClosedBucket(
         hour_s,

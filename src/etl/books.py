@@ -22,12 +22,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from hourmark.hours import Hour
-from hourmark.manifest import Grade
+from hourmark.manifest import Book, Grade
 
 UNLISTED: Final = None  # rows that no freeze has listed yet
+_NOTHING: Final = Book(rows=0, events=0, promised=0, surplus=0)
 
 
-class Stage(enum.Enum):
+class Stage(enum.StrEnum):
     """Where on the way a difference arose."""
 
     STAGING = "staging"  # staged files and the ledger's groups
@@ -48,27 +49,15 @@ class Difference:
     ranges: tuple[str, ...] = ()  # with their hosts, where they can be named
 
     def __str__(self) -> str:
-        return "\n    ".join((f"{self.event_type} {self.hour} [{self.stage.value}] {self.detail}", *self.ranges))
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
-    """What a closed bucket says of one origin hour; `events` of it are in the bucket.
-
-    `promised`: settled by it; where the proof went by sums, a range that was retried counts each time, as its rows do.
-    """
-
-    rows: int
-    events: int
-    promised: int
-    surplus: int
+        return "\n    ".join((f"{self.event_type} {self.hour} [{self.stage}] {self.detail}", *self.ranges))
 
 
 @dataclasses.dataclass(frozen=True)
 class ClosedBucket:
     """What a manifest says. `entries` by origin hour (Unix seconds); None where it was written without them.
 
-    `promised`: events of the audit records that it settles, of all hours; see `Entry`.
+    `promised`: events of the audit records that it settles, of all hours; where the proof went by sums, a range that was retried
+    counts each time, as its rows do.
     """
 
     hour_s: int
@@ -79,7 +68,7 @@ class ClosedBucket:
     duplicates_removed: int
     promised: int
     surplus: int
-    entries: Mapping[int, Entry] | None
+    entries: Mapping[int, Book] | None
 
     def events_of(self, origin_s: int) -> int:
         """Of this origin hour."""
@@ -163,10 +152,11 @@ def _hour(facts: TypeFacts, origin_s: int) -> HourBook:
         taken += _rows(facts, bucket, origin_s)
         closed += events
         late += events if bucket.hour_s != origin_s else 0
-        if bucket.entries is not None and origin_s in bucket.entries:
-            surplus += bucket.entries[origin_s].surplus
-            settled += bucket.entries[origin_s].promised
-        elif bucket.entries is None and bucket.hour_s == origin_s:
+        if bucket.entries is not None:
+            own_entry = bucket.entries.get(origin_s, _NOTHING)
+            surplus += own_entry.surplus
+            settled += own_entry.promised
+        elif bucket.hour_s == origin_s:
             surplus += bucket.surplus
     waiting = sum(rows for (listed_s, origin), rows in facts.listed.items() if origin == origin_s and _is_open(facts, listed_s))
     by_ledger = facts.promised.get(origin_s, Promised(0, 0))
@@ -184,7 +174,7 @@ def _hour(facts: TypeFacts, origin_s: int) -> HourBook:
 def _rows(facts: TypeFacts, bucket: ClosedBucket, origin_s: int) -> int:
     """Rows of the origin hour that the bucket took in: by its manifest; else by the ledger; else what its totals leave to it."""
     if bucket.entries is not None:
-        return bucket.entries[origin_s].rows if origin_s in bucket.entries else 0
+        return bucket.entries.get(origin_s, _NOTHING).rows
     by_ledger = {origin: rows for (listed_s, origin), rows in facts.listed.items() if listed_s == bucket.hour_s}
     if sum(by_ledger.values()) == bucket.events + bucket.duplicates_removed:
         return by_ledger.get(origin_s, 0)
@@ -231,7 +221,7 @@ def _check_bucket(facts: TypeFacts, bucket: ClosedBucket) -> Iterator[Difference
         if said != summed:
             yield _written(facts, label, f"its evidence speaks of {said} {what}, its books of {summed}")
     for origin_s in sorted({*bucket.entries, *bucket.late, bucket.hour_s}):
-        entry = bucket.entries.get(origin_s, Entry(0, 0, 0, 0))
+        entry = bucket.entries.get(origin_s, _NOTHING)
         if entry.events != bucket.events_of(origin_s):
             yield _written(
                 facts, label,

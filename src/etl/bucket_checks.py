@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import hashlib
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, Final, cast
 
@@ -20,6 +20,7 @@ import fastavro
 import numpy as np
 from numpy.typing import NDArray
 
+from etl.avro_container import Digesting
 from etl.buckets import BadMarker, Damaged, NotClosed, read_events, read_manifest, read_marker
 from etl.storage import Storage, StorageError
 from hourmark.avro import fingerprint
@@ -35,7 +36,7 @@ _EXAMPLES_MAX: Final = 3  # ids named in one finding
 _READ_BYTES: Final = 1 << 20
 
 
-class Kind(enum.Enum):
+class Kind(enum.StrEnum):
     """What can be wrong with a bucket."""
 
     MISSING_BUCKET = "missing-bucket"  # hours close in turn, empty ones too: a gap must not be
@@ -66,7 +67,7 @@ class BucketFinding:
     detail: str
 
     def __str__(self) -> str:
-        return f"{self.type} {self.hour} {self.kind.value}: {f'{self.file}: ' if self.file else ''}{self.detail}"
+        return f"{self.type} {self.hour} {self.kind}: {f'{self.file}: ' if self.file else ''}{self.detail}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -203,7 +204,7 @@ class _Check:
     def _read(self, file: BucketFile) -> _Content:
         content = _Content()
         with self._storage.open(f"{self.folder}/{file.name}") as opened:
-            reader = _DigestingReader(opened)
+            reader = Digesting(opened)
             try:
                 events = fastavro.reader(cast(BinaryIO, reader))
                 self._check_schema(file, events.metadata)
@@ -215,7 +216,9 @@ class _Check:
                 raise
             except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything; each is a finding
                 self.add(Kind.UNREADABLE, f"after {content.records} events: {type(error).__name__}: {error}", file.name)
-            content.bytes, content.digest = reader.finish()
+            while reader.read(_READ_BYTES):
+                pass  # what a decoder left
+            content.bytes, content.digest = reader.bytes, reader.digest.hexdigest()
         return content
 
     def _check_schema(self, file: BucketFile, metadata: Mapping[str, str]) -> None:
@@ -243,10 +246,10 @@ class _Check:
         listed = sum(file.records for file in manifest.files)
         if manifest.events != listed:
             self.add(Kind.COUNT, f"the manifest says {manifest.events} events, its files add up to {listed}")
-        self._check_distinct()
+        ids = b"".join(content.ids for content in self._contents.values())
+        self._check_distinct(ids)
         if len(self._contents) != len(manifest.files) or not all(content.whole for content in self._contents.values()):
             return  # named above; sums over a part would only repeat it
-        ids = b"".join(content.ids for content in self._contents.values())
         total = int(_halves(ids)[1].sum(dtype=np.uint64))
         if total != _parse_hex(manifest.id_sum):
             self.add(Kind.ID_SUM, f"the ids add up to {total:016x}, the manifest says {manifest.id_sum}")
@@ -258,8 +261,7 @@ class _Check:
         if late != manifest.late:
             self.add(Kind.LATE, f"late events by origin hour are {late}, the manifest says {manifest.late}")
 
-    def _check_distinct(self) -> None:
-        ids = b"".join(content.ids for content in self._contents.values())
+    def _check_distinct(self, ids: bytes) -> None:
         high, low = _halves(ids)
         order = np.lexsort((low, high))
         same = (np.diff(high[order]) == 0) & (np.diff(low[order]) == 0)
@@ -274,33 +276,11 @@ class _Check:
         self.add(Kind.DUPLICATE, f"{_named(doubled)} more than once, in {', '.join(files)}")
 
     def _by_hour(self, starts: Iterable[NDArray[np.int64]]) -> dict[str, int]:
-        counts: dict[str, int] = {}
+        counts = Counter[str]()
         for values in starts:
             for start, count in zip(*np.unique(values, return_counts=True), strict=True):
-                label = str(Hour(int(start), self._hour.length_s))
-                counts[label] = counts.get(label, 0) + int(count)
+                counts[str(Hour(int(start), self._hour.length_s))] += int(count)
         return counts
-
-
-class _DigestingReader:
-    """Passes reads on and digests what went by, so that a file is read once."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._digest = hashlib.blake2b(digest_size=16)
-        self._bytes = 0
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self._digest.update(data)
-        self._bytes += len(data)
-        return data
-
-    def finish(self) -> tuple[int, str]:
-        """Read what is left; bytes and hex digest of the whole file."""
-        while self.read(_READ_BYTES):
-            pass
-        return self._bytes, self._digest.hexdigest()
 
 
 def _halves(ids: bytes | bytearray) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

@@ -8,7 +8,6 @@ stdout; exit 1 on a finding.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -17,7 +16,8 @@ import click
 from etl.bucket_checks import BucketFinding, Verdict, find_gaps, find_late_clashes, verify_bucket
 from etl.bucket_text import described, event_lines, report, table, verdict_line
 from etl.buckets import BadMarker, NotClosed, list_hours, list_types, read_events, read_manifest
-from etl.frontier_cli import force, frontier_rows, hour_of, json_option, why
+from etl.frontier_cli import force, frontier_rows, why
+from etl.options import hour_of, json_option, say, say_json
 from etl.storage import Storage, open_storage
 from hourmark.config import Config, config_option
 from hourmark.errors import Finding
@@ -65,12 +65,12 @@ def ls(event_type: str | None, as_json: bool, config: Config) -> None:
       hourmark bucket ls end-song --json
     """
     storage = open_storage(config.storage)
-    opened = frontier_rows(config, event_type)
+    opened = [{**dict.fromkeys(_COLUMNS), **row} for row in frontier_rows(config, event_type)]
     names = _types(storage, event_type) if event_type is None or not opened else [event_type]
     rows = [_row(storage, name, hour) for name in names for hour in list_hours(storage, name, config.parsing.bucket_seconds)]
     rows = sorted([*rows, *opened], key=lambda row: (row["type"], row["hour"]))
     if as_json:
-        click.echo(json.dumps(rows, indent=1))
+        say_json(rows)
     elif rows:
         _print_table(rows)
     else:
@@ -129,8 +129,7 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
             click.echo(verdict_line(verdict), err=as_json)
         findings += find_late_clashes(storage, name, checked)
         verdicts += checked
-    for line in report(verdicts, findings, as_json):
-        click.echo(line)
+    say(report(verdicts, findings, as_json))
     if findings:
         raise Finding(
             f"{len(findings)} findings in closed buckets, which Hourmark never changes: find out who wrote there, "
@@ -158,8 +157,7 @@ def cat(event_type: str, hour: str, limit: int | None, as_json: bool, config: Co
     storage = open_storage(config.storage)
     parsed = hour_of(hour, config)
     events = read_events(storage, event_type, parsed, read_manifest(storage, event_type, parsed))
-    for line in event_lines(itertools.islice(events, limit), as_json):
-        click.echo(line)
+    say(event_lines(itertools.islice(events, limit), as_json))
 
 
 def _types(storage: Storage, event_type: str | None) -> list[str]:
@@ -192,8 +190,7 @@ def _row(storage: Storage, event_type: str, hour: Hour) -> dict[str, Any]:
 def _print_table(rows: Sequence[dict[str, Any]]) -> None:
     shown = [row | {"grade": row["grade"] or (row["state"] if row["state"] != "damaged" else None)} for row in rows]
     columns = [c for c in _COLUMNS if c != "waits_for" or any(row["waits_for"] for row in rows)]
-    for line in table(shown, columns, _LEFT):
-        click.echo(line)
+    say(table(shown, columns, _LEFT))
     for row in rows:
         if problem := row.get("problem"):
             click.echo(f"{row['type']} {row['hour']}: {problem}", err=True)

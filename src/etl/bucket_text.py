@@ -7,6 +7,7 @@ surrogates would be lost in most JSON readers); times in ISO 8601; numbers that 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import datetime as dt
 import json
 import math
@@ -73,9 +74,7 @@ def report(verdicts: Sequence[Verdict], findings: Sequence[BucketFinding], as_js
             "buckets": len(verdicts),
             "events": sum(verdict.events for verdict in verdicts),
             "bytes": sum(verdict.size for verdict in verdicts),
-            "findings": [
-                {"type": f.type, "hour": f.hour, "kind": f.kind.value, "file": f.file, "detail": f.detail} for f in findings
-            ],
+            "findings": [dataclasses.asdict(f) for f in findings],
         }
         yield json.dumps(result, indent=1)
     else:

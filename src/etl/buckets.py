@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import fastavro
 
-from etl.storage import Entry, NotFound, Storage, StorageError
+from etl.storage import NotFound, Storage, StorageError, entries_of
 from hourmark.errors import Finding, HourmarkError
 from hourmark.hours import Hour
 from hourmark.manifest import FORMAT, MARKER, Manifest
@@ -34,7 +34,7 @@ class Damaged(Finding):
 
 def list_types(storage: Storage) -> list[str]:
     """Types that have a folder below the root, sorted; none where the root does not exist yet."""
-    return [entry.name for entry in _folders(storage, "") if _TYPE_NAME.fullmatch(entry.name)]
+    return [entry.name for entry in entries_of(storage, "") if entry.is_folder and _TYPE_NAME.fullmatch(entry.name)]
 
 
 def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[Hour]:
@@ -48,10 +48,7 @@ def any_marker(storage: Storage, folder: str, levels: Sequence[re.Pattern[str]] 
 
     Ends at the first one found, so a full folder costs no more than an empty one.
     """
-    try:
-        entries = storage.list(folder)
-    except NotFound:
-        return None
+    entries = entries_of(storage, folder)
     if len(levels) < 2 and any(entry.name == MARKER for entry in entries):
         return f"{folder}/{MARKER}"
     deeper = (entry.name for entry in entries if levels and entry.is_folder and levels[0].fullmatch(entry.name))
@@ -85,6 +82,14 @@ def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
     return manifest
 
 
+def standing_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
+    """The same; None where the bucket is not closed."""
+    try:
+        return read_manifest(storage, event_type, hour)
+    except NotClosed:
+        return None
+
+
 def read_events(storage: Storage, event_type: str, hour: Hour, manifest: Manifest) -> Iterator[Event]:
     """Decoded events, in the order of the manifest's files. Damaged if one is missing or no Avro."""
     for listed in manifest.files:
@@ -99,13 +104,6 @@ def read_events(storage: Storage, event_type: str, hour: Hour, manifest: Manifes
             raise Damaged(f"{what}; `hourmark bucket verify {event_type} {hour}` names all that is wrong") from error
 
 
-def _folders(storage: Storage, path: str) -> list[Entry]:
-    try:
-        return [entry for entry in storage.list(path) if entry.is_folder]
-    except NotFound:
-        return []
-
-
 def _walk(
     storage: Storage, event_type: str, folder: str, levels: Sequence[re.Pattern[str]], values: tuple[str, ...], length_s: int
 ) -> Iterator[Hour]:
@@ -116,6 +114,6 @@ def _walk(
         except ValueError:
             return  # a folder that is no bucket of this length
         return
-    for entry in _folders(storage, folder):
-        if match := levels[0].fullmatch(entry.name):
+    for entry in entries_of(storage, folder):
+        if entry.is_folder and (match := levels[0].fullmatch(entry.name)):
             yield from _walk(storage, event_type, f"{folder}/{entry.name}", levels[1:], (*values, match[1]), length_s)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import click
 
+from etl.options import shard_option
 from hourmark.config import Config, config_option
 from hourmark.log import set_up_logging
-
-shard_option = click.option(
-    "--shard", "shards", multiple=True, help="Stage this shard only (repeatable). The driver with `default` closes. Default: all."
-)
 
 
 @click.group()

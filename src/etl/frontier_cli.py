@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import getpass
-import json
 import socket
 import sys
 from typing import Any
@@ -17,13 +16,12 @@ import click
 
 from etl.buckets import read_manifest
 from etl.ledger import overview
-from etl.ledger.database import Database
-from etl.ledger.existing import existing_ledger
+from etl.ledger.database import Database, existing_ledger
 from etl.ledger.frontiers import frontiers
-from etl.ledger.orders import order_force, order_force_all, orders
+from etl.ledger.orders import order_force, order_force_all, orders, waits
 from etl.ledger.rows import Frontier
 from etl.ledger.staging import reporters
-from etl.ledger.waits import waits
+from etl.options import hour_of, json_option, say, say_json
 from etl.storage import open_storage
 from etl.why import Answer, Facts, as_lines, closed
 from etl.why import why as explain
@@ -33,7 +31,6 @@ from hourmark.config import Config, config_option
 from hourmark.errors import HourmarkError, Unavailable, UsageError
 from hourmark.hours import Hour
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 _WAITS_SHOWN = 100  # characters in a table
 
 
@@ -59,15 +56,12 @@ def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
         if answer is None:
             raise
     else:
-        try:
+        with database:
             answer = explain(_facts(database, config, event_type, asked, now_ms))
-        finally:
-            database.close()
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(answer), indent=1))
+        say_json(dataclasses.asdict(answer))
     else:
-        for line in as_lines(answer, now_ms):
-            click.echo(line)
+        say(as_lines(answer, now_ms))
 
 
 @click.command()
@@ -101,8 +95,7 @@ def force(
     now_ms = SystemClock().now_ms()
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     length_s = config.parsing.bucket_seconds
-    database = existing_ledger(config)
-    try:
+    with existing_ledger(config) as database:
         if event_type is not None and hour is not None:
             asked = hour_of(hour, config)
             answer = explain(_facts(database, config, event_type, asked, now_ms))
@@ -113,22 +106,12 @@ def force(
         else:
             _confirm_all(database, length_s, yes)
             ordered = order_force_all(database, length_s, reason, by, now_ms)
-    finally:
-        database.close()
     if as_json:
         rows = [{"type": t, "hour": str(h), "reason": reason, "ordered_by": by} for t, h in sorted(ordered.items())]
-        click.echo(json.dumps(rows, indent=1))
+        say_json(rows)
     else:
         for name, ordered_hour in sorted(ordered.items()):
             click.echo(f"{name} {ordered_hour}: ordered; `hourmark bucket why {name} {ordered_hour}` says how it goes")
-
-
-def hour_of(label: str, config: Config) -> Hour:
-    """The hour as it is written on the command line; UsageError where it is none of the root's length."""
-    try:
-        return Hour.parse(label, config.parsing.bucket_seconds)
-    except ValueError as error:
-        raise UsageError(f"HOUR {label!r}: {error} (parsing.bucket_seconds is {config.parsing.bucket_seconds})") from error
 
 
 def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]]:
@@ -138,11 +121,9 @@ def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]
     except HourmarkError as error:
         click.echo(f"closed buckets only, without the hours that are open: {error}", err=True)
         return []
-    try:
+    with database:
         found = frontiers(database, config.parsing.bucket_seconds)
         waiting = waits(database, config.parsing.bucket_seconds)
-    finally:
-        database.close()
     now_ms = SystemClock().now_ms()
     rows = []
     for f in found:
@@ -153,12 +134,11 @@ def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]
 
 
 def _frontier_row(f: Frontier, what: list[str], now_ms: int) -> dict[str, Any]:
-    columns = ("grade", "events", "late", "duplicates_removed", "surplus", "bytes", "closed_after_s")
     overdue_s = (now_ms - f.hour.end_ms) / 1000
     words = "; ".join(what) or (f"its end, in {duration(-overdue_s)}" if overdue_s < 0 else "the closer's next look")
     short = words if len(words) <= _WAITS_SHOWN else f"{words[:_WAITS_SHOWN]} …"
     return {
-        "type": f.event_type, "hour": str(f.hour), **dict.fromkeys(columns), "state": f.state.value, "waits_for": short,
+        "type": f.event_type, "hour": str(f.hour), "state": f.state.value, "waits_for": short,
         "overdue_s": round(max(0.0, overdue_s), 1),
     }  # fmt: skip
 

@@ -17,10 +17,9 @@ from typing import Final
 
 import click
 
-from etl.cli import shard_option
-from etl.closing.assembly import closer_on_servers
-from etl.closing.closer import Closer
+from etl.closing.closer import Closer, Ports
 from etl.closing.cut import Waiting
+from etl.closing.edge import LedgerProgress, TwoSites
 from etl.closing.engine import SparkEngine
 from etl.ledger.database import Database
 from etl.ledger.digests import damaged_rows
@@ -31,11 +30,12 @@ from etl.ledger.frontiers import frontiers
 from etl.ledger.markers import refuse_older_copy
 from etl.ledger.rows import DEFAULT_SHARD
 from etl.metrics import Metrics, serve_metrics
+from etl.options import shard_option
 from etl.progress import BatchListener, Progress
 from etl.spark import spark_session, submitted_settings
 from etl.staging.cleanup import Cleaner
+from etl.staging.consumer import Consumers
 from etl.staging.restaging import Restager
-from etl.staging.shards import Consumers
 from etl.storage import open_storage
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
@@ -81,13 +81,21 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
     stop_metrics = serve_metrics(metrics, config.etl.metrics_host, config.etl.metrics_port)
     consumers = Consumers(spark, config, database, central.cluster_id(), clock, progress, shards)
     registry = SchemaRegistry(config.registry)
-    engine = SparkEngine(spark, storage, database, config)
     closer = None  # another driver's business: taking its lease would stop it
     if not shards or DEFAULT_SHARD in shards:
         restager = Restager(config, database, storage)
-        closer = closer_on_servers(
-            engine, config, database, central.cluster_id(), registry.schema, clock, metrics, restager.restage
+        ports = Ports(
+            SparkEngine(storage, database, config, spark),
+            storage,
+            database,
+            lambda lease: TwoSites.of(config.kafka, database, lease, clock),
+            LedgerProgress(database, central.cluster_id()),
+            registry.schema,
+            restager.restage,
+            metrics,
+            clock,
         )
+        closer = Closer(ports, config)
     cleaner = Cleaner(storage, database, config, clock)
     try:
         _loop(consumers, closer, cleaner, database, config, progress, stopping, types)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 
 import click
 
 from etl.ledger.check import check_ledger
-from etl.ledger.database import Database
+from etl.ledger.database import Database, existing_ledger
 from etl.ledger.engines import shown
-from etl.ledger.existing import existing_ledger
 from etl.ledger.rebuild import Outside, Rebuilt
 from etl.ledger.rebuild import rebuild as make_anew
+from etl.options import json_option, say, say_json
 from etl.storage import open_storage
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
@@ -21,8 +20,6 @@ from hourmark.errors import Finding
 from hourmark.kafka import Cluster
 from hourmark.registry import SchemaRegistry
 from hourmark.rules_topic import read_rules
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
 @click.group()
@@ -44,16 +41,15 @@ def check(as_json: bool, config: Config) -> None:
     Example:
       hourmark ledger check
     """
-    with contextlib.closing(existing_ledger(config)) as database:
+    with existing_ledger(config) as database:
         central = Cluster(config.kafka.central_cluster, "central")
         found = check_ledger(database, open_storage(config.storage), config.parsing.bucket_seconds, central)
         uuid, commit = database.identity()
     if as_json:
-        findings = [{"kind": f.kind.value, "where": f.where, "detail": f.detail} for f in found]
-        click.echo(json.dumps({"ledger": uuid, "commit": commit, "findings": findings}, indent=1))
+        findings = [dataclasses.asdict(f) for f in found]
+        say_json({"ledger": uuid, "commit": commit, "findings": findings})
     else:
-        for finding in found:
-            click.echo(str(finding))
+        say(found)
         click.echo(f"ledger {uuid}, commit {commit}: {len(found)} findings")
     if found:
         raise Finding(
@@ -78,7 +74,7 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
       hourmark ledger rebuild --into sqlite:////var/lib/hourmark/rebuilt.sqlite
     """
     central = config.kafka.central_cluster
-    with contextlib.closing(SchemaRegistry(config.registry)) as registry, contextlib.closing(Database(into)) as target:
+    with contextlib.closing(SchemaRegistry(config.registry)) as registry, Database(into) as target:
         outside = Outside(
             storage=open_storage(config.storage),
             kafka=config.kafka,
@@ -89,15 +85,17 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
             now_ms=SystemClock().now_ms(),
         )
         done = make_anew(outside, target, lambda line: click.echo(line, err=True))
-    click.echo(json.dumps(dataclasses.asdict(done), indent=1) if as_json else _told(done, into))
+    if as_json:
+        say_json(dataclasses.asdict(done))
+    else:
+        say(_told(done, into))
 
 
-def _told(done: Rebuilt, into: str) -> str:
-    lines = [
+def _told(done: Rebuilt, into: str) -> list[str]:
+    return [
         f"ledger {done.ledger}, commit {done.commit}: {done.types} types, {done.buckets} closed buckets, "
         f"{done.staged_files} staged files of what Kafka no longer holds",
         *(f"{what}: no hour that has begun can be proved; `hourmark bucket force --all-types` accepts it" for what in done.lost),
         *(f"note: {note}" for note in done.notes),
         f"set etl.ledger to {shown(into)} (with its password), run `hourmark ledger check`, then start the driver",
     ]
-    return "\n".join(lines)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
 from hourmark.hours import Hour
 from hourmark.manifest import Grade, Manifest
@@ -24,7 +25,7 @@ _KINDS: Final = ("events", "audit")  # of staged files
 _LOG = logging.getLogger(__name__)
 
 
-class Timeliness(enum.Enum):
+class Timeliness(enum.StrEnum):
     """How an event stands to the bucket of its own hour when it is staged."""
 
     TIMELY = "timely"  # the bucket is open: the event will be in it
@@ -85,79 +86,72 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._staging(self.registry)
-        self._closing(self.registry)
-        self._standing(self.registry)
-
-    def _staging(self, r: CollectorRegistry) -> None:
-        self.events_staged = Counter(
-            "hourmark_etl_events_staged", "Events staged: timely, or late for the bucket of their hour.", ["arrival"], registry=r
+        counter = functools.partial(Counter, registry=self.registry)
+        gauge = functools.partial(Gauge, registry=self.registry)
+        histogram = functools.partial(Histogram, registry=self.registry)
+        self.events_staged = counter(
+            "hourmark_etl_events_staged", "Events staged: timely, or late for the bucket of their hour.", ["arrival"]
         )
-        self.events_falsely_late = Counter(
-            "hourmark_etl_events_falsely_late",
-            "Late events staged after their bucket was frozen, before it was published.",
-            registry=r,
+        self.events_falsely_late = counter(
+            "hourmark_etl_events_falsely_late", "Late events staged after their bucket was frozen, before it was published."
         )
-        self.late_seconds = Counter(
-            "hourmark_etl_late_seconds", "Over all late events: from the end of their hour to being staged.", registry=r
+        self.late_seconds = counter(
+            "hourmark_etl_late_seconds", "Over all late events: from the end of their hour to being staged."
         )
-        self.events_promised = Counter("hourmark_etl_events_promised", "Events promised by audit records staged.", registry=r)
-        self.staged_bytes = Counter("hourmark_etl_staged_bytes", "Bytes of the datums of events staged.", registry=r)
-        self.staged_files = Counter("hourmark_etl_staged_files", "Staged files committed.", ["kind"], registry=r)
-        self.batch_seconds = Histogram(
-            "hourmark_etl_batch_seconds", "From a micro-batch's begin to its commit.", buckets=_BATCH_SECONDS, registry=r
+        self.events_promised = counter("hourmark_etl_events_promised", "Events promised by audit records staged.")
+        self.staged_bytes = counter("hourmark_etl_staged_bytes", "Bytes of the datums of events staged.")
+        self.staged_files = counter("hourmark_etl_staged_files", "Staged files committed.", ["kind"])
+        self.batch_seconds = histogram(
+            "hourmark_etl_batch_seconds", "From a micro-batch's begin to its commit.", buckets=_BATCH_SECONDS
         )
-        self.batch_phase_seconds = Counter(
-            "hourmark_etl_batch_phase_seconds", "Where Spark spent micro-batches' time.", ["phase"], registry=r
+        self.batch_phase_seconds = counter(
+            "hourmark_etl_batch_phase_seconds", "Where Spark spent micro-batches' time.", ["phase"]
         )
-        self.queries_ended = Counter("hourmark_etl_queries_ended", "Streaming queries that ended.", ["how"], registry=r)
-        self.last_batch = Gauge("hourmark_etl_last_batch_timestamp_seconds", "Unix time of the last commit.", registry=r)
-        for arrival in (Timeliness.TIMELY, Timeliness.LATE):
-            self.events_staged.labels(arrival.value)
+        self.queries_ended = counter("hourmark_etl_queries_ended", "Streaming queries that ended.", ["how"])
+        self.last_batch = gauge("hourmark_etl_last_batch_timestamp_seconds", "Unix time of the last commit.")
+        for arrival in Timeliness:
+            self.events_staged.labels(arrival)
         for kind in _KINDS:
             self.staged_files.labels(kind)
         for how in ("stopped", "failed"):
             self.queries_ended.labels(how)
 
-    def _closing(self, r: CollectorRegistry) -> None:
-        self.buckets_closed = Counter("hourmark_etl_buckets_closed", "Buckets closed.", ["grade"], registry=r)
-        self.closing_delay = Histogram(
-            "hourmark_etl_closing_delay_seconds", "From an hour's end to its _SUCCESS.", buckets=_CLOSING_SECONDS, registry=r
+        self.buckets_closed = counter("hourmark_etl_buckets_closed", "Buckets closed.", ["grade"])
+        self.closing_delay = histogram(
+            "hourmark_etl_closing_delay_seconds", "From an hour's end to its _SUCCESS.", buckets=_CLOSING_SECONDS
         )
-        self.events_closed = Counter("hourmark_etl_events_closed", "Events in closed buckets.", ["arrival"], registry=r)
-        self.duplicates_removed = Counter("hourmark_etl_duplicates_removed", "Rows dropped as duplicates.", registry=r)
-        self.surplus = Counter("hourmark_etl_surplus_events", "Bucketed events that no audit record promised yet.", registry=r)
-        self.last_look = Gauge("hourmark_etl_last_look_timestamp_seconds", "Unix time of the driver's last look.", registry=r)
+        self.events_closed = counter("hourmark_etl_events_closed", "Events in closed buckets.", ["arrival"])
+        self.duplicates_removed = counter("hourmark_etl_duplicates_removed", "Rows dropped as duplicates.")
+        self.surplus = counter("hourmark_etl_surplus_events", "Bucketed events that no audit record promised yet.")
+        self.last_look = gauge("hourmark_etl_last_look_timestamp_seconds", "Unix time of the driver's last look.")
         for grade in Grade:
             self.buckets_closed.labels(grade.value)
-        for arrival in (Timeliness.TIMELY, Timeliness.LATE):
-            self.events_closed.labels(arrival.value)
+        for arrival in Timeliness:
+            self.events_closed.labels(arrival)
 
-    def _standing(self, r: CollectorRegistry) -> None:
-        self.types = Gauge("hourmark_etl_types", "Types, by the state of their frontier hour.", ["state"], registry=r)
-        self.open_bucket_age = Gauge(
-            "hourmark_etl_open_bucket_age_seconds", "Since the end of the oldest hour that is not closed.", registry=r
+        self.types = gauge("hourmark_etl_types", "Types, by the state of their frontier hour.", ["state"])
+        self.open_bucket_age = gauge(
+            "hourmark_etl_open_bucket_age_seconds", "Since the end of the oldest hour that is not closed."
         )
-        self.oldest_open = Gauge(
-            "hourmark_etl_oldest_open_buckets_seconds", f"The same of the {OLDEST_SHOWN} oldest, by type.", ["type"], registry=r
+        self.oldest_open = gauge(
+            "hourmark_etl_oldest_open_buckets_seconds", f"The same of the {OLDEST_SHOWN} oldest, by type.", ["type"]
         )
-        self.types_in_alarm = Gauge("hourmark_etl_types_in_alarm", "Types whose last proof failed.", registry=r)
-        self.types_set_aside = Gauge("hourmark_etl_types_set_aside", "Types that are not staged for now.", registry=r)
-        self.orders = Gauge("hourmark_etl_force_orders", "Orders to close an hour by force, not yet carried out.", registry=r)
-        self.reporters = Gauge("hourmark_etl_reporters", "Hosts' sources and services.", ["state"], registry=r)
-        self.pending_bytes = Gauge("hourmark_etl_host_pending_bytes", "Bytes hosts have yet to send.", registry=r)
-        self.lost_bytes = Gauge("hourmark_etl_host_lost_bytes", "Bytes lost on hosts before they were read.", registry=r)
-        self.watermark_lag = Gauge(
+        self.types_in_alarm = gauge("hourmark_etl_types_in_alarm", "Types whose last proof failed.")
+        self.types_set_aside = gauge("hourmark_etl_types_set_aside", "Types that are not staged for now.")
+        self.orders = gauge("hourmark_etl_force_orders", "Orders to close an hour by force, not yet carried out.")
+        self.reporters = gauge("hourmark_etl_reporters", "Hosts' sources and services.", ["state"])
+        self.pending_bytes = gauge("hourmark_etl_host_pending_bytes", "Bytes hosts have yet to send.")
+        self.lost_bytes = gauge("hourmark_etl_host_lost_bytes", "Bytes lost on hosts before they were read.")
+        self.watermark_lag = gauge(
             "hourmark_etl_watermark_lag_seconds",
             "How far behind now all of a type's sources have caught up, over types and the last 5 minutes.",
             ["statistic"],
-            registry=r,
         )
 
     def staged(self, batch: Staged, now_ms: int) -> None:
         """A micro-batch is committed."""
-        self.events_staged.labels(Timeliness.TIMELY.value).inc(batch.timely)
-        self.events_staged.labels(Timeliness.LATE.value).inc(batch.late)
+        self.events_staged.labels(Timeliness.TIMELY).inc(batch.timely)
+        self.events_staged.labels(Timeliness.LATE).inc(batch.late)
         self.events_falsely_late.inc(batch.falsely_late)
         self.late_seconds.inc(batch.late_seconds)
         self.events_promised.inc(batch.promised)
@@ -172,8 +166,8 @@ class Metrics:
         late = sum(manifest.late.values())
         self.buckets_closed.labels(manifest.grade.value).inc()
         self.closing_delay.observe(max(0.0, (manifest.closed_at_ms - hour.end_ms) / 1000))
-        self.events_closed.labels(Timeliness.TIMELY.value).inc(manifest.events - late)
-        self.events_closed.labels(Timeliness.LATE.value).inc(late)
+        self.events_closed.labels(Timeliness.TIMELY).inc(manifest.events - late)
+        self.events_closed.labels(Timeliness.LATE).inc(late)
         self.duplicates_removed.inc(manifest.duplicates_removed)
         self.surplus.inc(manifest.surplus)
 
@@ -203,8 +197,8 @@ class Metrics:
         """What was counted so far."""
         grades = {grade: self._value("hourmark_etl_buckets_closed_total", grade=grade.value) for grade in Grade}
         return Totals(
-            timely=self._value("hourmark_etl_events_staged_total", arrival=Timeliness.TIMELY.value),
-            late=self._value("hourmark_etl_events_staged_total", arrival=Timeliness.LATE.value),
+            timely=self._value("hourmark_etl_events_staged_total", arrival=Timeliness.TIMELY),
+            late=self._value("hourmark_etl_events_staged_total", arrival=Timeliness.LATE),
             late_seconds=self._value("hourmark_etl_late_seconds_total"),
             files=sum(self._value("hourmark_etl_staged_files_total", kind=kind) for kind in _KINDS),
             batches=self._value("hourmark_etl_batch_seconds_count"),
@@ -215,10 +209,6 @@ class Metrics:
 
     def _value(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(name, labels) or 0.0
-
-    def exposition(self) -> bytes:
-        """Prometheus' text format."""
-        return generate_latest(self.registry)
 
 
 def serve_metrics(metrics: Metrics, host: str, port: int) -> Callable[[], None]:

@@ -23,10 +23,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from etl.ledger import overview
 from etl.ledger.database import Database
 from etl.ledger.frontiers import frontiers
-from etl.ledger.orders import orders
+from etl.ledger.orders import orders, waits
 from etl.ledger.rows import Frontier, StagedBatch
 from etl.ledger.staging import reporters
-from etl.ledger.waits import waits
 from etl.metrics import Metrics, Totals
 from etl.standing import LagWindow, staged_of, standing_of, watermarks_ms
 from etl.words import counted, duration
@@ -79,16 +78,13 @@ class Progress:
         now_s = self._clock.monotonic_s()
         with self._lock:
             try:
-                self._look_and_tell(now_s, trouble)
+                if now_s - self._looked_at_s >= LOOK_SECONDS:
+                    self._looked_at_s = now_s
+                    self._look(now_s)
+                if now_s - self._told_at_s >= PROGRESS_SECONDS:
+                    self._tell(now_s, trouble)
             except _LEDGER_AWAY as error:
                 _LOG.warning("no look at how things stand: %s", error)
-
-    def _look_and_tell(self, now_s: float, trouble: str) -> None:
-        if now_s - self._looked_at_s >= LOOK_SECONDS:
-            self._looked_at_s = now_s
-            self._look(now_s)
-        if now_s - self._told_at_s >= PROGRESS_SECONDS:
-            self._tell(now_s, trouble)
 
     def _look(self, now_s: float) -> None:
         now_ms = self._clock.now_ms()

@@ -1,14 +1,16 @@
-"""The central cluster's topics as the ETL sees them: which to read, under which ids, from where."""
+"""The central cluster's topics as the ETL sees them: which to read, under which ids, from where; and what is asked of
+clusters."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from etl.errors import EtlStop
 from etl.ledger.rows import DEFAULT_SHARD, Position
 from hourmark.config import Kafka
-from hourmark.kafka import Cluster
+from hourmark.kafka import Cluster, Partition, TopicInfo
 from hourmark.topics import AUDIT, HOSTS, central_topic, edge_topic, events_topic, type_of
 
 
@@ -20,8 +22,8 @@ class CentralTopics:
     types: Mapping[str, str]
 
     @classmethod
-    def of(cls, kafka: Kafka, types: Collection[str]) -> CentralTopics:
-        """The topics of these types."""
+    def of(cls, kafka: Kafka, types: Collection[str] = ()) -> CentralTopics:
+        """The control topics, and those of these types."""
         alias = kafka.edge_alias if kafka.mirrored else None
         return cls(alias, {central_topic(events_topic(t), alias): t for t in sorted(types)})
 
@@ -64,3 +66,27 @@ def new_positions(central: Cluster, topics: Collection[str], known: Collection[P
         for info in infos.values()
         for partition in info.partitions
     ]
+
+
+class SiteCluster(Protocol):
+    """`hourmark.kafka.Cluster`, as far as the ETL asks one."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """Those of `names` that exist."""
+
+    def starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """Log start offsets."""
+
+    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> Mapping[Partition, int]:
+        """Last stable offsets, or high watermarks."""
+
+
+class Central(SiteCluster, Protocol):
+    """The central one."""
+
+    def cluster_id(self) -> str:
+        """The id the cluster was formatted with."""

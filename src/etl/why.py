@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from etl.closing.readiness import Reports, no_service
-from etl.ledger.orders import Order
+from etl.ledger.orders import Order, Wait
 from etl.ledger.overview import SetAside
 from etl.ledger.rows import Frontier, Reporter, State
-from etl.ledger.waits import Wait
 from etl.words import counted, duration, iso
 from hourmark.hours import Hour
 from hourmark.manifest import Grade, Manifest

@@ -20,6 +20,7 @@ from hourmark.config import Config
 from hourmark.hours import Hour
 from hourmark.manifest import MARKER
 from tests.support.buckets import EARLIER, HOUR, LATER, SCHEMA, TYPE, Datum, Plan, make_event, usual_plan
+from tests.support.containers import append_all
 
 
 @pytest.fixture
@@ -230,7 +231,7 @@ def appended(folder: Path) -> None:
 def rewritten(folder: Path, datums: list[Datum], schema: dict[str, Any] = SCHEMA) -> None:
     with (folder / "part-00000.avro").open("wb") as file:
         writer = ContainerWriter(file, json.dumps(schema))
-        writer.append_many(datum for _, datum in datums)
+        append_all(writer, (datum for _, datum in datums))
         writer.close()
 
 

@@ -12,8 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from etl.ledger.database import Database
-from etl.ledger.orders import order_force
-from etl.ledger.waits import Wait, waits
+from etl.ledger.orders import Wait, order_force, waits
 from hourmark.clock import SystemClock
 from hourmark.hours import Hour
 from hourmark.kafka import Partition

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from etl.buckets import NotClosed, read_manifest
+from etl.buckets import NotClosed, read_manifest, standing_manifest
 from etl.closing.containers import WrittenHour
-from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish, standing_marker
+from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish
 from etl.ledger.rows import StagedGroup
 from etl.storage import NotFound, Storage, StorageError
 from hourmark.errors import Finding
@@ -61,7 +61,7 @@ def ids_in_bucket(world: World) -> list[bytes]:
 def test_a_bucket_holds_the_manifests_files_and_nothing_else(world: World) -> None:
     late = an_id(hour_at(-1), 1)
     one = attempt(world, world.stage([*IDS, *IDS[:5], late]) + world.stage(IDS[:2], 2))
-    assert published(world, one) == one.manifest == standing_marker(world.storage, frontier(HOUR))
+    assert published(world, one) == one.manifest == standing_manifest(world.storage, frontier(HOUR).event_type, HOUR)
     names = {entry.name for entry in world.storage.list(BUCKET)}
     assert names == {MARKER, *(f.name for f in one.manifest.files)}
     assert ids_in_bucket(world) == sorted([*IDS, late])
@@ -163,7 +163,7 @@ def test_a_crash_anywhere_leaves_no_bucket_or_a_whole_one(world: World, after: b
             publish(Interrupting(world.storage, calls, after), frontier(HOUR), one.files, one.manifest)
         except Interrupted:
             told["interrupted"] += 1
-        standing = standing_marker(world.storage, frontier(HOUR))
+        standing = standing_manifest(world.storage, frontier(HOUR).event_type, HOUR)
         if standing is None:
             with pytest.raises(NotFound):
                 world.storage.list(BUCKET)
@@ -178,7 +178,7 @@ def test_the_answer_of_the_rename_that_is_lost_is_settled_by_the_marker(world: W
     target = Interrupting(world.storage, 4, after=True)  # folder, file, marker, bucket
     with pytest.raises(Interrupted):
         publish(target, frontier(HOUR), one.files, one.manifest)
-    assert standing_marker(world.storage, frontier(HOUR)) == one.manifest
+    assert standing_manifest(world.storage, frontier(HOUR).event_type, HOUR) == one.manifest
     with pytest.raises((StorageError, Finding)):
         published(world, one)  # its files are in the bucket already: whoever comes back reads the marker instead
 

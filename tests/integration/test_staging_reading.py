@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,10 +13,10 @@ from confluent_kafka.admin import NewTopic
 
 from etl.errors import DataLoss, EtlStop
 from etl.ledger.rows import Span
-from etl.staging.kafka_task import Answer, Bad, stage_pieces
 from etl.staging.pieces import StagePlan
 from etl.staging.planner import ReadSpan
 from etl.staging.reading import Piece, SpanReader
+from etl.staging.task import Bad, stage_pieces
 from etl.storage import open_storage
 from hourmark.avro import frame
 from hourmark.config import Config, Storage
@@ -44,9 +45,8 @@ def topic(central: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def reader(config: Config) -> Iterator[SpanReader]:
-    made = SpanReader(config.kafka.central_cluster, config.kafka.max_message_bytes)
-    yield made
-    made.close()
+    with SpanReader(config.kafka.central_cluster, config.kafka.max_message_bytes) as made:
+        yield made
 
 
 def produce(central: Cluster, topic: str, records: Sequence[tuple[int, bytes, bytes]], *, commit: bool | None = None) -> None:
@@ -134,7 +134,7 @@ def test_a_record_that_cannot_be_staged_ends_its_partition_before_it_and_nothing
     assert {s.partition: (s.start, s.end) for s in answer.spans} == {0: (0, 2), 1: (0, 10)}
     assert sum(g.rows for g in answer.piece.groups) == 12
     assert answer.bad == (Bad(topic, 0, 2, answer.bad[0].why),)
-    assert Answer.from_json(answer.to_json()) == answer
+    assert pickle.loads(pickle.dumps(answer)) == answer
     control = StagePlan(plan.storage, "_staging/two", 3600, {}, "audit", topic)
     with pytest.raises(EtlStop, match=f"topic {topic} partition"):
         list(stage_pieces(reader, spans(central, topic), control, open_storage(plan.storage)))

@@ -9,9 +9,8 @@ from pathlib import Path
 import hypothesis
 from hypothesis import HealthCheck
 
-from etl.book_sources import facts_of, origins_of
+from etl.book_sources import Window, facts_of, origins_of
 from etl.books import books_of
-from etl.ledger.book_rows import Window
 from tests.property.histories import History
 from tests.property.test_histories import HISTORY
 from tests.property.truth import FIRST_HOUR

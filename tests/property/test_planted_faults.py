@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import select, update
 
 import etl.ledger.staging
-from etl.closing import deciding, publishing
+from etl.closing import publishing, sealing
 from etl.closing.containers import WrittenHour
 from etl.closing.engine import LocalEngine
 from etl.closing.proof import Proof
@@ -77,12 +77,12 @@ def zombie_closer(patch: pytest.MonkeyPatch) -> None:
         storage.delete(frontier.hour.bucket_path(frontier.event_type))
         return real(storage, frontier, written, manifest)
 
-    patch.setattr("etl.closing.sealed.publish", publish)
+    patch.setattr("etl.closing.publishing.publish", publish)
 
 
 def cut_by_time(patch: pytest.MonkeyPatch) -> None:
     """The closer does not wait until the ledger reaches the central ends taken after the mirror."""
-    patch.setattr("etl.closing.assembly.LedgerProgress.not_staged", lambda self, ends: [])
+    patch.setattr("etl.closing.edge.LedgerProgress.not_staged", lambda self, ends: [])
 
 
 def count_only(patch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def count_only(patch: pytest.MonkeyPatch) -> None:
 
 def no_proof(patch: pytest.MonkeyPatch) -> None:
     """The same mirror, and hours are closed when the offsets arrived."""
-    real: Any = deciding.decide
+    real: Any = sealing.decide
 
     def decide(frontier: Frontier, proof: Proof, *rest: Any) -> Any:
         return real(frontier, Proof(proof.method, proof.audit_records, proof.promised, proof.surplus), *rest)

@@ -14,10 +14,9 @@ import threading
 import uuid
 from pathlib import Path
 
-from etl.closing.assembly import LedgerProgress
 from etl.closing.closer import Closer, Ports
 from etl.closing.cut import Waiting
-from etl.closing.edge import TwoSites
+from etl.closing.edge import LedgerProgress, TwoSites
 from etl.closing.engine import Engine, LocalEngine
 from etl.ledger.database import CLOSER, Database
 from etl.ledger.first_hours import record_first_hours

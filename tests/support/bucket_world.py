@@ -15,10 +15,10 @@ from sqlalchemy import insert
 
 from etl.buckets import Event, read_events
 from etl.closing.containers import WrittenHour
+from etl.closing.engine import LocalEngine
 from etl.closing.indexing import keep_indexes
 from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish
-from etl.closing.runner import InProcess
-from etl.closing.writing import SealedHour, write_on
+from etl.closing.writing import SealedHour
 from etl.ledger import tables
 from etl.ledger.database import Database
 from etl.ledger.rows import Frontier, Seal, StagedGroup, State
@@ -91,7 +91,7 @@ class World:
         texts = {number: json.dumps(schema) for number, schema in SCHEMAS.items()}
         sealed = SealedHour("click", hour, tuple(listed))
         folder = f"{ATTEMPTS_FOLDER}/{attempt}/_tasks"
-        (written,) = write_on(InProcess(), self.storage, self.database, self.config, [sealed], texts, folder)
+        (written,) = LocalEngine(self.storage, self.database, self.config).write([sealed], texts, folder)
         return written
 
     def close(self, hour: Hour, listed: Collection[StagedGroup], *, indexed: bool = True) -> Manifest:

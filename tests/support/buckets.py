@@ -15,6 +15,7 @@ from hourmark.avro import event_schema, fingerprint
 from hourmark.event_id import EventId, LineIds
 from hourmark.hours import Hour
 from hourmark.manifest import MARKER, BucketFile, Evidence, Grade, Manifest, Previous
+from tests.support.containers import append_all
 
 TYPE = "end-song"
 HOUR = Hour.parse("2026-11-21T05")
@@ -96,7 +97,7 @@ class Plan:
     def _write(self, path: str, name: str, datums: list[Datum]) -> BucketFile:
         with self.storage.create(path) as file:
             writer = ContainerWriter(file, json.dumps(SCHEMA))
-            writer.append_many(datum for _, datum in datums)
+            append_all(writer, (datum for _, datum in datums))
             stats = writer.close()
         return BucketFile(
             name=name,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from etl.closing.cut import Waiting
+from etl.ledger.orders import Wait, waits
 from etl.ledger.rows import Frontier
-from etl.ledger.waits import Wait, waits
 from hourmark.avro import frame
 from hourmark.hours import Hour
 from hourmark.kafka import Partition

@@ -9,7 +9,6 @@ import pyarrow as pa
 from sqlalchemy import delete, select
 
 from etl.ledger import frontiers, staging, tables
-from etl.ledger.central import Central
 from etl.ledger.database import Database
 from etl.ledger.first_hours import record_first_hours
 from etl.ledger.frontier_rows import ensure_frontier_rows
@@ -18,7 +17,7 @@ from etl.ledger.rows import Frontier, Position, Seal, Span, StagedBatch, StagedF
 from etl.staging.pieces import StagedPiece, StagePlan
 from etl.staging.task import stage_table
 from etl.storage import Storage
-from etl.topics import CentralTopics
+from etl.topics import Central, CentralTopics
 from hourmark.audit import AuditRecord, promises
 from hourmark.avro import fingerprint, frame
 from hourmark.config import Config, Etl, Kafka, Parsing
@@ -47,6 +46,10 @@ class Topics(Central):
 
     logs: dict[str, list[tuple[bytes, bytes]]]
     log_starts: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return "central"
 
     def cluster_id(self) -> str:
         return CLUSTER
@@ -162,12 +165,12 @@ class Life:
         offsets = frontiers.freeze(self.database, self.closer, [opened], {event_type: f"events.{event_type}"})
         audit = next(p for p in staging.positions(self.database, CLUSTER) if p.topic == self._plan.audit_topic)
         sealed = Seal("proved", "join", self.now_ms, audit.next_offset, 1, 1, surplus, (), offsets[event_type])
-        frontiers.seal(self.database, self.closer, {event_type: sealed}, [self.frontier(event_type)])
+        frontiers.seal(self.database, self.closer, {event_type: [sealed]}, [self.frontier(event_type)])
         frontier = self.frontier(event_type)
         manifest = self._manifest(event_type, frontier.hour, sealed)
         self.storage.write_new(f"{frontier.hour.bucket_path(event_type)}/{MARKER}", manifest.encode())
         if in_ledger:
-            frontiers.close(self.database, self.closer, frontier, manifest)
+            frontiers.close_all(self.database, self.closer, [frontiers.Closing(frontier, manifest)])
         return manifest
 
     def recover(self, event_type: str) -> None:
@@ -175,7 +178,7 @@ class Life:
         frontier = self.frontier(event_type)
         if frontier.seal is not None:
             content = self.storage.read(f"{frontier.hour.bucket_path(event_type)}/{MARKER}")
-            frontiers.close(self.database, self.closer, frontier, Manifest.decode(content))
+            frontiers.close_all(self.database, self.closer, [frontiers.Closing(frontier, Manifest.decode(content))])
 
     def frontier(self, event_type: str) -> Frontier:
         """The type's, as the ledger has it."""

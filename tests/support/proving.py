@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from etl.closing.proof import Proof, Prover
-from etl.closing.runner import InProcess, Runner
+from etl.closing.runner import Runner
 from etl.ledger import frontiers, staging
 from etl.ledger.database import Database
 from etl.ledger.frontiers import WithSeals
@@ -79,7 +79,7 @@ class Site:
     ) -> None:
         self.storage, self.database = storage, database
         self.lease = database.acquire("closer")
-        self.prover = Prover(runner or InProcess(), storage, database, unit_bytes_max, ranges_here_max)
+        self.prover = Prover(runner or Runner(), storage, database, unit_bytes_max, ranges_here_max)
         staging.begin_positions(database, self.lease, _STARTS)
         self.audits: list[tuple[Range, int]] = []  # by central offset
         self._positions: tuple[Position, ...] = _STARTS
@@ -143,8 +143,8 @@ class Site:
         kept = proof.surplus_file
         rows = [kept.ledger_row(below, 1)] if kept else []
         seal = Seal("proved", proof.method, 1, below, 1, 1, 0, (), (), proof.books)
-        frontiers.seal(self.database, self.lease, {TYPE: seal}, [f], None, WithSeals(surplus=rows))
-        frontiers.close(self.database, self.lease, self.frontier(), _manifest(f.hour))
+        frontiers.seal(self.database, self.lease, {TYPE: [seal]}, [f], WithSeals(surplus=rows))
+        frontiers.close_all(self.database, self.lease, [frontiers.Closing(self.frontier(), _manifest(f.hour))])
         return proof, expected
 
     def _expected(self, hour: int, settled: int, below: int) -> Expected:

@@ -4,7 +4,7 @@ A frozen hour without a seal was interrupted: it is unfrozen and proved anew. A 
 its bucket stands already, its marker is the truth. So every step may be cut off anywhere and repeated.
 
 What is decided stands elsewhere, as pure functions: who is awaited (`readiness`), when a cut is finished (`cut`), how many hours
-a round takes on (`backlog`), what becomes of a proof (`deciding`). Servers stand behind `Ports`.
+a round takes on and what becomes of a proof (`sealing`). Servers stand behind `Ports`.
 """
 
 from __future__ import annotations
@@ -14,24 +14,21 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from etl.closing.backlog import plan_round
 from etl.closing.cut import Cut, CutTaker, Progress, Sites, Waiting
 from etl.closing.engine import Engine
 from etl.closing.forcing import forced_cut, ordered
-from etl.closing.ownership import refuse_foreign_root, refuse_published
-from etl.closing.publishing import ATTEMPTS_FOLDER
-from etl.closing.sealed import Published, Publisher, Trouble
-from etl.closing.sealing import Round, Sealer
+from etl.closing.publishing import ATTEMPTS_FOLDER, Published, Publisher, Trouble, refuse_foreign_root, refuse_published
+from etl.closing.readiness import TwinWatch
+from etl.closing.sealing import Round, Sealer, plan_round
 from etl.closing.surplus import surplus_left_over
-from etl.closing.twins import TwinWatch
 from etl.closing.waiting import WaitsKeeper
 from etl.errors import DamagedRow, DataLoss, ForeignLedger, Unreadable
 from etl.ledger import frontiers as ledger
 from etl.ledger.database import CLOSER, Database, Lease
-from etl.ledger.holes import Hole
+from etl.ledger.edge import Hole
+from etl.ledger.leftovers import give_up, known_file, places, types_in
 from etl.ledger.orders import Order, orders
 from etl.ledger.overview import SetAside, set_aside
-from etl.ledger.restaged import give_up, known_file, places, types_in
 from etl.ledger.rows import AUDIT, Frontier, State
 from etl.storage import Storage, StorageError
 from etl.topics import CentralTopics
@@ -55,7 +52,6 @@ class Metrics(Protocol):
 
     def closed(self, hour: Hour, manifest: Manifest) -> None:
         """A bucket was closed."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +77,7 @@ class Closer:
         self._ports, self._config, self._database, self._clock = ports, config, ports.database, ports.clock
         self._lease = ports.database.acquire(CLOSER)
         self._sites = ports.sites(self._lease)
-        self._audit = CentralTopics.of(config.kafka, ()).audit
+        self._audit = CentralTopics.of(config.kafka).audit
         self._taker = CutTaker(self._sites, ports.progress, self._audit, ports.clock, config.etl.deadline_seconds)
         self._publisher = Publisher(
             ports.engine, ports.storage, ports.database, self._lease, ports.fetch_schema, ports.clock, ports.publishers
@@ -141,7 +137,7 @@ class Closer:
                 self._not_before_s.pop(f.event_type, None)
         for alarm in self._twins.look(self._ports.progress.reporters()):
             _LOG.error("%s", alarm)
-        if sealed := [f for f in frontiers if f.state is State.SEALED and self._may_try(f)]:
+        if sealed := self._sealed(frontiers):
             return self._finish(self._publisher.publish(sealed))
         opened = [f for f in frontiers if f.state is State.OPEN and self._may_try(f)]
         if forced := ordered(opened, given):
@@ -237,12 +233,12 @@ class Closer:
             self._refuse(verdict.refused)
         if not verdict.chains:
             return 0
-        self._sealer.seal(round_, verdict.chains, {f.event_type for f in self._frontiers()})
+        self._sealer.seal(round_, verdict, {f.event_type for f in self._frontiers()})
         if given:
             self._checked_at_s = None  # holes may have been accepted
         for event_type in verdict.chains:
             self._troubles.pop(event_type, None)
-        return self._finish(self._publisher.publish(self._sealed_now()))
+        return self._finish(self._publisher.publish(self._sealed(self._frontiers())))
 
     def _refuse_published(self, chosen: Sequence[Frontier]) -> None:
         try:
@@ -325,8 +321,8 @@ class Closer:
         frontiers = self._frontiers()
         self._say(frontiers, {f.event_type: (phase, (str(error),)) for f in frontiers if f.hour.end_ms <= now_ms})
 
-    def _sealed_now(self) -> list[Frontier]:
-        return [f for f in self._frontiers() if f.state is State.SEALED and self._may_try(f)]
+    def _sealed(self, frontiers: Collection[Frontier]) -> list[Frontier]:
+        return [f for f in frontiers if f.state is State.SEALED and self._may_try(f)]
 
     def _frontiers(self) -> list[Frontier]:
         return ledger.frontiers(self._database, self._config.parsing.bucket_seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import ExitStack
 from types import TracebackType
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from etl.avro_container import ContainerReader, ContainerWriter, Digesting
 from etl.closing.rows import sums_by_hour
-from etl.ledger.id_indexes import IdRun
+from etl.ledger.closed import IdRun
 from etl.ledger.rows import Sums
 from etl.storage import Storage
 
@@ -131,7 +132,7 @@ class _OpenContainer:
         self._writer = ContainerWriter(self._file.enter_context(storage.create(path)), schema_json)
         self._runs: list[Run] = []  # without their datums
         self._id_sum = 0
-        self._hours: dict[int, Sums] = {}
+        self._hours = defaultdict[int, Sums](Sums)
 
     @property
     def size(self) -> int:
@@ -141,7 +142,7 @@ class _OpenContainer:
         self._writer.append_run(run.data, run.offsets)
         self._id_sum += int(run.tails.sum(dtype=np.uint64))
         for hour, rows in sums_by_hour(run.hours, run.digests).items():
-            self._hours[hour] = self._hours.get(hour, Sums()) + rows
+            self._hours[hour] += rows
         self._runs.append(dataclasses.replace(run, data=memoryview(b"")))
 
     def finish(self) -> WrittenFile:

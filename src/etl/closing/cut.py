@@ -31,8 +31,7 @@ from etl.closing.readiness import (
     still_excused,
     without_newcomers,
 )
-from etl.ledger.edge import EdgeCheck
-from etl.ledger.holes import Hole
+from etl.ledger.edge import EdgeCheck, Hole
 from etl.ledger.rows import Frontier, Reporter
 from hourmark.clock import Clock
 from hourmark.errors import Finding
@@ -49,31 +48,24 @@ class Sites(Protocol):
 
     def check(self, types: Collection[str]) -> None:
         """Look for holes in the topics of these types, and of promises and reports; remember where the mirror stands."""
-        ...
 
     def edge_ends(self, topics: Sequence[str]) -> Mapping[Partition, int]:
         """End offsets at the edge, topic by topic in this order."""
-        ...
 
     def not_mirrored(self, cut: Mapping[Partition, int]) -> dict[str, str]:
         """Topics of which the mirror has yet to copy something below the cut, and what, for people; empty: it has reached it."""
-        ...
 
     def holes(self) -> dict[str, str]:
         """Topics of which records may never arrive (retention, a topic made anew), and why: nothing of them may freeze."""
-        ...
 
     def acceptable(self, topics: Collection[str]) -> tuple[list[Hole], list[EdgeCheck]]:
         """Holes of these topics that an order may accept, and checks from where the edge's topics are watched again with it."""
-        ...
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
         """High watermarks, on the central cluster, of the topics mirrored from these."""
-        ...
 
     def close(self) -> None:
         """Leave the clusters."""
-        ...
 
 
 class Progress(Protocol):
@@ -81,15 +73,12 @@ class Progress(Protocol):
 
     def reporters(self) -> list[Reporter]:
         """Latest staged reports."""
-        ...
 
     def not_staged(self, ends: Mapping[Partition, int]) -> list[str]:
         """What is below these central ends and not yet staged, for people; empty: the ledger has reached them."""
-        ...
 
     def staged_next(self, partition: Partition) -> int:
         """The next offset to stage of a partition of the central cluster; 0 where nothing was staged of it."""
-        ...
 
 
 class Phase(enum.Enum):

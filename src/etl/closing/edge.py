@@ -1,4 +1,4 @@
-"""Asks the edge, the mirror and the central cluster for the cut: the real `Sites`.
+"""Asks the edge, the mirror and the central cluster for the cut: the real `Sites`; and the ledger: the real `Progress`.
 
 A hole is looked for at each check: the edge's log start must not have passed what the mirror was to copy next at the last
 check that passed, and topic ids must be the same. A check that fails is not recorded, so it fails again until an operator
@@ -7,14 +7,17 @@ decides. With one cluster there is no mirror, and nothing to wait for.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from etl.ledger import staging as staged
 from etl.ledger.database import Database, Lease
-from etl.ledger.edge import EdgeCheck, last_checks, record_checks
-from etl.ledger.holes import Hole, open_holes
+from etl.ledger.edge import EdgeCheck, Hole, last_checks, open_holes, record_checks
+from etl.ledger.rows import Reporter
 from etl.ledger.staging import refuse_other_topics
+from etl.topics import SiteCluster
 from hourmark.clock import Clock
 from hourmark.config import Kafka
 from hourmark.errors import Unavailable
@@ -25,37 +28,14 @@ from hourmark.topics import CONTROL, central_topic, events_topic
 _LOG = logging.getLogger(__name__)
 
 
-class SiteCluster(Protocol):
-    """What is asked of a cluster; `hourmark.kafka.Cluster` is one."""
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        ...
-
-    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Those of `names` that exist."""
-        ...
-
-    def starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """Log start offsets."""
-        ...
-
-    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> Mapping[Partition, int]:
-        """Last stable offsets, or high watermarks."""
-        ...
-
-
 class MirrorReader(Protocol):
     """Where the mirror stands; `hourmark.mirror_positions.MirrorPositions` is one."""
 
     def refresh(self) -> Mapping[Partition, int]:
         """Edge topic-partition → next edge offset to copy."""
-        ...
 
     def close(self) -> None:
         """Leave the cluster."""
-        ...
 
 
 class TwoSites:
@@ -220,3 +200,31 @@ def _partitions(infos: Collection[TopicInfo]) -> list[Partition]:
 
 def _says_the_same(before: EdgeCheck | None, now: EdgeCheck) -> bool:
     return before is not None and (before.topic_id, before.mirror_next) == (now.topic_id, now.mirror_next)
+
+
+@dataclasses.dataclass(frozen=True)
+class LedgerProgress:
+    """What a cut asks of the ledger: the real `Progress`."""
+
+    database: Database
+    cluster_id: str
+
+    def reporters(self) -> list[Reporter]:
+        """Latest staged reports."""
+        return staged.reporters(self.database)
+
+    def not_staged(self, ends: Mapping[Partition, int]) -> list[str]:
+        """What is below these central ends and not yet staged."""
+        positions = self._positions()
+        return [
+            f"staging: {p} is staged up to {positions.get(p, 0)}, the cut is {end}"
+            for p, end in sorted(ends.items())
+            if positions.get(p, 0) < end
+        ]
+
+    def staged_next(self, partition: Partition) -> int:
+        """The next offset to stage."""
+        return self._positions().get(partition, 0)
+
+    def _positions(self) -> dict[Partition, int]:
+        return {p.of: p.next_offset for p in staged.positions(self.database, self.cluster_id)}

@@ -6,6 +6,7 @@ The closer decides; an engine reads staged rows: `SparkEngine` on a cluster, `Lo
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
@@ -13,8 +14,9 @@ from pyspark.sql import SparkSession
 
 from etl.closing.containers import WrittenHour
 from etl.closing.proof import Proof, Prover
-from etl.closing.runner import InProcess, OnSpark, Runner
-from etl.closing.writing import SealedHour, write_on
+from etl.closing.runner import OnSpark, Runner
+from etl.closing.writing import SealedHour, WriteLimits, write_hours
+from etl.ledger.closed import closed_buckets
 from etl.ledger.database import Database
 from etl.ledger.rows import Frontier
 from etl.storage import Storage
@@ -26,52 +28,47 @@ class Engine(Protocol):
 
     def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
         """By type: whether every promise below this central audit offset is kept by rows listed for its hour, or before."""
-        ...
 
     def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
         """Containers of all of them in `folder` (schemas: id → Avro JSON). Safe to repeat into another folder."""
-        ...
-
-
-@dataclasses.dataclass(frozen=True)
-class SparkEngine:
-    """One Spark job a round."""
-
-    spark: SparkSession
-    storage: Storage
-    database: Database
-    config: Config
-
-    def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
-        """See `Engine`."""
-        return _by_type(OnSpark(self.spark), self, frozen, audit_next)
-
-    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
-        """See `Engine`."""
-        return write_on(OnSpark(self.spark), self.storage, self.database, self.config, sealed, schemas, folder)
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalEngine:
-    """The same work in this process, without Spark."""
+    """In this process, without Spark."""
 
     storage: Storage
     database: Database
     config: Config
 
+    @property
+    def runner(self) -> Runner:
+        """Where units of work run."""
+        return Runner()
+
     def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
         """See `Engine`."""
-        return _by_type(InProcess(), self, frozen, audit_next)
+        asked = list(frozen)
+        proofs = Prover(self.runner, self.storage, self.database, self.config.etl.unit_bytes_max).prove(asked, audit_next)
+        return {f.event_type: proof for f, proof in zip(asked, proofs, strict=True)}
 
     def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
         """See `Engine`."""
-        return write_on(InProcess(), self.storage, self.database, self.config, sealed, schemas, folder)
+        etl, late = self.config.etl, defaultdict[str, set[int]](set)
+        for s in sealed:
+            late[s.event_type] |= s.late_hours_s
+        closed = closed_buckets(self.database, late, self.config.parsing.bucket_seconds)
+        limits = WriteLimits(etl.unit_bytes_max, etl.target_file_bytes, etl.tasks)
+        return write_hours(self.runner, self.storage, sealed, closed, schemas, folder, limits)
 
 
-def _by_type(
-    runner: Runner, engine: SparkEngine | LocalEngine, frozen: Collection[Frontier], audit_next: int
-) -> dict[str, Proof]:
-    """One frontier of a type."""
-    asked = list(frozen)
-    proofs = Prover(runner, engine.storage, engine.database, engine.config.etl.unit_bytes_max).prove(asked, audit_next)
-    return {f.event_type: proof for f, proof in zip(asked, proofs, strict=True)}
+@dataclasses.dataclass(frozen=True)
+class SparkEngine(LocalEngine):
+    """The same work, one Spark job a round."""
+
+    spark: SparkSession
+
+    @property
+    def runner(self) -> Runner:
+        """Spark's executors."""
+        return OnSpark(self.spark)

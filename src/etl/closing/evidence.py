@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -141,11 +142,9 @@ def _item_rows(item: RowsItem, storage: Storage) -> pa.Table:
     """The item's rows as a table of ROWS, earlier surplus among them."""
     read = read_unit(item.unit, storage, ("range_id", "event_id")).table
     asked = np.array(item.asked, np.int32)[read.column("listing").to_numpy()] if len(read) else np.empty(0, np.int32)
-    listed = pa.table(
-        [pa.array(asked), *(read.column(name) for name in ("hour", "range_id", "event_id")), pa.array(np.zeros(len(read), bool))],
-        schema=ROWS,
+    return pa.concat_tables(
+        [_as_rows(read, asked, earlier=False), *(_earlier(storage, at, path, item.unit.slot) for at, path in item.earlier)]
     )
-    return pa.concat_tables([listed, *(_earlier(storage, at, path, item.unit.slot) for at, path in item.earlier)])
 
 
 def read_surplus(storage: Storage, path: str) -> pa.Table:
@@ -168,8 +167,13 @@ def _earlier(storage: Storage, asked: int, path: str, slot: IdRange | None) -> p
         ids = rows.column("event_id")
         low, high = (pa.scalar(edge.to_bytes(16, "big"), ids.type) for edge in (slot.low, slot.high))
         rows = rows.filter(pc.and_(pc.greater_equal(ids, low), pc.less_equal(ids, high)))
-    columns = [pa.array(np.full(len(rows), asked, np.int32)), *(rows.column(name) for name in ROWS.names[1:4])]
-    return pa.table([*columns, pa.array(np.ones(len(rows), bool))], schema=ROWS)
+    return _as_rows(rows, np.full(len(rows), asked, np.int32), earlier=True)
+
+
+def _as_rows(rows: pa.Table, asked: npt.NDArray[np.int32], *, earlier: bool) -> pa.Table:
+    """A table of ROWS."""
+    own = [rows.column(name) for name in ROWS.names[1:4]]
+    return pa.table([pa.array(asked), *own, pa.array(np.full(len(rows), earlier))], schema=ROWS)
 
 
 def _split(table: pa.Table, parts: int) -> dict[int, pa.Table]:

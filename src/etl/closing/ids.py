@@ -13,6 +13,7 @@ blocks are decoded. Containers are sorted by id, which is part of their format; 
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import logging
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from etl.avro_container import Block, ContainerReader, Digesting
-from etl.ledger.id_indexes import ClosedBucket, IdRun
+from etl.ledger.closed import ClosedBucket, IdRun
+from etl.staging.columns import in_one
 from etl.staging.verified import digest_of
 from etl.storage import NotFound, Storage, StorageError
 from hourmark.avro import ENVELOPE
@@ -41,12 +43,10 @@ Ids = npt.NDArray[np.bytes_]  # of width 16: numpy sorts and compares them as id
 
 def as_ids(column: pa.ChunkedArray | pa.Array) -> Ids:
     """A column of fixed 16-byte values, not copied where it stands in one piece."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(whole, pa.ChunkedArray):  # of no rows
+    whole = in_one(column)
+    if not len(whole):
         return np.empty(0, f"S{SIZE}")
-    return (
-        np.frombuffer(whole.buffers()[1], f"S{SIZE}", len(whole), whole.offset * SIZE) if len(whole) else np.empty(0, f"S{SIZE}")
-    )
+    return np.frombuffer(whole.buffers()[1], f"S{SIZE}", len(whole), whole.offset * SIZE)
 
 
 def held(storage: Storage, buckets: Sequence[ClosedBucket], ids: Ids) -> npt.NDArray[np.bool_]:
@@ -168,14 +168,10 @@ def _in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> lis
 
 
 def _in_blocks(container: ContainerReader, ordered: Ids) -> Iterator[Ids]:
-    held_back: tuple[bytes, Block] | None = None
-    for block in container:
-        first = container.content(block)[:SIZE]
-        if held_back is not None:
-            yield from _in_block(container, *held_back, first, ordered)
-        held_back = first, block
-    if held_back is not None:
-        yield from _in_block(container, *held_back, b"\xff" * SIZE, ordered)
+    begun = ((container.content(block)[:SIZE], block) for block in container)
+    for (first, block), (after, _) in itertools.pairwise(itertools.chain(begun, [(b"\xff" * SIZE, None)])):
+        assert block is not None, "only the last has none"
+        yield from _in_block(container, first, block, after, ordered)
 
 
 def _in_block(container: ContainerReader, first: bytes, block: Block, after: bytes, ordered: Ids) -> Iterator[Ids]:

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from etl.closing.containers import WrittenHour
-from etl.ledger import id_indexes
+from etl.ledger import closed
+from etl.ledger.closed import IdRun
 from etl.ledger.database import Database, Lease
-from etl.ledger.id_indexes import BucketRun, IdRun
-from etl.storage import NotFound, Storage, StorageError
+from etl.storage import Storage, StorageError, entries_of
 from hourmark.event_id import SIZE
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
@@ -47,10 +47,8 @@ def keep_indexes(
     except StorageError as error:
         _LOG.warning("ids of this round's buckets are not indexed, late events will read the buckets instead: %s", error)
         return
-    runs = [
-        BucketRun(w.event_type, w.hour_s, IdRun(moved[run.path], run.first_row, run.rows)) for w in kept_files for run in w.index
-    ]
-    id_indexes.remember(database, lease, runs, SIZE)
+    runs = [(w.event_type, w.hour_s, IdRun(moved[run.path], run.first_row, run.rows)) for w in kept_files for run in w.index]
+    closed.remember(database, lease, runs, SIZE)
 
 
 def clean_indexes(
@@ -61,13 +59,10 @@ def clean_indexes(
     How many files were deleted, at most `files_max`; the rest waits for the next call. A file that was kept less than a day ago
     stays: its row may be on its way.
     """
-    id_indexes.forget_old(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
-    named = id_indexes.paths(database)
+    closed.forget_old(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
+    named = closed.paths(database)
     fresh = dt.datetime.fromtimestamp(now_ms / 1000 - _UNNAMED_S, dt.UTC).strftime(_LABEL)
-    try:
-        found = [f"{INDEX_FOLDER}/{entry.name}" for entry in storage.list(INDEX_FOLDER) if entry.name < fresh]
-    except NotFound:
-        return 0
+    found = [f"{INDEX_FOLDER}/{entry.name}" for entry in entries_of(storage, INDEX_FOLDER) if entry.name < fresh]
     doomed = [path for path in found if path not in named][:files_max]
     for path in doomed:
         storage.delete(path)

@@ -8,13 +8,16 @@ slot counts adds up. Sums are modulo 2^64, as promised ones are.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from etl.staging.columns import in_one
 
 KEY: Final = ["asked", "hour", "range_id"]
 KEYS: Final = pa.schema([("asked", pa.int32()), ("hour", pa.int64()), ("range_id", pa.binary(8))])
@@ -24,7 +27,6 @@ ROWS: Final = pa.schema([*KEYS, ("event_id", pa.binary(16)), ("earlier", pa.bool
 HELD: Final = pa.schema([*KEYS, ("fresh", pa.int64()), ("held", pa.int64()), ("sum", pa.uint64())])
 # One row a promise of an audit record; `sum` as staged, signed.
 PROMISED: Final = pa.schema([*KEYS, ("count", pa.int64()), ("sum", pa.int64()), ("offset", pa.int64()), ("origin", pa.string())])
-_Key = TypeVar("_Key")
 
 
 class Unkept(NamedTuple):
@@ -113,20 +115,13 @@ def judge(held_parts: Sequence[pa.Table], promised_parts: Sequence[pa.Table], ho
 
 def merged(verdicts: Sequence[Verdict]) -> Verdict:
     """The verdict on all ranges of all of these. There must be one."""
-    records: dict[tuple[int, int], int] = {}
-    promised: dict[tuple[int, int], int] = {}
-    unnamed: dict[int, int] = {}
+    records, promised, unnamed = Counter[tuple[int, int]](), Counter[tuple[int, int]](), Counter[int]()
     for v in verdicts:
-        _add(records, v.records)
-        _add(promised, v.promised)
-        _add(unnamed, v.unnamed)
+        records.update(v.records)
+        promised.update(v.promised)
+        unnamed.update(v.unnamed)
     unkept = tuple(sorted(u for v in verdicts for u in v.unkept))
     return Verdict(records, promised, pa.concat_tables([v.surplus for v in verdicts]), unkept, unnamed)
-
-
-def _add(total: dict[_Key, int], part: Mapping[_Key, int]) -> None:
-    for key, count in part.items():
-        total[key] = total.get(key, 0) + count
 
 
 def _added_up(parts: pa.Table) -> pa.Table:
@@ -167,9 +162,7 @@ def _unkept(wrong: pa.Table, hours: Sequence[int], named_max: int) -> tuple[tupl
 
 
 def _words(column: pa.ChunkedArray, words: int) -> npt.NDArray[np.uint64]:
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):  # combining none gives none
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], column.type)
+    array = in_one(column)
     if not len(array):
         return np.empty((0, words), np.uint64)
     data = np.frombuffer(array.buffers()[1], ">u8").reshape(-1, words)[array.offset : array.offset + len(array)]

@@ -34,6 +34,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -58,6 +59,7 @@ from etl.closing.evidence import (
 from etl.closing.promises import KEY, KEYS, Unkept, Verdict, judge, merged
 from etl.closing.runner import Runner
 from etl.closing.surplus import SurplusFile, write_surplus
+from etl.ledger.closed import surplus_files
 from etl.ledger.database import CLOSER, Database
 from etl.ledger.listings import (
     RoundSums,
@@ -67,7 +69,6 @@ from etl.ledger.listings import (
     round_sums,
 )
 from etl.ledger.rows import RANGE_WEIGHT, Frontier, HourBook, Sums, to_unsigned
-from etl.ledger.surplus import surplus_files
 from etl.storage import Storage
 from hourmark.hours import Hour
 
@@ -220,7 +221,7 @@ def with_straddling(
     for at, of in enumerate(sums):
         for g in of.straddling:
             wanted.setdefault(g.path, {}).setdefault(at, set()).add(g.hour_s)
-    promised = [dict(of.promised) for of in sums]
+    promised = [defaultdict(Sums, of.promised) for of in sums]
     for path, hours in wanted.items():
         counting = Windows.of({at: asked[at] for at in hours}, below).counting(read_promises(storage, path))
         for at, hour, count, total, range_id in zip(
@@ -228,7 +229,7 @@ def with_straddling(
         ):
             if hour in hours[at]:
                 one = Sums(1, count, to_unsigned(total + RANGE_WEIGHT * count * int.from_bytes(range_id, "big")))
-                promised[at][hour] = promised[at].get(hour, Sums()) + one
+                promised[at][hour] += one
     return [(of.listed, found) for of, found in zip(sums, promised, strict=True)]
 
 
@@ -239,10 +240,10 @@ def proof_of(at: int, f: Frontier, joined: Joined, file: SurplusFile | None) -> 
         sorted({f"range {u.range_id.hex()} ({u.origin}) has two audit records that differ" for u in own if u.differs})
     )
     unkept = [_described(u, f.hour.length_s) for u in own if not u.differs]
-    surplus: dict[int, int] = {}
+    surplus = Counter[int]()
     rows = joined.surplus.filter(pc.equal(joined.surplus.column("asked"), at))
     for hour, count in zip(rows.column("hour").to_pylist(), rows.column("rows").to_pylist(), strict=True):
-        surplus[hour] = surplus.get(hour, 0) + count
+        surplus[hour] += count
     promised = {hour: count for (one, hour), count in joined.verdict.promised.items() if one == at}
     records = sum(count for (one, _), count in joined.verdict.records.items() if one == at)
     for u in joined.passed_over:
@@ -257,7 +258,7 @@ def proof_of(at: int, f: Frontier, joined: Joined, file: SurplusFile | None) -> 
         sum(surplus.values()),
         (*_shortened(differing, 0), *_shortened(unkept, joined.verdict.unnamed.get(at, 0))),
         differing,
-        tuple(HourBook(h, promised.get(h, 0), surplus.get(h, 0)) for h in hours),
+        tuple(HourBook(h, promised.get(h, 0), surplus[h]) for h in hours),
         file,
     )
 

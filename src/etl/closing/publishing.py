@@ -1,23 +1,47 @@
 """Publishes a written hour: the attempt folder gets exactly the manifest's files and a finished `_SUCCESS`, is read back, and
 one rename that refuses an existing target makes it the bucket. Where the target stands already, its marker is the truth.
+
+`Publisher`: one write for all types of a round, then each type's folders in turn, many types at once. What cannot be published
+holds up its type alone: it is given back as trouble, and its later hours wait with it.
+
+`refuse_…`: whether the buckets on storage are this ledger's, and this ledger the newest. Going on with an older copy would list
+events for buckets that are published already, and so lose them; going on with a new, empty ledger would write every event that
+Kafka still holds a second time. So both stop.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import uuid
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from typing import Final
 
-from etl.buckets import NotClosed, read_manifest, read_marker
+from etl.buckets import NotClosed, any_marker, read_marker, standing_manifest
 from etl.closing.containers import WrittenFile, WrittenHour
-from etl.ledger.rows import Frontier, HourBook, Seal, StagedGroup
-from etl.storage import AlreadyExists, Storage
+from etl.closing.engine import Engine
+from etl.closing.indexing import keep_indexes
+from etl.closing.writing import SealedHour
+from etl.errors import ForeignLedger
+from etl.ledger.closed import remembered_schema
+from etl.ledger.database import Database, Lease
+from etl.ledger.frontiers import Closing
+from etl.ledger.listings import listed_groups, listed_sums
+from etl.ledger.rows import Frontier, HourBook, Seal, StagedGroup, Sums
+from etl.storage import AlreadyExists, Storage, StorageError
+from hourmark.avro import Schema
+from hourmark.clock import Clock
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark.manifest import MARKER, Book, BucketFile, Evidence, Grade, Manifest, Offsets, Previous
 
 ATTEMPTS_FOLDER: Final = "_attempts"
+_HELP = (
+    "Restore the newest copy of the ledger; or, where this is a new installation, give it a root of its own (storage.root). "
+    "Nothing was changed"
+)
 
 
 def manifest_of(
@@ -36,11 +60,10 @@ def manifest_of(
     assert seal is not None, "only a sealed hour is written"
     ordered = _ordered(written.files)
     names = _names(ordered)
-    late: dict[str, int] = {}
+    late = Counter[str]()
     for w in ordered:
         for start_s, rows in w.hours.items() if w.late else ():
-            label = str(Hour(start_s, hour.length_s))
-            late[label] = late.get(label, 0) + rows.events
+            late[str(Hour(start_s, hour.length_s))] += rows.events
     events = sum(w.records for w in ordered)
     return Manifest(
         type=frontier.event_type,
@@ -125,24 +148,13 @@ def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest
     try:
         storage.rename_new(attempt, target)
     except AlreadyExists:
-        standing = standing_marker(storage, frontier)
+        standing = standing_manifest(storage, frontier.event_type, frontier.hour)
         if standing is None:
             raise Finding(
                 f"{storage.url(target)} stands, but without a {MARKER}: not made by Hourmark. Move it away, and closing goes on"
             ) from None
         return standing
     return manifest
-
-
-def standing_marker(storage: Storage, frontier: Frontier) -> Manifest | None:
-    """The manifest of the bucket, if it was published (by an earlier run, or by another closer); None if not.
-
-    BadMarker (a Finding) if what stands there is no manifest of this bucket: buckets never change, so somebody else wrote it.
-    """
-    try:
-        return read_manifest(storage, frontier.event_type, frontier.hour)
-    except NotClosed:
-        return None
 
 
 def _ordered(written: Sequence[WrittenFile]) -> list[WrittenFile]:
@@ -167,3 +179,176 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
         raise Finding(f"{storage.url(attempt)} holds {found}, the manifest says {wanted}; the attempt is not published")
     if Manifest.decode(storage.read(f"{attempt}/{MARKER}")) != manifest:
         raise Finding(f"{storage.url(attempt)}/{MARKER} does not read back as written; the attempt is not published")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trouble:
+    """Why an hour cannot be published for now."""
+
+    frontier: Frontier
+    error: Finding | StorageError
+
+
+@dataclasses.dataclass
+class Published:
+    """What became of a round."""
+
+    closings: list[Closing] = dataclasses.field(default_factory=list)
+    troubles: list[Trouble] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class Publisher:
+    """Sealed hours → buckets. `publishers`: how many types are published at once; with 1, in an order that can be repeated."""
+
+    engine: Engine
+    storage: Storage
+    database: Database
+    lease: Lease
+    fetch_schema: Callable[[int], Schema]
+    clock: Clock
+    publishers: int
+
+    def standing(self, sealed: Collection[Frontier]) -> Published:
+        """Those of them that were published already, by a closer that was interrupted or by another; by their markers."""
+        return self._each([f.sealed_hours for f in sealed], self._standing_of)
+
+    def publish(self, sealed: Collection[Frontier]) -> Published:
+        """Write and publish every hour that is sealed on these frontiers."""
+        attempt = uuid.uuid4().hex
+        folder = f"{ATTEMPTS_FOLDER}/{attempt}"
+        chains = [f.sealed_hours for f in sealed]
+        hours = self._sealed_hours([f for chain in chains for f in chain])
+        schemas, unknown = self._schemas({s for h in hours.values() for s in _schema_ids(h)})
+        troubles: list[Trouble] = []
+        chains = [_readable(chain, hours, unknown, troubles) for chain in chains]
+        hours = {(f.event_type, f.hour): hours[f.event_type, f.hour] for chain in chains for f in chain}
+        texts, marks = ({s: both[n] for s, both in schemas.items()} for n in (0, 1))
+        written = self.engine.write(list(hours.values()), texts, f"{folder}/_tasks")  # no type has such a name
+        by_hour = {(w.event_type, w.hour_s): w for w in written}
+        identity = self.database.identity()
+
+        def publish_chain(chain: Sequence[Frontier]) -> Published:
+            done = Published()
+            for f in chain:
+                of = by_hour[f.event_type, f.hour.start_s]
+                try:
+                    manifest = manifest_of(
+                        f, of, listed=hours[f.event_type, f.hour].listed, fingerprints=marks,
+                        previous=previous_of(self.storage, f), ledger=identity, attempt=attempt, now_ms=self.clock.now_ms(),
+                    )  # fmt: skip
+                    done.closings.append(self._closing(f, publish(self.storage, f, of, manifest)))
+                except (Finding, StorageError) as error:
+                    done.troubles.append(Trouble(f, error))
+                    break
+            return done
+
+        result = self._each(chains, publish_chain)
+        result.troubles += troubles
+        published = [c.manifest for c in result.closings]
+        keep_indexes(self.storage, self.database, self.lease, attempt, published, written, self.clock.now_ms())
+        self.storage.delete(folder)
+        return result
+
+    def _schemas(self, ids: Collection[int]) -> tuple[dict[int, tuple[str, str]], dict[int, Finding]]:
+        """By id: text and fingerprint, or why there is none."""
+        known, unknown = {}, {}
+        for schema_id in sorted(ids):
+            try:
+                known[schema_id] = remembered_schema(self.database, self.lease, schema_id, self.fetch_schema)
+            except Finding as error:
+                unknown[schema_id] = error
+        return known, unknown
+
+    def _standing_of(self, chain: Sequence[Frontier]) -> Published:
+        found = Published()
+        for f in chain:
+            try:
+                marker = standing_manifest(self.storage, f.event_type, f.hour)
+            except Finding as error:  # no manifest of this bucket: buckets never change, so somebody else wrote it
+                found.troubles.append(Trouble(f, error))
+                break
+            if marker is None:
+                break
+            found.closings.append(self._closing(f, marker))
+        return found
+
+    def _closing(self, f: Frontier, manifest: Manifest) -> Closing:
+        assert f.seal is not None
+        refuse_other_seal(manifest, f.seal, self.database.identity()[0])
+        return Closing(f, manifest)
+
+    def _sealed_hours(self, sealed: Sequence[Frontier]) -> dict[tuple[str, Hour], SealedHour]:
+        groups = listed_groups(self.database, sealed)
+        return {
+            (f.event_type, f.hour): SealedHour(f.event_type, f.hour, tuple(listed))
+            for f, listed in zip(sealed, groups, strict=True)
+        }
+
+    def _each(self, chains: Sequence[Sequence[Frontier]], act: Callable[[Sequence[Frontier]], Published]) -> Published:
+        together = Published()
+        with ThreadPoolExecutor(self.publishers) as pool:
+            for done in pool.map(act, chains):
+                together.closings += done.closings
+                together.troubles += done.troubles
+        return together
+
+
+def _other_rows(f: Frontier, listed: Sums) -> Finding:
+    sealed = f.seal.listed.events if f.seal else 0
+    return Finding(
+        f"the ledger lists {listed.events} rows for {f.event_type} {f.hour}, which was sealed with {sealed}, or with others: "
+        "rows of the table staged_groups were changed or are gone; restore the newest copy of the ledger, or make it anew by "
+        "`hourmark ledger rebuild`"
+    )
+
+
+def _schema_ids(hour: SealedHour) -> set[int]:
+    return {s for g in hour.listed for s in g.schema_ids}
+
+
+def _readable(
+    chain: Sequence[Frontier],
+    hours: Mapping[tuple[str, Hour], SealedHour],
+    unknown: Mapping[int, Finding],
+    troubles: list[Trouble],
+) -> tuple[Frontier, ...]:
+    """The hours of the chain before the first with events that nobody can read, or with other rows than it was sealed with."""
+    for at, f in enumerate(chain):
+        listed = listed_sums(hours[f.event_type, f.hour].listed)
+        if f.seal is None or listed != f.seal.listed:
+            troubles.append(Trouble(f, _other_rows(f, listed)))
+            return tuple(chain[:at])
+        if ids := sorted(_schema_ids(hours[f.event_type, f.hour]) & unknown.keys()):
+            troubles.append(Trouble(f, unknown[ids[0]]))
+            return tuple(chain[:at])
+    return tuple(chain)
+
+
+def refuse_foreign_root(storage: Storage, frontiers: Iterable[Frontier], closed_types: Collection[str]) -> None:
+    """ForeignLedger if a type has buckets on storage, and this ledger has closed none of it and sealed nothing.
+
+    Only markers tell: an administrator may make folders, with rights and quota, before the first bucket.
+    """
+    for f in frontiers:
+        if f.event_type not in closed_types and f.seal is None and (standing := any_marker(storage, f.event_type)):
+            raise ForeignLedger(f"{storage.url(standing)} stands, but this ledger has closed nothing of {f.event_type}. {_HELP}")
+
+
+def refuse_published(storage: Storage, opened: Collection[Frontier]) -> None:
+    """ForeignLedger if the bucket of an open hour stands already: only a sealed hour can have been published."""
+    for f in opened:
+        path = f"{f.hour.bucket_path(f.event_type)}/{MARKER}"
+        if storage.exists(path):
+            raise ForeignLedger(f"{storage.url(path)} stands, but the ledger has not closed {f.event_type} {f.hour}. {_HELP}")
+
+
+def refuse_other_seal(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
+    """ForeignLedger if a standing marker does not say what this ledger sealed."""
+    offsets = {(o.topic_id, o.partition): o.next for o in manifest.offsets}
+    sealed = {(p.topic_id, p.partition): p.next_offset for p in seal.offsets}
+    if manifest.ledger != ledger_id or offsets != sealed or set(manifest.evidence.audit_next.values()) != {seal.audit_next}:
+        raise ForeignLedger(
+            f"{manifest.type} {manifest.hour} was published by ledger {manifest.ledger} (commit {manifest.ledger_commit}) with "
+            f"other contents than this ledger {ledger_id} sealed. {_HELP}"
+        )

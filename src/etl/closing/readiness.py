@@ -7,6 +7,10 @@ then there is no clock to compare with, and nobody who could say that an hour ha
 
 Past its deadline an hour goes without the sources that have not caught up with its end: they are excused, and named. A source
 that was excused because it has fallen silent is not awaited again until it reports.
+
+`TwinWatch` tells of two live incarnations of one host id: a machine was cloned with its tailer's identity, or two tailers share
+a state folder. Reports replace each other in the ledger, so two that live show as a change to another incarnation and back. It
+is an alarm and no more: what each delivers has its own ranges and ids, and hours wait for whichever reported last.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from hourmark.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.host_reports import API_SOURCE, CLOCKS_APART_MS_MAX
 
 SILENT_MS: Final = 60_000  # thirty reports of the default pace
+WITHIN_MS: Final = 60_000  # of a host's two incarnations, from one report to the other
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,11 +54,6 @@ class Reports:
         """The live reporters that carry the type: a list for each source, in the order of how far they have caught up."""
         names = self._by_source if frontier.event_type == DEAD_LETTERS else {*frontier.sources, API_SOURCE}
         return (self._by_source[name] for name in sorted(names) if name in self._by_source)
-
-
-def awaited(frontier: Frontier, reporters: Iterable[Reporter]) -> list[Reporter]:
-    """The live reporters that carry the type."""
-    return [r for group in Reports(reporters).awaited(frontier) for r in group]
 
 
 def carries(frontier: Frontier, reporter: Reporter) -> bool:
@@ -191,3 +191,27 @@ def _waits_for(r: Reporter, end_ms: int) -> str:
 
 def _seconds(milliseconds: int) -> str:
     return f"{milliseconds / 1000:.1f} s"
+
+
+class TwinWatch:
+    """Remembers the last incarnations of each host. Feed it every look."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[str, int]] = {}  # host id → incarnation, when it was last heard (service's clock)
+        self._left: dict[str, tuple[str, int]] = {}  # host id → the incarnation before that, when it was last heard
+
+    def look(self, reporters: Iterable[Reporter]) -> list[str]:
+        """What is newly seen, for people: each time an incarnation that had been replaced within a minute reports again."""
+        found = []
+        for r in {r.host_id: r for r in reporters}.values():
+            before = self._last.get(r.host_id)
+            if before is not None and before[0] != r.incarnation:
+                left = self._left.get(r.host_id)
+                if left is not None and left[0] == r.incarnation and 0 <= r.received_at_ms - left[1] <= WITHIN_MS:
+                    found.append(
+                        f"host {r.host_name} ({r.host_id}) has two live incarnations, {before[0]} and {r.incarnation}, that "
+                        "report in turn: was the machine cloned, or do two tailers share one state folder? Stop one of them"
+                    )
+                self._left[r.host_id] = before
+            self._last[r.host_id] = (r.incarnation, r.received_at_ms)
+        return found

@@ -4,44 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
+from py4j.protocol import Py4JError
+from pyspark import RDD
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from hourmark.errors import HourmarkError
+from hourmark.errors import HourmarkError, Unavailable
 
+_CAUSE_MAX: Final = 1500
 _Item = TypeVar("_Item")
 _Part = TypeVar("_Part")
 _Result = TypeVar("_Result")
 
 
-class Runner(Protocol):
-    """Runs one function over many items, each perhaps more than once (a task that is tried again)."""
+class Runner:
+    """Runs one function over many items, each perhaps more than once (a task that is tried again). This one: here, in turn."""
 
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """Results in the order of items. The first HourmarkError of `work` is raised as it was."""
-        ...
-
-    def gather(
-        self,
-        work: Callable[[_Item], Mapping[int, _Part]],
-        items: Sequence[_Item],
-        merge: Callable[[Sequence[_Part]], _Result],
-        keys: int,
-    ) -> list[_Result]:
-        """`work` gives parts by key, of 0 to `keys` - 1; all parts of a key are merged at one place, so that none holds them all.
-
-        Results in no order, none for a key without parts. Errors as of `map`.
-        """
-        ...
-
-
-@dataclasses.dataclass(frozen=True)
-class InProcess:
-    """One after the other, here."""
-
-    def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-        """See `Runner`."""
         return [work(item) for item in items]
 
     def gather(
@@ -51,7 +33,10 @@ class InProcess:
         merge: Callable[[Sequence[_Part]], _Result],
         keys: int,  # noqa: ARG002  # there is one place
     ) -> list[_Result]:
-        """See `Runner`."""
+        """`work` gives parts by key, of 0 to `keys` - 1; all parts of a key are merged at one place, so that none holds them all.
+
+        Results in no order, none for a key without parts. Errors as of `map`.
+        """
         parts: dict[int, list[_Part]] = {}
         for item in items:
             for key, part in work(item).items():
@@ -60,16 +45,17 @@ class InProcess:
 
 
 @dataclasses.dataclass(frozen=True)
-class OnSpark:
-    """One Spark job, one task an item. `work`, items, results and errors must pickle."""
+class OnSpark(Runner):
+    """One Spark job, one task an item. `work`, items, results and errors must pickle.
+
+    Unavailable where a task failed in another way: the closer tries again at its next look.
+    """
 
     spark: SparkSession
 
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-        """See `Runner`. A Spark error where a task failed in another way."""
-        if not items:
-            return []
-        return _results(self.spark.sparkContext.parallelize(items, len(items)).map(_Guarded(work)).collect())
+        """See `Runner`."""
+        return self._collected(items, lambda given: given.map(_Guarded(work)))
 
     def gather(
         self,
@@ -79,8 +65,6 @@ class OnSpark:
         keys: int,
     ) -> list[_Result]:
         """See `Runner`: one job of two stages, one task a key in the second."""
-        if not items:
-            return []
         guarded, guarded_merge = _Guarded(work), _Guarded(merge)
 
         def parts(item: _Item) -> list[tuple[int, object]]:
@@ -91,17 +75,18 @@ class OnSpark:
             taken = list(found)
             return next((p for p in taken if isinstance(p, _Failed)), None) or guarded_merge(taken)
 
-        mapped = self.spark.sparkContext.parallelize(items, len(items)).flatMap(parts)
-        return _results(mapped.groupByKey(keys).mapValues(together).values().collect())
+        return self._collected(items, lambda given: given.flatMap(parts).groupByKey(keys).mapValues(together).values())
 
-
-def _results(outcomes: Iterable[object]) -> list[_Result]:
-    results: list[_Result] = []
-    for outcome in outcomes:
-        if isinstance(outcome, _Failed):
-            raise outcome.error
-        results.append(cast(_Result, outcome))
-    return results
+    def _collected(self, items: Sequence[_Item], job: Callable[[RDD[_Item]], RDD[Any]]) -> list[Any]:
+        if not items:
+            return []
+        try:
+            outcomes = job(self.spark.sparkContext.parallelize(items, len(items))).collect()
+        except (PySparkException, Py4JError) as error:
+            raise Unavailable(f"a Spark job of closing failed, and is tried again: {str(error)[-_CAUSE_MAX:]}") from error
+        if failed := next((outcome for outcome in outcomes if isinstance(outcome, _Failed)), None):
+            raise failed.error
+        return outcomes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,31 +1,46 @@
-"""Proves a round of frozen hours and seals what is proved, a backlog's hours of a type in turn.
+"""A round: how many hours of each type it takes on, its proof, and what becomes of each frozen hour.
 
-A round asks the engine once for every type's frontier hour, once for every type's next hour, and so on: later hours have no late
+It asks the engine once for every type's frontier hour, once for every type's next hour, and so on: later hours have no late
 promises of their own, because their frontier hour's seal settles all below the same cut.
+
+`decide` is pure: an hour is sealed, under which grade and with what excused, or unfrozen.
+
+proved      every promise below the cut is kept, and every awaited source had caught up
+timed_out   past the deadline: sources that had not caught up, or promises that are not kept, are excused, and named
+forced      by an order; or the hour had begun before an order accepted a hole, which nobody can fill: in promises or reports,
+            as what it was promised is not known for certain; or in its type's events, and promises of it are not kept
+
+`plan_round` is pure. Every type that is ready takes part with its frontier hour; while there is room, a backlog's later hours
+join, one of each type at a time, so that a long backlog of one type holds up nobody else's newest hour by more than a round.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 
-from etl.closing.cut import Cut, Progress, Sites
-from etl.closing.deciding import Rule, decide
+from etl.closing.cut import Cut, Progress, Sites, shortened
 from etl.closing.engine import Engine
 from etl.closing.forcing import accepted_topics
+from etl.closing.proof import Proof
 from etl.closing.readiness import fallen_silent
 from etl.ledger import frontiers as ledger
 from etl.ledger.database import Database, Lease
-from etl.ledger.holes import accepted_holes
+from etl.ledger.edge import Hole, accepted_holes
 from etl.ledger.orders import Order
-from etl.ledger.rows import Frontier, Position, Seal
+from etl.ledger.rows import Frontier, Position, Reporter, Seal
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark.hours import Hour
+from hourmark.manifest import Grade
+from hourmark.topics import CONTROL, events_topic
 
 _LOG = logging.getLogger(__name__)
+EARLY_MS: Final = 15 * 60_000  # how far past its receipt an event's time may lie: design, "plausibility"
+HOURS_MAX: Final = 4096  # (type, hour) pairs: some thousand folders are published in a minute or two
+BYTES_MAX: Final = 8 << 30  # of datums: a round publishes nothing before all of it is written
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,19 +54,15 @@ class Round:
     orders: Mapping[str, Order]
 
 
-@dataclasses.dataclass(frozen=True)
-class SealableHour:
-    """An hour that may be sealed, and its row of the table `surplus`, if it has any."""
-
-    seal: Seal
-    surplus: Mapping[str, Any] | None
-
-
 @dataclasses.dataclass
 class Verdict:
-    """By type, its first hours that may be sealed; and the types whose frontier hour may not, with what is missing."""
+    """By type, seals of its first hours that may be sealed; and the types whose frontier hour may not, with what is missing.
 
-    chains: dict[str, list[SealableHour]] = dataclasses.field(default_factory=dict)
+    `surplus`: rows of the table `surplus` of those that may.
+    """
+
+    chains: dict[str, list[Seal]] = dataclasses.field(default_factory=dict)
+    surplus: list[Mapping[str, Any]] = dataclasses.field(default_factory=list)
     refused: list[tuple[Frontier, tuple[str, ...]]] = dataclasses.field(default_factory=list)
 
 
@@ -78,9 +89,9 @@ class Sealer:
                 proof, order = proofs[f.event_type], of.orders.get(f.event_type)
                 seal = decide(f, proof, of.offsets[f.event_type], order, rule)
                 if seal is not None:
-                    file = proof.surplus_file
-                    row = None if file is None else file.ledger_row(of.cut.audit_next, self.clock.now_ms())
-                    verdict.chains.setdefault(f.event_type, []).append(SealableHour(seal, row))
+                    verdict.chains.setdefault(f.event_type, []).append(seal)
+                    if file := proof.surplus_file:
+                        verdict.surplus.append(file.ledger_row(of.cut.audit_next, self.clock.now_ms()))
                     if f.hour < of.last[f.event_type]:
                         following.append(dataclasses.replace(f, hour=f.hour.next(), settled_next=of.cut.audit_next))
                 elif f.event_type not in verdict.chains:
@@ -88,22 +99,20 @@ class Sealer:
             asked = following
         return verdict
 
-    def seal(self, of: Round, chains: Mapping[str, Sequence[SealableHour]], all_types: set[str]) -> None:
-        """Seal them, in one transaction with all that belongs to their seals."""
-        sealed = [f for f in of.frozen if f.event_type in chains]
-        first = {t: hours[0].seal for t, hours in chains.items()}
-        later = {t: [h.seal for h in hours[1:]] for t, hours in chains.items()}
+    def seal(self, of: Round, verdict: Verdict, all_types: set[str]) -> None:
+        """Seal what may be, in one transaction with all that belongs to the seals."""
+        sealed = [f for f in of.frozen if f.event_type in verdict.chains]
         named = {(r.host_id, r.source): r for f in sealed for r in of.cut.excused.get(f.event_type, ())}
         together = self._accepted(
             ledger.WithSeals(
                 fallen_silent(named.values(), self.progress.reporters()),
-                [h.surplus for hours in chains.values() for h in hours if h.surplus is not None],
+                verdict.surplus,
             ),
             [f.event_type for f in sealed if f.event_type in of.orders],
             of.orders,
             all_types,
         )
-        ledger.seal(self.database, self.lease, first, sealed, later, together)
+        ledger.seal(self.database, self.lease, verdict.chains, sealed, together)
 
     def _accepted(
         self, together: ledger.WithSeals, forced: Sequence[str], orders: Mapping[str, Order], all_types: set[str]
@@ -125,3 +134,88 @@ class Sealer:
         now_ms, reason = self.clock.now_ms(), orders[forced[0]].reason
         accepted = [dataclasses.replace(h, accepted_at_ms=now_ms, reason=reason) for h in found]
         return dataclasses.replace(together, accepted=accepted, checks=checks)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """What a decision rests on besides the proof."""
+
+    cut: Cut
+    accepted: Collection[Hole]
+    deadline_ms: int
+
+
+def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], order: Order | None, rule: Rule) -> Seal | None:
+    """The seal of this hour, or None: it is not proved, and waits.
+
+    `order`: the one for this very hour, if any. A deadline is judged by the time of the cut, when clocks were compared.
+    """
+    late = rule.cut.taken_at_ms >= frontier.hour.end_ms + rule.deadline_ms
+    if proof.findings and order is None and not late:
+        return None
+    sources = [
+        f"source {r.source} of {r.kind} {r.host_name} ({r.host_id}) {_why_excused(r, frontier.hour)}"
+        for r in rule.cut.excused.get(frontier.event_type, ())
+    ]
+    promises = [f"not kept: {finding}" for finding in proof.findings]
+    holes = [f"accepted: {h.what} ({h.reason})" for h in rule.accepted if _concerns(h, frontier, proof)]
+    if order is not None:
+        said = f"forced by {order.ordered_by}: {order.reason}"
+        skipped = [f"not verified: {what}" for what in rule.cut.unverified.get(frontier.event_type, ())]
+        grade, excused = Grade.FORCED, (said, *skipped, *sources, *promises, *holes)
+    else:
+        grade = Grade.FORCED if holes else Grade.TIMED_OUT if sources or promises else Grade.PROVED
+        excused = (*shortened(sources), *promises, *holes)
+    return Seal(
+        grade=grade.value,
+        method=proof.method,
+        cut_at_ms=rule.cut.taken_at_ms,
+        audit_next=rule.cut.audit_next,
+        audit_records=proof.audit_records,
+        promised=proof.promised,
+        surplus=proof.surplus,
+        excused=excused,
+        offsets=offsets,
+        listed=proof.listed,
+        books=proof.books,
+    )
+
+
+def _why_excused(r: Reporter, hour: Hour) -> str:
+    behind = (r.caught_up_at_ms or 0) < hour.end_ms
+    return "had not caught up with the hour's end" if behind else "appeared while the hour was being cut"
+
+
+def _concerns(hole: Hole, f: Frontier, proof: Proof) -> bool:
+    """Promises or reports that are missing leave no hour verified that had begun by then; missing events are told by promises."""
+    assert hole.accepted_at_ms is not None
+    if hole.type not in (None, f.event_type) or f.hour.start_s * 1000 > hole.accepted_at_ms + EARLY_MS:
+        return False
+    return hole.topic in CONTROL or (hole.topic == events_topic(f.event_type) and bool(proof.findings))
+
+
+def plan_round(
+    ready: Sequence[Frontier],
+    horizons_ms: Mapping[str, int],
+    unlisted_bytes: Mapping[tuple[str, int], int],
+    *,
+    hours_max: int = HOURS_MAX,
+    bytes_max: int = BYTES_MAX,
+) -> dict[str, Hour]:
+    """By type: the last hour of it in this round. `unlisted_bytes`: by type and hour (start, Unix seconds), of what is staged."""
+    chosen = sorted(ready, key=lambda f: (f.hour, f.event_type))[:hours_max]
+    last = {f.event_type: f.hour for f in chosen}
+    room_hours = hours_max - len(chosen)
+    room_bytes = bytes_max - sum(unlisted_bytes.get((f.event_type, f.hour.start_s), 0) for f in chosen)
+    growing = [f.event_type for f in chosen]
+    while growing and room_hours > 0:
+        still = []
+        for event_type in growing:
+            following = last[event_type].next()
+            size = unlisted_bytes.get((event_type, following.start_s), 0)
+            if following.end_ms <= horizons_ms[event_type] and room_hours > 0 and size <= room_bytes:
+                last[event_type] = following
+                room_hours, room_bytes = room_hours - 1, room_bytes - size
+                still.append(event_type)
+        growing = still
+    return last

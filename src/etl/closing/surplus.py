@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 from etl.closing.evidence import SURPLUS_SCHEMA, hours_of, matching_promises, promises_items, read_surplus
 from etl.closing.promises import KEY
 from etl.errors import Unreadable
-from etl.ledger import surplus as ledger
+from etl.ledger import closed as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.listings import promises_between
 from etl.ledger.remains import SURPLUS_FOLDER
 from etl.ledger.rows import Frontier
 from etl.staging.files import AUDIT_SCHEMA, write_rows
 from etl.staging.pieces import StagedNote
-from etl.storage import AlreadyExists, NotFound, Storage
+from etl.storage import AlreadyExists, Storage, entries_of
 
 SURPLUS: Final = "surplus"  # the kind of such a file, in its note
 FILES_AT_ONCE: Final = 16  # looked into by one call of `SurplusCleaner.clean`
@@ -69,11 +69,8 @@ def write_surplus(storage: Storage, epoch: int, frontier: Frontier, rows: pa.Tab
 def surplus_left_over(storage: Storage, database: Database) -> list[str]:
     """Surplus files that no seal names. They may be deleted by a closer that held its lease after this: listed before the ledger
     is asked, none of them can be one that a later closer has written."""
-    standing = [
-        f"{SURPLUS_FOLDER}/{folder}/{name}"
-        for folder in _names(storage, SURPLUS_FOLDER)
-        for name in _names(storage, f"{SURPLUS_FOLDER}/{folder}")
-    ]
+    folders = [f"{SURPLUS_FOLDER}/{entry.name}" for entry in entries_of(storage, SURPLUS_FOLDER)]
+    standing = [f"{folder}/{entry.name}" for folder in folders for entry in entries_of(storage, folder)]
     named = {row.path for row in ledger.surplus_files(database)}
     return [path for path in standing if path not in named]
 
@@ -128,10 +125,3 @@ class SurplusCleaner:
         )
         found = found.filter(pc.greater_equal(found.column("offset"), file.audit_next)).select(KEY[1:])
         return not len(keys.join(found, KEY[1:], join_type="left anti", use_threads=False))
-
-
-def _names(storage: Storage, folder: str) -> list[str]:
-    try:
-        return [entry.name for entry in storage.list(folder)]
-    except NotFound:
-        return []

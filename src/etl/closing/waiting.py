@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from etl.ledger.database import Database, Lease
-from etl.ledger.waits import Wait, put_waits, waits
+from etl.ledger.orders import Wait, put_waits, waits
 from hourmark.clock import Clock
 from hourmark.hours import Hour
 

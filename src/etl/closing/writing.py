@@ -26,12 +26,10 @@ from etl.closing.containers import Containers, Run, WrittenFile, WrittenHour
 from etl.closing.ids import IndexWriter, as_ids, held
 from etl.closing.rows import Listing, Unit, check_read, plan_units, read_unit, sums_by_hour
 from etl.closing.runner import Runner
-from etl.ledger.database import Database
-from etl.ledger.id_indexes import ClosedBucket, closed_buckets
+from etl.ledger.closed import ClosedBucket
 from etl.ledger.rows import StagedGroup, Sums
 from etl.staging.columns import binary_buffers, run_starts
 from etl.storage import Storage
-from hourmark.config import Config
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 
@@ -91,26 +89,6 @@ class Written:
 def _add(total: dict[_Key, Sums], part: Mapping[_Key, Sums]) -> None:
     for key, sums in part.items():
         total[key] = total.get(key, Sums()) + sums
-
-
-def write_on(
-    runner: Runner,
-    storage: Storage,
-    database: Database,
-    config: Config,
-    sealed: Collection[SealedHour],
-    schemas: Mapping[int, str],
-    folder: str,
-) -> list[WrittenHour]:
-    """Write a round by units, wherever they run: see `etl.closing.engine.Engine.write`."""
-    etl = config.etl
-    late: dict[str, set[int]] = {}
-    for s in sealed:
-        late.setdefault(s.event_type, set()).update(s.late_hours_s)
-    return write_hours(
-        runner, storage, sealed, closed_buckets(database, late, config.parsing.bucket_seconds), schemas, folder,
-        WriteLimits(etl.unit_bytes_max, etl.target_file_bytes, etl.tasks),
-    )  # fmt: skip
 
 
 def write_hours(

@@ -13,13 +13,12 @@ Who writes what
 frontier_rows.py  `hourmark types apply`: a row for each type
 staging.py        the consumer: positions and staged groups
 frontiers.py      the closer: freeze, seal, close
-edge.py           the closer: where the mirror stood
-holes.py          consumer and closer: records that may never be staged
-waits.py          the closer: what each hour waits for
-orders.py         operators: hours that are forced
-surplus.py, id_indexes.py, schemas.py  closing: what later hours need of closed ones
+edge.py           the closer: where the mirror stood; consumer and closer: records that may never be staged
+orders.py         operators: hours that are forced; the closer: what each hour waits for
+closed.py         closing: what later hours need of closed ones
+leftovers.py      closer: staged files that are needed no longer, or cannot be read
 
-Who asks what: listings.py (proofs, of many types at once), book_rows.py (the books), overview.py (operators and metrics)
+Who asks what: listings.py (proofs, of many types at once; the books), overview.py (operators and metrics)
 
 What is kept outside, and what it is for
 
@@ -27,5 +26,4 @@ first_hours.py    where types' chains of buckets begin
 markers.py        is this the newest ledger? asked at a driver's start
 check.py          `hourmark ledger check`
 rebuild.py        `hourmark ledger rebuild`; remains.py reads what is left
-existing.py       opens a ledger that must be there
 """

@@ -8,32 +8,33 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import CompoundSelect, Select, Table, func, or_, select, union
+from sqlalchemy import func, select, union
 
-from etl.buckets import BadMarker, list_hours, list_types
+from etl.buckets import BadMarker, list_hours, list_types, standing_manifest
 from etl.errors import Unreadable
 from etl.ledger import tables
-from etl.ledger.central import Central
 from etl.ledger.database import Database
 from etl.ledger.digests import damaged_rows
 from etl.ledger.frontiers import frontiers
-from etl.ledger.markers import first_unsealed, marker
-from etl.ledger.rows import AUDIT, EVENTS, Frontier, State
+from etl.ledger.leftovers import NEEDED
+from etl.ledger.listings import file_differences
+from etl.ledger.markers import first_unsealed
+from etl.ledger.rows import Frontier, State
 from etl.ledger.staging import position_of
 from etl.staging.files import read_note
-from etl.storage import NotFound, Storage
+from etl.storage import NotFound, Storage, entries_of
+from etl.topics import Central
 from hourmark.hours import Hour
-from hourmark.kafka import Partition
 from hourmark.manifest import Manifest
 
 _AT_ONCE: Final = 8  # requests to storage
 
 
-class Kind(enum.Enum):
+class Kind(enum.StrEnum):
     """What kind of disagreement it is."""
 
     OLDER_COPY = "older-copy"  # a marker that the ledger does not know
@@ -56,7 +57,7 @@ class LedgerFinding:
     detail: str
 
     def __str__(self) -> str:
-        return f"{self.kind.value}: {self.where}: {self.detail}"
+        return f"{self.kind}: {self.where}: {self.detail}"
 
 
 def check_ledger(database: Database, storage: Storage, bucket_seconds: int, central: Central) -> list[LedgerFinding]:
@@ -83,8 +84,7 @@ def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[Le
     """Every hour from the first to the frontier is closed, and no other; a seal stands exactly where the state says so."""
     table = tables.buckets
     query = select(table.c.type, func.count(), func.min(table.c.hour), func.max(table.c.hour)).group_by(table.c.type)
-    with database.reading() as connection:
-        closed = {row[0]: (row[1], row[2], row[3]) for row in connection.execute(query).all()}
+    closed = {event_type: tuple(counted) for event_type, *counted in database.ask(query)}
     for f in known:
         if f.state is State.DAMAGED:
             closed.pop(f.event_type, None)
@@ -112,15 +112,14 @@ def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[Le
     frontier = {f.event_type: f for f in known}
     with database.reading() as connection:
         listed = connection.execute(query).all()
-        sums = {kind: _sums(connection.execute(_rows_by_file(kind)).all()) for kind in (EVENTS, AUDIT)}
+        differences = file_differences(connection)
     for event_type, listed_hour, latest, count in listed:
         f = frontier.get(event_type)
         if f is None or (why := _not_listable(f, listed_hour, latest)):
             detail = f"{count} groups are listed for {listed_hour}: " + (why if f is not None else "the type has no frontier")
             yield LedgerFinding(Kind.LISTING, event_type, detail)
-    for kind, found in sums.items():
-        for path, rows, added in found:
-            yield LedgerFinding(Kind.SUMS, path, f"{rows} rows of {kind}, its groups have {added}")
+    for d in differences:
+        yield LedgerFinding(Kind.SUMS, d.path, f"{d.rows} rows of {d.kind}, its groups have {d.in_groups}")
 
 
 def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
@@ -134,21 +133,6 @@ def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
     return ""
 
 
-def _rows_by_file(kind: str) -> Select[Any]:
-    table: Table = tables.groups if kind == EVENTS else tables.audit_groups
-    files = tables.staged_files
-    return (
-        select(files.c.path, files.c.rows, func.coalesce(func.sum(table.c.rows), 0))
-        .join(table, table.c.file_id == files.c.id, isouter=True)
-        .where(files.c.kind == kind)
-        .group_by(files.c.id, files.c.path, files.c.rows)
-    )
-
-
-def _sums(rows: Iterable[Sequence[Any]]) -> list[tuple[str, int, int]]:
-    return [(path, rows, int(added)) for path, rows, added in rows if rows != added]
-
-
 def check_markers(
     database: Database, storage: Storage, known: Collection[Frontier], on_storage: Mapping[str, Sequence[Hour]]
 ) -> list[LedgerFinding]:
@@ -157,61 +141,55 @@ def check_markers(
     found: list[LedgerFinding] = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for f in known:
-            for problem in pool.map(lambda closed: _marker_problem(storage, *closed), _closed(database, f)):
-                found += problem
+            found += filter(None, pool.map(lambda closed: _marker_problem(database, storage, *closed), _closed(database, f)))
     for event_type, hours in on_storage.items():
         own = frontier.get(event_type)
-        for hour in hours:
-            if own is None or not own.first_hour <= hour < first_unsealed(own):
-                found.append(_strange(database, storage, event_type, hour))
+        strange = [h for h in hours if own is None or not own.first_hour <= h < first_unsealed(own)]
+        found += filter(None, (_marker_problem(database, storage, event_type, hour, None) for hour in strange))
     return found
 
 
-def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, str]]:
+def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, Manifest]]:
     table = tables.buckets
     query = select(table.c.hour, table.c.manifest).where(table.c.type == f.event_type).order_by(table.c.hour)
     with database.reading() as connection:
         for hour, manifest in connection.execute(query):
-            yield f.event_type, Hour(hour, f.hour.length_s), manifest
+            yield f.event_type, Hour(hour, f.hour.length_s), Manifest.decode(manifest.encode())
 
 
-def _marker_problem(storage: Storage, event_type: str, hour: Hour, remembered: str) -> list[LedgerFinding]:
-    where = f"{event_type} {hour}"
+def _marker_problem(
+    database: Database, storage: Storage, event_type: str, hour: Hour, remembered: Manifest | None
+) -> LedgerFinding | None:
+    """`remembered`: None for a bucket's folder of which the ledger knows nothing."""
+    kind, folder = Kind.MARKER, storage.url(hour.bucket_path(event_type))
     try:
-        standing = marker(storage, event_type, hour)
+        found = standing_manifest(storage, event_type, hour)
+        if found is not None and found == remembered:
+            return None
+        if found is None:
+            detail = f"closed, but {folder} has no marker" if remembered else f"{folder} stands without a marker"
+        elif remembered is not None:
+            detail = "its marker says otherwise than the ledger remembers"
+        else:
+            ledger, commit = database.identity()
+            kind, by = Kind.OLDER_COPY, f"closed by ledger {found.ledger}, commit {found.ledger_commit}"
+            detail = f"{by}; this ledger ({ledger}, at {commit}) does not know it"
     except BadMarker as error:
-        return [LedgerFinding(Kind.MARKER, where, str(error))]
-    if standing is None:
-        return [LedgerFinding(Kind.MARKER, where, f"closed, but {storage.url(hour.bucket_path(event_type))} has no marker")]
-    if standing != Manifest.decode(remembered.encode()):
-        return [LedgerFinding(Kind.MARKER, where, "its marker says otherwise than the ledger remembers")]
-    return []
-
-
-def _strange(database: Database, storage: Storage, event_type: str, hour: Hour) -> LedgerFinding:
-    where = f"{event_type} {hour}"
-    try:
-        found = marker(storage, event_type, hour)
-    except BadMarker as error:
-        return LedgerFinding(Kind.MARKER, where, str(error))
-    if found is None:
-        return LedgerFinding(Kind.MARKER, where, f"{storage.url(hour.bucket_path(event_type))} stands without a marker")
-    ledger, commit = database.identity()
-    return LedgerFinding(
-        Kind.OLDER_COPY,
-        where,
-        f"closed by ledger {found.ledger}, commit {found.ledger_commit}; this ledger ({ledger}, at {commit}) does not know it",
-    )
+        detail = str(error)
+    return LedgerFinding(kind, f"{event_type} {hour}", detail)
 
 
 def check_files(database: Database, storage: Storage) -> list[LedgerFinding]:
     """Staged files of events not in a closed bucket, and of promises not settled, stand with the rows that the ledger names."""
     files = tables.staged_files
     batches: dict[str, dict[str, int]] = {}
-    with database.reading() as connection:
-        query = select(files.c.path, files.c.batch, files.c.rows).where(files.c.id.in_(_needed()))
-        for path, batch, rows in connection.execute(query):
-            batches.setdefault(batch, {})[path] = rows
+    needed = (
+        select(groups.c.file_id).join(tables.frontiers, tables.frontiers.c.type == groups.c.type).where(still)
+        for groups, still in NEEDED.items()
+    )
+    query = select(files.c.path, files.c.batch, files.c.rows).where(files.c.id.in_(union(*needed)))
+    for path, batch, rows in database.ask(query):
+        batches.setdefault(batch, {})[path] = rows
     found: list[LedgerFinding] = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for problems in pool.map(lambda item: _file_problems(storage, *item), batches.items()):
@@ -219,21 +197,8 @@ def check_files(database: Database, storage: Storage) -> list[LedgerFinding]:
     return found
 
 
-def _needed() -> CompoundSelect[Any]:
-    groups, audits, frontier = tables.groups, tables.audit_groups, tables.frontiers
-    events = select(groups.c.file_id).join(frontier, frontier.c.type == groups.c.type)
-    promises = select(audits.c.file_id).join(frontier, frontier.c.type == audits.c.type)
-    return union(
-        events.where(or_(groups.c.listed_hour.is_(None), groups.c.listed_hour >= frontier.c.hour)),
-        promises.where(or_(audits.c.hour >= frontier.c.hour, audits.c.last_offset >= frontier.c.settled_next)),
-    )
-
-
 def _file_problems(storage: Storage, folder: str, files: Mapping[str, int]) -> list[LedgerFinding]:
-    try:
-        standing = {f"{folder}/{entry.name}" for entry in storage.list(folder)}
-    except NotFound:
-        standing = set()
+    standing = {f"{folder}/{entry.name}" for entry in entries_of(storage, folder)}
     missing = sorted(set(files) - standing)
     found = [LedgerFinding(Kind.FILE, path, "missing; closing stages it again") for path in missing]
     for path in sorted(set(files) & standing):
@@ -250,9 +215,8 @@ def _file_problems(storage: Storage, folder: str, files: Mapping[str, int]) -> l
 
 def check_positions(database: Database, central: Central) -> Iterator[LedgerFinding]:
     """Each position lies within the log of the very topic that was staged."""
-    with database.reading() as connection:
-        rows = connection.execute(select(tables.positions)).mappings()
-        positions = [position_of(row, checked=False) for row in rows]  # digests are compared for themselves
+    # Digests are compared for themselves.
+    positions = [position_of(row, checked=False) for row in database.ask(select(tables.positions)).mappings()]
     infos = central.topics({p.topic for p in positions})
     alive = []
     for p in positions:
@@ -262,7 +226,7 @@ def check_positions(database: Database, central: Central) -> Iterator[LedgerFind
             yield LedgerFinding(Kind.POSITION, p.topic, f"staged from the topic with id {p.topic_id}; {now}")
         else:
             alive.append(p)
-    partitions = [Partition(p.topic, p.partition) for p in alive]
+    partitions = [p.of for p in alive]
     starts, ends = central.starts(partitions), central.ends(partitions, committed=False)
     for p, partition in zip(alive, partitions, strict=True):
         if not starts[partition] <= p.next_offset <= ends[partition]:

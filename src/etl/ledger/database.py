@@ -10,15 +10,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import uuid
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Self
 
-from sqlalchemy import BigInteger, Connection, Text, cast, insert, select, update
+from sqlalchemy import BigInteger, Connection, Executable, Result, Table, Text, bindparam, cast, delete, insert, select, update
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
 
 from etl.errors import EtlStop, StaleDriver
 from etl.ledger import migrations, tables
-from etl.ledger.engines import lock_for_migration, open_engine, shown
+from etl.ledger.engines import lock_for_migration, open_engine, shown, sqlite_file
+from hourmark.config import Config
 from hourmark.errors import Unavailable
 
 CLOSER: Final = "closer"  # the name of the lease of closing
@@ -49,6 +50,12 @@ class Database:
         """Let go of all connections."""
         self._changing.dispose()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def acquire(self, name: str) -> Lease:
         """Take the lease: from now on, whoever held it is refused."""
         with self._available(), self._changing.begin() as connection:
@@ -60,8 +67,7 @@ class Database:
 
     def epoch(self, name: str) -> int:
         """Of whoever took the lease last; 0 if nobody ever did."""
-        with self.reading() as connection:
-            return connection.execute(select(tables.leases.c.epoch).where(tables.leases.c.name == name)).scalar() or 0
+        return self.ask(select(tables.leases.c.epoch).where(tables.leases.c.name == name)).scalar() or 0
 
     @contextlib.contextmanager
     def transaction(self, lease: Lease | None = None) -> Iterator[Connection]:
@@ -86,10 +92,14 @@ class Database:
         with self._available(), self._reading.connect() as connection, connection.begin():
             yield connection
 
+    def ask(self, query: Executable) -> Result[*tuple[Any, ...]]:
+        """What the query finds, all of it, in a view of its own."""
+        with self.reading() as connection:
+            return connection.execute(query).freeze()()
+
     def identity(self) -> tuple[str, int]:
         """UUID of the ledger and number of its last commit: they stand in every manifest."""
-        with self.reading() as connection:
-            rows: dict[str, str] = dict(connection.execute(select(tables.meta.c.key, tables.meta.c.value)).all())
+        rows: dict[str, str] = dict(self.ask(select(tables.meta.c.key, tables.meta.c.value)).all())
         return rows["uuid"], int(rows["commit"])
 
     def _begin_ledger(self) -> None:
@@ -122,6 +132,27 @@ class Database:
                 f"the ledger (etl.ledger = {self._name}) does not answer: {' '.join(str(error.orig).split())}; check that its "
                 "server runs and that this user may connect, or, for a file, path, rights and free space"
             ) from error
+
+
+def existing_ledger(config: Config) -> Database:
+    """A ledger that must be there: a question must not make a new, empty one.
+
+    Unavailable, with the next step, where there is none, or where its server does not answer.
+    """
+    if (file := sqlite_file(config.etl.ledger)) and not file.is_file():
+        raise Unavailable(
+            f"there is no ledger at {file} (etl.ledger); `hourmark types apply --dir types` makes it. Is this the machine of the "
+            "driver, and the configuration that it uses (--config)?"
+        )
+    return Database(config.etl.ledger)
+
+
+def put(connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add rows, in place of all that have the same `key` columns."""
+    if rows:
+        same = [table.c[name] == bindparam(f"of_{name}") for name in key]
+        connection.execute(delete(table).where(*same), [{f"of_{name}": row[name] for name in key} for row in rows])
+        connection.execute(insert(table), rows)
 
 
 def _count_commit(connection: Connection) -> int:

@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sqlalchemy import Table, select
+from sqlalchemy import Connection, Table, select, update
 
 from etl.errors import DamagedRow
 from etl.ledger import tables
@@ -25,6 +25,12 @@ _BYTES: Final = 8  # against accidents: one in 2^64 passes
 def with_digest(table: Table, row: Mapping[Any, Any], path: str = "") -> dict[str, Any]:
     """The row as it is to be written. `path`: of a group's file."""
     return {**row, tables.DIGEST: _digest(table, row, path)}
+
+
+def rewrite(connection: Connection, table: Table, row: Mapping[Any, Any], changed: Mapping[str, Any], path: str = "") -> None:
+    """Change these columns of a row that was read. `path`: of a group's file, from now on."""
+    own = [column == row[column.name] for column in table.primary_key]
+    connection.execute(update(table).where(*own).values(**with_digest(table, {**row, **changed}, path)))
 
 
 def check(table: Table, row: Mapping[Any, Any], path: str = "", event_type: str | None = None) -> None:

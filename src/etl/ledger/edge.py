@@ -1,15 +1,22 @@
-"""Where the mirror stood at the last check of the edge, kept so that a hole between two checks cannot hide."""
+"""Where the mirror stood at the last check of the edge, kept so that a hole between two checks cannot hide; and such holes:
+records that may never be staged, by topic, found at the edge or lost on the central cluster. An order accepts them.
+
+A hole of a type's topic holds that type, one of promises or reports every type, until an order accepts it. The table keeps those
+that nothing but the ledger remembers (offsets that were passed over, files that were given up), and all that were accepted.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
 
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from etl.ledger import tables
-from etl.ledger.database import Database, Lease
+from etl.ledger.database import Database, Lease, put
 from hourmark.kafka import Partition
+
+_TABLE = tables.holes
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,8 +32,7 @@ class EdgeCheck:
 
 def last_checks(database: Database) -> dict[Partition, EdgeCheck]:
     """The last check that passed, by partition of the edge."""
-    with database.reading() as connection:
-        rows = [EdgeCheck(**row) for row in connection.execute(select(tables.edge_checks)).mappings()]
+    rows = [EdgeCheck(**row) for row in database.ask(select(tables.edge_checks)).mappings()]
     return {Partition(row.topic, row.partition): row for row in rows}
 
 
@@ -44,11 +50,39 @@ def begin_anew(connection: Connection, checks: Collection[EdgeCheck]) -> None:
 
 
 def _put(connection: Connection, checks: Collection[EdgeCheck]) -> None:
-    if not checks:
-        return
-    table = tables.edge_checks
-    connection.execute(
-        delete(table).where(table.c.topic == bindparam("of_topic"), table.c.partition == bindparam("of_partition")),
-        [{"of_topic": c.topic, "of_partition": c.partition} for c in checks],
-    )
-    connection.execute(insert(table), [dataclasses.asdict(c) for c in checks])
+    put(connection, tables.edge_checks, ("topic", "partition"), [dataclasses.asdict(c) for c in checks])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hole:
+    """Records of a topic (edge name) that may be missing; they concern one type alone where `type` names it."""
+
+    topic: str
+    accepted_at_ms: int | None  # None: not accepted yet
+    what: str
+    reason: str = ""
+    type: str | None = None
+
+
+def put_holes(connection: Connection, holes: Collection[Hole]) -> None:
+    """Remember them. An accepted one takes the place of the same one before."""
+    for hole in holes:
+        connection.execute(
+            delete(_TABLE).where(_TABLE.c.topic == hole.topic, _TABLE.c.what == hole.what, _TABLE.c.accepted_at_ms.is_(None))
+        )
+        connection.execute(insert(_TABLE).values(**dataclasses.asdict(hole)))
+
+
+def open_holes(database: Database) -> list[Hole]:
+    """Those that the ledger keeps and no order has accepted."""
+    return [hole for hole in _all(database) if hole.accepted_at_ms is None]
+
+
+def accepted_holes(database: Database) -> list[Hole]:
+    """Holes that orders accepted, oldest first."""
+    return [hole for hole in _all(database) if hole.accepted_at_ms is not None]
+
+
+def _all(database: Database) -> list[Hole]:
+    query = select(*(_TABLE.c[f.name] for f in dataclasses.fields(Hole))).order_by(_TABLE.c.accepted_at_ms, _TABLE.c.id)
+    return [Hole(*row) for row in database.ask(query)]

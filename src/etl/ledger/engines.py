@@ -46,6 +46,12 @@ def shown(url: str) -> str:
     return _parsed(url).set(query={}).render_as_string(hide_password=True)
 
 
+def sqlite_file(url: str) -> Path | None:
+    """Where an SQLite ledger stands; None for another."""
+    parsed = _parsed(url)
+    return Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
+
+
 def lock_for_migration(connection: Connection) -> None:
     """Until this transaction ends, nobody else makes or migrates the ledger. SQLite's write lock says so already."""
     if connection.dialect.name == "postgresql":
@@ -61,7 +67,7 @@ def refuse_moving_driver(url: str, spark_conf: Mapping[str, str]) -> None:
         spark_conf.get("spark.submit.deployMode", "client") == "cluster"
         or spark_conf.get("spark.kubernetes.submitInDriver", "false") == "true"  # inside a Kubernetes driver it says "client"
     )
-    if moves and _parsed(url).get_backend_name() == "sqlite":
+    if moves and sqlite_file(url):
         raise ConfigError(
             f"etl.ledger = {shown(url)} is a file of one machine, but spark.submit.deployMode is cluster: the driver may start "
             "on another next time, without its ledger. Use PostgreSQL (postgresql://user@host/database), or deploy mode client"

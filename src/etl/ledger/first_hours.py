@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from etl.ledger.database import Database
 from etl.ledger.frontiers import frontiers
-from etl.storage import NotFound, Storage
+from etl.storage import Storage, entries_of
 
 FOLDER: Final = "_ledger"
 FORMAT: Final = 1
@@ -55,14 +55,11 @@ def record_first_hours(storage: Storage, database: Database, bucket_seconds: int
 
 def read_first_hours(storage: Storage) -> list[FirstHours]:
     """All records, the oldest commit first. ValueError, naming the file, for one that is damaged."""
-    try:
-        names = [entry.name for entry in storage.list(FOLDER) if entry.name.startswith("first-hours-")]
-    except NotFound:
-        return []
     found = []
-    for name in names:
-        try:
-            found.append(FirstHours.decode(storage.read(f"{FOLDER}/{name}")))
-        except ValueError as error:
-            raise ValueError(f"{storage.url(FOLDER)}/{name}: {error}") from error
+    for entry in entries_of(storage, FOLDER):
+        if entry.name.startswith("first-hours-"):
+            try:
+                found.append(FirstHours.decode(storage.read(f"{FOLDER}/{entry.name}")))
+            except ValueError as error:
+                raise ValueError(f"{storage.url(FOLDER)}/{entry.name}: {error}") from error
     return sorted(found, key=lambda r: r.commit)

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, Insert, insert, select, update
+from sqlalchemy import Connection, Insert, insert, select
 
 from etl.ledger import tables
 from etl.ledger.database import Database
-from etl.ledger.digests import check, with_digest
+from etl.ledger.digests import check, rewrite, with_digest
 from etl.ledger.rows import State
 from hourmark.config import Config
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
@@ -27,27 +27,19 @@ def ensure_frontier_rows(config: Config, types: Sequence[EventType], sources: Se
     A source that may carry a type no longer is awaited until its hosts have said goodbye: what they read before is on its way.
     UsageError if the ledger's buckets have another length: a root's is fixed.
     """
-    database = Database(config.etl.ledger)
-    try:
-        with database.transaction() as connection:
-            _fix_bucket_length(connection, first_hour.length_s)
-            known = {row["type"]: row for row in connection.execute(select(tables.frontiers)).mappings()}
-            live = set(connection.execute(select(tables.reporters.c.source).where(~tables.reporters.c.goodbye)).scalars())
-            for t in types:
-                carried_by = carriers(t.name, sources)
-                if row := known.get(t.name):
-                    check(tables.frontiers, row)
-                    declared = {
-                        "sources": json.dumps(sorted(carried_by | live & set(json.loads(row["sources"])))),
-                        "shard": t.shard,
-                    }
-                    changed = with_digest(tables.frontiers, {**row, **declared})
-                    connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == t.name).values(**changed))
-                else:
-                    connection.execute(new_frontier(t.name, first_hour.start_s, t.shard, carried_by))
-        return sorted({t.name for t in types} - set(known))
-    finally:
-        database.close()
+    with Database(config.etl.ledger) as database, database.transaction() as connection:
+        _fix_bucket_length(connection, first_hour.length_s)
+        known = {row["type"]: row for row in connection.execute(select(tables.frontiers)).mappings()}
+        live = set(connection.execute(select(tables.reporters.c.source).where(~tables.reporters.c.goodbye)).scalars())
+        for t in types:
+            carried_by = carriers(t.name, sources)
+            if row := known.get(t.name):
+                check(tables.frontiers, row)
+                sources_json = json.dumps(sorted(carried_by | live & set(json.loads(row["sources"]))))
+                rewrite(connection, tables.frontiers, row, {"sources": sources_json, "shard": t.shard})
+            else:
+                connection.execute(new_frontier(t.name, first_hour.start_s, t.shard, carried_by))
+    return sorted({t.name for t in types} - set(known))
 
 
 def new_frontier(
@@ -64,26 +56,20 @@ def new_frontier(
 def refuse_other_bucket_length(database: Database, bucket_seconds: int) -> None:
     """UsageError if the ledger's buckets have another length than parsing.bucket_seconds says now."""
     with database.reading() as connection:
-        length = _bucket_length(connection)
-    if length is not None and length != bucket_seconds:
-        raise _other_length(bucket_seconds, length)
+        _has_bucket_length(connection, bucket_seconds)
 
 
 def _fix_bucket_length(connection: Connection, bucket_seconds: int) -> None:
-    length = _bucket_length(connection)
-    if length is None:
+    if not _has_bucket_length(connection, bucket_seconds):
         connection.execute(insert(tables.meta).values(key=BUCKET_SECONDS, value=str(bucket_seconds)))
-    elif length != bucket_seconds:
-        raise _other_length(bucket_seconds, length)
 
 
-def _bucket_length(connection: Connection) -> int | None:
-    value = connection.execute(select(tables.meta.c.value).where(tables.meta.c.key == BUCKET_SECONDS)).scalar()
-    return None if value is None else int(value)
-
-
-def _other_length(wanted_s: int, known_s: int) -> UsageError:
-    return UsageError(f"parsing.bucket_seconds is {wanted_s}, but the ledger's buckets have {known_s} s; set it back")
+def _has_bucket_length(connection: Connection, bucket_seconds: int) -> bool:
+    """Whether it is fixed; UsageError where it is another."""
+    known_s = connection.execute(select(tables.meta.c.value).where(tables.meta.c.key == BUCKET_SECONDS)).scalar()
+    if known_s not in (None, str(bucket_seconds)):
+        raise UsageError(f"parsing.bucket_seconds is {bucket_seconds}, but the ledger's buckets have {known_s} s; set it back")
+    return known_s is not None
 
 
 def carriers(event_type: str, sources: Iterable[Source]) -> set[str]:

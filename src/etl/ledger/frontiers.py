@@ -19,14 +19,14 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
 
 from etl.errors import DamagedRow, StaleDriver
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
 from etl.ledger.digests import check, with_digest
-from etl.ledger.edge import EdgeCheck, begin_anew
-from etl.ledger.holes import Hole, put_holes
+from etl.ledger.edge import EdgeCheck, Hole, begin_anew, put_holes
 from etl.ledger.rows import Frontier, Position, Reporter, Seal, State, Sums
 from etl.ledger.staging import position_of
 from etl.ledger.tables import DIGEST
@@ -35,6 +35,7 @@ from hourmark.manifest import Grade, Manifest
 
 _AT_ONCE: Final = 500  # names in one IN list, far below every database's limit of variables
 _ROWS: Final = tables.frontiers
+_SEALS: Final = TypeAdapter(tuple[Seal, ...])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +58,7 @@ class Closing:
 
 def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
     """All types' frontier hours, by name."""
-    with database.reading() as connection:
-        rows = connection.execute(select(_ROWS).order_by(_ROWS.c.type)).mappings().all()
-    return [_frontier(row, bucket_seconds) for row in rows]
+    return [_frontier(row, bucket_seconds) for row in database.ask(select(_ROWS).order_by(_ROWS.c.type)).mappings()]
 
 
 def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
@@ -139,17 +138,14 @@ def _unlist(connection: Connection, from_hour: Mapping[str, Hour]) -> None:
 def seal(
     database: Database,
     lease: Lease,
-    seals: Mapping[str, Seal],
+    chains: Mapping[str, Sequence[Seal]],
     frozen: Collection[Frontier],
-    later: Mapping[str, Sequence[Seal]] | None = None,
-    together: WithSeals | None = None,
+    together: WithSeals = WithSeals(),  # it is frozen
 ) -> None:
-    """Fix what the buckets hold and how they were proved; `later`: seals of the hours that follow, one each, in turn.
+    """Fix what the buckets hold and how they were proved; `chains`: by type, seals of its hours from the frontier's on, in turn.
 
     Hours that were frozen and are not sealed are unlisted.
     """
-    together = together or WithSeals()
-    chains = {f.event_type: (seals[f.event_type], *(later or {}).get(f.event_type, ())) for f in frozen}
     with database.transaction(lease) as connection:
         moved = [(f, {"seal": _seals_json(chains[f.event_type]), "alarm": None}) for f in frozen]
         _move_all(connection, moved, State.FROZEN, State.SEALED)
@@ -230,12 +226,8 @@ def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> 
         )
         connection.execute(
             insert(tables.buckets),
-            [
-                {"type": c.frontier.event_type, "hour": c.frontier.hour.start_s, "grade": c.manifest.grade.value,
-                 "manifest": c.manifest.encode().decode(), "closed_at_ms": c.manifest.closed_at_ms}
-                for c in closings
-            ],
-        )  # fmt: skip
+            [bucket_row(c.frontier.hour, c.manifest) for c in closings],
+        )
         orders = tables.orders
         connection.execute(
             delete(orders).where(orders.c.type == bindparam("of_type"), orders.c.hour <= bindparam("closed")),
@@ -243,9 +235,12 @@ def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> 
         )
 
 
-def close(database: Database, lease: Lease, frontier: Frontier, manifest: Manifest) -> None:
-    """The same for one hour."""
-    close_all(database, lease, [Closing(frontier, manifest)])
+def bucket_row(hour: Hour, manifest: Manifest) -> dict[str, Any]:
+    """Of the table `buckets`."""
+    return {
+        "type": manifest.type, "hour": hour.start_s, "grade": manifest.grade.value, "manifest": manifest.encode().decode(),
+        "closed_at_ms": manifest.closed_at_ms,
+    }  # fmt: skip
 
 
 def _after_close(closed: Frontier) -> dict[str, Any]:
@@ -258,17 +253,16 @@ def _after_close(closed: Frontier) -> dict[str, Any]:
 
 
 def _seals(text: str | None) -> tuple[Seal, ...]:
-    return tuple(Seal.from_json(json.dumps(one)) for one in json.loads(text)) if text else ()
+    return _SEALS.validate_json(text) if text else ()
 
 
 def _seals_json(seals: Iterable[Seal]) -> str:
-    return json.dumps([json.loads(seal.to_json()) for seal in seals])
+    return _SEALS.dump_json(tuple(seals)).decode()
 
 
 def closed_types(database: Database) -> set[str]:
     """Types of which this ledger has closed a bucket."""
-    with database.reading() as connection:
-        return set(connection.execute(select(tables.buckets.c.type).distinct()).scalars())
+    return set(database.ask(select(tables.buckets.c.type).distinct()).scalars())
 
 
 def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
@@ -279,8 +273,7 @@ def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
         .where(table.c.listed_hour.is_(None))
         .group_by(table.c.type, table.c.hour)
     )
-    with database.reading() as connection:
-        return {(row[0], row[1]): int(row[2]) for row in connection.execute(query)}
+    return {(event_type, hour_s): int(size) for event_type, hour_s, size in database.ask(query)}
 
 
 def _move_all(

@@ -1,19 +1,39 @@
-"""What staging has left behind: files whose rows stand in closed buckets, and folders that no commit can name any more."""
+"""What staging has left behind: files whose rows are needed or stand in closed buckets, and folders that no commit can name.
+
+A staged file that cannot be read is replaced by one that was staged again from the same spans: same groups, another file.
+
+Where that cannot be, an order gives the file up, for one type.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection
-from typing import Any
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, or_, select
+import zstandard
+from sqlalchemy import ColumnElement, Select, Table, and_, bindparam, delete, func, or_, select, union
 
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
-from etl.ledger.rows import AUDIT, EVENTS
+from etl.ledger.digests import check, rewrite
+from etl.ledger.edge import Hole, put_holes
+from etl.ledger.frontiers import force_sealed
+from etl.ledger.rows import AUDIT, EVENTS, Frontier, Span, StagedFile, StagedGroup, Sums, to_unsigned
+from hourmark.errors import Finding
 
 _FILES = tables.staged_files
+# By table of groups, joined with their frontier: whose rows no closed bucket holds yet, or no seal has settled.
+NEEDED: Final[dict[Table, ColumnElement[bool]]] = {
+    tables.groups: or_(tables.groups.c.listed_hour.is_(None), tables.groups.c.listed_hour >= tables.frontiers.c.hour),
+    tables.audit_groups: or_(
+        tables.audit_groups.c.last_offset >= tables.frontiers.c.settled_next,
+        tables.audit_groups.c.hour >= tables.frontiers.c.hour,
+    ),
+}
+_PLACES_MAX: Final = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -51,13 +71,7 @@ def settled_audit_files(database: Database, after_id: int, below: int, limit: in
     needed = (
         select(groups.c.file_id)
         .join(frontiers, frontiers.c.type == groups.c.type)
-        .where(
-            or_(
-                groups.c.last_offset >= below,
-                groups.c.last_offset >= frontiers.c.settled_next,
-                groups.c.hour >= frontiers.c.hour,
-            )
-        )
+        .where(or_(groups.c.last_offset >= below, NEEDED[groups]))
     )
     return _unneeded(database, AUDIT, after_id, limit, needed, groups.c.file_id)
 
@@ -77,8 +91,7 @@ def _unneeded(
 
 def oldest_frontier_ms(database: Database) -> int:
     """When the oldest hour began that is not closed; 0 where there are no types."""
-    with database.reading() as connection:
-        return 1000 * (connection.execute(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
+    return 1000 * (database.ask(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
 
 
 def settled_before(database: Database, event_type: str, closed_before_ms: int) -> int:
@@ -90,8 +103,7 @@ def settled_before(database: Database, event_type: str, closed_before_ms: int) -
         .order_by(buckets.c.hour.desc())
         .limit(1)
     )
-    with database.reading() as connection:
-        manifest = connection.execute(query).scalar()
+    manifest = database.ask(query).scalar()
     return 0 if manifest is None else max(json.loads(manifest)["evidence"]["audit_next"].values(), default=0)
 
 
@@ -113,3 +125,80 @@ def folders(database: Database) -> tuple[set[str], dict[str, int]]:
         named = set(connection.execute(select(_FILES.c.batch).distinct()).scalars())
         epochs: dict[str, int] = dict(connection.execute(select(tables.leases.c.name, tables.leases.c.epoch)).all())
     return named, epochs
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownFile:
+    """A staged file, its batch's folder, and its groups by (type, hour)."""
+
+    file_id: int
+    file: StagedFile
+    folder: str
+    groups: Mapping[tuple[str, int], Sums]
+
+
+def known_file(database: Database, path: str) -> KnownFile:
+    """Finding if the ledger does not name the file."""
+    with database.reading() as connection:
+        row = connection.execute(select(tables.staged_files).where(tables.staged_files.c.path == path)).mappings().one_or_none()
+        if row is None:
+            raise Finding(f"the ledger names no staged file {path}; `hourmark ledger check` compares ledger and storage")
+        check(tables.staged_files, row)
+        spans = tuple(Span(*s) for s in json.loads(zstandard.decompress(row["spans"])))
+        groups: dict[tuple[str, int], Sums] = {}
+        for table in (tables.groups, tables.audit_groups):
+            for of in connection.execute(select(table).where(table.c.file_id == row["id"])).mappings():
+                check(table, of, path, of["type"])
+                groups[of["type"], of["hour"]] = Sums(of["rows"], digest=to_unsigned(of["tail_sum"]))
+    return KnownFile(row["id"], StagedFile(path, row["kind"], row["rows"], spans), row["batch"], groups)
+
+
+def types_in(database: Database, path: str) -> set[str]:
+    """The types whose next buckets need events, or promises, of the file; none if the ledger does not name it any more."""
+    needed = (
+        select(groups.c.type)
+        .join(tables.staged_files, tables.staged_files.c.id == groups.c.file_id)
+        .join(tables.frontiers, tables.frontiers.c.type == groups.c.type)
+        .where(tables.staged_files.c.path == path, still)
+        for groups, still in NEEDED.items()
+    )
+    return set(database.ask(union(*needed)).scalars())
+
+
+def replace_file(database: Database, lease: Lease, known: KnownFile, path: str, groups: Collection[StagedGroup]) -> None:
+    """From now on the file's rows stand in `path`; `groups` say where (none for promises)."""
+    files, rows = tables.staged_files, {(g.event_type, g.hour_s): g.first_row for g in groups}
+    with database.transaction(lease) as connection:
+        for table in (tables.groups, tables.audit_groups):
+            for row in connection.execute(select(table).where(table.c.file_id == known.file_id)).mappings().all():
+                check(table, row, known.file.path, row["type"])
+                moved = {"first_row": rows[row["type"], row["hour"]]} if table is tables.groups else {}
+                rewrite(connection, table, row, moved, path)
+        row = connection.execute(select(files).where(files.c.id == known.file_id)).mappings().one()
+        check(files, row)
+        rewrite(connection, files, row, {"path": path})
+
+
+def give_up(database: Database, lease: Lease, known: KnownFile, f: Frontier, hole: Hole, forced: str) -> None:
+    """The type no longer waits for its rows of the file; hours that were sealed with them are forced. `forced`: whose word it is.
+
+    Offsets and audit cut of a seal stay: a closer that has written such an hour whole may still publish it.
+    """
+    groups = tables.groups
+    with database.transaction(lease) as connection:
+        own = (groups.c.file_id == known.file_id, groups.c.type == f.event_type)
+        lost = defaultdict[int, Sums](Sums)
+        for hour_s, rows, tail_sum in connection.execute(
+            select(groups.c.listed_hour, groups.c.rows, groups.c.tail_sum).where(*own)
+        ):
+            lost[hour_s] += Sums(rows, rows, to_unsigned(tail_sum))
+        for table in (groups, tables.audit_groups):
+            connection.execute(delete(table).where(table.c.file_id == known.file_id, table.c.type == f.event_type))
+        force_sealed(connection, f, lost, (forced, hole.what))
+        put_holes(connection, [hole])
+
+
+def places(spans: Sequence[Span]) -> str:
+    """Topics, partitions and offsets, as many as a person reads."""
+    named = ", ".join(f"topic {s.topic} partition {s.partition} offsets [{s.start}, {s.end})" for s in spans[:_PLACES_MAX])
+    return named if len(spans) <= _PLACES_MAX else f"{named} and {len(spans) - _PLACES_MAX} more partitions"

@@ -2,6 +2,7 @@
 
 A frontier asks for its listed groups, and for the promises that count for its hour H below a central audit offset: those of H,
 and those of earlier hours from `settled_next` on. Every row is read and its digest compared; sums are added up here.
+The books, and `hourmark ledger check`, ask for groups too.
 """
 
 from __future__ import annotations
@@ -9,17 +10,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     BigInteger,
     ColumnClause,
     ColumnElement,
+    Connection,
     Integer,
+    Table,
     Text,
     and_,
     bindparam,
+    func,
     select,
     text,
 )
@@ -29,8 +34,9 @@ from etl.errors import DamagedRow
 from etl.ledger import tables
 from etl.ledger.database import Database
 from etl.ledger.digests import check
-from etl.ledger.rows import AuditGroup, Frontier, StagedGroup, Sums, to_unsigned
+from etl.ledger.rows import AUDIT, EVENTS, AuditGroup, Frontier, StagedGroup, Sums, to_unsigned
 
+_Group = TypeVar("_Group")
 _AT_ONCE: Final = 1000  # frontiers in one query: four variables each, below every database's limit
 _LISTED: Final = tables.groups
 _PROMISED: Final = tables.audit_groups
@@ -56,16 +62,15 @@ def round_sums(database: Database, asked: Sequence[Frontier], below: int) -> lis
 
 
 def _summed(f: Frontier, groups: Iterable[StagedGroup], promises: Iterable[AuditGroup], below: int) -> RoundSums:
-    listed: dict[int, Sums] = {}
-    promised: dict[int, Sums] = {}
+    listed, promised = defaultdict[int, Sums](Sums), defaultdict[int, Sums](Sums)
     straddling = []
     for g in groups:
-        listed[g.hour_s] = listed.get(g.hour_s, Sums()) + listed_sums([g])
+        listed[g.hour_s] += listed_sums([g])
     for a in promises:
         if a.last_offset >= below or (a.hour_s < f.hour.start_s and a.first_offset < f.settled_next):
             straddling.append(a)
         else:
-            promised[a.hour_s] = promised.get(a.hour_s, Sums()) + Sums(a.rows, a.promised, a.tail_sum)
+            promised[a.hour_s] += Sums(a.rows, a.promised, a.tail_sum)
     return RoundSums(listed, promised, tuple(straddling))
 
 
@@ -76,36 +81,36 @@ def listed_sums(groups: Iterable[StagedGroup]) -> Sums:
 
 def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[StagedGroup]]:
     """For each frontier in turn, what a freeze has listed for its hour, late events' groups included."""
-    found: list[list[StagedGroup]] = [[] for _ in asked]
-    with database.reading() as connection:
-        for one in _portions(asked):
-            query = (
-                select(one.c.at, _PATH, _LISTED)
-                .select_from(one)
-                .join(_LISTED, _is_listed(one))
-                .join(tables.staged_files, tables.staged_files.c.id == _LISTED.c.file_id)
-                .order_by(one.c.at, _LISTED.c.id)
-            )
-            for row in connection.execute(query).mappings():
-                found[row["at"]].append(group_of(row, asked[row["at"]].event_type))
-    return found
+    return _found(database, asked, _LISTED, [_is_listed], group_of)
 
 
 def counting_promises(database: Database, asked: Sequence[Frontier], below: int) -> list[list[AuditGroup]]:
     """For each frontier in turn, groups of which at least one promise counts for its hour."""
-    found: list[list[AuditGroup]] = [[] for _ in asked]
+    counts = [functools.partial(_of_the_hour, below=below), functools.partial(_late, below=below)]
+    return _found(database, asked, _PROMISED, counts, audit_group_of)
+
+
+def _found(
+    database: Database,
+    asked: Sequence[Frontier],
+    table: Table,
+    conditions: Sequence[Callable[[Any], ColumnElement[bool]]],
+    group: Callable[[Mapping[Any, Any], str], _Group],
+) -> list[list[_Group]]:
+    """For each frontier in turn, the groups of the table that meet a condition; each `group` is made of a row and its path."""
+    found: list[list[_Group]] = [[] for _ in asked]
     with database.reading() as connection:
         for one in _portions(asked):
-            for counts in (_of_the_hour(one, below), _late(one, below)):
+            for is_asked in conditions:
                 query = (
-                    select(one.c.at, _PATH, _PROMISED)
+                    select(one.c.at, _PATH, table)
                     .select_from(one)
-                    .join(_PROMISED, counts)
-                    .join(tables.staged_files, tables.staged_files.c.id == _PROMISED.c.file_id)
-                    .order_by(one.c.at, _PROMISED.c.id)
+                    .join(table, is_asked(one))
+                    .join(tables.staged_files, tables.staged_files.c.id == table.c.file_id)
+                    .order_by(one.c.at, table.c.id)
                 )
                 for row in connection.execute(query).mappings():
-                    found[row["at"]].append(audit_group_of(row, asked[row["at"]].event_type))
+                    found[row["at"]].append(group(row, asked[row["at"]].event_type))
     return found
 
 
@@ -125,8 +130,7 @@ def promises_between(
         )
         .order_by(_PROMISED.c.id)
     )
-    with database.reading() as connection:
-        return [audit_group_of(row, event_type) for row in connection.execute(query).mappings()]
+    return [audit_group_of(row, event_type) for row in database.ask(query).mappings()]
 
 
 def group_of(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
@@ -186,3 +190,41 @@ def _late(one: Any, below: int) -> ColumnElement[bool]:
         _PROMISED.c.hour < one.c.hour,
         _PROMISED.c.first_offset < below,
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileDifference:
+    """A staged file of which the ledger's groups have other rows than the file."""
+
+    path: str
+    kind: str
+    rows: int
+    in_groups: int
+
+
+def file_differences(connection: Connection) -> list[FileDifference]:
+    """Staged files whose groups do not add up to them."""
+    files, found = tables.staged_files, []
+    for kind, groups in ((EVENTS, tables.groups), (AUDIT, tables.audit_groups)):
+        summed = func.coalesce(func.sum(groups.c.rows), 0)
+        query = (
+            select(files.c.path, files.c.rows, summed)
+            .outerjoin(groups, groups.c.file_id == files.c.id)
+            .where(files.c.kind == kind)
+            .group_by(files.c.id, files.c.path, files.c.rows)
+            .having(summed != files.c.rows)
+        )
+        found += [FileDifference(path, kind, rows, int(added)) for path, rows, added in connection.execute(query)]
+    return found
+
+
+def groups_of(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
+    """The staged groups of one type and origin hour, wherever they are listed."""
+    table, files = tables.groups, tables.staged_files
+    query = (
+        select(files.c.path, table)
+        .join(files, files.c.id == table.c.file_id)
+        .where(table.c.type == event_type, table.c.hour == origin_s)
+        .order_by(table.c.id)
+    )
+    return [group_of(row, event_type) for row in database.ask(query).mappings()]

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from etl.buckets import NotClosed, any_marker, list_hours, list_types, read_manifest
+from etl.buckets import any_marker, list_hours, list_types, standing_manifest
 from etl.errors import ForeignLedger
 from etl.ledger.database import Database
 from etl.ledger.frontiers import frontiers, hours_on
 from etl.ledger.rows import Frontier, State
 from etl.storage import Storage
 from hourmark.hours import Hour
-from hourmark.manifest import Manifest
 
 _AT_ONCE: Final = 8  # requests to storage
 _HELP: Final = (
@@ -51,14 +50,6 @@ def first_unsealed(frontier: Frontier) -> Hour:
     return hours_on(frontier.hour, sealed)
 
 
-def marker(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
-    """The bucket's manifest, or None where it is not closed. BadMarker where what stands there is none."""
-    try:
-        return read_manifest(storage, event_type, hour)
-    except NotClosed:
-        return None
-
-
 def _problems(storage: Storage, known: Sequence[Frontier], identity: tuple[str, int]) -> dict[str, str]:
     """What speaks against the ledger, by type."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -69,18 +60,18 @@ def _problems(storage: Storage, known: Sequence[Frontier], identity: tuple[str, 
 def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:
     """What speaks against the ledger in the markers of one type; empty: nothing."""
     unsealed = first_unsealed(frontier)
-    if found := marker(storage, frontier.event_type, unsealed):
+    if found := standing_manifest(storage, frontier.event_type, unsealed):
         return (
             f"{frontier.event_type} {unsealed} is closed (by ledger {found.ledger}, commit {found.ledger_commit}), and the "
             f"ledger ({identity[0]}, commit {identity[1]}) has not even sealed it"
         )
     if frontier.hour == frontier.first_hour:
         for hour in list_hours(storage, frontier.event_type, unsealed.length_s):
-            if not frontier.hour <= hour < unsealed and marker(storage, frontier.event_type, hour):
+            if not frontier.hour <= hour < unsealed and standing_manifest(storage, frontier.event_type, hour):
                 return f"{frontier.event_type} {hour} is closed, and the ledger has closed none of the type"
         return ""
     last = frontier.hour.before()
-    found = marker(storage, frontier.event_type, last)
+    found = standing_manifest(storage, frontier.event_type, last)
     if found is not None and (found.ledger != identity[0] or found.ledger_commit > identity[1]):
         return (
             f"{frontier.event_type} {last} was closed by ledger {found.ledger}, commit {found.ledger_commit}, and the ledger "

@@ -3,25 +3,30 @@
 A hole in promises or reports concerns every type, and so it takes an order for every type (`order_force_all`, in one
 transaction): only then is such a hole accepted. An order for one type alone closes that type's hour, names the hole and leaves
 it standing. The hour's close removes the order.
+
+Beside them, what each type's frontier hour waits for, as the closer last saw it: for `hourmark bucket why`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Collection, Mapping
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from etl.ledger import tables
-from etl.ledger.database import Database
+from etl.ledger.database import Database, Lease, put
 from hourmark.errors import UsageError
 from hourmark.hours import Hour
 
 _TABLE = tables.orders
+_WAITS = tables.waits
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Order:
-    """That a type's frontier hour be closed whatever is missing. `hour_s`: its start, Unix seconds."""
+    """That a type's frontier hour be closed whatever is missing, in the table's columns. `hour_s`: its start, Unix seconds."""
 
     event_type: str
     hour_s: int
@@ -32,9 +37,7 @@ class Order:
 
 def orders(database: Database) -> dict[str, Order]:
     """By type; at most one each."""
-    query = select(_TABLE.c.type, _TABLE.c.hour, _TABLE.c.reason, _TABLE.c.ordered_by, _TABLE.c.ordered_at_ms)
-    with database.reading() as connection:
-        return {row.type: Order(*row) for row in connection.execute(query)}
+    return {row.type: Order(*row) for row in database.ask(select(_TABLE))}
 
 
 def order_force(database: Database, event_type: str, hour: Hour, reason: str, by: str, now_ms: int) -> None:
@@ -57,9 +60,7 @@ def order_force(database: Database, event_type: str, hour: Hour, reason: str, by
                 f"{Hour(frontier, hour.length_s)}; order that one"
             )
         connection.execute(delete(_TABLE).where(_TABLE.c.type == event_type))
-        connection.execute(
-            insert(_TABLE).values(type=event_type, hour=hour.start_s, reason=reason, ordered_by=by, ordered_at_ms=now_ms)
-        )
+        _put(connection, {event_type: hour}, reason, by, now_ms)
 
 
 def order_force_all(database: Database, bucket_seconds: int, reason: str, by: str, now_ms: int) -> dict[str, Hour]:
@@ -74,16 +75,51 @@ def order_force_all(database: Database, bucket_seconds: int, reason: str, by: st
         if early := sorted(f"{t} {hour}" for t, hour in ordered.items() if hour.end_ms > now_ms):
             raise UsageError(f"not every type's hour has ended ({', '.join(early[:5])}); order again once it has")
         connection.execute(delete(_TABLE))
-        connection.execute(
-            insert(_TABLE),
-            [
-                {"type": t, "hour": hour.start_s, "reason": reason, "ordered_by": by, "ordered_at_ms": now_ms}
-                for t, hour in ordered.items()
-            ],
-        )
+        _put(connection, ordered, reason, by, now_ms)
     return ordered
+
+
+def _put(connection: Connection, ordered: Mapping[str, Hour], reason: str, by: str, now_ms: int) -> None:
+    connection.execute(
+        insert(_TABLE),
+        [
+            {"type": t, "hour": hour.start_s, "reason": reason, "ordered_by": by, "ordered_at_ms": now_ms}
+            for t, hour in ordered.items()
+        ],
+    )
 
 
 def _check_reason(reason: str) -> None:
     if not reason.strip():
         raise UsageError("an order needs a reason: it stands in the bucket's manifest for ever")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wait:
+    """What one type waits for. `phase`: `etl.why` has a step for each; `since_ms`: since when it is that phase of that hour."""
+
+    event_type: str
+    hour: Hour
+    phase: str
+    what: tuple[str, ...]
+    since_ms: int
+
+
+def waits(database: Database, bucket_seconds: int) -> dict[str, Wait]:
+    """By type; a type that waits for nothing but time has none."""
+    return {
+        row.type: Wait(row.type, Hour(row.hour, bucket_seconds), row.phase, tuple(json.loads(row.what)), row.since_ms)
+        for row in database.ask(select(_WAITS))
+    }
+
+
+def put_waits(database: Database, lease: Lease, changed: Collection[Wait], gone: Collection[str]) -> None:
+    """Replace these types' rows, and remove those of `gone`."""
+    with database.transaction(lease) as connection:
+        rows = [
+            {"type": w.event_type, "hour": w.hour.start_s, "phase": w.phase, "what": json.dumps(w.what), "since_ms": w.since_ms}
+            for w in changed
+        ]
+        put(connection, _WAITS, ("type",), rows)
+        if gone:
+            connection.execute(delete(_WAITS).where(_WAITS.c.type == bindparam("of_type")), [{"of_type": name} for name in gone])

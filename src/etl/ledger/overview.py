@@ -24,7 +24,7 @@ class Fixed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SetAside:
-    """A type that is not staged for now, because of the record at this place."""
+    """A type that is not staged for now, because of the record at this place. In the table's columns."""
 
     event_type: str
     topic: str
@@ -38,8 +38,7 @@ def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, Fixed]:
     """By type, which of its buckets take in nothing more."""
     table = tables.frontiers
     query = select(table.c.type, table.c.hour, table.c.state, table.c.seal)
-    with database.reading() as connection:
-        return {row[0]: _fixed(row[1], State(row[2]), row[3], bucket_seconds) for row in connection.execute(query)}
+    return {row.type: _fixed(row.hour, State(row.state), row.seal, bucket_seconds) for row in database.ask(query)}
 
 
 def _fixed(hour_s: int, state: State, seals: str | None, bucket_seconds: int) -> Fixed:
@@ -50,16 +49,12 @@ def _fixed(hour_s: int, state: State, seals: str | None, bucket_seconds: int) ->
 
 def set_aside(database: Database) -> dict[str, SetAside]:
     """Types that are set aside."""
-    table = tables.set_aside
-    query = select(table.c.type, table.c.topic, table.c.partition, table.c.offset, table.c.reason, table.c.set_aside_at_ms)
-    with database.reading() as connection:
-        return {row[0]: SetAside(*row) for row in connection.execute(query).all()}
+    return {row.type: SetAside(*row) for row in database.ask(select(tables.set_aside))}
 
 
 def closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
     """The manifest of a bucket that the ledger knows as closed."""
     table = tables.buckets
     query = select(table.c.manifest).where(table.c.type == event_type, table.c.hour == hour.start_s)
-    with database.reading() as connection:
-        found = connection.execute(query).scalar()
+    found = database.ask(query).scalar()
     return None if found is None else Manifest.decode(found.encode())

@@ -19,30 +19,29 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, delete, insert, select
 
 from etl.buckets import list_types
 from etl.errors import Unreadable
 from etl.ledger import tables
-from etl.ledger.central import Central
 from etl.ledger.database import Database
+from etl.ledger.edge import put_holes
 from etl.ledger.first_hours import FirstHours, read_first_hours
 from etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
-from etl.ledger.holes import put_holes
+from etl.ledger.frontiers import bucket_row
 from etl.ledger.remains import EARLY_MS, Chain, Key, audit_next, epochs, read_chain, read_notes, surplus_files, uncovered
 from etl.ledger.rows import DEFAULT_SHARD, Position, Span, StagedBatch, StagedFile
 from etl.ledger.staging import lost_to_retention, put_positions, put_staged
 from etl.staging.files import read_note
 from etl.staging.pieces import StagedNote
 from etl.storage import Storage
-from etl.topics import CentralTopics
+from etl.topics import Central, CentralTopics
 from hourmark.avro import Schema, canonical_json, fingerprint
 from hourmark.config import Kafka
 from hourmark.errors import Finding, UsageError
-from hourmark.kafka import Partition
 from hourmark.manifest import Manifest
 from hourmark.rules import Rules
 
@@ -80,7 +79,7 @@ def rebuild(outside: Outside, target: Database, say: Callable[[str], None]) -> R
 
     UsageError if the target holds anything; Finding where what is left contradicts itself: nothing is written then.
     """
-    work = _Rebuild(outside, Rebuilt(), say, CentralTopics.of(outside.kafka, ()))
+    work = _Rebuild(outside, Rebuilt(), say, CentralTopics.of(outside.kafka))
     with target.transaction() as connection:
         for table in _MUST_BE_EMPTY:
             if connection.execute(select(table)).first() is not None:
@@ -124,17 +123,9 @@ class _Rebuild:
             self.commits.add(manifest.ledger_commit)
             self.ledgers.add(manifest.ledger)
             self.schemas |= {f.schema_id: f.schema_fingerprint for f in manifest.files}
-            cut = (
-                manifest.closed_at_ms,
-                audit_next(manifest),
-            )  # its audit offset may be of long after the cut began
+            cut = (manifest.closed_at_ms, audit_next(manifest))  # its audit offset may be of long after the cut began
             self.cuts[cut] = min(manifest.ledger_commit, self.cuts.get(cut, manifest.ledger_commit))
-            connection.execute(
-                insert(tables.buckets).values(
-                    type=event_type, hour=hour.start_s, grade=manifest.grade.value, manifest=manifest.encode().decode(),
-                    closed_at_ms=manifest.closed_at_ms,
-                )
-            )  # fmt: skip
+            connection.execute(insert(tables.buckets).values(bucket_row(hour, manifest)))
         if closed:
             self.chains[event_type] = Chain.of(closed)
             self.done.buckets += len(closed)
@@ -156,7 +147,8 @@ class _Rebuild:
             )
         self.done.types = len(self.frontiers)
         self.topics = CentralTopics.of(self.outside.kafka, self.frontiers)
-        if unknown := sorted(set(self._latest_types()) - set(self.frontiers)):
+        latest = self.outside.rules[-1].types if self.outside.rules else {}
+        if unknown := sorted(set(latest) - set(self.frontiers)):
             self.done.notes.append(
                 f"nothing tells where these types begin: {', '.join(unknown)}; run `hourmark types apply` with their --first-hour"
             )
@@ -178,9 +170,6 @@ class _Rebuild:
         self.done.notes.append(f"type {event_type}: no rules revision declares it; it waits for no source")
         return set(), DEFAULT_SHARD
 
-    def _latest_types(self) -> Collection[str]:
-        return self.outside.rules[-1].types if self.outside.rules else ()
-
     def _put_positions(self, connection: Connection) -> tuple[dict[Key, Position], dict[Key, int]]:
         """Positions where staging begins again, and where the logs begin."""
         central = self.outside.central
@@ -190,7 +179,7 @@ class _Rebuild:
             for info in infos.values()
             for n in info.partitions
         }
-        partitions = {key: Partition(p.topic, p.partition) for key, p in live.items()}
+        partitions = {key: p.of for key, p in live.items()}
         log_starts, log_ends = central.starts([*partitions.values()]), central.ends([*partitions.values()])
         settled = max((c.settled_next for c in self.chains.values()), default=0)
         if short := [p for p, end in log_ends.items() if p.topic == self.topics.audit and end < settled]:
@@ -311,13 +300,9 @@ class _Rebuild:
     def _put_meta(self, connection: Connection) -> None:
         """Its commit is above every number that a marker, a batch or a file of surplus tells of the lost ledger."""
         self.done.commit = max(self.commits | epochs(self.outside.storage, self.outside.bucket_seconds), default=0) + 1
-        meta: dict[str, Any] = {"uuid": self.done.ledger, "commit": self.done.commit, BUCKET_SECONDS: self.outside.bucket_seconds}
-        known = set(connection.execute(select(tables.meta.c.key)).scalars())
-        for name, value in meta.items():
-            if name in known:
-                connection.execute(update(tables.meta).where(tables.meta.c.key == name).values(value=str(value)))
-            else:
-                connection.execute(insert(tables.meta).values(key=name, value=str(value)))
+        meta = {"uuid": self.done.ledger, "commit": self.done.commit, BUCKET_SECONDS: self.outside.bucket_seconds}
+        connection.execute(delete(tables.meta).where(tables.meta.c.key.in_(meta)))
+        connection.execute(insert(tables.meta), [{"key": name, "value": str(value)} for name, value in meta.items()])
 
 
 def _batch_of(note: StagedNote) -> StagedBatch:

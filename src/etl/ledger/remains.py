@@ -13,11 +13,11 @@ from etl.errors import Unreadable
 from etl.ledger.rows import Span
 from etl.staging.files import read_note
 from etl.staging.pieces import StagedNote
-from etl.storage import Entry, NotFound, Storage
+from etl.storage import Storage, entries_of
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 
-# Events of an hour come no earlier than 15 minutes before it (`closing.deciding.EARLY_MS`), by clocks that agree within 5.
+# Events of an hour come no earlier than 15 minutes before it (`closing.sealing.EARLY_MS`), by clocks that agree within 5.
 EARLY_MS: Final = 3_600_000
 Key = tuple[str, int]  # topic id, partition
 STAGING_FOLDER: Final = "_staging"
@@ -68,10 +68,10 @@ def read_chain(storage: Storage, event_type: str, bucket_seconds: int) -> list[t
 
 def read_notes(storage: Storage) -> Iterator[StagedNote | Unreadable]:
     """What every staged file says of itself, or why it is not to be read."""
-    folders = [entry.name for entry in _entries(storage, STAGING_FOLDER) if entry.is_folder]
+    folders = [entry.name for entry in entries_of(storage, STAGING_FOLDER) if entry.is_folder]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for folder in folders:
-            paths = [f"{STAGING_FOLDER}/{folder}/{entry.name}" for entry in _entries(storage, f"{STAGING_FOLDER}/{folder}")]
+            paths = [f"{STAGING_FOLDER}/{folder}/{entry.name}" for entry in entries_of(storage, f"{STAGING_FOLDER}/{folder}")]
             yield from pool.map(lambda path: _note(storage, path), paths)
 
 
@@ -84,7 +84,7 @@ def _note(storage: Storage, path: str) -> StagedNote | Unreadable:
 
 def epochs(storage: Storage, bucket_seconds: int) -> set[int]:
     """Of leases that the lost ledger gave: names of batches and of surplus hold them."""
-    batches = {int(match[1]) for entry in _entries(storage, STAGING_FOLDER) if (match := _FOLDER.match(entry.name))}
+    batches = {int(match[1]) for entry in entries_of(storage, STAGING_FOLDER) if (match := _FOLDER.match(entry.name))}
     return batches | {file.epoch for file in surplus_files(storage, bucket_seconds)}
 
 
@@ -100,8 +100,8 @@ class SurplusLeft:
 
 def surplus_files(storage: Storage, bucket_seconds: int) -> Iterator[SurplusLeft]:
     """All that stand in `_surplus/<type>/` (see `etl.closing.surplus`)."""
-    for folder in _entries(storage, SURPLUS_FOLDER):
-        for entry in _entries(storage, f"{SURPLUS_FOLDER}/{folder.name}"):
+    for folder in entries_of(storage, SURPLUS_FOLDER):
+        for entry in entries_of(storage, f"{SURPLUS_FOLDER}/{folder.name}"):
             if match := _SURPLUS_NAME.fullmatch(entry.name):
                 hour = Hour.parse(match[1] + (f":{match[2]}" if match[2] else ""), bucket_seconds)
                 yield SurplusLeft(folder.name, hour, int(match[3]), f"{SURPLUS_FOLDER}/{folder.name}/{entry.name}")
@@ -115,10 +115,3 @@ def uncovered(start: int, end: int, spans: Sequence[Span]) -> list[tuple[int, in
             found.append((start, min(s.start, end)))
         start = max(start, s.end)
     return [*found, (start, end)] if start < end else found
-
-
-def _entries(storage: Storage, folder: str) -> list[Entry]:
-    try:
-        return storage.list(folder)
-    except NotFound:
-        return []

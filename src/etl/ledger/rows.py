@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import json
-from typing import Any, Final
+from typing import Final
 
 from hourmark.hours import Hour
+from hourmark.kafka import Partition
 
 DEFAULT_SHARD: Final = "default"
 EVENTS: Final = "events"
@@ -47,6 +47,11 @@ class Position:
     partition: int
     next_offset: int
     shard: str = DEFAULT_SHARD
+
+    @property
+    def of(self) -> Partition:
+        """Of which topic-partition it is the position."""
+        return Partition(self.topic, self.partition)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -184,20 +189,6 @@ class Seal:
     offsets: tuple[Position, ...]
     books: tuple[HourBook, ...] = ()  # by origin hour
     listed: Sums = dataclasses.field(default_factory=Sums)  # of its listed rows, duplicates and all: these are written, no others
-
-    def to_json(self) -> str:
-        """For the ledger."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Seal:
-        """The inverse."""
-        fields: dict[str, Any] = json.loads(text)
-        fields["offsets"] = tuple(Position(**p) for p in fields["offsets"])
-        fields["excused"] = tuple(fields["excused"])
-        fields["listed"] = Sums(**fields["listed"])
-        fields["books"] = tuple(HourBook(**b) for b in fields.get("books", ()))
-        return cls(**fields)
 
 
 @dataclasses.dataclass(frozen=True)

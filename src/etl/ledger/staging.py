@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import zstandard
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, union
 
 from etl.errors import StaleDriver, TopicReplaced
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease
-from etl.ledger.digests import check, with_digest
-from etl.ledger.holes import Hole, put_holes
+from etl.ledger.digests import check, rewrite, with_digest
+from etl.ledger.edge import Hole, put_holes
 from etl.ledger.overview import SetAside
 from etl.ledger.rows import DEFAULT_SHARD, Position, Reporter, StagedBatch, StagedFile, StagedGroup, to_signed
 from hourmark.errors import UsageError
@@ -26,8 +26,7 @@ from hourmark.topics import edge_topic
 def positions(database: Database, cluster_id: str) -> list[Position]:
     """Where each partition of the cluster is to be read from."""
     query = select(tables.positions).where(tables.positions.c.cluster_id == cluster_id)
-    with database.reading() as connection:
-        return [position_of(row) for row in connection.execute(query).mappings()]
+    return [position_of(row) for row in database.ask(query).mappings()]
 
 
 def position_of(row: Mapping[Any, Any], *, checked: bool = True) -> Position:
@@ -49,8 +48,7 @@ def _change_positions(connection: Connection, *where: ColumnElement[bool], **val
     found = connection.execute(select(table).where(*where)).mappings().all()
     for row in found:
         check(table, row)
-        own = [c == row[c.name] for c in table.primary_key]
-        connection.execute(update(table).where(*own).values(**with_digest(table, {**row, **values})))
+        rewrite(connection, table, row, values)
     return len(found)
 
 
@@ -99,8 +97,7 @@ def lost_to_retention(alias: str | None, p: Position, end: int) -> Hole:
 
 def refuse_other_topics(database: Database, infos: Iterable[TopicInfo]) -> None:
     """TopicReplaced if one of the central cluster's topics has another id than the one that is staged."""
-    with database.reading() as connection:
-        known = dict(connection.execute(select(tables.positions.c.topic, tables.positions.c.topic_id)).all())
+    known = dict(database.ask(select(tables.positions.c.topic, tables.positions.c.topic_id)).all())
     for info in infos:
         if known.get(info.name, info.topic_id) != info.topic_id:
             raise TopicReplaced(
@@ -111,15 +108,13 @@ def refuse_other_topics(database: Database, infos: Iterable[TopicInfo]) -> None:
 
 def type_shards(database: Database) -> dict[str, str]:
     """By type: the shard whose query is to stage it."""
-    with database.reading() as connection:
-        return dict(connection.execute(select(tables.frontiers.c.type, tables.frontiers.c.shard)).all())
+    return dict(database.ask(select(tables.frontiers.c.type, tables.frontiers.c.shard)).all())
 
 
 def shards(database: Database) -> frozenset[str]:
     """Every shard that has types, or topics not handed over yet, and the default one, which has the control topics."""
-    with database.reading() as connection:
-        found = {*connection.execute(select(tables.frontiers.c.shard)).scalars()}
-        return frozenset({DEFAULT_SHARD, *found, *connection.execute(select(tables.positions.c.shard)).scalars()})
+    found = database.ask(union(select(tables.frontiers.c.shard), select(tables.positions.c.shard))).scalars()
+    return frozenset({DEFAULT_SHARD, *found})
 
 
 def hand_over(database: Database, lease: Lease, shards: Mapping[str, str]) -> None:
@@ -136,10 +131,10 @@ def resume(database: Database, event_type: str, *, skip_record: bool) -> SetAsid
     """
     table, rows = tables.set_aside, tables.positions
     with database.transaction() as connection:
-        found = connection.execute(select(table).where(table.c.type == event_type)).mappings().first()
+        found = connection.execute(select(table).where(table.c.type == event_type)).first()
         if found is None:
             raise UsageError(f"the type {event_type} is not set aside; `hourmark bucket why` says what an hour waits for")
-        aside = SetAside(*(found[c] for c in ("type", "topic", "partition", "offset", "reason", "set_aside_at_ms")))
+        aside = SetAside(*found)
         if skip_record:
             at_it = (rows.c.topic == aside.topic, rows.c.partition == aside.partition, rows.c.next_offset == aside.offset)
             if _change_positions(connection, *at_it, next_offset=aside.offset + 1) != 1:
@@ -161,26 +156,21 @@ def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Coll
         for b in bad:
             if b.event_type not in aside:
                 aside.add(b.event_type)
-                row = dataclasses.asdict(b)
-                connection.execute(insert(tables.set_aside).values(type=row.pop("event_type"), **row))
+                connection.execute(insert(tables.set_aside).values(dataclasses.astuple(b)))
         for start, end in zip(batch.starts, batch.ends, strict=True):
             _compare_and_set(connection, start, end)
         put_staged(connection, batch)
         put_reports(connection, batch.reports)
 
 
-def put_staged(
-    connection: Connection, batch: StagedBatch, listed_hour: Callable[[StagedGroup], int | None] = lambda _: None
-) -> None:
-    """Name its files and groups. `listed_hour`: of the bucket that holds a group; a rebuild knows it, a new batch has none."""
+def put_staged(connection: Connection, batch: StagedBatch) -> None:
+    """Name its files and groups, which no bucket lists yet."""
     file_ids = {f.path: _insert_file(connection, batch.folder, f) for f in batch.files}
     if batch.groups:
         connection.execute(
             insert(tables.groups),
-            [
-                {"file_id": file_ids[g.path], "listed_hour": listed_hour(g), **group_row(g)} for g in batch.groups
-            ],
-        )  # fmt: skip
+            [{"file_id": file_ids[g.path], **group_row(g)} for g in batch.groups],
+        )
     if batch.audit_groups:
         connection.execute(
             insert(tables.audit_groups),
@@ -205,8 +195,7 @@ def group_row(g: StagedGroup) -> dict[str, Any]:
 
 def reporters(database: Database) -> list[Reporter]:
     """The latest report of every source of every host."""
-    with database.reading() as connection:
-        return [Reporter(**row) for row in connection.execute(select(tables.reporters)).mappings()]
+    return [Reporter(**row) for row in database.ask(select(tables.reporters)).mappings()]
 
 
 def _compare_and_set(connection: Connection, start: Position, end: Position) -> None:

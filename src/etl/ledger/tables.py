@@ -17,16 +17,25 @@ UNDIGESTED: Final = "undigested"
 _NUMBER: Final = {UNDIGESTED: True}  # of a row or a file: groups have the file's path in their digest instead
 
 
-def _digest() -> Column[bytes]:
-    return Column(DIGEST, LargeBinary, nullable=False)
+def _text(name: str) -> Column[str]:
+    """A column without nulls, as nearly all are."""
+    return Column(name, Text, nullable=False)
+
+
+def _number(name: str) -> Column[int]:
+    return Column(name, BigInteger, nullable=False)
+
+
+def _bytes(name: str) -> Column[bytes]:
+    return Column(name, LargeBinary, nullable=False)
 
 
 # Row numbers; SQLite numbers rows by itself only where the type is INTEGER, which has 64 bits there.
 _ROW_ID: Final = BigInteger().with_variant(Integer, "sqlite")
 
-meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
+meta = Table("meta", metadata, Column("key", Text, primary_key=True), _text("value"))
 
-leases = Table("leases", metadata, Column("name", Text, primary_key=True), Column("epoch", BigInteger, nullable=False))
+leases = Table("leases", metadata, Column("name", Text, primary_key=True), _number("epoch"))
 
 positions = Table(
     "positions",
@@ -34,10 +43,10 @@ positions = Table(
     Column("cluster_id", Text, primary_key=True),
     Column("topic_id", Text, primary_key=True),
     Column("partition", Integer, primary_key=True),
-    Column("topic", Text, nullable=False),
-    Column("shard", Text, nullable=False),
-    Column("next_offset", BigInteger, nullable=False),
-    _digest(),
+    _text("topic"),
+    _text("shard"),
+    _number("next_offset"),
+    _bytes(DIGEST),
 )
 
 # `batch` is the folder that holds it; `spans` what it was staged from, so that an unreadable one can be staged again.
@@ -46,11 +55,11 @@ staged_files = Table(
     metadata,
     Column("id", _ROW_ID, primary_key=True, autoincrement=True, info=_NUMBER),
     Column("path", Text, nullable=False, unique=True),
-    Column("batch", Text, nullable=False),
-    Column("kind", Text, nullable=False),  # "events" or "audit"
-    Column("rows", BigInteger, nullable=False),
-    Column("spans", LargeBinary, nullable=False),  # zstandard of a JSON list of `rows.Span`
-    _digest(),
+    _text("batch"),
+    _text("kind"),  # "events" or "audit"
+    _number("rows"),
+    _bytes("spans"),  # zstandard of a JSON list of `rows.Span`
+    _bytes(DIGEST),
     Index("staged_files_by_batch", "batch"),
 )
 
@@ -60,17 +69,17 @@ groups = Table(
     metadata,
     Column("id", _ROW_ID, primary_key=True, autoincrement=True, info=_NUMBER),
     Column("file_id", ForeignKey("staged_files.id"), nullable=False, info=_NUMBER),
-    Column("type", Text, nullable=False),
-    Column("hour", BigInteger, nullable=False),
-    Column("rows", BigInteger, nullable=False),
-    Column("bytes", BigInteger, nullable=False),
-    Column("tail_sum", BigInteger, nullable=False),
-    Column("schema_ids", Text, nullable=False),  # JSON list
-    Column("first_row", BigInteger, nullable=False),  # its rows are [first_row, first_row + rows) of the file
-    Column("first_id", LargeBinary, nullable=False),  # least and greatest event id, 16 bytes
-    Column("last_id", LargeBinary, nullable=False),
+    _text("type"),
+    _number("hour"),
+    _number("rows"),
+    _number("bytes"),
+    _number("tail_sum"),
+    _text("schema_ids"),  # JSON list
+    _number("first_row"),  # its rows are [first_row, first_row + rows) of the file
+    _bytes("first_id"),  # least and greatest event id, 16 bytes
+    _bytes("last_id"),
     Column("listed_hour", BigInteger, info={UNDIGESTED: True}),  # set by the thousand; a seal says what its rows add up to
-    _digest(),
+    _bytes(DIGEST),
     Index("staged_groups_by_file", "file_id"),
     Index("staged_groups_by_listing", "type", "listed_hour", "hour"),
 )
@@ -81,14 +90,14 @@ audit_groups = Table(
     metadata,
     Column("id", _ROW_ID, primary_key=True, autoincrement=True, info=_NUMBER),
     Column("file_id", ForeignKey("staged_files.id"), nullable=False, info=_NUMBER),
-    Column("type", Text, nullable=False),
-    Column("hour", BigInteger, nullable=False),
-    Column("rows", BigInteger, nullable=False),
-    Column("first_offset", BigInteger, nullable=False),
-    Column("last_offset", BigInteger, nullable=False),
-    Column("promised", BigInteger, nullable=False),  # sum of the promised counts
-    Column("tail_sum", BigInteger, nullable=False),  # sum of the promised sums
-    _digest(),
+    _text("type"),
+    _number("hour"),
+    _number("rows"),
+    _number("first_offset"),
+    _number("last_offset"),
+    _number("promised"),  # sum of the promised counts
+    _number("tail_sum"),  # sum of the promised sums
+    _bytes(DIGEST),
     Index("audit_groups_by_file", "file_id"),
     Index("audit_groups_by_hour", "type", "hour"),
     Index("audit_groups_by_offset", "type", "last_offset"),  # late promises: the newest, of whatever hour
@@ -98,15 +107,15 @@ frontiers = Table(
     "frontiers",
     metadata,
     Column("type", Text, primary_key=True),
-    Column("first_hour", BigInteger, nullable=False),
-    Column("hour", BigInteger, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("shard", Text, nullable=False),  # as declared: whose query stages the type
-    Column("sources", Text, nullable=False),  # JSON list: the declared sources that may carry the type
-    Column("settled_next", BigInteger, nullable=False),  # central audit offset: promises below it of hours < `hour` are kept
+    _number("first_hour"),
+    _number("hour"),
+    _text("state"),
+    _text("shard"),  # as declared: whose query stages the type
+    _text("sources"),  # JSON list: the declared sources that may carry the type
+    _number("settled_next"),  # central audit offset: promises below it of hours < `hour` are kept
     Column("seal", Text),  # JSON of `rows.Seal`, from sealed on
     Column("alarm", Text),  # JSON of the findings of the last proof that failed, or null
-    _digest(),
+    _bytes(DIGEST),
 )
 
 buckets = Table(
@@ -114,9 +123,9 @@ buckets = Table(
     metadata,
     Column("type", Text, primary_key=True),
     Column("hour", BigInteger, primary_key=True),
-    Column("grade", Text, nullable=False),
-    Column("manifest", Text, nullable=False),  # the content of `_SUCCESS`
-    Column("closed_at_ms", BigInteger, nullable=False),
+    _text("grade"),
+    _text("manifest"),  # the content of `_SUCCESS`
+    _number("closed_at_ms"),
 )
 
 # Listed rows that no audit record had promised when their bucket was sealed: they settle a promise that comes later.
@@ -125,10 +134,10 @@ surplus = Table(
     metadata,
     Column("type", Text, primary_key=True),
     Column("hour", BigInteger, primary_key=True),  # of the bucket that lists them
-    Column("path", Text, nullable=False),
-    Column("rows", BigInteger, nullable=False),
-    Column("audit_next", BigInteger, nullable=False),  # of its seal: what settles them lies at or past this central offset
-    Column("sealed_at_ms", BigInteger, nullable=False),
+    _text("path"),
+    _number("rows"),
+    _number("audit_next"),  # of its seal: what settles them lies at or past this central offset
+    _number("sealed_at_ms"),
 )
 
 # Runs of rows of an index file, each the sorted ids of some of a closed bucket: a cache, behind it stands the bucket itself.
@@ -137,10 +146,10 @@ id_indexes = Table(
     metadata,
     Column("path", Text, primary_key=True),
     Column("first_row", BigInteger, primary_key=True),
-    Column("type", Text, nullable=False),
-    Column("hour", BigInteger, nullable=False),  # of the bucket
-    Column("rows", BigInteger, nullable=False),
-    Column("bytes", BigInteger, nullable=False),
+    _text("type"),
+    _number("hour"),  # of the bucket
+    _number("rows"),
+    _number("bytes"),
     Index("id_indexes_by_bucket", "type", "hour"),
 )
 
@@ -149,10 +158,10 @@ orders = Table(
     "orders",
     metadata,
     Column("type", Text, primary_key=True),
-    Column("hour", BigInteger, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("ordered_by", Text, nullable=False),
-    Column("ordered_at_ms", BigInteger, nullable=False),
+    _number("hour"),
+    _text("reason"),
+    _text("ordered_by"),
+    _number("ordered_at_ms"),
 )
 
 # What each frontier hour waits for, as the closer last saw it: for `bucket why`.
@@ -160,10 +169,10 @@ waits = Table(
     "waits",
     metadata,
     Column("type", Text, primary_key=True),
-    Column("hour", BigInteger, nullable=False),
-    Column("phase", Text, nullable=False),
-    Column("what", Text, nullable=False),  # JSON list
-    Column("since_ms", BigInteger, nullable=False),
+    _number("hour"),
+    _text("phase"),
+    _text("what"),  # JSON list
+    _number("since_ms"),
 )
 
 # Types that are not staged for now, because a record on their topic cannot be: an alarm, until an operator resumes them.
@@ -171,11 +180,11 @@ set_aside = Table(
     "set_aside",
     metadata,
     Column("type", Text, primary_key=True),
-    Column("topic", Text, nullable=False),
+    _text("topic"),
     Column("partition", Integer, nullable=False),
-    Column("offset", BigInteger, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("set_aside_at_ms", BigInteger, nullable=False),
+    _number("offset"),
+    _text("reason"),
+    _number("set_aside_at_ms"),
 )
 
 reporters = Table(
@@ -183,16 +192,16 @@ reporters = Table(
     metadata,
     Column("host_id", Text, primary_key=True),
     Column("source", Text, primary_key=True),
-    Column("host_name", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("incarnation", Text, nullable=False),
-    Column("sequence", BigInteger, nullable=False),
-    Column("received_at_ms", BigInteger, nullable=False),
+    _text("host_name"),
+    _text("kind"),
+    _text("incarnation"),
+    _number("sequence"),
+    _number("received_at_ms"),
     Column("caught_up_at_ms", BigInteger),
-    Column("pending_bytes", BigInteger, nullable=False),
-    Column("lost_bytes", BigInteger, nullable=False),
+    _number("pending_bytes"),
+    _number("lost_bytes"),
     Column("goodbye", Boolean, nullable=False),
-    Column("heard_at_ms", BigInteger, nullable=False),
+    _number("heard_at_ms"),
     Column("excused", Boolean, nullable=False),  # by a bucket that timed out: not awaited until it reports again
 )
 
@@ -200,8 +209,8 @@ schemas = Table(
     "schemas",
     metadata,
     Column("schema_id", Integer, primary_key=True, autoincrement=False),
-    Column("fingerprint", Text, nullable=False),
-    Column("schema", Text, nullable=False),
+    _text("fingerprint"),
+    _text("schema"),
 )
 
 # Where the mirror stood at the last check: the edge's log start must never pass it before the next one.
@@ -210,19 +219,19 @@ edge_checks = Table(
     metadata,
     Column("topic", Text, primary_key=True),
     Column("partition", Integer, primary_key=True),
-    Column("topic_id", Text, nullable=False),
-    Column("mirror_next", BigInteger, nullable=False),
-    Column("checked_at_ms", BigInteger, nullable=False),
+    _text("topic_id"),
+    _number("mirror_next"),
+    _number("checked_at_ms"),
 )
 
-# Holes that the ledger alone remembers, and those that an order accepted (`etl.ledger.holes`).
+# Holes that the ledger alone remembers, and those that an order accepted (`etl.ledger.edge`).
 holes = Table(
     "holes",
     metadata,
     Column("id", _ROW_ID, primary_key=True, autoincrement=True),
-    Column("topic", Text, nullable=False),  # at the edge
+    _text("topic"),  # at the edge
     Column("type", Text),  # whose promises alone it concerns; null: as the topic says
-    Column("what", Text, nullable=False),
+    _text("what"),
     Column("accepted_at_ms", BigInteger),
-    Column("reason", Text, nullable=False),
+    _text("reason"),
 )

@@ -25,13 +25,13 @@ from etl.closing.readiness import Reports, clocks_apart
 from etl.closing.surplus import SurplusCleaner
 from etl.ledger import leftovers as ledger
 from etl.ledger.database import Database, Lease
+from etl.ledger.edge import open_holes
 from etl.ledger.frontiers import frontiers
-from etl.ledger.holes import open_holes
 from etl.ledger.leftovers import Leftover
 from etl.ledger.remains import EARLY_MS, STAGING_FOLDER
 from etl.ledger.rows import State
 from etl.ledger.staging import reporters
-from etl.storage import Entry, NotFound, Storage
+from etl.storage import Storage, entries_of
 from etl.storage.paths import SCRATCH
 from hourmark.clock import Clock
 from hourmark.config import Config
@@ -125,24 +125,20 @@ class Cleaner:
             self._storage.delete(folder)
 
     def _delete_unfinished(self, lease: Lease, now_ms: int) -> int:
-        batches = self._list(STAGING_FOLDER)
+        batches = entries_of(self._storage, STAGING_FOLDER)
         named, epochs = ledger.folders(self._database)  # after the listing: a folder's commit may come in between
         folders = [f"{STAGING_FOLDER}/{b.name}" for b in batches if _is_replaced(b.name, epochs)]
         # Where records are lost, such a folder may hold them (an older copy of the ledger was restored): a rebuild lists it.
         doomed = [] if open_holes(self._database) else [folder for folder in folders if folder not in named]
-        doomed += [f"{SCRATCH}/{u.name}" for u in self._list(SCRATCH) if u.changed_ms < now_ms - UNFINISHED_KEPT_MS]
+        doomed += [
+            f"{SCRATCH}/{u.name}" for u in entries_of(self._storage, SCRATCH) if u.changed_ms < now_ms - UNFINISHED_KEPT_MS
+        ]
         if doomed:
             with self._database.transaction(lease):
                 pass  # a closer that was replaced deletes nothing
         for path in doomed[:FOLDERS_AT_ONCE]:
             self._storage.delete(path)
         return len(doomed[:FOLDERS_AT_ONCE])
-
-    def _list(self, folder: str) -> list[Entry]:
-        try:
-            return self._storage.list(folder)
-        except NotFound:
-            return []
 
 
 def _is_replaced(name: str, epochs: dict[str, int]) -> bool:

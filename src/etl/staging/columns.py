@@ -81,6 +81,15 @@ def schema_ids(values: pa.Array) -> npt.NDArray[np.int32]:
     return ids
 
 
+def in_one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """The column in one piece, not copied where it is one."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
 def lengths(values: pa.Array) -> npt.NDArray[np.int64]:
     """Bytes of each value."""
     return np.diff(binary_buffers(values)[0])

@@ -3,30 +3,35 @@
 Spark's checkpoint is scratch: it is deleted at each start, so restart, upgrade and a lost checkpoint are one path. Offsets
 move only with the ledger transaction that names what was staged up to them. Where Kafka, the storage or the ledger is away, the
 query ends and is begun again, later and later; nothing else is tried twice.
+
+Spark hands on errors of its Python processes as text, and what a driver does next depends on their kind: `cause_of` finds it
+again. `Consumers` are those of a driver: one for each shard, those named to it or all that the ledger knows.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import itertools
 import logging
+import pickle
+import re
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from etl.errors import DataLoss
+from etl.errors import DataLoss, EtlStop
 from etl.ledger import staging as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.overview import SetAside
 from etl.ledger.rows import DEFAULT_SHARD, Position, Span, StagedBatch, StagedFile
 from etl.progress import Progress
-from etl.staging.failures import cause_of
 from etl.staging.kafka_source import COLUMN, kafka_source, source_name
-from etl.staging.kafka_task import Answer
+from etl.staging.task import Answer
 from etl.topics import CentralTopics
 from hourmark.clock import Clock
 from hourmark.config import Config
@@ -37,6 +42,14 @@ from hourmark.kafka import Partition
 STOP_S: Final = 10.0  # what a batch under way is given to end by itself
 PAUSE_S_MAX: Final = 30.0
 _LOG = logging.getLogger(__name__)
+_RAISED: Final = re.compile(r"^(?:.*: )?((?:etl|hourmark)\.[\w.]+): (.*)$", re.MULTILINE)
+_LOST_WORKER: Final = ("Python worker exited unexpectedly", "Python worker failed to connect back", "ExecutorLostFailure")
+_NETWORK: Final = re.compile(
+    r"^.*(?:Connection (?:refused|reset|timed out)|timed out|Broken pipe|No route to host|Network is unreachable"
+    r"|(?:Connection\w*|Timeout)Error|gaierror|(?:Connect|SocketTimeout|UnknownHost|NoRouteToHost|EOF)Exception).*$",
+    re.MULTILINE,
+)
+_LINES_OF_CAUSE: Final = 15
 
 
 class Consumer:
@@ -51,7 +64,7 @@ class Consumer:
         self._lease: Lease = database.acquire(f"consumer:{shard}")
         self._ledger_uuid = database.identity()[0]
         self._checkpoint = config.etl.scratch_dir / f"checkpoint-{shard}"
-        self._naming = CentralTopics.of(config.kafka, ())
+        self._naming = CentralTopics.of(config.kafka)
         self._query: StreamingQuery | None = None
         self._error: HourmarkError | None = None  # of a batch; Spark's own report of it has lost its kind
         self._staging = threading.Lock()
@@ -109,7 +122,8 @@ class Consumer:
                 return
             began_s = self._clock.monotonic_s()
             try:
-                batch = self._commit([Answer.from_json(row[COLUMN]) for row in frame.collect()])
+                answers: list[Answer] = [pickle.loads(row[COLUMN]) for row in frame.collect()]  # noqa: S301  # of our own tasks
+                batch = self._commit(answers)
             except HourmarkError as error:
                 self._error = error
                 raise
@@ -160,3 +174,53 @@ def batch_of(answers: Sequence[Answer], cluster_id: str, shard: str, now_ms: int
         audit_groups=tuple(g for a in answers for g in a.piece.audit_groups),
         reports=tuple(ledger.reporters_of(HostReport.decode(r.datum), now_ms) for r in reports),
     )
+
+
+def cause_of(text: str) -> HourmarkError:
+    """The error that the text tells of; Unavailable for a lost worker or a server that cannot be reached; else EtlStop with
+    the text's last lines."""
+    for name, message in reversed(_RAISED.findall(text)):
+        if kind := _error_class(name):
+            if issubclass(kind, Unavailable):
+                return Unavailable(message)
+            return kind(message) if kind.__init__ is HourmarkError.__init__ else EtlStop(message)
+    if any(lost in text for lost in _LOST_WORKER):
+        return Unavailable("a Python worker of the staging query was lost; was it out of memory, or killed?")
+    if found := _NETWORK.search(text):
+        return Unavailable(f"a server that staging needs could not be reached: {found[0].strip()}")
+    lines = "\n".join(text.splitlines()[-_LINES_OF_CAUSE:])
+    return EtlStop(f"staging has stopped; start the driver again, it goes on from the ledger. The cause:\n{lines}")
+
+
+def _error_class(name: str) -> type[HourmarkError] | None:
+    module, _, attribute = name.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except ImportError:
+        return None
+    return found if isinstance(found, type) and issubclass(found, HourmarkError) else None
+
+
+class Consumers:
+    """Takes in a shard that is new while it runs, unless shards were named: then others are left to other drivers."""
+
+    def __init__(
+        self, spark: SparkSession, config: Config, database: Database, cluster_id: str, clock: Clock, progress: Progress,
+        named: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        self._made_of = (spark, config, database, cluster_id, clock, progress)
+        self._database, self._named = database, frozenset(named)
+        self._consumers: dict[str, Consumer] = {}
+
+    def check(self) -> None:
+        """Start what is not started; EtlStop as `Consumer.check`."""
+        for shard in sorted((self._named or ledger.shards(self._database)) - set(self._consumers)):
+            self._consumers[shard] = Consumer(*self._made_of, shard)
+            self._consumers[shard].start()
+        for consumer in self._consumers.values():
+            consumer.check()
+
+    def stop(self) -> None:
+        """End all queries, as `Consumer.stop`."""
+        for consumer in self._consumers.values():
+            consumer.stop()

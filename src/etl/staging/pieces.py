@@ -1,4 +1,4 @@
-"""What a task is told, and what it answers: small values that travel between driver and executors, as JSON."""
+"""What a task is told, and what it answers: small values that travel between driver and executors, pickled."""
 
 from __future__ import annotations
 
@@ -88,19 +88,6 @@ class StagedPiece:
     def audit_groups(self) -> tuple[AuditGroup, ...]:
         """Of its file of promises."""
         return tuple(g for f in self.files for g in f.audit_groups)
-
-    def to_json(self) -> str:
-        """For the way to the driver."""
-        return json.dumps({"files": [[f.path, f.to_json()] for f in self.files], "reports": _listed(self.reports)})
-
-    @classmethod
-    def from_json(cls, text: str) -> StagedPiece:
-        """The inverse."""
-        told: dict[str, list[list[Any]]] = json.loads(text)
-        return cls(
-            tuple(StagedNote.from_json(*f) for f in told["files"]),
-            tuple(ReportRecord(r[0], r[1], bytes.fromhex(r[2])) for r in told["reports"]),
-        )
 
 
 def _listed(values: Sequence[Any]) -> list[list[Any]]:

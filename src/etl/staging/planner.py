@@ -58,7 +58,7 @@ def plan_spans(
 ) -> list[ReadSpan]:
     """What the next batch reads of each partition that has a backlog: at least one offset, together at most `records_max`, unless
     there are more partitions than that."""
-    behind = [(ends[Partition(p.topic, p.partition)] - p.next_offset, p) for p in positions]
+    behind = [(ends[p.of] - p.next_offset, p) for p in positions]
     taken = _fair_shares([(backlog, p) for backlog, p in behind if backlog > 0], records_max)
     of_topic: dict[str, int] = {}
     for share, p in taken:

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from etl.errors import DataLoss, TopicReplaced
 from etl.ledger.database import Database, Lease
-from etl.ledger.restaged import GroupSums, known_file, places, replace_file
-from etl.ledger.rows import AUDIT, Span
+from etl.ledger.leftovers import known_file, places, replace_file
+from etl.ledger.rows import AUDIT, Span, Sums
 from etl.staging.kafka_source import stage_plan
 from etl.staging.pieces import StagedPiece
 from etl.staging.planner import ReadSpan
@@ -38,7 +38,7 @@ class Restager:
     def restage(self, lease: Lease, path: str) -> str:
         """Replace the file, and return its new path. DataLoss, naming what, if Kafka does not hold all of it."""
         known = known_file(self._database, path)
-        audit = CentralTopics.of(self._config.kafka, ()).audit
+        audit = CentralTopics.of(self._config.kafka).audit
         spans = [s for s in known.file.spans if (s.topic == audit) == (known.file.kind == AUDIT)]
         try:
             self._refuse_other_topics(spans)
@@ -58,12 +58,9 @@ class Restager:
 
     def _stage(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
         kafka = self._config.kafka
-        reader = SpanReader(kafka.central_cluster, kafka.max_message_bytes)
         wanted = [ReadSpan(s, bytes_max=1 << 62) for s in spans]
-        try:
+        with SpanReader(kafka.central_cluster, kafka.max_message_bytes) as reader:
             tables = [piece.table for piece in reader.read(wanted, piece_bytes=1 << 62)]
-        finally:
-            reader.close()
         if not tables:
             return StagedPiece()
         plan = stage_plan(self._config, folder, {s.topic for s in spans}, self._database.identity()[0])
@@ -78,15 +75,15 @@ class Restager:
                 )
 
 
-def _sums(piece: StagedPiece, kind: str) -> dict[tuple[str, int], GroupSums]:
+def _sums(piece: StagedPiece, kind: str) -> dict[tuple[str, int], Sums]:
     groups = piece.audit_groups if kind == AUDIT else piece.groups
-    return {(g.event_type, g.hour_s): GroupSums(g.rows, g.tail_sum) for g in groups}
+    return {(g.event_type, g.hour_s): Sums(g.rows, digest=g.tail_sum) for g in groups}
 
 
-def _difference(before: Mapping[tuple[str, int], GroupSums], now: Mapping[tuple[str, int], GroupSums]) -> str:
+def _difference(before: Mapping[tuple[str, int], Sums], now: Mapping[tuple[str, int], Sums]) -> str:
     event_type, hour_s = min(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
-    had, has = (sums.get((event_type, hour_s), GroupSums(0, 0)) for sums in (before, now))
+    had, has = (sums.get((event_type, hour_s), Sums()) for sums in (before, now))
     return (
-        f"Kafka gives {has.rows} records of {event_type} in the hour from Unix second {hour_s}, the ledger knows {had.rows}"
-        + (", others" if had.rows == has.rows else "")
+        f"Kafka gives {has.records} records of {event_type} in the hour from Unix second {hour_s}, the ledger knows {had.records}"
+        + (", others" if had.records == has.records else "")
     )

@@ -19,8 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 def resume_type(config: Config, event_type: str, *, skip_record: bool) -> SetAside:
     """Clear the mark; a running driver stages the type with its next batch. UsageError if the record to skip is not bad."""
-    database = Database(config.etl.ledger)
-    try:
+    with Database(config.etl.ledger) as database:
         aside = set_aside(database).get(event_type)
         if skip_record and aside is not None and not _is_bad(config, aside):
             raise UsageError(
@@ -28,8 +27,6 @@ def resume_type(config: Config, event_type: str, *, skip_record: bool) -> SetAsi
                 "--skip-record"
             )
         aside = ledger.resume(database, event_type, skip_record=skip_record)
-    finally:
-        database.close()
     if skip_record:
         _LOG.warning(
             "topic %s partition %d offset %d is left out (%s): no delivery service wrote it, so nobody was told that it is safe",
@@ -39,9 +36,8 @@ def resume_type(config: Config, event_type: str, *, skip_record: bool) -> SetAsi
 
 
 def _is_bad(config: Config, aside: SetAside) -> bool:
-    reader = SpanReader(config.kafka.central_cluster, config.kafka.max_message_bytes)
-    try:
-        span = Span(aside.topic, "", aside.partition, aside.offset, aside.offset + 1)
+    span = Span(aside.topic, "", aside.partition, aside.offset, aside.offset + 1)
+    with SpanReader(config.kafka.central_cluster, config.kafka.max_message_bytes) as reader:
         for piece in reader.read([ReadSpan(span, 1)]):
             for chunk in piece.table.to_batches():
                 try:
@@ -49,6 +45,4 @@ def _is_bad(config: Config, aside: SetAside) -> bool:
                     schema_ids(chunk.column("value"))
                 except Malformed:
                     return True
-    finally:
-        reader.close()
     return False

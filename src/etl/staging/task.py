@@ -1,28 +1,37 @@
-"""In a Spark task: Kafka rows of any number of topics → one staged file of events (see `files`), without a loop over events.
+"""In a Spark task: reads its spans from Kafka and stages them; only what was staged goes to the driver.
 
-Promises of audit records go to a second file, host reports back to the driver: both are few. Names are never reused, so a task
-that is tried again leaves an orphan that no ledger names, and harms nothing.
+Rows of any number of topics become one staged file of events (see `files`), without a loop over events. Promises of audit
+records go to a second file, host reports back to the driver: both are few. Names are never reused, so a task that is tried
+again leaves an orphan that no ledger names, and harms nothing.
+
+A record that cannot be staged ends its partition's part of the batch just before it; all else goes on. The driver then sets its
+type aside. On the control topics, which are no types, it stops the driver.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from etl.errors import BadRecord
+from etl.errors import BadRecord, EtlStop
 from etl.ledger.rows import AUDIT, EVENTS, RANGE_WEIGHT, AuditGroup, Span, StagedGroup, to_signed, to_unsigned
-from etl.staging.columns import KeyColumns, Malformed, key_columns, lengths, run_starts, schema_ids, schemas_of_runs
+from etl.staging.columns import KeyColumns, Malformed, in_one, key_columns, lengths, run_starts, schema_ids, schemas_of_runs
 from etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
 from etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
-from etl.storage import Storage
+from etl.staging.planner import ReadSpan
+from etl.staging.reading import Piece, SpanReader
+from etl.storage import Storage, open_storage
 from hourmark.audit import AuditRecord
 from hourmark.avro import FRAMING_SIZE, unframe
+from hourmark.config import KafkaCluster
+from hourmark.kafka import Partition
 
 # Columns of the table that is staged: key and value binary, topic string or dictionary, partition int32, offset int64.
 _END: Final = (1 << 31) - 1  # of any datum; without it, binary_slice of pyarrow 26 overflows
@@ -35,7 +44,7 @@ def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage
     At most 2 GiB of keys or values. BadRecord, with nothing staged, for a record that only the delivery service may write, and
     did not.
     """
-    topics = _one(table.column("topic").unify_dictionaries()).dictionary_encode()
+    topics = in_one(table.column("topic").unify_dictionaries()).dictionary_encode()
     names: list[str] = topics.dictionary.to_pylist()
     topic_codes = topics.indices.to_numpy()
     kinds = np.array([_kind(t, plan) for t in names])[topic_codes] if len(table) else np.array([])
@@ -78,7 +87,7 @@ def _sorted_events(
 ) -> tuple[pa.Table, tuple[StagedGroup, ...]]:
     """Rows of EVENT_SCHEMA by (type, hour, id), and their groups. `types`: of each code, "" where it is no type's topic."""
     try:
-        key, schemas = key_columns(_one(table.column("key"))), schema_ids(_one(table.column("value")))
+        key, schemas = key_columns(in_one(table.column("key"))), schema_ids(in_one(table.column("value")))
     except Malformed as error:
         raise _bad(table, error.row, str(error)) from error
     ranked = sorted(set(types))  # in the file types stand by name, so that neighbours of a unit are neighbours in every file
@@ -86,7 +95,7 @@ def _sorted_events(
     order = np.lexsort((key.tail, key.head, ranks))  # an hour is the beginning of the head
     seconds = key.time_ms[order] // 1000
     hours = seconds - seconds % plan.bucket_seconds
-    values = _one(table.column("value"))
+    values = in_one(table.column("value"))
     ids = key.event_ids(order)
     columns = [
         pa.DictionaryArray.from_arrays(pa.array(ranks[order]), pa.array(ranked, pa.string())),
@@ -95,8 +104,8 @@ def _sorted_events(
         key.range_ids(order),
         pa.array(schemas[order]),
         pc.binary_slice(values, FRAMING_SIZE, _END).cast(pa.binary()).take(pa.array(order)),
-        _one(table.column("partition")).cast(pa.int32()).take(pa.array(order)),
-        _one(table.column("offset")).take(pa.array(order)),
+        in_one(table.column("partition")).cast(pa.int32()).take(pa.array(order)),
+        in_one(table.column("offset")).take(pa.array(order)),
     ]
     sizes = lengths(values)[order] - FRAMING_SIZE
     return pa.table(columns, schema=EVENT_SCHEMA), _groups(ranked, ranks[order], hours, sizes, schemas[order], key, order)
@@ -169,11 +178,72 @@ def _decoded(table: pa.Table, decode: Callable[[bytes], _T]) -> list[_T]:
     return decoded
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    combined = column.combine_chunks()
-    return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
-
-
 def _bad(table: pa.Table, row: int, why: str) -> BadRecord:
     topic, partition, offset = (table.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
     return BadRecord(topic, partition, offset, why)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bad:
+    """A record that cannot be staged."""
+
+    topic: str
+    partition: int
+    offset: int
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What a task did with one piece: `piece` holds all records of `spans`; `bad` are records right after the end of a span."""
+
+    piece: StagedPiece
+    spans: tuple[Span, ...]
+    bad: tuple[Bad, ...] = ()
+
+
+class Reader(Protocol):
+    """What reads spans: `SpanReader`, or a test's."""
+
+    def read(self, spans: Sequence[ReadSpan]) -> Iterator[Piece]:
+        """Pieces, each partition's in order."""
+
+
+def read_and_stage(spans: Sequence[ReadSpan], plan: StagePlan, cluster: KafkaCluster, max_message_bytes: int) -> Iterator[Answer]:
+    """Read and stage all of a task's spans. Errors as `SpanReader.read`; EtlStop for a bad record on a control topic."""
+    with SpanReader(cluster, max_message_bytes) as reader:
+        yield from stage_pieces(reader, spans, plan, open_storage(plan.storage))
+
+
+def stage_pieces(reader: Reader, spans: Sequence[ReadSpan], plan: StagePlan, storage: Storage) -> Iterator[Answer]:
+    """Stage what the reader gives, piece by piece; nothing of a partition at or after its first bad record."""
+    known: dict[Partition, Bad] = {}
+    for piece in reader.read(spans):
+        table, found = piece.table, piece.spans
+        for bad in known.values():
+            table, found = _before(table, found, bad)
+        news = []
+        while True:
+            try:
+                staged = stage_table(table, found, plan, storage)
+                break
+            except BadRecord as error:
+                if error.topic not in plan.types:
+                    raise EtlStop(str(error)) from error
+                bad = Bad(error.topic, error.partition, error.offset, error.why)
+                known[Partition(bad.topic, bad.partition)] = bad
+                news.append(bad)
+                table, found = _before(table, found, bad)
+        yield Answer(staged, found, tuple(news))
+
+
+def _before(table: pa.Table, spans: Sequence[Span], bad: Bad) -> tuple[pa.Table, tuple[Span, ...]]:
+    """Rows and spans without what lies at or after the bad record in its partition."""
+    topic = table.column("topic").cast(pa.string())
+    number, offset = np.asarray(table.column("partition")), np.asarray(table.column("offset"))
+    hit = np.asarray(pc.equal(topic, bad.topic)) & (number == bad.partition) & (offset >= bad.offset)
+    cut = (
+        dataclasses.replace(s, end=min(s.end, bad.offset)) if (s.topic, s.partition) == (bad.topic, bad.partition) else s
+        for s in spans
+    )
+    return table.filter(pa.array(~hit)), tuple(s for s in cut if s.end > s.start)

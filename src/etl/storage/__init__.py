@@ -28,7 +28,7 @@ from etl.storage.errors import (
     StorageError,
     is_of_the_path,
 )
-from etl.storage.interface import Entry, Storage
+from etl.storage.interface import Entry, Storage, entries_of
 from etl.storage.local_disk import LocalDisk
 from etl.storage.webhdfs import WebHdfs
 from hourmark.config import Storage as StorageSettings
@@ -45,6 +45,7 @@ __all__ = [
     "Storage",
     "StorageError",
     "WebHdfs",
+    "entries_of",
     "is_of_the_path",
     "open_storage",
 ]

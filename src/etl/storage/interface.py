@@ -10,6 +10,8 @@ import dataclasses
 from contextlib import AbstractContextManager
 from typing import BinaryIO, Protocol
 
+from etl.storage.errors import NotFound
+
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Entry:
@@ -32,7 +34,6 @@ class Storage(Protocol):
 
         Parent folders are made. On return the content is durable as the backend has it (see its module).
         """
-        ...
 
     def create(self, path: str) -> AbstractContextManager[BinaryIO]:
         """The same, streamed in bounded memory: the file appears, finished, when the block ends without an exception.
@@ -40,34 +41,27 @@ class Storage(Protocol):
         An exception inside leaves nothing. AlreadyExists is raised before the block where it is known by then, and at its end
         otherwise. A crash leaves an unfinished file below `.unfinished/`, never below the target's folder.
         """
-        ...
 
     def read(self, path: str) -> bytes:
         """The whole content. NotFound if there is no such file."""
-        ...
 
     def open(self, path: str) -> BinaryIO:
         """A seekable, buffered reader. NotFound if there is no such file."""
-        ...
 
     def size(self, path: str) -> int:
         """Bytes of the file. NotFound if there is no such file."""
-        ...
 
     def exists(self, path: str) -> bool:
         """Whether a file or a folder stands there."""
-        ...
 
     def list(self, folder: str) -> list[Entry]:
         """What stands in the folder ("" is the root), sorted by name. NotFound if there is no such folder.
 
         A missing folder is an error, not an empty one: a wrong root must never look like a bucket without files.
         """
-        ...
 
     def make_folder(self, path: str) -> None:
         """Make the folder and its parents; fine if it is there."""
-        ...
 
     def rename_new(self, source: str, target: str) -> None:
         """Move a file or folder, at once, to a name where nothing stands: the only atomic point of publishing.
@@ -76,12 +70,17 @@ class Storage(Protocol):
         AlreadyExists if anything stands at the target, an empty folder included: then nothing has changed. Of many callers
         exactly one wins. A lost answer is looked up: it is a success where what stands at the target is what was the source.
         """
-        ...
 
     def delete(self, path: str) -> None:
         """Remove the file, or the folder with all in it; fine if it is missing. Its name vanishes at once."""
-        ...
 
     def url(self, path: str) -> str:
         """What Spark's JVM reads: `hdfs://…` or `file:///…`, as `org.apache.hadoop.fs.Path` takes it (not escaped)."""
-        ...
+
+
+def entries_of(storage: Storage, folder: str) -> list[Entry]:
+    """What stands in the folder; nothing where it does not exist (yet)."""
+    try:
+        return storage.list(folder)
+    except NotFound:
+        return []

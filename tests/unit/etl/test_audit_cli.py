@@ -108,7 +108,7 @@ class World:
         ledger.freeze(self.database, self.closer, [opened], {"click": EVENTS.topic})
         books = (HourBook(opened.hour.start_s, book.promised, book.surplus),)
         seal = Seal(grade.value, "join", 1, self._next[AUDIT.topic], 1, book.promised, book.surplus, (), (), books)
-        ledger.seal(self.database, self.closer, {"click": seal}, [self.frontier])
+        ledger.seal(self.database, self.closer, {"click": [seal]}, [self.frontier])
         file = BucketFile(name="part-00000.avro", records=book.events, bytes=1, blake2b="", schema_id=1, schema_fingerprint="")
         evidence = Evidence(
             method="join", cut_at_ms=1, audit_records=1, promised=book.promised, audit_next={"0": self._next[AUDIT.topic]}
@@ -120,7 +120,7 @@ class World:
             offsets=[Offsets(topic=EVENTS.topic, topic_id=EVENTS.topic_id, partition=0, next=self._next[EVENTS.topic])],
             ledger="l", ledger_commit=1, attempt="a", closed_at_ms=opened.hour.end_ms, software="test",
         )  # fmt: skip
-        ledger.close(self.database, self.closer, self.frontier, manifest)
+        ledger.close_all(self.database, self.closer, [ledger.Closing(self.frontier, manifest)])
 
 
 def _at(position: Position, next_offset: int) -> Position:

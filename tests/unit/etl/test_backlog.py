@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etl.closing.backlog import plan_round
+from etl.closing.sealing import plan_round
 from etl.ledger.rows import Frontier, State
 from hourmark.hours import Hour
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etl.books import UNLISTED, Books, ClosedBucket, Entry, Promised, Stage, TypeFacts, books_of, total
+from etl.books import UNLISTED, Books, ClosedBucket, Promised, Stage, TypeFacts, books_of, total
 from hourmark.hours import Hour
-from hourmark.manifest import Grade
+from hourmark.manifest import Book, Grade
 
 LENGTH = 3600
 FIRST = 1_800_000_000
@@ -57,11 +57,14 @@ class History:
         )
         origins = {r[0] for r in listed} | set(promised)
         entries = {
-            at(o): Entry(
-                sum(r[0] == o for r in listed), sum(hour == o for hour, _ in taken), promised[o], surplus[o]
+            at(o): Book(
+                rows=sum(r[0] == o for r in listed),
+                events=sum(hour == o for hour, _ in taken),
+                promised=promised[o],
+                surplus=surplus[o],
             )
             for o in origins
-        }  # fmt: skip
+        }
         late = {at(o): n for o, n in Counter(hour for hour, _ in taken).items() if o < h}
         self.closed[at(h)] = ClosedBucket(
             at(h),
@@ -163,7 +166,7 @@ def entry(facts: TypeFacts, hour: int, origin: int, **changes: int) -> TypeFacts
     """Another entry, in a manifest that agrees with it."""
     entries = facts.buckets[at(hour)].entries
     assert entries is not None
-    changed = {**entries, at(origin): dataclasses.replace(entries[at(origin)], **changes)}
+    changed = {**entries, at(origin): entries[at(origin)].model_copy(update=changes)}
     promised, surplus = sum(e.promised for e in changed.values()), sum(e.surplus for e in changed.values())
     return bucket(facts, hour, entries=changed, promised=promised, surplus=surplus)
 

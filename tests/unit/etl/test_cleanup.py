@@ -11,7 +11,7 @@ from sqlalchemy import select
 from etl.errors import StaleDriver
 from etl.ledger import tables
 from etl.ledger.database import Database
-from etl.ledger.holes import Hole, put_holes
+from etl.ledger.edge import Hole, put_holes
 from etl.staging.cleanup import Cleaned, Cleaner
 from etl.storage import LocalDisk, StorageError
 from hourmark.clock import SystemClock

@@ -16,9 +16,8 @@ from etl.closing.containers import WrittenHour
 from etl.closing.proof import Proof
 from etl.closing.writing import SealedHour
 from etl.ledger import staging
-from etl.ledger.orders import order_force, order_force_all, orders
+from etl.ledger.orders import order_force, order_force_all, orders, waits
 from etl.ledger.rows import Frontier, State
-from etl.ledger.waits import waits
 from etl.storage import SafeMode
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition

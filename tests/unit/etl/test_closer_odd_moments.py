@@ -9,7 +9,7 @@ import pytest
 
 from etl.closing.cut import Waiting
 from etl.closing.proof import Proof
-from etl.closing.sealed import Publisher
+from etl.closing.publishing import Publisher
 from etl.errors import DataLoss
 from etl.ledger.database import Lease
 from etl.ledger.orders import order_force, order_force_all

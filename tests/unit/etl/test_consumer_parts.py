@@ -11,10 +11,9 @@ from etl.ledger import staging as ledger
 from etl.ledger.database import Database
 from etl.ledger.overview import SetAside, set_aside
 from etl.ledger.rows import AUDIT, EVENTS, Position, Span, StagedBatch
-from etl.staging.consumer import batch_of
-from etl.staging.failures import cause_of
-from etl.staging.kafka_task import Answer
+from etl.staging.consumer import batch_of, cause_of
 from etl.staging.pieces import StagedNote, StagedPiece
+from etl.staging.task import Answer
 from etl.topics import CentralTopics
 from hourmark.config import Kafka
 from hourmark.errors import Unavailable, UsageError

@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from etl.closing.cut import LAGGARD_SECONDS, OVERDUE_MS, Cut, CutTaker, Phase, Waiting
-from etl.ledger.edge import EdgeCheck
-from etl.ledger.holes import Hole
+from etl.ledger.edge import EdgeCheck, Hole
 from etl.ledger.rows import Frontier, Reporter, State
 from hourmark.hours import Hour
 from hourmark.kafka import Partition

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from etl.closing.cut import Cut
-from etl.closing.deciding import EARLY_MS, Rule, decide
 from etl.closing.proof import Proof
-from etl.ledger.holes import Hole
+from etl.closing.sealing import EARLY_MS, Rule, decide
+from etl.ledger.edge import Hole
 from etl.ledger.orders import Order
 from etl.ledger.rows import Frontier, Reporter, Seal, State
 from hourmark.hours import Hour

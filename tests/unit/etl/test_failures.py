@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etl.errors import EtlStop
-from etl.staging.failures import cause_of
+from etl.staging.consumer import cause_of
 from hourmark.errors import Unavailable
 
 PYTHON = "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n  File x\n"

@@ -12,8 +12,7 @@ from click.testing import CliRunner, Result
 from etl.bucket_cli import bucket
 from etl.ledger.database import Database
 from etl.ledger.frontier_rows import ensure_frontier_rows
-from etl.ledger.orders import orders
-from etl.ledger.waits import Wait, put_waits
+from etl.ledger.orders import Wait, orders, put_waits
 from etl.storage import LocalDisk
 from hourmark.config import load_config
 from hourmark.errors import Unavailable, UsageError

@@ -20,10 +20,11 @@ from etl.avro_container import ContainerReader, ContainerWriter
 from etl.closing import ids as ids_module
 from etl.closing.ids import held
 from etl.closing.indexing import INDEX_FOLDER, clean_indexes, keep_indexes
-from etl.ledger.id_indexes import ClosedBucket, IdRun, closed_buckets
+from etl.ledger.closed import ClosedBucket, IdRun, closed_buckets
 from etl.storage import AccessDenied, LocalDisk
 from hourmark.errors import Finding
 from tests.support.bucket_world import SCHEMAS, World, an_id, datum, hour_at
+from tests.support.containers import append_all
 
 HOUR_MS = 3_600_000
 
@@ -56,7 +57,7 @@ def test_index_and_containers_give_the_same_exact_answer(
     storage.rename_new("index.ids", path)
     with storage.create("part") as file:
         writer = ContainerWriter(file, json.dumps(SCHEMAS[1]), block_bytes=block_bytes)
-        writer.append_many(datum(event_id) for event_id in own)
+        append_all(writer, (datum(event_id) for event_id in own))
         digest = writer.close().blake2b
     indexed = ClosedBucket("click", 0, len(own), (IdRun(path, first, len(own)),), ())
     read = ClosedBucket("click", 0, len(own), (), (("part", digest),))
@@ -103,7 +104,7 @@ def test_containers_that_are_not_sorted_are_decoded_whole(tmp_path: Path) -> Non
     storage, ids = LocalDisk(tmp_path), [an_id(hour_at(0), n) for n in range(60)]  # drawn times: in no order
     with storage.create("part") as file:
         writer = ContainerWriter(file, json.dumps(SCHEMAS[1]), block_bytes=1)
-        writer.append_many(datum(event_id) for event_id in ids)
+        append_all(writer, (datum(event_id) for event_id in ids))
         digest = writer.close().blake2b
     read = ClosedBucket("click", 0, 60, (), (("part", digest),))
     assert all(asked(storage, read, ids))

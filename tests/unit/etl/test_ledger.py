@@ -11,6 +11,7 @@ import pytest
 
 from etl.errors import SchemaChanged, StaleDriver, TopicReplaced
 from etl.ledger import frontiers, staging
+from etl.ledger.closed import remembered_schema
 from etl.ledger.database import Database
 from etl.ledger.frontier_rows import ensure_frontier_rows, refuse_other_bucket_length
 from etl.ledger.listings import promises_between
@@ -29,7 +30,6 @@ from etl.ledger.rows import (
     to_signed,
     to_unsigned,
 )
-from etl.ledger.schemas import remembered_schema
 from hourmark.config import Config, Etl
 from hourmark.errors import UsageError
 from hourmark.event_types import EventType, Source
@@ -155,9 +155,9 @@ def test_an_hour_goes_its_way_once_and_the_next_one_opens(database: Database) ->
     )  # arrives after the freeze: belongs to a later bucket
     (frozen,) = frontiers.frontiers(database, 3600)
     assert frozen.state is State.FROZEN
-    frontiers.seal(database, closer, {"click": seal(11)}, [frozen])
+    frontiers.seal(database, closer, {"click": [seal(11)]}, [frozen])
     (sealed,) = frontiers.frontiers(database, 3600)
-    frontiers.close(database, closer, sealed, manifest())
+    frontiers.close_all(database, closer, [frontiers.Closing(sealed, manifest())])
     (reopened,) = frontiers.frontiers(database, 3600)
     assert (reopened.hour, reopened.state, reopened.settled_next) == (HOUR.next(), State.OPEN, 11)
     assert [g.path for g in ledger_queries.listed_groups(database, "click", HOUR)] == ["a"]
@@ -173,17 +173,17 @@ def test_a_step_that_was_taken_already_is_refused(database: Database, step: str)
     topics = {"click": "events.click"}
     frontiers.freeze(database, closer, [opened], topics)
     (frozen,) = frontiers.frontiers(database, 3600)
-    frontiers.seal(database, closer, {"click": seal()}, [frozen])
+    frontiers.seal(database, closer, {"click": [seal()]}, [frozen])
     (sealed,) = frontiers.frontiers(database, 3600)
-    frontiers.close(database, closer, sealed, manifest())
+    frontiers.close_all(database, closer, [frontiers.Closing(sealed, manifest())])
     with pytest.raises(StaleDriver, match="another closer has moved it"):
         match step:
             case "freeze":
                 frontiers.freeze(database, closer, [opened], topics)
             case "seal":
-                frontiers.seal(database, closer, {"click": seal()}, [frozen])
+                frontiers.seal(database, closer, {"click": [seal()]}, [frozen])
             case "close":
-                frontiers.close(database, closer, sealed, manifest())
+                frontiers.close_all(database, closer, [frontiers.Closing(sealed, manifest())])
             case "unfreeze":
                 frontiers.unfreeze_all(database, closer, [(frozen, ["why"])])
 

@@ -18,7 +18,7 @@ from etl.closing.proof import Proof
 from etl.closing.surplus import write_surplus
 from etl.ledger import frontiers, tables
 from etl.ledger.database import Database
-from etl.ledger.holes import accepted_holes, open_holes
+from etl.ledger.edge import accepted_holes, open_holes
 from etl.ledger.markers import refuse_older_copy
 from etl.ledger.rebuild import Rebuilt, rebuild
 from hourmark.config import Config

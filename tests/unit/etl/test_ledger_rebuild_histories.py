@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from etl.ledger import remains, tables
 from etl.ledger.database import Database
-from etl.ledger.holes import open_holes
+from etl.ledger.edge import open_holes
 from etl.ledger.rebuild import rebuild
 from etl.staging.files import Rows, read_all, read_rows
 from etl.storage import Storage

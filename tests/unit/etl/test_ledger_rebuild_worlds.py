@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from etl.ledger.database import Database
-from etl.ledger.holes import accepted_holes, open_holes
+from etl.ledger.edge import accepted_holes, open_holes
 from etl.ledger.orders import order_force_all
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest

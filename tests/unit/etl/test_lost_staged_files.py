@@ -7,7 +7,7 @@ import pytest
 from etl.closing.containers import WrittenHour
 from etl.closing.publishing import publish
 from etl.errors import Unreadable
-from etl.ledger.holes import accepted_holes
+from etl.ledger.edge import accepted_holes
 from etl.ledger.orders import order_force
 from etl.ledger.rows import Frontier, State
 from etl.storage import Storage
@@ -206,7 +206,7 @@ def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(world: Wo
             raise Paused
         return publish(storage, f, written, manifest)
 
-    monkeypatch.setattr("etl.closing.sealed.publish", publish_late)
+    monkeypatch.setattr("etl.closing.publishing.publish", publish_late)
     until(world, FIRST_HOUR)
     with pytest.raises(Paused):
         settle(world)

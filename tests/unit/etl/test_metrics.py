@@ -7,6 +7,7 @@ import socket
 import urllib.request
 
 import pytest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from etl.metrics import OLDEST_SHOWN, Metrics, Staged, Standing, serve_metrics
@@ -19,7 +20,7 @@ HOUR = Hour(1_800_000_000, 3600)
 def values(metrics: Metrics) -> dict[str, float]:
     """Samples as a scraper reads them: `name{label=value}` → value."""
     found = {}
-    for family in text_string_to_metric_families(metrics.exposition().decode()):
+    for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
         for sample in family.samples:
             labels = ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items()))
             found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
@@ -44,7 +45,7 @@ def manifest() -> Manifest:
 
 
 def test_names_follow_the_conventions() -> None:
-    for family in text_string_to_metric_families(Metrics().exposition().decode()):
+    for family in text_string_to_metric_families(generate_latest(Metrics().registry).decode()):
         assert re.fullmatch(r"hourmark_etl_[a-z_]+", family.name)
         assert family.documentation.endswith("."), family.name
         assert not re.search(r"_(ms|minutes|hours|kb|mb)$", family.name), f"{family.name}: base units are seconds and bytes"

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from etl.metrics import Metrics
@@ -103,7 +104,7 @@ def test_every_metric_is_documented_with_its_kind_and_labels_and_no_other() -> N
             documented[cells[0].strip("`")] = cells[1]
     metrics = Metrics()
     names = {}
-    for family in text_string_to_metric_families(metrics.exposition().decode()):
+    for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
         if not family.name.endswith("_created"):
             names[family.name + ("_total" if family.type == "counter" else "")] = family.type
     assert {name: kind.split(",")[0] for name, kind in documented.items()} == names

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etl.closing.ownership import refuse_foreign_root, refuse_other_seal, refuse_published
+from etl.closing.publishing import refuse_foreign_root, refuse_other_seal, refuse_published
 from etl.errors import ForeignLedger
 from etl.ledger.rows import Frontier, Position, Seal, State
 from etl.storage import LocalDisk

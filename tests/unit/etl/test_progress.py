@@ -11,9 +11,9 @@ import pytest
 
 from etl.ledger.database import Database
 from etl.ledger.frontier_rows import ensure_frontier_rows
+from etl.ledger.orders import Wait, put_waits
 from etl.ledger.rows import EVENTS, Position, StagedBatch, StagedFile, StagedGroup
 from etl.ledger.staging import begin_positions, commit_batch
-from etl.ledger.waits import Wait, put_waits
 from etl.metrics import Metrics, Totals
 from etl.progress import PROGRESS_SECONDS, QUIET_SECONDS, Oldest, Progress, progress_line
 from etl.words import duration

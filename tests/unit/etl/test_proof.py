@@ -19,9 +19,9 @@ from hypothesis.strategies import DrawFn
 
 from etl.closing import evidence, promises, proof
 from etl.closing.surplus import SurplusCleaner, surplus_left_over
+from etl.ledger.closed import surplus_files
 from etl.ledger.database import Database
 from etl.ledger.frontier_rows import ensure_frontier_rows
-from etl.ledger.surplus import surplus_files
 from etl.storage import StorageError
 from hourmark.config import Config, Etl
 from hourmark.event_types import EventType, Source

@@ -71,7 +71,7 @@ def test_what_is_fixed_follows_the_frontier_through_its_states(tmp_path: Path) -
     ledger.freeze(database, lease, ledger.frontiers(database, 3600), {"click": "events.click"})
     assert fixed() == Fixed(HOUR.start_s, HOUR.end_s)
     seal = Seal("proved", "join", 1, 0, 0, 0, 0, (), ())
-    ledger.seal(database, lease, {"click": seal}, ledger.frontiers(database, 3600), {"click": [seal]})
+    ledger.seal(database, lease, {"click": [seal, seal]}, ledger.frontiers(database, 3600))
     assert fixed() == Fixed(HOUR.start_s, HOUR.end_s + 3600)
     database.close()
 

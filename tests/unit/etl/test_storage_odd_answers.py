@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from etl.staging.failures import cause_of
+from etl.staging.consumer import cause_of
 from etl.storage import AlreadyExists, BadBlocks, Entry, NotFound, Storage, StorageError, is_of_the_path, webhdfs_http
 from hourmark.errors import Unavailable
 from tests.support.fake_hdfs import FakeHdfs, Handler, Trouble, done_but_lost, lost

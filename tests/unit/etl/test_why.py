@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etl.closing.readiness import Reports, clocks_apart
-from etl.ledger.orders import Order
+from etl.ledger.orders import Order, Wait
 from etl.ledger.overview import SetAside
 from etl.ledger.rows import Frontier, Reporter, Seal, State
-from etl.ledger.waits import Wait
 from etl.why import REASONS_SHOWN, Answer, Facts, as_lines, why
 from hourmark.hours import Hour
 from hourmark.manifest import Evidence, Grade, Manifest

@@ -24,10 +24,10 @@ from etl.closing import writing
 from etl.closing.containers import Containers, Run, WrittenHour, read_back
 from etl.closing.ids import held
 from etl.closing.publishing import manifest_of, publish
-from etl.closing.runner import InProcess
+from etl.closing.runner import Runner
 from etl.closing.writing import SealedHour, WriteLimits, plan_tasks
 from etl.errors import Unreadable
-from etl.ledger.id_indexes import ClosedBucket
+from etl.ledger.closed import ClosedBucket
 from etl.ledger.rows import StagedGroup
 from etl.staging.files import read_rows
 from etl.storage import Storage
@@ -213,7 +213,7 @@ def test_an_hour_without_rows_gives_no_file(tmp_path: Path) -> None:
     world = World(tmp_path)
     assert world.write(hour_at(0), (), "one").files == ()
     assert world.close(hour_at(0), ()).files == []
-    assert InProcess().map(len, []) == []
+    assert Runner().map(len, []) == []
 
 
 def rows_lost(table: pa.Table, counts: Counts) -> tuple[pa.Table, Counts]:

@@ -1,16 +1,23 @@
-"""Which closed buckets may hold ids of an origin hour, and where the index of their ids stands: a cache, so rows may go."""
+"""What later hours need of closed ones.
+
+Which closed buckets may hold ids of an origin hour, and where the index of their ids stands: a cache, so rows may go. Schema
+ids with what they stood for: an id that stands for another schema later stops the ETL. Which surplus files there are: rows that
+a later promise may need (`etl.closing.surplus`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, insert, select
 
+from etl.errors import SchemaChanged
 from etl.ledger import tables
-from etl.ledger.database import Database, Lease
+from etl.ledger.database import Database, Lease, put
+from hourmark.avro import Schema, canonical_json, fingerprint
 from hourmark.hours import Hour
 
 
@@ -21,15 +28,6 @@ class IdRun:
     path: str
     first_row: int
     rows: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class BucketRun:
-    """A run of the ids of this bucket."""
-
-    event_type: str
-    hour_s: int
-    run: IdRun
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,22 +82,15 @@ def _bucket(event_type: str, hour: Hour, manifest: Mapping[str, Any], index: Ite
     return ClosedBucket(event_type, hour.start_s, manifest["events"], tuple(index), files)
 
 
-def remember(database: Database, lease: Lease, runs: Collection[BucketRun], bytes_each: int) -> None:
-    """Runs of closed buckets; `bytes_each`: of an id. What was known of those buckets before is forgotten."""
-    table = tables.id_indexes
-    if not runs:
-        return
-    with database.transaction(lease) as connection:
-        for event_type, hour_s in sorted({(r.event_type, r.hour_s) for r in runs}):
-            connection.execute(delete(table).where(table.c.type == event_type, table.c.hour == hour_s))
-        connection.execute(
-            insert(table),
-            [
-                {"path": r.run.path, "first_row": r.run.first_row, "type": r.event_type, "hour": r.hour_s, "rows": r.run.rows,
-                 "bytes": r.run.rows * bytes_each}
-                for r in runs
-            ],
-        )  # fmt: skip
+def remember(database: Database, lease: Lease, runs: Collection[tuple[str, int, IdRun]], bytes_each: int) -> None:
+    """Runs of closed buckets (type, hour); `bytes_each`: of an id. What was known of those buckets before is forgotten."""
+    if runs:
+        rows = [
+            {**dataclasses.asdict(run), "type": event_type, "hour": hour_s, "bytes": run.rows * bytes_each}
+            for event_type, hour_s, run in runs
+        ]
+        with database.transaction(lease) as connection:
+            put(connection, tables.id_indexes, ("type", "hour"), rows)
 
 
 def forget_old(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:
@@ -120,5 +111,53 @@ def forget_old(database: Database, lease: Lease, before_s: int, bytes_max: int) 
 
 def paths(database: Database) -> set[str]:
     """Index files that the ledger names."""
-    with database.reading() as connection:
-        return set(connection.execute(select(tables.id_indexes.c.path).distinct()).scalars())
+    return set(database.ask(select(tables.id_indexes.c.path).distinct()).scalars())
+
+
+def remembered_schema(database: Database, lease: Lease, schema_id: int, fetch: Callable[[int], Schema]) -> tuple[str, str]:
+    """Schema text and fingerprint of an id; asks the registry each time, and SchemaChanged if it now says otherwise."""
+    schema = fetch(schema_id)
+    now = fingerprint(schema)
+    table = tables.schemas
+    known = database.ask(select(table.c.schema, table.c.fingerprint).where(table.c.schema_id == schema_id)).one_or_none()
+    if known is None:
+        with database.transaction(lease) as connection:
+            connection.execute(insert(table).values(schema_id=schema_id, fingerprint=now, schema=canonical_json(schema)))
+        return canonical_json(schema), now
+    if known.fingerprint != now:
+        raise SchemaChanged(
+            f"schema id {schema_id} stands for another schema now ({now}) than when it was first used ({known.fingerprint}); "
+            "is registry.url the right registry, or was it made anew? Events under this id cannot be read until it is restored"
+        )
+    return str(known.schema), str(known.fingerprint)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeptSurplus:
+    """Surplus of one bucket. What settles it lies at or past `audit_next`; what the type has settled by now, below `settled_next`
+    (central audit offsets)."""
+
+    event_type: str
+    hour_s: int
+    path: str
+    rows: int
+    audit_next: int
+    sealed_at_ms: int
+    settled_next: int
+
+
+def surplus_files(database: Database) -> list[KeptSurplus]:
+    """All of them, oldest bucket first."""
+    kept, frontiers = tables.surplus, tables.frontiers
+    query = (
+        select(*kept.c, frontiers.c.settled_next)
+        .join(frontiers, frontiers.c.type == kept.c.type)
+        .order_by(kept.c.hour, kept.c.type)
+    )
+    return [KeptSurplus(*row) for row in database.ask(query)]
+
+
+def forget_surplus(database: Database, lease: Lease, paths: Collection[str]) -> None:
+    """Before the files are deleted: a file that nobody names harms nothing, a missing one would leave a promise unkept."""
+    with database.transaction(lease) as connection:
+        connection.execute(delete(tables.surplus).where(tables.surplus.c.path == bindparam("of")), [{"of": p} for p in paths])
