@@ -124,7 +124,7 @@ class World:
     def start_closer(self) -> None:
         """A new closer on the same ledger; whoever was there loses at the lease."""
         self.points = Points()
-        self.closer_database = PointedDatabase(self.config.etl.ledger, self.points)
+        self.closer_database = PointedDatabase(self.database, self.points)
         database, storage = self.closer_database, PointedStorage(self.storage, self.points)
         ports = Ports(
             engine=PointedEngine(self.engine(database), self.points),
