@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etl.buckets import NotClosed
 from etl.errors import ForeignLedger
 from etl.ledger.database import Database
 from etl.ledger.first_hours import record_first_hours
@@ -90,7 +91,7 @@ class LedgerFaults:
         world.pipeline.central.leaderless.clear()
         try:
             lose_ledger(world)
-        except Finding:
+        except (Finding, NotClosed):
             if not world.damages.bring_back_markers():
                 raise
             world.seen["rebuild refused a damaged marker"] += 1
