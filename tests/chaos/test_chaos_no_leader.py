@@ -10,7 +10,6 @@ process for a minute; the long tier has a driver whose hours must not close, and
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,11 +29,11 @@ from infra.demo.leader_kill import leader_of
 from infra.stack import Stack
 from tests.support.etl_scene import DUPLICATES, EVENTS, WITHIN_S, Scene, scene
 from tests.support.servers import come_back
-from tests.support.waiting import wait_for
+from tests.support.waiting import holds, wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.timeout(3600)]
 
-SHORT_S, LONG_S = 60.0, 180.0
+SHORT_S, LONG_S, LOOK_S = 60.0, 180.0, 1.0
 PARTITIONS = 3
 AUDIT_LEADER = "the leader of the promises"
 CASES = [
@@ -124,16 +123,17 @@ def test_cuts_are_whole_or_unavailable_while_nobody_leads(stack: Stack, config: 
         assert cut == {Partition(t, n): records * (t == full) for t in topics for n in range(PARTITIONS)}
         return not behind
 
+    def mirror_runs_on() -> bool:
+        cut_of(100)
+        return stack.process("mirror") == supervisor
+
     produce(config, full, PARTITIONS * 100)
     wait_for(lambda: cut_of(100), "the mirror has copied all", 300)
     looker, victims = Looker(edge, topics), quorum(stack, config, full)
     try:
         for name in victims:
             stack.kill(name)
-        until_s = time.monotonic() + SHORT_S
-        while time.monotonic() < until_s:
-            cut_of(100)
-            assert stack.process("mirror") == supervisor, "`hourmark mirror run` ended"
+        holds(mirror_runs_on, "`hourmark mirror run` goes on", SHORT_S)
     finally:
         come_back(stack, *victims)
         looker.stop()
@@ -161,19 +161,19 @@ def test_hours_wait_and_go_on_while_brokers_are_away(running: Scene, stack: Stac
         Looker(Cluster(config.kafka.central_cluster, "central"), [central_topic(t, config.kafka.edge_alias) for t in topics]),
     ]
     victims = quorum(stack, config, AUDIT) if no_leader else named
+
+    def all_is_well() -> bool:
+        assert running.run.running(), f"the driver ended (see {running.run.log})"
+        assert stack.process("mirror") == supervisor, "`hourmark mirror run` ended"
+        return not no_leader or all(running.run.manifest(t, hour) is None for t in running.types)
+
     try:
         for name in victims:
             stack.kill(name)
         if no_leader:
             running.run.start()
             running.run.wait_until_staging(WITHIN_S)
-        until_s = time.monotonic() + LONG_S
-        while time.monotonic() < until_s:
-            assert running.run.running(), f"the driver ended (see {running.run.log})"
-            assert stack.process("mirror") == supervisor, "`hourmark mirror run` ended"
-            if no_leader:
-                assert all(running.run.manifest(t, hour) is None for t in running.types), "closed without knowing the cut"
-            time.sleep(1.0)
+        holds(all_is_well, "all goes on, and nothing closes without knowing the cut", LONG_S, LOOK_S)
     finally:
         come_back(stack, *victims)
         for looker in lookers:

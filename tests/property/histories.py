@@ -35,7 +35,8 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "retention": 2,
     "host_dies": 1,
     "host_returns": 1,
-    "damage": 2,
+    "damage": 3,
+    "central_retention": 1,
     "mirror_aborts": 2,
     "no_leader": 2,
     "clean": 3,
@@ -45,9 +46,11 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "second_service": 1,
     "all_leave": 1,
     "lose_ledger": 1,
+    "back_up": 2,
+    "restore": 1,
 }
-# What breaks a promise on the way; a mirror that does this is a fault that closing must notice, and name.
-LOSSES: Final[Mapping[str, int]] = {"mirror_drops": 1, "retention_overtakes": 1}
+# What breaks a promise on the way: a fault that closing must notice, and name.
+LOSSES: Final[Mapping[str, int]] = {"mirror_drops": 1, "retention_overtakes": 1, "central_overtakes": 1}
 NUMBERS: Final = 1 << 16
 
 

@@ -67,12 +67,14 @@ def share_compiled(database: Database) -> None:
 
 
 class PointedDatabase(Database):
-    """A ledger whose transactions are points."""
+    """A ledger whose transactions are points; its connections are those of `ledger`, which has looked at its schema already."""
 
-    def __init__(self, url: str, points: Points) -> None:
-        super().__init__(url)
-        share_compiled(self)
+    def __init__(self, ledger: Database, points: Points) -> None:
+        self._name, self._changing, self._reading = ledger._name, ledger._changing, ledger._reading
         self._points = points
+
+    def close(self) -> None:
+        """`ledger` closes them."""
 
     @contextlib.contextmanager
     def transaction(self, lease: Lease | None = None) -> Iterator[Connection]:

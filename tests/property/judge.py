@@ -11,20 +11,23 @@ import fastavro
 from hourmark.event_id import EventId
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
-from hourmark.manifest import Grade, Manifest, Previous
+from hourmark.manifest import MARKER, Grade, Manifest, Previous
 from hourmark.record_key import RecordKey
 from hourmark.topics import AUDIT
+from tests.property.losses import ID_BYTES, Losses
 from tests.property.producers import Producers
 from tests.property.sites import FakeMirror
-from tests.property.truth import FIRST_HOUR, TYPES, Broken
+from tests.property.truth import FIRST_HOUR, TYPES, Broken, Event
 from tests.support.memory_storage import MemoryStorage
+
+LOST = ("may be missing", "are lost to retention", "are lost with the staged file")  # as manifests say it
 
 
 class Judge:
     """Looks at storage alone, and at what producers know to be true."""
 
-    def __init__(self, producers: Producers, mirror: FakeMirror, storage: MemoryStorage) -> None:
-        self._producers, self._mirror, self._storage = producers, mirror, storage
+    def __init__(self, producers: Producers, mirror: FakeMirror, storage: MemoryStorage, losses: Losses) -> None:
+        self._producers, self._mirror, self._storage, self._losses = producers, mirror, storage, losses
         self._seen = producers.seen
         self.closed: dict[tuple[str, Hour], dict[str, bytes]] = {}
         self.where: dict[EventId, tuple[str, Hour]] = {}
@@ -34,7 +37,7 @@ class Judge:
     def check(self) -> None:
         """After every action: no closed bucket changed, no event is in two, and `proved` is true of new ones."""
         for (event_type, hour), content in self.closed.items():
-            if self._storage.content(hour.bucket_path(event_type)) != content:
+            if self._undamaged(self._storage.content(hour.bucket_path(event_type))) != self._undamaged(content):
                 raise Broken(f"the closed bucket {event_type} {hour} has changed")
         for event_type in TYPES:
             hour = FIRST_HOUR
@@ -47,15 +50,26 @@ class Judge:
             if self._storage.exists(hour.bucket_path(event_type)):
                 raise Broken(f"{event_type} {hour} was closed before its end")
 
+    def _undamaged(self, content: dict[str, bytes]) -> dict[str, bytes]:
+        return {path: c for path, c in content.items() if path not in self._losses.markers}
+
+    def _marker(self, event_type: str, hour: Hour) -> bytes:
+        """As it stands."""
+        path = f"{hour.bucket_path(event_type)}/{MARKER}"
+        if path not in self._losses.markers:
+            return self.closed[event_type, hour][path]
+        if not self._storage.exists(path):
+            raise Broken(f"{event_type} {hour.next()} was closed while the marker before it was gone")
+        return self._storage.read(path)
+
     def _take_in(self, event_type: str, hour: Hour, content: dict[str, bytes]) -> None:
         folder = hour.bucket_path(event_type)
         if f"{folder}/_SUCCESS" not in content:
             raise Broken(f"{folder} stands without a marker")
         manifest = Manifest.decode(content[f"{folder}/_SUCCESS"])
-        before = self.closed.get((event_type, hour.before()))
-        if hour > FIRST_HOUR and before is None:
+        if hour > FIRST_HOUR and (event_type, hour.before()) not in self.closed:
             raise Broken(f"{event_type} {hour} was closed before the hour that precedes it")
-        marker = before and before[f"{hour.before().bucket_path(event_type)}/_SUCCESS"]
+        marker = None if hour == FIRST_HOUR else self._marker(event_type, hour.before())
         if manifest.previous != (Previous.of(str(hour.before()), marker) if marker else None):
             raise Broken(f"{event_type} {hour} does not follow the marker before it, but {manifest.previous}")
         ids = []
@@ -77,23 +91,39 @@ class Judge:
         self._seen[f"buckets {grade}"] += 1
         self._seen["events in buckets"] += len(ids)
         self._seen["late events"] += sum(manifest.late.values())
+        self._seen["surplus"] += manifest.surplus
         self._seen["duplicates removed"] += manifest.duplicates_removed
         if (grade == "proved") != (not manifest.evidence.excused):
             raise Broken(f"{event_type} {hour} is {grade}, and excuses {manifest.evidence.excused}")
+        self._check_listed(event_type, hour, manifest)
         if grade == "proved":
             self._check_proof(event_type, hour, manifest)
+
+    def _check_listed(self, event_type: str, hour: Hour, manifest: Manifest) -> None:
+        """Whatever its grade, `forced` too: what was staged at its freeze is inside, or before, unless it was destroyed."""
+        gone = self._losses.gone()
+        for o in manifest.offsets:
+            staged = self._losses.central.logs[Partition(o.topic, o.partition)].records[: o.next]
+            for e in (self._producers.events[RecordKey.decode(r.key).event_id] for r in staged if r is not None):
+                if e.id in self.where or e.id in self.given_up or bytes(e.id) in gone:
+                    continue
+                if Hour.of(e.time_ms) <= hour:
+                    raise Broken(f"{event_type} {hour} is {manifest.grade.value} without line {e.line}, which was staged")
 
     def _check_proof(self, event_type: str, hour: Hour, manifest: Manifest) -> None:
         """Every event promised before its cut, of hours up to this one, is inside, or an earlier marker names its range."""
         excused = [e for (t, h), m in self.manifests.items() if t == event_type and h < hour for e in m.evidence.excused]
         by_id = {bytes(x.id): x for x in self._producers.ranges}
-        told = any("may be missing" in e for (t, _), m in self.manifests.items() if t == event_type for e in m.evidence.excused)
+        told = any(w in e for (t, _), m in self.manifests.items() if t == event_type for e in m.evidence.excused for w in LOST)
         lost = {id(record) for record in self._mirror.skipped} if told else set()
+        gone = self._losses.gone() if told else ()
         for record in self._producers.edge.logs[Partition(AUDIT, 0)].records:
-            if record is None or record.at_ms >= manifest.evidence.cut_at_ms or id(record) in lost:
+            if record is None or record.at_ms >= manifest.evidence.cut_at_ms or id(record) in lost or record.key in gone:
                 continue
             for e in by_id[record.key].events:
                 if e.event_type != event_type or Hour.of(e.time_ms) > hour or e.id in self.where or e.id in self.given_up:
+                    continue
+                if bytes(e.id) in gone:
                     continue
                 if not any(record.key.hex() in text for text in excused):
                     raise Broken(f"{event_type} {hour} is proved without line {e.line}, promised before its cut")
@@ -101,14 +131,26 @@ class Judge:
     def check_end(self) -> None:
         """Every acknowledged line is in one closed bucket, once; what was lost on the way is named."""
         self.check()
-        lost = {RecordKey.decode(r.key).event_id for r in self._mirror.skipped if len(r.key) == 24}
+        lost = {r.key[:ID_BYTES] for r in self._mirror.skipped} | set(self._losses.gone())
         count = collections.Counter(self._producers.events[i].line for i in self.where)
-        for acked in (x for x in self._producers.ranges if x.acked):
-            for e in acked.events:
-                if count[e.line] != 1 and not (count[e.line] == 0 and e.id in lost):
-                    raise Broken(f"the acknowledged line {e.line} is in closed buckets {count[e.line]} times")
+        for e in (e for x in self._producers.ranges if x.acked for e in x.events):
+            if count[e.line] == 1 or e.id in self.given_up:
+                continue
+            if count[e.line] or bytes(e.id) not in lost:
+                raise Broken(f"the acknowledged line {e.line} is in closed buckets {count[e.line]} times")
+            if not self._is_named(e):
+                raise Broken(f"line {e.line} was destroyed, and no bucket of {e.event_type} says so")
         if doubled := [line for line, times in count.items() if times > 1]:
             raise Broken(f"lines {doubled} are in closed buckets twice")
         for (event_type, hour), m in self.manifests.items():
-            if not self._mirror.skipped and m.grade is not Grade.FORCED and any("not kept" in e for e in m.evidence.excused):
+            if (
+                not self._mirror.skipped
+                and not self._losses
+                and m.grade is not Grade.FORCED
+                and any("not kept" in e for e in m.evidence.excused)
+            ):
                 raise Broken(f"nothing was lost, yet {event_type} {hour} excuses {m.evidence.excused}")
+
+    def _is_named(self, e: Event) -> bool:
+        later = (m for (t, hour), m in self.manifests.items() if t == e.event_type and hour >= Hour.of(e.time_ms))
+        return any(word in text for m in later for text in m.evidence.excused for word in (*LOST, "not kept"))

@@ -21,32 +21,11 @@ from hourmark.config import Config
 from hourmark.host_reports import HostReport
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
+from tests.property.losses import Losses
 from tests.property.producers import Producers
 from tests.property.sites import ALIAS, FakeCluster, FakeMirror
 from tests.property.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, TYPES
 from tests.support.memory_storage import MemoryStorage
-
-
-@dataclasses.dataclass(frozen=True)
-class FileFault:
-    """What may happen to a file, where, and how often beside others."""
-
-    kind: str
-    place: str
-    weight: int
-
-    @property
-    def name(self) -> str:
-        """In counts of what was seen."""
-        return f"{self.kind} in {self.place}"
-
-
-FILE_FAULTS = (
-    FileFault("flip", "_staging", 4),
-    FileFault("remove", "_staging", 2),
-    FileFault("flip", "_index", 2),
-    FileFault("remove", "_index", 1),
-)
 
 
 class Pipeline:
@@ -56,7 +35,7 @@ class Pipeline:
         self.edge, self.seen, self.clock = producers.edge, producers.seen, producers.clock
         self.storage, self.database, self.config = storage, database, config
         self.central = FakeCluster("central", [Partition(central_topic(p.topic, ALIAS), p.partition) for p in EDGE_PARTITIONS])
-        self.mirror = FakeMirror(self.edge, self.central)
+        self.mirror, self.losses = FakeMirror(self.edge, self.central), Losses(self.central)
         self.consumer = database.acquire("consumer:default")
         infos = self.central.topics({p.topic for p in self.central.logs})
         staging.begin_positions(
@@ -110,26 +89,48 @@ class Pipeline:
                 self.mirror.overtake(p)
                 self.seen["retention overtook the mirror"] += 1
 
+    def central_retention(self, draw: int) -> None:
+        """The central cluster deletes what is staged, of some partitions or of all: it cannot be staged again."""
+        r = random.Random(draw)
+        share = r.choice((0.3, 1.0))
+        for p, position in self.positions().items():
+            log = self.central.logs[p]
+            if r.random() < share and position.next_offset > log.start:
+                log.start = r.randint(log.start + 1, position.next_offset)
+                self.seen["retention at the central cluster"] += 1
+
+    def central_overtakes(self, draw: int) -> None:
+        """It deletes also what is not staged yet."""
+        r = random.Random(draw)
+        ends = {p: (position.next_offset, len(self.central.logs[p].records)) for p, position in self.positions().items()}
+        if behind := [p for p, (start, end) in ends.items() if self.central.logs[p].start <= start < end]:
+            p = r.choice(behind)
+            self.central.logs[p].start = r.randint(ends[p][0] + 1, ends[p][1])
+            self.seen["retention overtook staging"] += 1
+
     def stage(self, draw: int) -> None:
         """A micro-batch of some of every partition; the driver may be killed before or after the commit."""
         r = random.Random(draw)
         ends = {}
-        for p, start in self._positions().items():
+        for p, start in self.positions().items():
             end = len(self.central.logs[p].records)
             ends[p] = r.choice((start.next_offset, r.randint(start.next_offset, end), end))
         self._stage(ends, r.random())
 
     def stage_all(self, _: int) -> None:
         """A micro-batch of all there is."""
-        self._stage({p: len(self.central.logs[p].records) for p in self._positions()}, 1.0)
+        self._stage({p: len(self.central.logs[p].records) for p in self.positions()}, 1.0)
 
-    def _positions(self) -> dict[Partition, Position]:
+    def positions(self) -> dict[Partition, Position]:
+        """Where staging goes on."""
         return {Partition(p.topic, p.partition): p for p in staging.positions(self.database, CLUSTER)}
 
     def _stage(self, ends: dict[Partition, int], fate: float) -> None:
-        logs = self.central.logs
-        staging.pass_over(self.database, self.consumer, ALIAS, {s: logs[p].start for p, s in self._positions().items()})
-        starts = self._positions()
+        logs, starts = self.central.logs, self.positions()
+        if any(logs[p].start > s.next_offset for p, s in starts.items()):
+            self.losses.pass_over(starts)
+            staging.pass_over(self.database, self.consumer, ALIAS, {s: logs[p].start for p, s in starts.items()})
+            starts = self.positions()
         moved = {p: end for p, end in ends.items() if end > starts[p].next_offset}
         if not moved:
             return
@@ -180,24 +181,10 @@ class Pipeline:
         ledger = self.database.identity()[0]
         return StagePlan(self.config.storage, folder, FIRST_HOUR.length_s, types, audit, hosts, ledger)
 
-    def damage(self, draw: int) -> None:
-        """A file that closing reads has a bit flipped, or is gone; see FILE_FAULTS."""
-        r = random.Random(draw)
-        (fault,) = r.choices(FILE_FAULTS, [f.weight for f in FILE_FAULTS])
-        files = sorted(self.storage.content(fault.place))
-        if not files:
-            return
-        path = r.choice(files)
-        content = bytearray(self.storage.read(path))
-        self.storage.delete(path)
-        if fault.kind == "flip":
-            content[r.randrange(len(content))] ^= 1 << r.randrange(8)
-            self.storage.write_new(path, bytes(content))
-        self.seen[fault.name] += 1
-
     def restage(self, lease: Lease, path: str) -> str:
         """The real restager; only reading Kafka is played."""
         again = PlayedRestager(self).restage(lease, path)
+        self.losses.healed.add(path)
         self.seen["staged again"] += 1
         return again
 

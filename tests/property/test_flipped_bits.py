@@ -1,7 +1,9 @@
 """Single bits flipped in, and single files removed from, what closing reads: never a proof of a bucket that is not whole.
 
 One hour has been closed, with surplus; the next one has late copies of its events, and the promise of its surplus. Files are
-tiny, with many row groups and blocks. `HOURMARK_BITS` is how many bits of each file are tried.
+tiny, with many row groups and blocks. `HOURMARK_BITS` is how many bits of each file are tried by what reads it; through the whole
+of closing, from the freeze to the published bucket, it is a fifteenth of them. Markers are read by a rebuild, so there the ledger
+is lost as well.
 """
 
 from __future__ import annotations
@@ -28,17 +30,31 @@ from etl.ledger.listings import listed_groups
 from etl.staging import files
 from etl.staging.verified import digest_of
 from hourmark.avro import frame
+from hourmark.errors import HourmarkError
 from hourmark.kafka import Partition
+from hourmark.manifest import MARKER
 from hourmark.record_key import RecordKey
 from hourmark.topics import AUDIT, central_topic, events_topic
+from tests.property.damage import MARKERS, FileFault
 from tests.property.sites import ALIAS
 from tests.property.truth import SCHEMAS, Range
 from tests.property.world import World
 from tests.support.closing import hour, manifest, settle, until
+from tests.support.forking import fork
+from tests.support.rebuilding import lose_ledger
 
 KINDS = ("events", "audit", "surplus", "index", "bucket")
 BITS = int(os.environ.get("HOURMARK_BITS", "60"))
 EVENTS = 40
+CLOSINGS = max(4, BITS // 15)
+UNHARMED = -1  # no bit, and no loss
+PLACES = dict.fromkeys(("events", "audit"), "_staging") | dict.fromkeys(("bucket", "marker"), MARKERS)
+PLACES |= {"surplus": "_surplus", "index": "_index"}
+# What may become of the second hour; each of them is either whole, or waits and says for what.
+BECOMES = {
+    "events": {"right"}, "audit": {"right"}, "surplus": {"right", "waits"}, "index": {"right"}, "bucket": {"right", "waits"},
+    "marker": {"right", "waits", "refused"},
+}  # fmt: skip
 
 
 class Moment:
@@ -93,8 +109,10 @@ class Moment:
 
     def path(self, kind: str) -> str:
         """The file of this kind that was written last."""
-        named = {"events": "/events-", "audit": "/audit-", "surplus": "_surplus/", "index": "_index/", "bucket": "/part-"}[kind]
-        found = [p for p in self.world.storage._files if named in p]
+        named = {"events": "/events-", "audit": "/audit-", "surplus": "_surplus/", "index": "_index/", "bucket": "/part-"}
+        if kind == "marker":
+            return f"{hour(0).bucket_path('click')}/{MARKER}"
+        found = [p for p in self.world.storage._files if named[kind] in p]
         return found[-1]
 
     def outcome(self) -> str:
@@ -168,6 +186,49 @@ def faults(moment: Moment, kind: str, bits: int) -> Counter[str]:
     storage.delete(path)
     storage.write_new(path, good)
     return found
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("bits", [CLOSINGS, pytest.param(100 * CLOSINGS, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+def test_no_flipped_bit_and_no_lost_file_closes_a_bucket_that_is_not_whole(moment: Moment, kind: str, bits: int) -> None:
+    path = moment.path(kind)
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    assert closed_with(moment, kind, path, UNHARMED) == "right"
+    found = Counter[str]()
+    size = moment.world.storage.size(path)
+    for bit in [None, *random.Random(seed).choices(range(8 * size), k=bits)]:
+        try:
+            found[closed_with(moment, kind, path, bit)] += 1
+        except AssertionError as error:
+            raise AssertionError(f"bit {bit} of {path} (seed {seed}): {error}") from error
+    print(kind, dict(found))
+    assert set(found) <= BECOMES[kind], found
+
+
+def closed_with(moment: Moment, kind: str, path: str, bit: int | None) -> str:
+    """What becomes of the second hour, played on with this bit flipped, or the file gone; AssertionError where it is false."""
+    world = fork(moment.world)
+    try:
+        if kind == "bucket":
+            world.storage.delete(moment.path("index"))  # a cache: the bucket itself is read
+        if bit != UNHARMED:
+            world.damages.spoil(FileFault("remove" if bit is None else "flip", PLACES[kind], 1), path, bit or 0)
+        try:
+            if kind == "marker":
+                lose_ledger(world)
+            settle(world)
+        except HourmarkError:
+            return "refused"
+        closed = world.judge.manifests.get(("click", hour(1)))
+        if closed is None:
+            return "waits"
+        assert closed.grade.value == "proved" and closed.events == len(moment.fresh)
+        assert {bytes(i) for i, where in world.judge.where.items() if where == ("click", hour(1))} == moment.fresh
+        assert closed.duplicates_removed == (3 if kind == "marker" else 1) * EVENTS  # a rebuilt ledger stages all again
+        return "right"
+    finally:
+        world.end()
 
 
 def test_the_checker_finds_an_index_that_believes_itself(moment: Moment, monkeypatch: pytest.MonkeyPatch) -> None:

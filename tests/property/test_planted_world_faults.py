@@ -6,7 +6,7 @@ The same story without the planted fault keeps the promise. Random histories mee
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 from etl.closing.containers import WrittenFile, WrittenHour
-from etl.closing.engine import LocalEngine
 from etl.closing.writing import SealedHour, Written
 from etl.ledger.orders import order_force_all
 from etl.ledger.remains import Chain
@@ -24,17 +23,14 @@ from etl.staging import files
 from etl.staging.verified import VerifiedFile
 from hourmark.errors import UsageError
 from hourmark.hours import Hour
-from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, CONTROL, HOSTS, events_topic
-from tests.property.sites import FakeCluster
+from tests.property.stories import Patch, Plant, Story, is_found, looks, played, unknown_is_an_offset
 from tests.property.truth import FIRST_HOUR, TYPES, Broken
 from tests.property.world import World
 from tests.support.closing import arrive, hour, send, until
-from tests.support.rebuilding import begin, lose_ledger, staged_files
+from tests.support.rebuilding import lose_ledger, staged_files
 from tests.support.restaging import retention_passes
 
-Patch = pytest.MonkeyPatch
-Plant = Callable[[Patch], None]
 TOPICS = (*CONTROL, *map(events_topic, TYPES))
 
 
@@ -105,18 +101,6 @@ def an_hour_of_events(world: World) -> None:
 # What they need.
 
 
-def looks(world: World) -> None:
-    """As far as it comes: what can be mirrored of the control topics stays as it is, the closer looks some times."""
-    if not any(world.producers.edge.leaderless.values()) and not world.driver_clock.ahead_ms:
-        world.producers.report(0)
-        world.pipeline.mirror_all(0)
-    world.pipeline.stage_all(0)
-    for _ in range(8):
-        world.close_step(0)
-        world.check()
-        world.clock.advance(2)
-
-
 def lose(world: World) -> None:
     """The ledger, and every staged file."""
     for path in [*staged_files(world, "events"), *staged_files(world, "audit")]:
@@ -133,16 +117,6 @@ def named(world: World, at: Hour) -> None:
 
 
 # Faults.
-
-
-def unknown_is_an_offset(patch: Patch) -> None:
-    """-1001 is taken for an offset, as librdkafka gives it."""
-
-    def offsets(self: FakeCluster, known: dict[Partition, int]) -> dict[Partition, int]:
-        return known | dict.fromkeys(self.away(known), -1001)
-
-    patch.setattr(FakeCluster, "_offsets", offsets)
-    patch.setattr("etl.closing.edge.ahead", lambda ends, positions: [])  # it would stumble over them
 
 
 def marker_covers_later_hours(patch: Patch) -> None:
@@ -206,7 +180,7 @@ def nobody_counts(patch: Patch) -> None:
     patch.setattr("etl.closing.writing._written_hour", written)
 
 
-STORIES: Mapping[str, tuple[Plant, Callable[[World], None]]] = {
+STORIES: Mapping[str, tuple[Plant, Story]] = {
     "unknown-is-an-offset": (unknown_is_an_offset, audit_leader_away),
     "marker-covers-later-hours": (marker_covers_later_hours, marker_and_later_hours),
     "holes-passed-over": (holes_passed_over, promises_lost_everywhere),
@@ -215,29 +189,9 @@ STORIES: Mapping[str, tuple[Plant, Callable[[World], None]]] = {
 }
 
 
-def played(story: Callable[[World], None], folder: Path, template: Path) -> Mapping[str, int]:
-    """The story and its end: what was seen. Broken where the promise does not hold."""
-    world = World(folder, template)
-    try:
-        begin(world)
-        story(world)
-        world.driver_clock.ahead_ms = 0
-        world.drain()
-        if not world.judge.given_up:
-            world.judge.check_end()
-    finally:
-        world.end()
-    return world.seen
-
-
 @pytest.mark.parametrize("name", STORIES)
 def test_a_planted_fault_is_found(name: str, monkeypatch: Patch, ledgers: Path, template: Path) -> None:
-    plant, story = STORIES[name]
-    monkeypatch.setattr(World, "engine", lambda world, database: LocalEngine(world.storage, database, world.config))
-    plant(monkeypatch)
-    with pytest.raises(Broken) as found:
-        played(story, ledgers, template)
-    print(f"{name}: {found.value}")
+    is_found(*STORIES[name], monkeypatch, ledgers, template)
 
 
 @pytest.mark.parametrize("name", STORIES)

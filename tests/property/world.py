@@ -27,10 +27,12 @@ from etl.staging.cleanup import Cleaner
 from hourmark.errors import HourmarkError, Unavailable, UsageError
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
+from tests.property.damage import FILE_FAULTS, Damages
 from tests.property.engines import ComparedEngine, PlainProof
 from tests.property.hooks import Killed, PointedDatabase, PointedEngine, PointedStorage, Points, share_compiled
 from tests.property.judge import Judge
-from tests.property.pipeline import FILE_FAULTS, Pipeline
+from tests.property.ledgers import LedgerFaults, forget
+from tests.property.pipeline import Pipeline
 from tests.property.producers import Producers
 from tests.property.sites import ALIAS
 from tests.property.truth import CLUSTER, FIRST_HOUR, SCHEMAS, Broken, config_of
@@ -88,7 +90,9 @@ class World:
         share_compiled(self.database)
         self.producers = Producers(self.clock, self.seen)
         self.pipeline = Pipeline(self.producers, self.storage, self.database, self.config)
-        self.judge = Judge(self.producers, self.pipeline.mirror, self.storage)
+        self.damages = Damages(self.storage, self.pipeline.losses, self.seen)
+        self.judge = Judge(self.producers, self.pipeline.mirror, self.storage, self.pipeline.losses)
+        self.ledgers = LedgerFaults(self)
         self.zombies: list[Zombie] = []
         self.start_closer()
         record_first_hours(self.storage, self.database, FIRST_HOUR.length_s)
@@ -98,7 +102,7 @@ class World:
         """One action of a history, by its name."""
         if name == "nothing":
             return
-        part = next(p for p in (self, self.producers, self.pipeline) if hasattr(p, name))
+        part = next(p for p in (self, self.producers, self.pipeline, self.damages, self.ledgers) if hasattr(p, name))
         getattr(part, name)(draw)
 
     def check(self) -> None:
@@ -113,13 +117,13 @@ class World:
         self.closer_database.close()
         self.database.close()
         self.storage.forget()
-        for file in self.ledger.parent.glob(f"{self.ledger.name}*"):
-            file.unlink()
+        forget(self.ledger)
+        self.ledgers.end()
 
     def start_closer(self) -> None:
         """A new closer on the same ledger; whoever was there loses at the lease."""
         self.points = Points()
-        self.closer_database = PointedDatabase(self.config.etl.ledger, self.points)
+        self.closer_database = PointedDatabase(self.database, self.points)
         database, storage = self.closer_database, PointedStorage(self.storage, self.points)
         ports = Ports(
             engine=PointedEngine(self.engine(database), self.points),
@@ -140,7 +144,7 @@ class World:
     def engine(self, database: Database) -> Engine:
         """What proves and writes."""
         local = LocalEngine(self.storage, database, self.config)
-        faults = ("cleaned", "ledger lost", *(f.name for f in FILE_FAULTS))
+        faults = ("cleaned", "ledger lost", "older copy goes on", *(f.name for f in FILE_FAULTS))
         return ComparedEngine(
             local, PlainProof(self.storage, database, self.config), lambda: any(self.seen[name] for name in faults)
         )
@@ -287,26 +291,16 @@ class World:
         self.closer_database.close()
         self.start_closer()
 
-    def lose_ledger(self, draw: int) -> None:
-        """The ledger is gone, and rebuilt from what is left."""
+    def wake_all(self) -> None:
+        """Nobody stands still any more."""
         self.points.disarm()
         while self.zombies:
             self.wake(0)
-        if self.seen["ledger lost"] >= 2:
-            return
-        from tests.support.rebuilding import lose_ledger  # it knows the world
-
-        old = self.ledger
-        self.producers.edge.leaderless.clear()
-        self.pipeline.central.leaderless.clear()
-        lose_ledger(self)
-        self.seen["ledger lost"] += 1
-        for file in old.parent.glob(f"{old.name}*"):
-            file.unlink()
 
     def drain(self) -> None:
         """No new lines: everything that can arrive arrives, deadlines pass, an operator orders what nothing else closes."""
         self.points.disarm()
+        self.damages.bring_back_markers()
         self.producers.edge.leaderless.clear()
         self.pipeline.central.leaderless.clear()
         end_s = Hour.of(self.clock.now_ms()).end_s
@@ -330,7 +324,9 @@ class World:
         raise Broken(f"hangs: {[(f.event_type, str(f.hour), f.state.value, f.alarm) for f in self.frontiers()]}")
 
     def _order(self) -> None:
-        if not self.pipeline.mirror.skipped and not self.seen["ledger lost"]:  # checks of the edge begin anew
+        if (
+            not self.pipeline.mirror.skipped and not self.pipeline.losses and not self.seen["ledger lost"]
+        ):  # checks of the edge begin anew
             raise Broken(
                 f"an hour stays open, and nothing was lost: {[(f.event_type, str(f.hour), f.alarm) for f in self.frontiers()]}"
             )

@@ -59,10 +59,10 @@ class Postgres:
             )
         wait_for(self._answers, f"PostgreSQL answers ({self.folder}/log)")
 
-    def stop(self) -> None:
-        """End it at once, with what was committed."""
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End it at once, with what was committed. SIGINT: after all sessions were ended; SIGQUIT: nobody will start it again."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGINT)  # its word for: end all sessions, then stop
+            self._process.send_signal(how)
             self._process.wait(60)
             self._process = None
 
@@ -112,7 +112,7 @@ def running() -> Iterator[Postgres]:
         server.start()
         yield server
     finally:
-        server.stop()
+        server.stop(signal.SIGQUIT)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -34,6 +34,7 @@ def begin(world: World) -> None:
 
 def lose_ledger(world: World) -> Rebuilt:
     """The ledger is gone; the driver goes on with the rebuilt one, as after its start."""
+    world.pipeline.losses.pass_over(world.pipeline.positions())
     world.closer_database.close()
     world.database.close()
     world.ledger = world.ledger.with_name(f"{uuid.uuid4().hex}.sqlite")
@@ -60,4 +61,4 @@ def staged_files(world: World, kind: str) -> list[str]:
 
 def next_offsets(world: World) -> dict[Partition, int]:
     """Where staging goes on."""
-    return {p: position.next_offset for p, position in world.pipeline._positions().items()}
+    return {p: position.next_offset for p, position in world.pipeline.positions().items()}

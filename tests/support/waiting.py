@@ -14,3 +14,11 @@ def wait_for(condition: Callable[[], bool], what: str, within_s: float = 60.0) -
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {within_s} s"
         time.sleep(PAUSE_S)
+
+
+def holds(condition: Callable[[], bool], what: str, for_s: float, pause_s: float = PAUSE_S) -> None:
+    """Return after this long; AssertionError, saying `what` should have held, as soon as `condition` does not."""
+    until_s = time.monotonic() + for_s
+    while time.monotonic() < until_s:
+        assert condition(), what
+        time.sleep(pause_s)

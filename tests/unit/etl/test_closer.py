@@ -341,7 +341,7 @@ def test_a_paused_closer_that_wakes_after_another_published_changes_nothing(worl
     line(world)
     until(world, FIRST_HOUR)
     world.points.disarm()
-    for point in range(1, 60):
+    for point in range(1, 60, 2):  # random histories pause at the others
         world.clock.advance(3600)
         world.producers.cut_range(point)
         world.producers.send_all(point)
@@ -351,7 +351,7 @@ def test_a_paused_closer_that_wakes_after_another_published_changes_nothing(worl
         world.check()
     world.drain()
     world.judge.check_end()
-    assert world.seen["closer woken"] > 20
+    assert world.seen["closer woken"] > 10
 
 
 def test_markers_of_a_type_are_chained_through_a_backlog_and_wait_for_one_that_is_gone(world: World, tmp_path: Path) -> None:

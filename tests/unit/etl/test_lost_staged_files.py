@@ -51,7 +51,7 @@ def closed(world: World, event_type: str) -> list[Manifest]:
 def lose_the_file_of_an_ended_hour(world: World) -> None:
     send(world, ["click"], START_MS + 1000)
     settle(world)
-    world.storage.delete(*staged(world, "events"))
+    world.damages.lose(*staged(world, "events"))
     until(world, FIRST_HOUR)
     world.producers.report(0)
     world.pipeline.mirror_all(0)
@@ -63,7 +63,7 @@ def test_a_file_that_was_staged_again_and_goes_missing_is_staged_again_once_more
     lose_the_file_of_an_ended_hour(world)
     while not restager.made:
         world.closer.step()
-    world.storage.delete(restager.made[0])
+    world.damages.lose(restager.made[0])
     look_for_a_while(world, 2)
     assert len(restager.made) == 2 and len(set(restager.made)) == 2
     assert [m.grade.value for m in closed(world, "click")][:1] == ["proved"] and closed(world, "click")[0].events == 1
@@ -75,7 +75,7 @@ def test_a_storage_that_loses_every_file_is_asked_less_and_less_often(world: Wor
     for _ in range(200):
         world.closer.step()
         for path in staged(world, "events"):
-            world.storage.delete(path)
+            world.damages.lose(path)
         world.clock.advance(5)
     assert 3 <= len(restager.made) <= 10
     assert wait_of(world, "click").phase == "staged"
@@ -87,7 +87,7 @@ def sealed_and_lost(world: World, kind: str = "events") -> str:
     send(world, ["click"], START_MS + 1000)
     settle(world)
     (path,) = staged(world, kind)
-    world.storage.delete(path)
+    world.damages.lose(path)
     retention_passes(world, AUDIT if kind == "audit" else events_topic("click"))
     until(world, FIRST_HOUR)
     look_for_a_while(world, 2)
@@ -105,7 +105,6 @@ def test_an_order_closes_a_sealed_hour_whose_file_is_lost_and_names_what_is_miss
     said = manifest.evidence.excused
     assert said[0] == "forced by ada: cannot wait"
     assert f"topic edge.{events_topic('click')} partition" in said[1] and "offsets [0, 2)" in said[1] and path in said[1]
-    world.judge.given_up |= world.producers.events.keys()
     until(world, hour(3))
     look_for_a_while(world)
     grades = [m.grade.value for m in closed(world, "click")]
@@ -120,7 +119,7 @@ def test_an_order_for_an_open_hour_gives_up_the_file_and_promises_name_what_is_m
     send(world, ["click"], hour(1).start_s * 1000)  # of a later hour, and in the same file
     settle(world)
     (path,) = staged(world, "events")
-    world.storage.delete(path)
+    world.damages.lose(path)
     retention_passes(world, events_topic("click"))
     until(world, FIRST_HOUR)
     order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
@@ -140,7 +139,7 @@ def test_other_types_of_the_file_wait_for_orders_of_their_own(world: World) -> N
     send(world, ["click", "view"], START_MS + 1000)
     settle(world)
     (path,) = staged(world, "events")
-    world.storage.delete(path)
+    world.damages.lose(path)
     retention_passes(world, events_topic("click"))
     retention_passes(world, events_topic("view"))
     until(world, FIRST_HOUR)
@@ -175,7 +174,7 @@ def lost_promises(world: World) -> str:
     promise_again(world)
     settle(world)
     (path,) = staged(world, "audit")
-    world.storage.delete(path)
+    world.damages.lose(path)
     retention_passes(world, AUDIT)
     until(world, FIRST_HOUR)
     look_for_a_while(world, 1)
@@ -195,7 +194,7 @@ def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(world: Wo
     def publish_late(storage: Storage, f: Frontier, written: WrittenHour, manifest: Manifest) -> Manifest:
         """All is written; then the file is lost, an order gives it up, and only then the rename comes."""
         if f.event_type == "click":
-            world.storage.delete(path)
+            world.damages.lose(path)
             retention_passes(world, events_topic("click"))
             order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
             world.closer._stage_again(Unreadable(path, "gone"))

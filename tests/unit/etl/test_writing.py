@@ -45,7 +45,7 @@ def ids_of(events: Iterable[object]) -> list[bytes]:
 
 
 @given(st.lists(batches, min_size=1, max_size=5), st.lists(st.sampled_from(["kept", "lost", "damaged"]), min_size=5, max_size=5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_each_id_stands_in_exactly_one_bucket_whatever_came_twice_or_late(
     tmp_path_factory: pytest.TempPathFactory, drawn: list[list[list[tuple[int, int, int]]]], indexes: list[str]
 ) -> None:

@@ -1,0 +1,42 @@
+"""A world twice: what costs much to play is played once, and goes on in many ways."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import sqlite3
+import uuid
+from typing import Any
+
+from etl.ledger.database import Database
+from tests.property.hooks import share_compiled
+from tests.property.ledgers import LedgerFaults
+from tests.property.truth import config_of
+from tests.property.world import World
+from tests.support.memory_storage import MemoryStorage
+
+
+def fork(world: World) -> World:
+    """As it is now, with everything of its own; nobody is paused in it, and its closer has just begun. `end` ends either."""
+    assert not world.zombies
+    made = copy.copy(world)
+    made.storage, made.zombies = MemoryStorage(), []
+    made.storage._files, made.storage._folders = dict(world.storage._files), set(world.storage._folders)
+    made.ledger = world.ledger.with_name(f"{uuid.uuid4().hex}.sqlite")
+    now, kept = sqlite3.connect(world.ledger), sqlite3.connect(made.ledger)
+    with contextlib.closing(now), contextlib.closing(kept):
+        now.backup(kept)
+    made.config = config_of(made.ledger)
+    made.database = Database(made.config.etl.ledger)
+    share_compiled(made.database)
+    world.pipeline.__dict__.pop("restage", None)  # a played restager is the fork's to make
+    made.__dict__.pop("engine", None)
+    memo: dict[int, Any] = {
+        id(world.storage): made.storage, id(world.database): made.database, id(world.config): made.config,
+        id(world.producers.events): dict(world.producers.events),
+    }  # fmt: skip
+    for part in ("clock", "seen", "driver_clock", "producers", "pipeline", "damages", "judge"):
+        setattr(made, part, copy.deepcopy(getattr(world, part), memo))
+    made.ledgers = LedgerFaults(made)
+    made.start_closer()
+    return made
