@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pytest
 
-from etl.closing import deciding, evidence, publishing
+from etl.closing import evidence, publishing, sealing
 from etl.closing.proof import Proof
 from etl.errors import DataLoss
 from etl.ledger.rows import Frontier, Span
@@ -139,7 +139,7 @@ def markers_are_not_asked(patch: Patch) -> None:
     patch.setattr("tests.property.ledgers.refuse_older_copy", lambda *_: None)
     patch.setattr("etl.closing.closer.refuse_foreign_root", lambda *_: None)
     patch.setattr("etl.closing.closer.refuse_published", lambda *_: None)
-    patch.setattr("etl.closing.sealed.refuse_other_seal", lambda *_: None)
+    patch.setattr("etl.closing.publishing.refuse_other_seal", lambda *_: None)
 
 
 def promises_end_at_an_unknown_offset(patch: Patch) -> None:
@@ -156,7 +156,7 @@ def nothing_is_noted(patch: Patch) -> None:
 def damaged_surplus_keeps_all(patch: Patch) -> None:
     """Where a file of surplus cannot be read, it is taken to keep whatever was promised."""
     real_read: Any = evidence.read_surplus
-    real_decide: Any = deciding.decide
+    real_decide: Any = sealing.decide
     unread: list[str] = []
 
     def read(storage: Storage, path: str) -> pa.Table:
@@ -179,7 +179,7 @@ def follows_nothing(patch: Patch) -> None:
         before = f"{frontier.hour.before().bucket_path(frontier.event_type)}/{MARKER}"
         return real(storage, frontier) if storage.exists(before) else None
 
-    patch.setattr("etl.closing.sealed.previous_of", previous_of)
+    patch.setattr("etl.closing.publishing.previous_of", previous_of)
 
 
 def given_up_untried(patch: Patch) -> None:
