@@ -20,7 +20,7 @@ from tests.support.etl_scene import DUPLICATES, EVENTS, Scene, scene
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.timeout(3600)]
 
-_DRIVER_STEPS = ("batch-file", "ledger-commit", "freeze", "seal", "attempt", "marker", "rename", "ledger-close")
+_DRIVER_STEPS = ("ledger-commit", "freeze", "seal", "attempt", "marker", "rename", "ledger-close")
 ORDERS = (
     *(Order("staged-write", moment, victim) for moment in ("before", "after") for victim in ("itself", "driver")),
     *(Order(step, moment) for step in _DRIVER_STEPS for moment in ("before", "after")),

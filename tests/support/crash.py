@@ -75,10 +75,9 @@ def _is_bucket(path: str) -> bool:
 
 STEPS: Final[Mapping[str, Step]] = {
     "staged-write": Step(_storage("create"), lambda a: a["path"].startswith("_staging/") and "/events" in a["path"]),
-    "batch-file": Step(_storage("create"), lambda a: a["path"].startswith("_staging/") and a["path"].endswith("/batch.json.zst")),
     "ledger-commit": Step(("etl.ledger.staging:commit_batch",), lambda a: bool(a["batch"].groups)),
     "freeze": Step(("etl.ledger.frontiers:freeze",), lambda a: bool(a["chosen"])),
-    "seal": Step(("etl.ledger.frontiers:seal",), lambda a: bool(a["seals"])),
+    "seal": Step(("etl.ledger.frontiers:seal",), lambda a: bool(a["chains"])),
     "attempt": Step(("etl.closing.engine:SparkEngine.write",), lambda a: bool(a["sealed"])),
     "attempt-file": Step(_storage("create"), lambda a: a["path"].startswith("_attempts/") and a["path"].endswith(".avro")),
     "marker": Step(_storage("create"), lambda a: a["path"].startswith("_attempts/") and a["path"].endswith("/_SUCCESS")),
