@@ -41,7 +41,7 @@ def test_a_killed_namenode_is_waited_for(stack: Stack, running: Scene) -> None:
     stack.kill("namenode")
     try:
         hour = running.begin_hour()
-        running.says("check that the server named runs and can be reached from here (storage.webhdfs)")
+        running.says("check that the server named runs, is active, and can be reached from here (storage.webhdfs)")
     finally:
         stack.start("namenode")
         stack.wait_ready("namenode")
