@@ -1,4 +1,4 @@
-"""A central topic loses records before they were staged, or is deleted and made anew: the driver stops and names them."""
+"""A central topic loses records before they were staged, which holds its type; or it is made anew, which stops the driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import TopicPartition
 
+from etl.ledger.database import Database
+from etl.ledger.edge import open_holes
+from etl.ledger.orders import order_force
+from hourmark.clock import SystemClock
 from hourmark.kafka import Partition
+from hourmark.manifest import Grade
 from hourmark.topics import events_topic
 from infra.stack import Stack
 from tests.support.etl_scene import Scene, scene
@@ -25,10 +30,30 @@ def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield made
 
 
+def test_records_lost_to_retention_before_they_were_staged_hold_their_type_alone_until_an_order(running: Scene) -> None:
+    of = Partition(events_topic(running.types[1]), 0)
+    running.run.kill()
+    staged = running.edge.ends([of])[of]
+    hour = running.begin_hour()
+    lost = running.edge.ends([of])[of]
+    running.edge.admin.delete_records([TopicPartition(of.topic, 0, lost)])[TopicPartition(of.topic, 0, lost)].result(15)
+    running.run.start()
+    running.wait(lambda: running.run.manifest(running.types[0], hour) is not None, "the other type closes")
+    what = f"topic {of.topic} partition 0: offsets [{staged}, {lost}) are lost to retention"
+    assert running.run.manifest(running.types[1], hour) is None
+    with Database(running.run.config.etl.ledger) as database:
+        assert [hole.what for hole in open_holes(database)] == [what]
+        order_force(database, running.types[1], hour, "a test's", "somebody", SystemClock().now_ms())
+    running.wait(lambda: running.run.manifest(running.types[1], hour) is not None, "the order closes it")
+    closed = running.run.manifest(running.types[1], hour)
+    assert closed is not None and closed.grade is Grade.FORCED
+    assert any(what in text for text in closed.evidence.excused), closed.evidence.excused
+
+
 def ends(running: Scene, says: str) -> None:
     running.ended()
     assert running.run.logged(says), running.run.log
-    running.content_is_as_promised()
+    running.content_is_as_promised(without=[running.types[1]])
 
 
 def test_a_topic_deleted_and_made_anew_while_the_driver_runs_stops_it_and_each_one_after_it(running: Scene) -> None:
@@ -39,17 +64,4 @@ def test_a_topic_deleted_and_made_anew_while_the_driver_runs_stops_it_and_each_o
     running.run.revive()
     ends(running, f"topic {topic} has id {running.edge.topics([topic])[topic].topic_id}")
     assert running.run.logged("deleted and made anew")
-    assert all(running.run.manifest(t, hour) is None for t in running.types)
-
-
-def test_records_lost_to_retention_before_they_were_staged_stop_the_driver_and_are_named(running: Scene) -> None:
-    topic = events_topic(running.types[1])
-    hour = running.next_hour
-    staged = running.edge.ends([Partition(topic, 0)])[Partition(topic, 0)]
-    running.begin_hour()
-    lost = running.edge.ends([Partition(topic, 0)])[Partition(topic, 0)]
-    running.edge.admin.delete_records([TopicPartition(topic, 0, lost)])[TopicPartition(topic, 0, lost)].result(15)
-    running.run.revive()
-    ends(running, f"topic {topic} partition 0: the log starts at offset {lost}")
-    assert staged < lost
     assert all(running.run.manifest(t, hour) is None for t in running.types)
