@@ -11,6 +11,7 @@ from hypothesis import HealthCheck
 
 from etl.book_sources import Window, facts_of, origins_of
 from etl.books import books_of
+from etl.ledger.edge import accepted_holes
 from tests.property.histories import History
 from tests.property.test_histories import HISTORY
 from tests.property.truth import FIRST_HOUR
@@ -24,7 +25,8 @@ SEED = int(os.environ.get("HOURMARK_SEED", str(random.randrange(1 << 32))))
 def check(world: World) -> int:
     """How many hours have books; all must add up."""
     facts, files = facts_of(world.database, FIRST_HOUR.length_s, ALL)
-    assert files == []
+    if not accepted_holes(world.database):  # what an order gave up of a staged file is in no group any more
+        assert files == []
     hours = 0
     for of_type in facts:
         books = books_of(of_type, origins_of(of_type, ALL))
