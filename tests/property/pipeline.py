@@ -13,7 +13,7 @@ from etl.errors import DataLoss
 from etl.ledger import staging
 from etl.ledger.database import Database, Lease
 from etl.ledger.edge import last_checks
-from etl.ledger.rows import Position, Span, StagedBatch, StagedFile
+from etl.ledger.rows import Position, Span, StagedBatch
 from etl.staging.pieces import StagedPiece, StagePlan
 from etl.staging.restaging import Restager
 from etl.staging.task import stage_table
@@ -155,7 +155,7 @@ class Pipeline:
             folder,
             tuple(s for p, s in starts.items() if p in ends),
             tuple(dataclasses.replace(s, next_offset=ends[p]) for p, s in starts.items() if p in ends),
-            tuple(StagedFile(f.path, f.kind, f.rows, f.spans) for f in piece.files),
+            tuple(f.file for f in piece.files),
             piece.groups,
             piece.audit_groups,
             tuple(staging.reporters_of(report, self.clock.now_ms()) for report in reports),

@@ -13,7 +13,7 @@ from etl.ledger.database import Database
 from etl.ledger.first_hours import record_first_hours
 from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.ledger.rebuild import Outside
-from etl.ledger.rows import Frontier, Position, Seal, Span, StagedBatch, StagedFile
+from etl.ledger.rows import Frontier, Position, Seal, Span, StagedBatch
 from etl.staging.pieces import StagedPiece, StagePlan
 from etl.staging.task import stage_table
 from etl.storage import Storage
@@ -134,7 +134,7 @@ class Life:
         piece = self._staged(rows, spans, folder)
         reports = [HostReport.decode(r.datum) for r in piece.reports]
         batch = StagedBatch(
-            folder, starts, ends, tuple(StagedFile(f.path, f.kind, f.rows, f.spans) for f in piece.files), piece.groups,
+            folder, starts, ends, tuple(f.file for f in piece.files), piece.groups,
             piece.audit_groups, tuple(staging.reporters_of(r, r.received_at_ms) for r in reports),
         )  # fmt: skip
         if commit:

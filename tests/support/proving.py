@@ -14,7 +14,7 @@ from etl.closing.runner import Runner
 from etl.ledger import frontiers, staging
 from etl.ledger.database import Database
 from etl.ledger.frontiers import WithSeals
-from etl.ledger.rows import Frontier, Position, Seal, Span, StagedBatch, StagedFile
+from etl.ledger.rows import Frontier, Position, Seal, Span, StagedBatch
 from etl.staging.pieces import StagePlan
 from etl.staging.task import stage_table
 from etl.storage import Storage
@@ -120,7 +120,7 @@ class Site:
         ]
         piece = stage_table(table, spans, plan, self.storage)
         ends = tuple(dataclasses.replace(p, next_offset=p.next_offset + n) for p, n in zip(self._positions, added, strict=True))
-        files = tuple(StagedFile(f.path, f.kind, f.rows, f.spans) for f in piece.files)
+        files = tuple(f.file for f in piece.files)
         staging.commit_batch(
             self.database, self.lease, StagedBatch(folder, self._positions, ends, files, piece.groups, piece.audit_groups, ())
         )
@@ -162,8 +162,7 @@ class Site:
         held: dict[tuple[int, int], set[int]] = collections.defaultdict(set)
         for name, h, number in self._listed:
             held[name, h].add(event_id(h, number).tail)
-        contents = collections.Counter((name, h) for name, h, _ in counting | old)
-        kept = all((len(held[name, h]), sum(held[name, h]) % 2**64) == p and contents[name, h] == 1 for name, h, p in counting)
+        kept = all((len(held[name, h]), sum(held[name, h]) % 2**64) == p for name, h, p in counting)
         ids = {(h, number) for _, h, number in self._listed}
         promised = {e for r, _ in self.audits[:below] for e in r.events if (r.name, e[0]) in {(n, h) for n, h, _ in counting}}
         audited = {(r.name, h) for r, extra in self.audits[:below] for h in r.promises(extra)}

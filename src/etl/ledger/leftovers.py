@@ -144,13 +144,18 @@ def known_file(database: Database, path: str) -> KnownFile:
         if row is None:
             raise Finding(f"the ledger names no staged file {path}; `hourmark ledger check` compares ledger and storage")
         check(tables.staged_files, row)
-        spans = tuple(Span(*s) for s in json.loads(zstandard.decompress(row["spans"])))
         groups: dict[tuple[str, int], Sums] = {}
         for table in (tables.groups, tables.audit_groups):
             for of in connection.execute(select(table).where(table.c.file_id == row["id"])).mappings():
                 check(table, of, path, of["type"])
                 groups[of["type"], of["hour"]] = Sums(of["rows"], digest=to_unsigned(of["tail_sum"]))
-    return KnownFile(row["id"], StagedFile(path, row["kind"], row["rows"], spans), row["batch"], groups)
+    return KnownFile(row["id"], _staged_file(row), row["batch"], groups)
+
+
+def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
+    spans = tuple(Span(*s) for s in json.loads(zstandard.decompress(row["spans"])))
+    observed_ms = None if row["observed_from_ms"] is None else (row["observed_from_ms"], row["observed_to_ms"])
+    return StagedFile(row["path"], row["kind"], row["rows"], spans, observed_ms)
 
 
 def types_in(database: Database, path: str) -> set[str]:

@@ -33,7 +33,7 @@ from etl.ledger.first_hours import FirstHours, read_first_hours
 from etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
 from etl.ledger.frontiers import bucket_row
 from etl.ledger.remains import EARLY_MS, Chain, Key, audit_next, epochs, read_chain, read_notes, surplus_files, uncovered
-from etl.ledger.rows import DEFAULT_SHARD, Position, Span, StagedBatch, StagedFile
+from etl.ledger.rows import DEFAULT_SHARD, Position, Span, StagedBatch
 from etl.ledger.staging import lost_to_retention, put_positions, put_staged
 from etl.staging.files import read_note
 from etl.staging.pieces import StagedNote
@@ -306,5 +306,4 @@ class _Rebuild:
 
 
 def _batch_of(note: StagedNote) -> StagedBatch:
-    folder, file = note.path.rpartition("/")[0], StagedFile(note.path, note.kind, note.rows, note.spans)
-    return StagedBatch(folder, (), (), (file,), note.groups, note.audit_groups, ())
+    return StagedBatch(note.path.rpartition("/")[0], (), (), (note.file,), note.groups, note.audit_groups, ())

@@ -67,12 +67,16 @@ class Span:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StagedFile:
-    """One file of a batch; its rows are all records of its kind in its spans."""
+    """One file of a batch; its rows are all records of its kind in its spans.
+
+    `observed_ms`: of audit records, least and greatest `observed_at` of their ranges.
+    """
 
     path: str
     kind: str  # EVENTS or AUDIT
     rows: int
     spans: tuple[Span, ...]
+    observed_ms: tuple[int, int] | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

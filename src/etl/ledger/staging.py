@@ -218,7 +218,11 @@ def _compare_and_set(connection: Connection, start: Position, end: Position) -> 
 
 def _insert_file(connection: Connection, folder: str, file: StagedFile) -> int:
     spans = zstandard.compress(json.dumps([dataclasses.astuple(s) for s in file.spans]).encode())
-    row = {"path": file.path, "batch": folder, "kind": file.kind, "rows": file.rows, "spans": spans}
+    observed_from_ms, observed_to_ms = file.observed_ms or (None, None)
+    row = {
+        "path": file.path, "batch": folder, "kind": file.kind, "rows": file.rows, "spans": spans,
+        "observed_from_ms": observed_from_ms, "observed_to_ms": observed_to_ms, "compared": False,
+    }  # fmt: skip
     inserted = connection.execute(
         insert(tables.staged_files).values(**with_digest(tables.staged_files, row))
     ).inserted_primary_key

@@ -59,8 +59,12 @@ staged_files = Table(
     _text("kind"),  # "events" or "audit"
     _number("rows"),
     _bytes("spans"),  # zstandard of a JSON list of `rows.Span`
+    Column("observed_from_ms", BigInteger),  # least and greatest `observed_at` of the ranges of an audit file
+    Column("observed_to_ms", BigInteger),
+    Column("compared", Boolean, nullable=False, info={UNDIGESTED: True}),  # an audit file, with all others (`conflicts`)
     _bytes(DIGEST),
     Index("staged_files_by_batch", "batch"),
+    Index("staged_files_by_observed", "kind", "compared", "observed_to_ms"),
 )
 
 # A group of events belongs to no bucket until a freeze lists it: `listed_hour` is then the bucket's hour.
@@ -126,6 +130,18 @@ buckets = Table(
     _text("grade"),
     _text("manifest"),  # the content of `_SUCCESS`
     _number("closed_at_ms"),
+)
+
+# A range has two audit records that differ, and one of them names this type and hour: it closes by an order alone.
+conflicts = Table(
+    "conflicts",
+    metadata,
+    Column("type", Text, primary_key=True),
+    Column("hour", BigInteger, primary_key=True),  # that is held: of what the record names, or the one open when it was found
+    Column("range_id", LargeBinary, primary_key=True),
+    _text("what"),
+    _number("found_at_ms"),
+    _bytes(DIGEST),
 )
 
 # Listed rows that no audit record had promised when their bucket was sealed: they settle a promise that comes later.

@@ -28,7 +28,7 @@ from etl.errors import DataLoss, EtlStop
 from etl.ledger import staging as ledger
 from etl.ledger.database import Database, Lease
 from etl.ledger.overview import SetAside
-from etl.ledger.rows import DEFAULT_SHARD, Position, Span, StagedBatch, StagedFile
+from etl.ledger.rows import DEFAULT_SHARD, Position, Span, StagedBatch
 from etl.progress import Progress
 from etl.staging.kafka_source import COLUMN, kafka_source, source_name
 from etl.staging.task import Answer
@@ -162,7 +162,7 @@ def batch_of(answers: Sequence[Answer], cluster_id: str, shard: str, now_ms: int
         first = found[0]
         starts.append(Position(cluster_id, first.topic_id, first.topic, first.partition, first.start, shard))
         ends.append(dataclasses.replace(starts[-1], next_offset=found[-1].end))
-    files = [StagedFile(f.path, f.kind, f.rows, f.spans) for a in answers for f in a.piece.files]
+    files = [f.file for a in answers for f in a.piece.files]
     reports = sorted(r for a in answers for r in a.piece.reports)
     folder = files[0].path.rpartition("/")[0] if files else ""
     return StagedBatch(

@@ -45,6 +45,8 @@ AUDIT_SCHEMA: Final = pa.schema(
         ("sum", pa.int64()),
         ("offset", pa.int64()),
         ("origin", pa.string()),  # for people: host, path and bytes of the range
+        ("observed_at", pa.int64()),  # of the range, Unix milliseconds
+        ("content", pa.binary(8)),  # digest of all that its audit record promises (`task.content_of`)
     ]
 )
 ROWS_IN_GROUP: Final = 65_536  # some 8 MB of datums: what is read at least, for one id of it

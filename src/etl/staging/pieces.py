@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from etl.ledger.rows import AuditGroup, Span, StagedGroup
+from etl.ledger.rows import AuditGroup, Span, StagedFile, StagedGroup
 from hourmark.config import Storage as StorageSettings
 
 
@@ -28,7 +28,8 @@ class StagePlan:
 class StagedNote:
     """What a staged file holds, as its footer says: every record of its `kind` (EVENTS or AUDIT of `etl.ledger.rows`) in `spans`.
 
-    `ledger`: UUID of the one it was staged for. `path` is where it was found, and of its groups too.
+    `ledger`: UUID of the one it was staged for. `path` is where it was found, and of its groups too. `observed_ms`: as of
+    `etl.ledger.rows.StagedFile`.
     """
 
     ledger: str
@@ -38,6 +39,12 @@ class StagedNote:
     groups: tuple[StagedGroup, ...] = ()
     audit_groups: tuple[AuditGroup, ...] = ()
     path: str = ""
+    observed_ms: tuple[int, int] | None = None
+
+    @property
+    def file(self) -> StagedFile:
+        """What the ledger keeps of the file itself."""
+        return StagedFile(self.path, self.kind, self.rows, self.spans, self.observed_ms)
 
     def at(self, path: str) -> StagedNote:
         """The same, of a file that stands there."""
@@ -48,7 +55,8 @@ class StagedNote:
     def to_json(self) -> str:
         """Without paths."""
         told = {name: _listed(getattr(self, name)) for name in ("spans", "groups", "audit_groups")}
-        return json.dumps({"ledger": self.ledger, "kind": self.kind, "rows": self.rows, **told})
+        own = {"ledger": self.ledger, "kind": self.kind, "rows": self.rows, "observed_ms": self.observed_ms}
+        return json.dumps(own | told)
 
     @classmethod
     def from_json(cls, path: str, text: str) -> StagedNote:
@@ -58,7 +66,8 @@ class StagedNote:
             spans = tuple(Span(*s) for s in told["spans"])
             groups = tuple(_group(path, *g) for g in told["groups"])
             audit_groups = tuple(AuditGroup(path, *g) for g in told["audit_groups"])
-            return cls(told["ledger"], told["kind"], told["rows"], spans, groups, audit_groups, path)
+            observed_ms = tuple(told["observed_ms"]) if told["observed_ms"] else None
+            return cls(told["ledger"], told["kind"], told["rows"], spans, groups, audit_groups, path, observed_ms)
         except TypeError as error:
             raise ValueError(f"not a note: {error}") from error
 

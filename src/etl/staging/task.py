@@ -11,8 +11,9 @@ type aside. On the control topics, which are no types, it stops the driver.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -28,7 +29,7 @@ from etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
 from etl.staging.planner import ReadSpan
 from etl.staging.reading import Piece, SpanReader
 from etl.storage import Storage, open_storage
-from hourmark.audit import AuditRecord
+from hourmark.audit import AuditRecord, Promise
 from hourmark.avro import FRAMING_SIZE, unframe
 from hourmark.config import KafkaCluster
 from hourmark.kafka import Partition
@@ -36,6 +37,8 @@ from hourmark.kafka import Partition
 # Columns of the table that is staged: key and value binary, topic string or dictionary, partition int32, offset int64.
 _END: Final = (1 << 31) - 1  # of any datum; without it, binary_slice of pyarrow 26 overflows
 _T = TypeVar("_T")
+PromiseRow = tuple[str, int, bytes, int, int, int, str, int, bytes]  # of AUDIT_SCHEMA
+_OBSERVED_AT: Final = 7
 
 
 def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage: Storage) -> StagedPiece:
@@ -60,7 +63,9 @@ def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage
     if rows:
         columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), AUDIT_SCHEMA, strict=True)]
         own = tuple(s for s in spans if s.topic == plan.audit_topic)
-        note = StagedNote(plan.ledger, AUDIT, len(rows), own, audit_groups=_audit_groups(rows))
+        observed_ms = [row[_OBSERVED_AT] for row in rows]
+        span_ms = (min(observed_ms), max(observed_ms))
+        note = StagedNote(plan.ledger, AUDIT, len(rows), own, audit_groups=_audit_groups(rows), observed_ms=span_ms)
         promises = pa.table(columns, schema=AUDIT_SCHEMA)
         files.append(write_rows(storage, f"{plan.folder}/audit-{uuid.uuid4().hex}", promises, note))
     return StagedPiece(tuple(files), reports)
@@ -136,22 +141,29 @@ def _groups(
     )  # fmt: skip
 
 
-def _audit_rows(table: pa.Table) -> list[tuple[str, int, bytes, int, int, int, str]]:
-    """Promises, as rows of `AUDIT_SCHEMA`, sorted."""
+def _audit_rows(table: pa.Table) -> list[PromiseRow]:
+    """Promises, sorted."""
     records = _decoded(table, lambda value: AuditRecord.decode(unframe(value)[1]))
     rows = []
     for record, offset in zip(records, table.column("offset").to_pylist(), strict=True):
         origin = (
             f"{record.kind} of {record.host_name}: {record.path} [{record.start}, {record.end}) generation {record.generation}"
         )
+        own = (offset, origin, record.observed_at_ms, content_of(record.promised))
         for p in record.promised:
-            rows.append((p.event_type, p.hour_start_s, bytes(record.range_id), p.count, to_signed(p.sum), offset, origin))
+            rows.append((p.event_type, p.hour_start_s, bytes(record.range_id), p.count, to_signed(p.sum), *own))
     return sorted(rows)
 
 
-def _audit_groups(rows: list[tuple[str, int, bytes, int, int, int, str]]) -> tuple[AuditGroup, ...]:
+def content_of(promised: Iterable[Promise]) -> bytes:
+    """A digest that equal promises have in common. Never to be changed: it is compared with that of files staged long ago."""
+    text = "\n".join(f"{p.event_type} {p.hour_start_s} {p.count} {p.sum}" for p in sorted(promised))
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+def _audit_groups(rows: list[PromiseRow]) -> tuple[AuditGroup, ...]:
     groups: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
-    for event_type, hour, range_id, count, total, offset, _ in rows:
+    for event_type, hour, range_id, count, total, offset, *_ in rows:
         digest = total + RANGE_WEIGHT * int.from_bytes(range_id, "big") * count
         groups.setdefault((event_type, hour), []).append((offset, count, digest))
     return tuple(

@@ -17,7 +17,7 @@ from etl.ledger import frontiers as ledger
 from etl.ledger import tables
 from etl.ledger.database import Database
 from etl.ledger.frontier_rows import ensure_frontier_rows
-from etl.ledger.rows import Frontier, HourBook, Position, Seal, StagedBatch, StagedFile
+from etl.ledger.rows import Frontier, HourBook, Position, Seal, StagedBatch
 from etl.ledger.staging import begin_positions, commit_batch
 from etl.staging.pieces import StagePlan
 from etl.staging.task import stage_table
@@ -90,7 +90,7 @@ class World:
             folder,
             tuple(_at(p, starts[p.topic]) for p in (EVENTS, AUDIT)),
             tuple(_at(p, end) for p, end in ends),
-            tuple(StagedFile(f.path, f.kind, f.rows, ()) for f in piece.files),
+            tuple(f.file for f in piece.files),
             piece.groups,
             piece.audit_groups,
             (),
