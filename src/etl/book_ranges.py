@@ -41,5 +41,4 @@ def unkept_ranges(
 
 
 def _described(unkept: Unkept) -> str:
-    what = "two audit records of it differ" if unkept.differs else f"{unkept.promised} promised, {unkept.held} found"
-    return f"range {unkept.range_id.hex()} ({unkept.origin}): {what}"
+    return f"range {unkept.range_id.hex()} ({unkept.origin}): {unkept.promised} promised, {unkept.held} found"

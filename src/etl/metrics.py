@@ -55,6 +55,7 @@ class Standing:
     open_ages_s: Mapping[str, float]  # by type: the `OLDEST_SHOWN` oldest
     types_in_alarm: int
     types_set_aside: int
+    buckets_in_conflict: int
     orders: int
     reporters: Mapping[str, int]  # by "live", "excused", "gone"
     pending_bytes: int
@@ -137,6 +138,9 @@ class Metrics:
             "hourmark_etl_oldest_open_buckets_seconds", f"The same of the {OLDEST_SHOWN} oldest, by type.", ["type"]
         )
         self.types_in_alarm = gauge("hourmark_etl_types_in_alarm", "Types whose last proof failed.")
+        self.buckets_in_conflict = gauge(
+            "hourmark_etl_buckets_in_conflict", "Open buckets of a range with two audit records that differ."
+        )
         self.types_set_aside = gauge("hourmark_etl_types_set_aside", "Types that are not staged for now.")
         self.orders = gauge("hourmark_etl_force_orders", "Orders to close an hour by force, not yet carried out.")
         self.reporters = gauge("hourmark_etl_reporters", "Hosts' sources and services.", ["state"])
@@ -184,6 +188,7 @@ class Metrics:
             self.oldest_open.labels(event_type).set(age_s)
         self.open_bucket_age.set(max(standing.open_ages_s.values(), default=0.0))
         self.types_in_alarm.set(standing.types_in_alarm)
+        self.buckets_in_conflict.set(standing.buckets_in_conflict)
         self.types_set_aside.set(standing.types_set_aside)
         self.orders.set(standing.orders)
         for state, count in standing.reporters.items():

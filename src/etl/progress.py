@@ -21,6 +21,7 @@ from pyspark.sql.streaming.listener import (
 from sqlalchemy.exc import SQLAlchemyError
 
 from etl.ledger import overview
+from etl.ledger.conflicts import conflicts
 from etl.ledger.database import Database
 from etl.ledger.frontiers import frontiers
 from etl.ledger.orders import orders, waits
@@ -94,7 +95,9 @@ class Progress:
         self._metrics.stands(
             standing_of(
                 found, said,
-                set_aside=len(overview.set_aside(self._database)), orders=len(orders(self._database)),
+                set_aside=len(overview.set_aside(self._database)),
+                buckets_in_conflict=len({(c.event_type, c.hour_s) for of in conflicts(self._database).values() for c in of}),
+                orders=len(orders(self._database)),
                 lag_s=self._lags.add(now_s, lags), now_ms=now_ms,
             )
         )  # fmt: skip

@@ -51,8 +51,8 @@ def open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float
 
 
 def standing_of(
-    frontiers: Collection[Frontier], reporters: Collection[Reporter], *, set_aside: int, orders: int, lag_s: tuple[float, float],
-    now_ms: int,
+    frontiers: Collection[Frontier], reporters: Collection[Reporter], *, set_aside: int, buckets_in_conflict: int, orders: int,
+    lag_s: tuple[float, float], now_ms: int,
 ) -> Standing:  # fmt: skip
     """What the metrics show of it. `lag_s`: mean and greatest watermark lag."""
     states = Counter(f.state for f in frontiers)
@@ -63,6 +63,7 @@ def standing_of(
         open_ages_s=open_ages_s(frontiers, now_ms),
         types_in_alarm=sum(bool(f.alarm) for f in frontiers),
         types_set_aside=set_aside,
+        buckets_in_conflict=buckets_in_conflict,
         orders=orders,
         reporters={"live": len(reporters) - len(gone) - len(excused), "excused": len(excused), "gone": len(gone)},
         pending_bytes=sum(r.pending_bytes for r in reporters if not r.goodbye),

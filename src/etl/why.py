@@ -36,6 +36,10 @@ _DO_BY_PHASE: Final = {
         "what is on its way arrives by itself, and the proof is tried again; `hourmark audit {type} --from {hour} --to {hour}` "
         "says at which stage events are missing"
     ),
+    "conflict": (
+        "let all delivery services run one version; nothing is missing, and waiting does not help: `hourmark bucket force {type} "
+        "{hour}` closes with the events of both, and names the range"
+    ),
     "publishing": "move away what stands at the bucket's path and is not Hourmark's; publishing is tried again by itself",
     "ledger": (
         "name all such rows by `hourmark ledger check`; restore the newest copy of the ledger, or make it anew by "
@@ -106,6 +110,7 @@ def why(facts: Facts) -> Answer:
     if len(reasons) > REASONS_SHOWN:
         shown += (Reason(f"and {len(reasons) - REASONS_SHOWN} more", "begin with those above"),)
     timed = facts.now_ms >= f.hour.end_ms and f.state is State.OPEN and not no_service(Reports(facts.reporters))
+    timed = timed and not (facts.wait is not None and facts.wait.phase == "conflict")
     times_out = f.hour.end_ms + round(facts.deadline_seconds * 1000)
     return Answer(
         facts.event_type,

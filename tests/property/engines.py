@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 import pyarrow.parquet as pq
 from sqlalchemy import select
 
+from etl.closing.comparing import Compared
 from etl.closing.containers import WrittenHour
 from etl.closing.engine import LocalEngine
 from etl.closing.proof import Proof
@@ -45,6 +46,10 @@ class ComparedEngine:
             if bool(found) != bool(proofs[f.event_type].findings) and not self.plain.excused_before(f):
                 raise Broken(f"{f.event_type} {f.hour}: the proof says {proofs[f.event_type]}, plainly there is {found}")
         return proofs
+
+    def compare(self, without: Collection[str]) -> Compared | None:
+        """See `etl.closing.engine.Engine`."""
+        return self.local.compare(without)
 
     def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
         """See `etl.closing.engine.Engine`."""

@@ -27,6 +27,7 @@ WEIGHTS: Final[Mapping[str, int]] = {
     "flow": 8,
     "haste": 6,
     "tick": 8,
+    "read_otherwise": 1,
     "lose_checkpoint": 2,
     "kill_at": 5,
     "go_on_at": 5,

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from sqlalchemy import Connection
 
+from etl.closing.comparing import Compared
 from etl.closing.containers import WrittenHour
 from etl.closing.engine import Engine
 from etl.closing.proof import Proof
@@ -147,6 +148,12 @@ class PointedEngine:
         proofs = self._inner.prove(frozen, audit_next)
         self._points.reach()
         return proofs
+
+    def compare(self, without: Collection[str]) -> Compared | None:
+        self._points.reach()
+        compared = self._inner.compare(without)
+        self._points.reach()
+        return compared
 
     def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
         self._points.reach()

@@ -8,6 +8,7 @@ from typing import Any
 
 import fastavro
 
+from hourmark.avro import frame
 from hourmark.event_id import EventId
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
@@ -17,7 +18,7 @@ from hourmark.topics import AUDIT
 from tests.property.losses import ID_BYTES, Losses
 from tests.property.producers import Producers
 from tests.property.sites import FakeMirror
-from tests.property.truth import FIRST_HOUR, TYPES, Broken, Event
+from tests.property.truth import FIRST_HOUR, TYPES, Broken, Event, Range
 from tests.support.memory_storage import MemoryStorage
 
 LOST = ("may be missing", "are lost to retention", "are lost with the staged file")  # as manifests say it
@@ -96,8 +97,24 @@ class Judge:
         if (grade == "proved") != (not manifest.evidence.excused):
             raise Broken(f"{event_type} {hour} is {grade}, and excuses {manifest.evidence.excused}")
         self._check_listed(event_type, hour, manifest)
+        self._check_readings(event_type, hour, manifest, set(ids))
         if grade == "proved":
             self._check_proof(event_type, hour, manifest)
+
+    def _check_readings(self, event_type: str, hour: Hour, manifest: Manifest, ids: set[EventId]) -> None:
+        """Nothing of a range that was promised in two ways before the cut is in a bucket, unless an order names the range."""
+        if manifest.grade is Grade.FORCED or self._losses or self._mirror.skipped or self._seen["audit files cleaned"]:
+            return
+        log = [r for r in self._producers.edge.logs[Partition(AUDIT, 0)].records if r is not None]
+        for x in (x for x in self._producers.ranges if x.otherwise):
+            readings = {r.value for r in log if r.key == bytes(x.id) and r.at_ms < manifest.evidence.cut_at_ms}
+            told = any(str(x.id) in e for (t, _), m in self.manifests.items() if t == event_type for e in m.evidence.excused)
+            for e in {*x.events, *x.otherwise} if len(readings) > 1 else ():
+                if e.id in ids and (Hour.of(e.time_ms) == hour or not told):
+                    raise Broken(
+                        f"{event_type} {hour} is {manifest.grade.value} with line {e.line} of the range {x.id}, which was "
+                        "read in two ways before its cut"
+                    )
 
     def _check_listed(self, event_type: str, hour: Hour, manifest: Manifest) -> None:
         """Whatever its grade, `forced` too: what was staged at its freeze is inside, or before, unless it was destroyed."""
@@ -120,7 +137,7 @@ class Judge:
         for record in self._producers.edge.logs[Partition(AUDIT, 0)].records:
             if record is None or record.at_ms >= manifest.evidence.cut_at_ms or id(record) in lost or record.key in gone:
                 continue
-            for e in by_id[record.key].events:
+            for e in self._promised_by(by_id[record.key], record.value):
                 if e.event_type != event_type or Hour.of(e.time_ms) > hour or e.id in self.where or e.id in self.given_up:
                     continue
                 if bytes(e.id) in gone:
@@ -128,12 +145,17 @@ class Judge:
                 if not any(record.key.hex() in text for text in excused):
                     raise Broken(f"{event_type} {hour} is proved without line {e.line}, promised before its cut")
 
+    def _promised_by(self, sent: Range, value: bytes) -> tuple[Event, ...]:
+        other = sent.otherwise and frame(1) + self._producers._audit(sent, sent.otherwise).encode() == value
+        return sent.otherwise if other else sent.events
+
     def check_end(self) -> None:
         """Every acknowledged line is in one closed bucket, once; what was lost on the way is named."""
         self.check()
         lost = {r.key[:ID_BYTES] for r in self._mirror.skipped} | set(self._losses.gone())
         count = collections.Counter(self._producers.events[i].line for i in self.where)
-        for e in (e for x in self._producers.ranges if x.acked for e in x.events):
+        acked = (r for x in self._producers.ranges if x.acked for r in (x.recorded if x.otherwise else {x.events}))
+        for e in (e for reading in acked for e in reading):
             if count[e.line] == 1 or e.id in self.given_up:
                 continue
             if count[e.line] or bytes(e.id) not in lost:
@@ -142,12 +164,13 @@ class Judge:
                 raise Broken(f"line {e.line} was destroyed, and no bucket of {e.event_type} says so")
         if doubled := [line for line, times in count.items() if times > 1]:
             raise Broken(f"lines {doubled} are in closed buckets twice")
+        twice = [str(x.id) for x in self._producers.ranges if x.otherwise]  # what is there of both may keep neither promise
         for (event_type, hour), m in self.manifests.items():
             if (
                 not self._mirror.skipped
                 and not self._losses
                 and m.grade is not Grade.FORCED
-                and any("not kept" in e for e in m.evidence.excused)
+                and any("not kept" in e and not any(named in e for named in twice) for e in m.evidence.excused)
             ):
                 raise Broken(f"nothing was lost, yet {event_type} {hour} excuses {m.evidence.excused}")
 

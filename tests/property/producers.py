@@ -60,18 +60,49 @@ class Producers:
         if not todo or not self._live():
             return
         sent, fate = r.choice(todo), r.random()
-        upto = len(sent.events) if fate > 0.2 else r.randint(0, len(sent.events))
-        for e in sent.events[:upto]:
+        reading = sent.otherwise if sent.otherwise and r.random() < 0.5 else sent.events
+        upto = len(reading) if fate > 0.2 else r.randint(0, len(reading))
+        for e in reading[:upto]:
             self._append(Partition(events_topic(e.event_type), r.randint(0, 1)), RecordKey(e.id, sent.id).encode(), e.value)
         if fate <= 0.2:
             self.seen["service killed before the audit record"] += 1
             return
-        self._append(Partition(AUDIT, 0), bytes(sent.id), frame(1) + self._audit(sent).encode())
+        self.promise(sent, reading)
         if fate <= 0.35:
             self.seen["ack lost"] += 1
             return
         sent.acked = True
         self.seen["acked"] += 1
+
+    def promise(self, sent: Range, reading: tuple[Event, ...]) -> None:
+        """The audit record of a range, as it was read."""
+        self._append(Partition(AUDIT, 0), bytes(sent.id), frame(1) + self._audit(sent, reading).encode())
+        sent.recorded.add(reading)
+
+    def read_otherwise(self, draw: int) -> None:
+        """Some services run other software from now on, and read one of the last ranges in another way; it is sent again."""
+        r = random.Random(draw)
+        todo = [x for x in self.ranges[-4:] if not x.otherwise and not x.abandoned and not self.hosts[x.host].dead]
+        if todo:
+            again = r.choice(todo)
+            again.otherwise = self.other_reading(again, r.choice(("hour", "type", "fewer")))
+            again.acked = again.acked and not again.otherwise
+            self.seen["range read otherwise"] += bool(again.otherwise)
+
+    def other_reading(self, of: Range, how: str) -> tuple[Event, ...]:
+        """The same lines in the hour before, or of another type, or without the last; none where that cannot be.
+
+        What the first of them becomes has a number of its own, below 0: it is promised like a line.
+        """
+        host, first = self.hosts[of.host], of.events[0]
+        earlier_ms = first.time_ms - 3_600_000
+        others = [t for s in SOURCES if s.name == host.source for t in s.types if t != first.event_type]
+        if how == "hour" and earlier_ms >= FIRST_HOUR.start_s * 1000:
+            return (self._event(-2 * first.line, of.host, first.event_type, earlier_ms, place=first.line), *of.events[1:])
+        if how == "type" and others:
+            other = self._event(-2 * first.line - 1, of.host, others[0], first.time_ms + 1, place=first.line)
+            return (other, *of.events[1:])
+        return of.events[:-1]
 
     def send_all(self, draw: int) -> None:
         """Whatever hosts hold is acknowledged."""
@@ -201,8 +232,8 @@ class Producers:
         report = HostReport(host_id, f"host-{host_id[-1]}", kind, incarnation, sequence, received_ms, goodbye, sources)
         self._append(Partition(HOSTS, 0), host_id.encode(), frame(1) + report.encode())
 
-    def _event(self, line: int, host: int, event_type: str, time_ms: int) -> Event:
-        event_id = LineIds(f"{host:032x}", "f" * 32, 0).make(time_ms, line, b"line")
+    def _event(self, line: int, host: int, event_type: str, time_ms: int, *, place: int | None = None) -> Event:
+        event_id = LineIds(f"{host:032x}", "f" * 32, 0).make(time_ms, place or line, b"line")
         row: dict[str, Any] = {
             "event_id": bytes(event_id), "event_time": time_ms, "host": "h", "source": "/log", "file": None, "position": line,
             "number": line,
@@ -214,13 +245,15 @@ class Producers:
         return event
 
     def _take(self, host: int, events: tuple[Event, ...]) -> None:
-        self.ranges.append(Range(RangeId((len(self.ranges) + 1).to_bytes(8, "big")), host, events))
+        range_id = RangeId((len(self.ranges) + 1).to_bytes(8, "big"))
+        self.ranges.append(Range(range_id, host, events, observed_at_ms=self.clock.now_ms()))
 
-    def _audit(self, sent: Range) -> AuditRecord:
-        promised = promises((e.event_type, Hour.of(e.time_ms).start_s, e.id) for e in sent.events)
+    def _audit(self, sent: Range, reading: tuple[Event, ...] | None = None) -> AuditRecord:
+        promised = promises((e.event_type, Hour.of(e.time_ms).start_s, e.id) for e in reading or sent.events)
         return AuditRecord(
-            sent.id, "range", f"{sent.host:032x}", "host", "f" * 32, 0, 0, 1, 0, "1-0", "app", "/log", len(sent.events), promised
-        )
+            sent.id, "range", f"{sent.host:032x}", "host", "f" * 32, 0, 0, 1, sent.observed_at_ms, "1-0", "app", "/log",
+            len(sent.events), promised,
+        )  # fmt: skip
 
     def _append(self, partition: Partition, key: bytes, value: bytes) -> None:
         self.clock.advance(0.001)

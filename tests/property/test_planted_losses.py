@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from etl.closing import evidence, publishing, sealing
+from etl.closing.comparing import RANGE
 from etl.closing.proof import Proof
 from etl.errors import DataLoss
 from etl.ledger.rows import Frontier, Span
@@ -29,7 +30,7 @@ from tests.property.sites import ALIAS
 from tests.property.stories import Patch, Plant, Story, is_found, looks, played, unknown_is_an_offset
 from tests.property.truth import FIRST_HOUR, TYPES
 from tests.property.world import World
-from tests.support.closing import hour, send, until
+from tests.support.closing import hour, send, send_otherwise, until
 from tests.support.rebuilding import staged_files
 from tests.support.restaging import retention_passes
 
@@ -131,6 +132,17 @@ def ordered_with_a_damaged_file(world: World) -> None:
     looks(world)
 
 
+def a_range_is_read_in_two_ways(world: World) -> None:
+    """It is sent again, and its event is of the next hour then; days pass."""
+    start_ms = world.clock.now_ms()
+    send(world, ["click", "view"], start_ms)
+    send_otherwise(world, [("click", start_ms + 3_600_000), ("view", start_ms)])
+    until(world, FIRST_HOUR)
+    looks(world)
+    until(world, hour(1), seconds=world.config.etl.deadline_seconds + 1)
+    looks(world)
+
+
 # Faults.
 
 
@@ -191,6 +203,17 @@ def given_up_untried(patch: Patch) -> None:
     patch.setattr(PlayedRestager, "_stage", stage)
 
 
+def records_are_not_compared(patch: Patch) -> None:
+    """Two audit records of one range are two promises."""
+    patch.setattr("etl.closing.comparing.differing", lambda new, known: new.slice(0, 0).select(RANGE))
+
+
+def conflicts_hold_nothing(patch: Patch) -> None:
+    """They are found, and hours are closed all the same."""
+    for module in ("etl.closing.closer", "etl.closing.sealing"):
+        patch.setattr(f"{module}.holding", lambda found, frontier: ())
+
+
 STORIES: Mapping[str, tuple[Plant, Story]] = {
     "unknown-end-of-promises": (promises_end_at_an_unknown_offset, promises_end_nowhere),
     "older-copy-accepted": (markers_are_not_asked, older_copy_comes_back),
@@ -199,12 +222,15 @@ STORIES: Mapping[str, tuple[Plant, Story]] = {
     "damaged-surplus-keeps-all": (damaged_surplus_keeps_all, half_a_range_is_surplus),
     "follows-nothing": (follows_nothing, marker_before_is_gone),
     "given-up-untried": (given_up_untried, ordered_with_a_damaged_file),
+    "records-not-compared": (records_are_not_compared, a_range_is_read_in_two_ways),
+    "conflicts-hold-nothing": (conflicts_hold_nothing, a_range_is_read_in_two_ways),
 }
 SEEN: Mapping[str, Callable[[Mapping[str, int]], bool]] = {
     "older-copy-accepted": lambda seen: seen["older copy refused"] == 1,
     "older-copy-forgets-a-hole": lambda seen: seen["older copy goes on"] == 1 and seen["buckets forced"] > 0,
     "passed-over-unnoted": lambda seen: seen["buckets forced"] > 0,
     "given-up-untried": lambda seen: seen["buckets forced"] == 2 and seen["staged again"] == 1,
+    "records-not-compared": lambda seen: seen["buckets forced"] == seen["conflict ordered"] == 3 and seen["buckets proved"] > 0,
 }
 
 

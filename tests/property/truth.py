@@ -45,11 +45,14 @@ class Event:
 
 @dataclasses.dataclass
 class Range:
-    """Lines of one host, durable there before the first send."""
+    """Lines of one host, durable there before the first send. `otherwise`: as other software reads them."""
 
     id: RangeId
     host: int
     events: tuple[Event, ...]
+    otherwise: tuple[Event, ...] = ()
+    recorded: set[tuple[Event, ...]] = dataclasses.field(default_factory=set)  # readings that have an audit record
+    observed_at_ms: int = 0
     acked: bool = False
     abandoned: bool = False  # will never be sent again
 

@@ -18,6 +18,7 @@ from etl.closing.closer import Closer, Ports
 from etl.closing.cut import Waiting
 from etl.closing.edge import LedgerProgress, TwoSites
 from etl.closing.engine import Engine, LocalEngine
+from etl.ledger.conflicts import conflicts, holding
 from etl.ledger.database import CLOSER, Database
 from etl.ledger.first_hours import record_first_hours
 from etl.ledger.frontiers import frontiers
@@ -144,7 +145,7 @@ class World:
     def engine(self, database: Database) -> Engine:
         """What proves and writes."""
         local = LocalEngine(self.storage, database, self.config)
-        faults = ("cleaned", "ledger lost", "older copy goes on", *(f.name for f in FILE_FAULTS))
+        faults = ("cleaned", "range read otherwise", "ledger lost", "older copy goes on", *(f.name for f in FILE_FAULTS))
         return ComparedEngine(
             local, PlainProof(self.storage, database, self.config), lambda: any(self.seen[name] for name in faults)
         )
@@ -287,6 +288,7 @@ class World:
         cleaner = Cleaner(self.storage, self.database, self.config, self.clock)
         later_ms = draw % 3 * 6 * 24 * 3_600_000  # a clock by which files are old
         cleaned = cleaner.clean(self.database.acquire(CLOSER), self.clock.now_ms() + later_ms)
+        self.seen["audit files cleaned"] += cleaned.audit_files
         self.seen["cleaned"] += cleaned != type(cleaned)(0, 0, 0, 0, 0)
         self.closer_database.close()
         self.start_closer()
@@ -319,9 +321,17 @@ class World:
             if all(f.hour.start_s >= end_s for f in self.frontiers()):
                 return
             self.clock.advance(20 * 60)
+            self._order_conflicts()
             if round_number > 10:
                 self._order()
         raise Broken(f"hangs: {[(f.event_type, str(f.hour), f.state.value, f.alarm) for f in self.frontiers()]}")
+
+    def _order_conflicts(self) -> None:
+        found, now_ms = conflicts(self.database), self.clock.now_ms()
+        for f in self.frontiers():
+            if holding(found, f) and f.hour.end_ms <= now_ms:
+                order_force(self.database, f.event_type, f.hour, "read in two ways", "operator", now_ms)
+                self.seen["conflict ordered"] += 1
 
     def _order(self) -> None:
         if (

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from etl.closing.cut import Waiting
 from etl.ledger.orders import Wait, waits
 from etl.ledger.rows import Frontier
-from hourmark.avro import frame
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.manifest import Manifest
 from hourmark.record_key import RecordKey
-from hourmark.topics import AUDIT, events_topic
-from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR
+from hourmark.topics import events_topic
+from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, Range
 from tests.property.world import World
 
 
@@ -72,8 +71,21 @@ def send(world: World, types: Sequence[str], time_ms: int) -> None:
     sent = producers.ranges[-1]
     for e in events:
         producers._append(Partition(events_topic(e.event_type), 0), RecordKey(e.id, sent.id).encode(), e.value)
-    producers._append(Partition(AUDIT, 0), bytes(sent.id), frame(1) + producers._audit(sent).encode())
+    producers.promise(sent, sent.events)
     sent.acked = True
+
+
+def send_otherwise(world: World, readings: Sequence[tuple[str, int]]) -> Range:
+    """The last range again, read as an event of each of these types and times."""
+    producers, sent = world.producers, world.producers.ranges[-1]
+    sent.otherwise = tuple(
+        e if (e.event_type, e.time_ms) == reading else producers._event(-e.line, 0, *reading, place=e.line)
+        for e, reading in zip(sent.events, readings, strict=False)
+    )
+    for e in sent.otherwise:
+        producers._append(Partition(events_topic(e.event_type), 0), RecordKey(e.id, sent.id).encode(), e.value)
+    producers.promise(sent, sent.otherwise)
+    return sent
 
 
 def arrive(world: World, *topics: str) -> None:

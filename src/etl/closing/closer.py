@@ -14,7 +14,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
-from etl.closing.cut import Cut, CutTaker, Progress, Sites, Waiting
+from etl.closing.comparing import held
+from etl.closing.cut import Cut, CutTaker, Progress, Sites, Waiting, shortened
 from etl.closing.engine import Engine
 from etl.closing.forcing import forced_cut, ordered
 from etl.closing.publishing import ATTEMPTS_FOLDER, Published, Publisher, Trouble, refuse_foreign_root, refuse_published
@@ -24,6 +25,7 @@ from etl.closing.surplus import surplus_left_over
 from etl.closing.waiting import WaitsKeeper
 from etl.errors import DamagedRow, DataLoss, ForeignLedger, Unreadable
 from etl.ledger import frontiers as ledger
+from etl.ledger.conflicts import conflicts, holding, keep_compared
 from etl.ledger.database import CLOSER, Database, Lease
 from etl.ledger.edge import Hole
 from etl.ledger.leftovers import give_up, known_file, places, types_in
@@ -91,6 +93,7 @@ class Closer:
         self._not_before_s: dict[str, float] = {}
         self._pauses_s: dict[str, float] = {}
         self._again: set[str] = set()  # files that were staged again
+        self._lost: set[str] = set()  # files that could not be
         self._troubles: dict[str, tuple[Hour, str, tuple[str, ...]]] = {}
         self._checked_at_s: float | None = None
         self._interrupted = True  # by a crash, for all this closer knows
@@ -143,10 +146,11 @@ class Closer:
         if forced := ordered(opened, given):
             return self._close_forced(forced, given)
         self._check_if_due([f.event_type for f in frontiers])
-        aside = set_aside(self._database)
-        cut = self._taker.poll([f for f in opened if f.event_type not in aside])
+        aside, conflicting = set_aside(self._database), self._conflicting(frontiers)
+        cut = self._taker.poll([f for f in opened if f.event_type not in aside.keys() | conflicting.keys()])
         if isinstance(cut, Waiting):
             waits = {t: (phase.value, what) for t, (phase, what) in cut.by_type.items()}
+            waits |= {t: ("conflict", shortened(what)) for t, what in conflicting.items()}
             waits |= {t: ("set aside", (_aside_words(a),)) for t, a in aside.items()}
             self._say(frontiers, waits | {f.event_type: ("ledger", f.alarm) for f in frontiers if f.state is State.DAMAGED})
             return cut
@@ -154,7 +158,38 @@ class Closer:
         holes = self._sites.holes()
         if any(topic in holes for topic in CONTROL):
             return 0
-        return self._close_under(cut.without({t for t in cut.horizons_ms if events_topic(t) in holes}))
+        cut = cut.without({t for t in cut.horizons_ms if events_topic(t) in holes})
+        self._compare(cut)
+        return self._close_under(cut)
+
+    def _without_conflicts(self) -> list[Frontier]:
+        frontiers = self._frontiers()
+        conflicting = self._conflicting(frontiers)
+        return [f for f in frontiers if f.event_type not in conflicting]
+
+    def _conflicting(self, frontiers: Collection[Frontier]) -> dict[str, tuple[str, ...]]:
+        """Types whose frontier hour an order alone may close, and why."""
+        found = conflicts(self._database)
+        return {f.event_type: what for f in frontiers if (what := holding(found, f))}
+
+    def _compare(self, cut: Cut) -> None:
+        """Look for ranges that were read twice, and otherwise the second time, before anything is frozen by the cut.
+
+        A file that nothing makes readable is left out until a type that needs it is in the cut.
+        """
+        lost = {path for path in self._lost if not types_in(self._database, path) & cut.horizons_ms.keys()}
+        while compared := self._ports.engine.compare(lost):
+            frontiers, now_ms = {f.event_type: f for f in self._frontiers()}, self._clock.now_ms()
+            length_s = self._config.parsing.bucket_seconds
+            found = [c for d in compared.differences for c in held(d, frontiers, length_s, now_ms)]
+            keep_compared(self._database, self._lease, compared.files, found)
+            if compared.differences:
+                _LOG.error(
+                    "%d ranges have audit records that differ, and %d buckets wait for an order (`hourmark bucket why`): do "
+                    "delivery services run different versions?\n  %s",
+                    len(compared.differences), len({(c.event_type, c.hour_s) for c in found}),
+                    "\n  ".join(shortened([d.text(length_s) for d in compared.differences])),
+                )  # fmt: skip
 
     def _stage_again(self, unreadable: Unreadable) -> None:
         """Where that cannot be, or did not help, the types that need the file are set back; the others go on."""
@@ -171,6 +206,8 @@ class Closer:
         except Unavailable as error:
             self._say_unavailable(error)
             raise
+        if trouble:
+            self._lost.add(unreadable.path)
         if trouble and types:
             _LOG.error("%s; until that file can be read, these types cannot close: %s", trouble, ", ".join(sorted(types)))
             self._hold_types(types, "staged", trouble)
@@ -204,7 +241,7 @@ class Closer:
     def _close_under(self, cut: Cut) -> int:
         """All hours that the cut allows, each type's in turn. A type that is refused once is left to the next cut."""
         closed = 0
-        while chosen := [f for f in self._frontiers() if _is_under(cut, f) and self._may_try(f)]:
+        while chosen := [f for f in self._without_conflicts() if _is_under(cut, f) and self._may_try(f)]:
             sizes: Mapping[tuple[str, int], int] = {}
             if any(f.hour.next().end_ms <= cut.horizons_ms[f.event_type] for f in chosen):
                 sizes = ledger.unlisted_bytes(self._database)
@@ -219,6 +256,7 @@ class Closer:
         for f in forced:
             _LOG.warning("%s %s is forced by an order: %s", f.event_type, f.hour, given[f.event_type].reason)
         cut = forced_cut(forced, self._sites, self._ports.progress, self._audit, self._clock)
+        self._compare(cut)
         return self._close_hours(forced, {f.event_type: f.hour for f in forced}, cut, given)
 
     def _close_hours(self, chosen: Sequence[Frontier], last: Mapping[str, Hour], cut: Cut, given: Mapping[str, Order]) -> int:

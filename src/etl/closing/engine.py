@@ -1,4 +1,5 @@
-"""The heavy work of closing behind one port: proving many types' frozen hours, and writing many types' sealed hours.
+"""The heavy work of closing behind one port: comparing audit records, proving many types' frozen hours, and
+writing many types' sealed hours.
 
 The closer decides; an engine reads staged rows: `SparkEngine` on a cluster, `LocalEngine` in this process, by the same work.
 """
@@ -12,6 +13,7 @@ from typing import Protocol
 
 from pyspark.sql import SparkSession
 
+from etl.closing.comparing import Compared, Comparer
 from etl.closing.containers import WrittenHour
 from etl.closing.proof import Proof, Prover
 from etl.closing.runner import OnSpark, Runner
@@ -28,6 +30,9 @@ class Engine(Protocol):
 
     def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
         """By type: whether every promise below this central audit offset is kept by rows listed for its hour, or before."""
+
+    def compare(self, without: Collection[str]) -> Compared | None:
+        """The next audit files that are to be compared with all others, but for these paths; None if there are none."""
 
     def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
         """Containers of all of them in `folder` (schemas: id → Avro JSON). Safe to repeat into another folder."""
@@ -51,6 +56,10 @@ class LocalEngine:
         asked = list(frozen)
         proofs = Prover(self.runner, self.storage, self.database, self.config.etl.unit_bytes_max).prove(asked, audit_next)
         return {f.event_type: proof for f, proof in zip(asked, proofs, strict=True)}
+
+    def compare(self, without: Collection[str]) -> Compared | None:
+        """See `Engine`."""
+        return Comparer(self.runner, self.storage, self.database).next(without)
 
     def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
         """See `Engine`."""

@@ -92,8 +92,13 @@ def rows_items(
 
 def promises_items(groups: Iterable[AuditGroup]) -> list[PromisesItem]:
     """The files of these groups, each once."""
-    paths = sorted({g.path for g in groups})
-    return [PromisesItem(tuple(paths[at : at + _FILES_IN_ITEM])) for at in range(0, len(paths), _FILES_IN_ITEM)]
+    return file_items({g.path for g in groups})
+
+
+def file_items(paths: Collection[str]) -> list[PromisesItem]:
+    """These files of audit records."""
+    ordered = sorted(paths)
+    return [PromisesItem(tuple(ordered[at : at + _FILES_IN_ITEM])) for at in range(0, len(ordered), _FILES_IN_ITEM)]
 
 
 def read_item(item: RowsItem | PromisesItem, storage: Storage, windows: Windows) -> Found:

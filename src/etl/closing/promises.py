@@ -30,7 +30,7 @@ PROMISED: Final = pa.schema([*KEYS, ("count", pa.int64()), ("sum", pa.int64()), 
 
 
 class Unkept(NamedTuple):
-    """A promise without exactly its rows, or one of two that differ."""
+    """A promise without exactly its rows."""
 
     asked: int
     hour: int
@@ -39,7 +39,6 @@ class Unkept(NamedTuple):
     sum: int  # signed
     held: int
     origin: str
-    differs: bool  # from another audit record of the same range
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +96,7 @@ def judge(held_parts: Sequence[pa.Table], promised_parts: Sequence[pa.Table], ho
     found = pc.fill_null(joined.column("held"), 0)
     same_sum = pc.equal(joined.column("sum").combine_chunks().view(pa.uint64()), joined.column("sum_held"))
     kept = pc.and_(pc.equal(joined.column("count"), found), pc.fill_null(same_sum, False))
-    wrong = joined.append_column("found", found).filter(pc.or_(pc.invert(kept), joined.column("differs")))
+    wrong = joined.append_column("found", found).filter(pc.invert(kept))
     unpromised = rows.filter(pc.greater(rows.column("fresh"), 0)).join(
         promises.select(KEY), KEY, join_type="left anti", use_threads=False
     )
@@ -133,15 +132,12 @@ def _added_up(parts: pa.Table) -> pa.Table:
 
 
 def _distinct(promises: pa.Table) -> pa.Table:
-    """Each content of a key once, with `differs` where the key has another one."""
-    contents = (
+    """Each content of a key once."""
+    return (
         promises.group_by([*KEY, "count", "sum"], use_threads=False)
         .aggregate([("origin", "first")])
         .rename_columns([*KEY, "count", "sum", "origin"])
     )
-    keys = contents.group_by(KEY, use_threads=False).aggregate([([], "count_all")])
-    keys = keys.select(KEY).append_column("differs", pc.greater(keys.column("count_all"), 1))
-    return contents.join(keys, KEY, use_threads=False)
 
 
 def _unkept(wrong: pa.Table, hours: Sequence[int], named_max: int) -> tuple[tuple[Unkept, ...], dict[int, int]]:
@@ -153,9 +149,7 @@ def _unkept(wrong: pa.Table, hours: Sequence[int], named_max: int) -> tuple[tupl
     starts = np.flatnonzero(np.diff(asked * 2 + timely, prepend=-1))
     rank = np.arange(len(asked)) - np.repeat(starts, np.diff(np.append(starts, len(asked))))
     named = ~timely | (rank < named_max)
-    columns = [
-        wrong.filter(pa.array(named)).column(name).to_pylist() for name in (*KEY, "count", "sum", "found", "origin", "differs")
-    ]
+    columns = [wrong.filter(pa.array(named)).column(name).to_pylist() for name in (*KEY, "count", "sum", "found", "origin")]
     counts = np.bincount(asked[~named], minlength=1)
     unnamed = {at: int(count) for at, count in enumerate(counts) if count}
     return tuple(Unkept(*row) for row in zip(*columns, strict=True)), unnamed

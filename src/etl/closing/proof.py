@@ -25,7 +25,8 @@ listed rows and files of audit records (`evidence`). Then:
   cuts, and so settled by their seals.
 - A late promise that is not kept, whose range was promised with the same content below `settled_next`, is a second copy of one
   that a seal settled: it is passed over. So is late surplus of a range that is promised there: its rows are copies of it.
-- What is left is named: promises without exactly their rows, and ranges that have two audit records that differ.
+- What is left is named: promises without exactly their rows. Ranges with two audit records that differ are not told here, as rows
+  of both may be listed: that is asked before anything is frozen (`comparing`).
 - Listed rows of ranges without a record are surplus, and are kept for promises to come (`surplus`).
 """
 
@@ -85,7 +86,7 @@ class Proof:
 
     `method`: "empty" (nothing promised, nothing listed), "sums" or "join". `audit_records`: promises that this hour settles.
     `promised`: distinct ids of them; by sums, a record that stands twice counts twice, as its rows do. `surplus`: distinct ids.
-    `listed`: what all listed rows add up to. `differing` are those of the findings that name ranges with two audit records.
+    `listed`: what all listed rows add up to.
     """
 
     method: str
@@ -93,7 +94,6 @@ class Proof:
     promised: int
     surplus: int
     findings: tuple[str, ...] = ()
-    differing: tuple[str, ...] = ()
     books: tuple[HourBook, ...] = ()
     surplus_file: SurplusFile | None = None
     listed: Sums = dataclasses.field(default_factory=Sums)
@@ -235,11 +235,7 @@ def with_straddling(
 
 def proof_of(at: int, f: Frontier, joined: Joined, file: SurplusFile | None) -> Proof:
     """The proof of one frontier by what the join found."""
-    own = [u for u in joined.unkept if u.asked == at]
-    differing = tuple(
-        sorted({f"range {u.range_id.hex()} ({u.origin}) has two audit records that differ" for u in own if u.differs})
-    )
-    unkept = [_described(u, f.hour.length_s) for u in own if not u.differs]
+    unkept = [_described(u, f.hour.length_s) for u in joined.unkept if u.asked == at]
     surplus = Counter[int]()
     rows = joined.surplus.filter(pc.equal(joined.surplus.column("asked"), at))
     for hour, count in zip(rows.column("hour").to_pylist(), rows.column("rows").to_pylist(), strict=True):
@@ -256,8 +252,7 @@ def proof_of(at: int, f: Frontier, joined: Joined, file: SurplusFile | None) -> 
         records,
         sum(promised.values()),
         sum(surplus.values()),
-        (*_shortened(differing, 0), *_shortened(unkept, joined.verdict.unnamed.get(at, 0))),
-        differing,
+        named(unkept, joined.verdict.unnamed.get(at, 0)),
         tuple(HourBook(h, promised.get(h, 0), surplus[h]) for h in hours),
         file,
     )
@@ -276,17 +271,15 @@ def _unexplained(surplus: pa.Table, older: pa.Table) -> pa.Table:
 
 
 def _still_unkept(unkept: Sequence[Unkept], older: pa.Table) -> tuple[list[Unkept], list[Unkept]]:
-    """Those that older promises do not settle, and those that they do. One that differs from an older one says so."""
+    """Those that older promises do not settle, and those that they do."""
     settled: dict[tuple[int, int, bytes], set[tuple[int, int]]] = {}
     for at, hour, range_id, count, total in zip(*(column.to_pylist() for column in older.columns), strict=True):
         settled.setdefault((at, hour, range_id), set()).add((count, total))
-    still, passed_over = [], []
+    still: list[Unkept] = []
+    passed_over: list[Unkept] = []
     for u in unkept:
         contents = settled.get((u.asked, u.hour, u.range_id), set())
-        if (u.promised, u.sum) in contents and not u.differs:
-            passed_over.append(u)
-        else:
-            still.append(u._replace(differs=u.differs or bool(contents)))
+        (passed_over if (u.promised, u.sum) in contents else still).append(u)
     return still, passed_over
 
 
@@ -297,6 +290,7 @@ def _described(u: Unkept, length_s: int) -> str:
     )
 
 
-def _shortened(findings: Sequence[str], unnamed: int) -> tuple[str, ...]:
+def named(findings: Sequence[str], unnamed: int) -> tuple[str, ...]:
     more = len(findings[FINDINGS_MAX:]) + unnamed
+    """As many as a manifest names; `unnamed` more are only counted."""
     return (*findings[:FINDINGS_MAX], f"and {more} more ranges") if more else tuple(findings)

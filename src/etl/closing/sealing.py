@@ -7,8 +7,9 @@ promises of their own, because their frontier hour's seal settles all below the 
 
 proved      every promise below the cut is kept, and every awaited source had caught up
 timed_out   past the deadline: sources that had not caught up, or promises that are not kept, are excused, and named
-forced      by an order; or the hour had begun before an order accepted a hole, which nobody can fill: in promises or reports,
-            as what it was promised is not known for certain; or in its type's events, and promises of it are not kept
+forced      by an order, the only thing that closes an hour with a conflict (`comparing`); or the hour had begun before an order
+            accepted a hole, which nobody can fill: in promises or reports, as what it was promised is not known for certain; or
+            in its type's events, and promises of it are not kept
 
 `plan_round` is pure. Every type that is ready takes part with its frontier hour; while there is room, a backlog's later hours
 join, one of each type at a time, so that a long backlog of one type holds up nobody else's newest hour by more than a round.
@@ -24,9 +25,10 @@ from typing import Any, Final
 from etl.closing.cut import Cut, Progress, Sites, shortened
 from etl.closing.engine import Engine
 from etl.closing.forcing import accepted_topics
-from etl.closing.proof import Proof
+from etl.closing.proof import Proof, named
 from etl.closing.readiness import fallen_silent
 from etl.ledger import frontiers as ledger
+from etl.ledger.conflicts import Conflict, conflicts, holding
 from etl.ledger.database import Database, Lease
 from etl.ledger.edge import Hole, accepted_holes
 from etl.ledger.orders import Order
@@ -80,7 +82,7 @@ class Sealer:
 
     def judge(self, of: Round) -> Verdict:
         """Prove every hour of the round; changes nothing."""
-        rule = Rule(of.cut, accepted_holes(self.database), self.deadline_ms)
+        rule = Rule(of.cut, accepted_holes(self.database), self.deadline_ms, conflicts(self.database))
         verdict, asked = Verdict(), list(of.frozen)
         while asked:
             proofs = self.engine.prove(asked, of.cut.audit_next)
@@ -143,15 +145,18 @@ class Rule:
     cut: Cut
     accepted: Collection[Hole]
     deadline_ms: int
+    conflicts: Mapping[str, Sequence[Conflict]] = dataclasses.field(default_factory=dict)
 
 
 def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], order: Order | None, rule: Rule) -> Seal | None:
     """The seal of this hour, or None: it is not proved, and waits.
 
-    `order`: the one for this very hour, if any. A deadline is judged by the time of the cut, when clocks were compared.
+    `order`: the one for this very hour, if any. A deadline is judged by the time of the cut, when clocks were compared; no
+    conflict is excused by it, as nothing is missing.
     """
     late = rule.cut.taken_at_ms >= frontier.hour.end_ms + rule.deadline_ms
-    if proof.findings and order is None and not late:
+    conflicting = holding(rule.conflicts, frontier)
+    if order is None and (conflicting or (proof.findings and not late)):
         return None
     sources = [
         f"source {r.source} of {r.kind} {r.host_name} ({r.host_id}) {_why_excused(r, frontier.hour)}"
@@ -162,7 +167,8 @@ def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], orde
     if order is not None:
         said = f"forced by {order.ordered_by}: {order.reason}"
         skipped = [f"not verified: {what}" for what in rule.cut.unverified.get(frontier.event_type, ())]
-        grade, excused = Grade.FORCED, (said, *skipped, *sources, *promises, *holes)
+        twice = named([f"read otherwise: {what}" for what in conflicting], 0)
+        grade, excused = Grade.FORCED, (said, *twice, *skipped, *sources, *promises, *holes)
     else:
         grade = Grade.FORCED if holes else Grade.TIMED_OUT if sources or promises else Grade.PROVED
         excused = (*shortened(sources), *promises, *holes)

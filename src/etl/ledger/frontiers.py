@@ -24,6 +24,7 @@ from sqlalchemy import Connection, bindparam, case, delete, func, insert, select
 
 from etl.errors import DamagedRow, StaleDriver
 from etl.ledger import tables
+from etl.ledger.conflicts import closed_up_to
 from etl.ledger.database import Database, Lease
 from etl.ledger.digests import check, with_digest
 from etl.ledger.edge import EdgeCheck, Hole, begin_anew, put_holes
@@ -206,7 +207,8 @@ def hours_on(hour: Hour, count: int) -> Hour:
 def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> None:
     """Remember published buckets and go on, each type to its next hour. What a marker says stands, whoever published it.
 
-    Of one type there may be several, in turn; then the frontier passes them all. An order for a closed hour is done.
+    Of one type there may be several, in turn; then the frontier passes them all. An order for a closed hour is done, and
+    what held it is named.
     """
     last: dict[str, Closing] = {}
     first: dict[str, Frontier] = {}
@@ -233,6 +235,7 @@ def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> 
             delete(orders).where(orders.c.type == bindparam("of_type"), orders.c.hour <= bindparam("closed")),
             [{"of_type": t, "closed": c.frontier.hour.start_s} for t, c in last.items()],
         )
+        closed_up_to(connection, {t: c.frontier.hour.start_s for t, c in last.items()})
 
 
 def bucket_row(hour: Hour, manifest: Manifest) -> dict[str, Any]:

@@ -70,6 +70,8 @@ def test_a_backlog_of_many_hours_and_types_is_one_proof_a_layer_and_one_write(
             asked.append(len(frozen))
             return engine.prove(frozen, audit_next)
 
+        compare = staticmethod(engine.compare)
+
         def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
             written.append(len(sealed))
             return engine.write(sealed, schemas, folder)

@@ -90,7 +90,7 @@ def test_types_that_are_refused_in_turn_do_not_keep_the_closer_in_one_look(world
             world.clock.advance(12)  # longer than a refused type is set back
             return engine.prove(frozen, audit_next)
 
-        write = staticmethod(engine.write)
+        compare, write = staticmethod(engine.compare), staticmethod(engine.write)
 
     object.__setattr__(world.closer._sealer, "engine", Slow())
     for event_type, at in (("click", 0), ("view", 1)):

@@ -30,6 +30,7 @@ def values(metrics: Metrics) -> dict[str, float]:
 def standing(ages: dict[str, float]) -> Standing:
     return Standing(
         types={"open": len(ages), "frozen": 0, "sealed": 0}, open_ages_s=ages, types_in_alarm=1, types_set_aside=2, orders=3,
+        buckets_in_conflict=4,
         reporters={"live": 4, "excused": 1, "gone": 0}, pending_bytes=10, lost_bytes=20, watermark_lag_mean_s=1.5,
         watermark_lag_max_s=9.0,
     )  # fmt: skip

@@ -122,7 +122,9 @@ def test_how_things_stand_is_counted() -> None:
     excused = dataclasses.replace(TAILER, host_id="u" * 32, excused=True)
     gone = dataclasses.replace(TAILER, host_id="v" * 32, goodbye=True)
     types = [frontier(alarm=("range …",)), frontier("view", state=State.SEALED)]
-    found = standing_of(types, [SERVICE, TAILER, excused, gone], set_aside=1, orders=2, lag_s=(3.0, 4.0), now_ms=END + 5000)
+    found = standing_of(
+        types, [SERVICE, TAILER, excused, gone], set_aside=1, buckets_in_conflict=0, orders=2, lag_s=(3.0, 4.0), now_ms=END + 5000
+    )
     assert found.types == {"open": 1, "frozen": 0, "sealed": 1, "damaged": 0}
     assert found.reporters == {"live": 2, "excused": 1, "gone": 1}
     assert (found.pending_bytes, found.lost_bytes, found.types_in_alarm) == (14, 9, 1)

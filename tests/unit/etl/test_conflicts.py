@@ -1,0 +1,393 @@
+"""A range that was read in two ways holds what either reading names, and nothing else, until an order."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from etl.closing import closer
+from etl.closing.comparing import READINGS, Comparer, Difference, Reading, differing, held
+from etl.closing.engine import LocalEngine
+from etl.closing.runner import Runner
+from etl.errors import DataLoss
+from etl.ledger.conflicts import AuditFile, conflicts, keep_compared
+from etl.ledger.orders import order_force, waits
+from etl.ledger.rows import Frontier, Seal, State
+from etl.staging.task import content_of
+from hourmark.audit import Promise
+from hourmark.hours import Hour
+from tests.property.hooks import Killed
+from tests.property.truth import FIRST_HOUR
+from tests.property.world import World
+from tests.support.closing import frontier, hour, look, manifest, send, send_otherwise, settle, until, wait_of
+from tests.support.rebuilding import lose_ledger, staged_files
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def world(world: World) -> World:
+    """With the engine alone: the plain proof knows of no conflicts."""
+    world.engine = lambda database: LocalEngine(world.storage, database, world.config)  # type: ignore[method-assign]
+    world.start_closer()
+    return world
+
+
+def stage(world: World) -> None:
+    world.pipeline.mirror_all(0)
+    world.pipeline.stage_all(0)
+
+
+def order(world: World, event_type: str) -> None:
+    order_force(world.database, event_type, frontier(world, event_type).hour, "both are wanted", "ada", world.clock.now_ms())
+
+
+def hours_held(world: World) -> dict[str, list[int]]:
+    """By type: which hours, counted from the first."""
+    found = conflicts(world.database)
+    return {t: [(c.hour_s - FIRST_HOUR.start_s) // 3600 for c in of] for t, of in found.items()}
+
+
+def frontiers(world: World) -> dict[str, int]:
+    return {f.event_type: (f.hour.start_s - FIRST_HOUR.start_s) // 3600 for f in world.frontiers()}
+
+
+def test_readings_of_two_hours_hold_both_until_an_order_and_each_manifest_names_the_range(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    start_ms = world.clock.now_ms()
+    send(world, ["click"], start_ms)
+    sent = send_otherwise(world, [("click", start_ms + HOUR_MS)])
+    until(world, hour(3))
+    with caplog.at_level(logging.ERROR):
+        settle(world)
+    assert [r.message for r in caplog.records if "audit records that differ" in r.message], caplog.text
+    assert (hours_held(world), frontiers(world)) == ({"click": [0, 1]}, {"click": 0, "view": 4})
+    said = wait_of(world, "click")
+    assert said.phase == "conflict" and f"range {sent.id} has 2 audit records that differ" in said.what[0]
+    for at in (0, 1):
+        order(world, "click")
+        settle(world)
+        bucket = manifest(world, "click", hour(at))
+        assert (bucket.grade.value, bucket.events) == ("forced", 1)
+        (named,) = [e for e in bucket.evidence.excused if e.startswith("read otherwise")]
+        assert str(sent.id) in named and named.count("range of host: /log [0, 1)") == 2
+        assert "1 of click 2027-01-15T08" in named and "1 of click 2027-01-15T09" in named
+    assert (hours_held(world), frontiers(world)) == ({}, {"click": 4, "view": 4})
+    assert manifest(world, "click", hour(2)).grade.value == "proved"
+    assert waits(world.database, 3600) == {}
+
+
+def test_no_deadline_excuses_it(world: World) -> None:
+    start_ms = world.clock.now_ms()
+    send(world, ["click"], start_ms)
+    send_otherwise(world, [("click", start_ms + HOUR_MS)])
+    until(world, hour(1), seconds=3 * world.config.etl.deadline_seconds)
+    world.producers.report(0)
+    settle(world)
+    assert (hours_held(world), frontiers(world)["click"]) == ({"click": [0, 1]}, 0)
+
+
+def test_hours_before_the_first_that_is_named_are_closed_with_their_backlog(world: World) -> None:
+    send(world, ["click"], world.clock.now_ms())
+    until(world, hour(1))
+    start_ms = world.clock.now_ms()
+    send(world, ["click"], start_ms)
+    send_otherwise(world, [("click", start_ms + HOUR_MS)])
+    until(world, hour(5))
+    settle(world)
+    assert (hours_held(world), frontiers(world)) == ({"click": [2, 3]}, {"click": 2, "view": 6})
+
+
+@pytest.mark.parametrize(
+    ("readings", "named"),
+    [
+        ([("view", 1)], {"click": [0], "view": [0]}),
+        ([("click", 0)], {"click": [0]}),
+        ([("click", 0), ("click", 2 * HOUR_MS)], {"click": [0, 2]}),
+    ],
+    ids=["of another type", "with fewer events", "of another hour in part"],
+)
+def test_whatever_differs_holds_what_either_names(
+    world: World, readings: list[tuple[str, int]], named: dict[str, list[int]]
+) -> None:
+    start_ms = world.clock.now_ms()
+    send(world, ["click", "click"], start_ms)
+    send_otherwise(world, [(event_type, start_ms + later_ms) for event_type, later_ms in readings])
+    until(world, hour(4))
+    settle(world)
+    assert hours_held(world) == named
+    assert frontiers(world) == {t: named.get(t, [5])[0] for t in ("click", "view")}
+
+
+def test_a_record_that_comes_again_as_it_was_is_no_conflict(world: World) -> None:
+    start_ms = world.clock.now_ms()
+    send(world, ["click", "view"], start_ms)
+    sent = world.producers.ranges[-1]
+    world.producers.promise(sent, sent.events)
+    stage(world)
+    until(world, FIRST_HOUR)
+    settle(world)
+    world.producers.promise(sent, sent.events)
+    until(world, hour(1))
+    settle(world)
+    assert (hours_held(world), frontiers(world)) == ({}, {"click": 2, "view": 2})
+    assert {m.grade.value for m in world.judge.manifests.values()} == {"proved"}
+
+
+def test_a_second_reading_of_a_closed_hour_holds_the_hour_that_would_list_it_as_late(world: World) -> None:
+    start_ms = world.clock.now_ms()
+    send(world, ["click", "click"], start_ms)
+    until(world, FIRST_HOUR)
+    settle(world)
+    assert manifest(world, "click").grade.value == "proved"
+    sent = send_otherwise(world, [("click", start_ms)])  # with fewer events
+    until(world, hour(1))
+    settle(world)
+    assert (hours_held(world), frontiers(world)) == ({"click": [1]}, {"click": 1, "view": 2})
+    order(world, "click")
+    settle(world)
+    assert manifest(world, "click", hour(1)).grade.value == "forced"
+    world.producers.promise(sent, sent.otherwise)
+    world.producers.promise(sent, sent.events)
+    until(world, hour(2))
+    settle(world)
+    assert (hours_held(world), frontiers(world)) == ({}, {"click": 3, "view": 3}), "both are known: copies say nothing new"
+    assert manifest(world, "click", hour(2)).grade.value == "proved"
+
+
+def test_a_third_reading_is_found_too(world: World) -> None:
+    start_ms = world.clock.now_ms()
+    send(world, ["click"], start_ms)
+    send_otherwise(world, [("click", start_ms + HOUR_MS)])
+    until(world, FIRST_HOUR)
+    settle(world)
+    order(world, "click")
+    settle(world)
+    send_otherwise(world, [("click", start_ms + 2 * HOUR_MS)])
+    until(world, hour(2))
+    settle(world)
+    assert hours_held(world) == {"click": [1, 2]}
+    assert "has 3 audit records that differ" in wait_of(world, "click").what[0]
+
+
+def test_what_is_sealed_already_is_published_and_the_hour_after_it_is_held(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    start_ms = world.clock.now_ms()
+    send(world, ["click", "click"], start_ms)
+    until(world, FIRST_HOUR)
+    world.producers.report(0)
+    stage(world)
+    finish = closer.Closer._finish
+
+    def killed(self: closer.Closer, published: object) -> int:
+        raise Killed
+
+    monkeypatch.setattr(closer.Closer, "_finish", killed)
+    with pytest.raises(Killed):
+        while True:
+            world.closer.step()
+    monkeypatch.setattr(closer.Closer, "_finish", finish)
+    assert frontier(world, "click").state is State.SEALED
+    send_otherwise(world, [("click", start_ms)])
+    world.start_closer()
+    until(world, hour(1))
+    settle(world)
+    assert manifest(world, "click").grade.value == "proved"
+    assert (hours_held(world), frontiers(world)["click"]) == ({"click": [1]}, 1)
+
+
+@pytest.mark.parametrize("point", range(1, 30))
+def test_a_closer_that_is_killed_anywhere_finds_it_all_the_same(world: World, point: int) -> None:
+    def kill() -> None:
+        raise Killed
+
+    start_ms = world.clock.now_ms()
+    send(world, ["click"], start_ms)
+    send_otherwise(world, [("click", start_ms + HOUR_MS)])
+    until(world, hour(1))
+    world.producers.report(0)
+    stage(world)
+    world.points.arm(point, kill)
+    for _ in range(3):
+        world.close_step(0)
+    world.points.disarm()
+    settle(world)
+    assert (hours_held(world), frontiers(world)) == ({"click": [0, 1]}, {"click": 0, "view": 2})
+
+
+def test_a_rebuilt_ledger_finds_it_again(world: World) -> None:
+    start_ms = world.clock.now_ms()
+    send(world, ["click"], start_ms)
+    send_otherwise(world, [("click", start_ms + HOUR_MS)])
+    until(world, hour(1))
+    settle(world)
+    assert hours_held(world) == {"click": [0, 1]}
+    lose_ledger(world)
+    assert hours_held(world) == {}
+    settle(world)
+    assert (hours_held(world), frontiers(world)["click"]) == ({"click": [0, 1]}, 0)
+    for _ in range(2):
+        order(world, "click")
+        settle(world)
+    lose_ledger(world)
+    until(world, hour(2))
+    settle(world)
+    assert (hours_held(world), frontiers(world)["click"]) == ({}, 3), "both stand in closed buckets, which name the range"
+
+
+def test_an_audit_file_that_nothing_makes_readable_holds_its_own_types_until_an_order(world: World) -> None:
+    send(world, ["view"], world.clock.now_ms())
+    stage(world)
+    (path,) = staged_files(world, "audit")
+    world.storage.damage(path)
+
+    def gone(lease: object, path: str) -> str:
+        raise DataLoss(f"{path} cannot be staged again")
+
+    object.__setattr__(world.closer._ports, "restage", gone)
+    until(world, hour(1))
+    world.producers.report(0)
+    stage(world)
+    for _ in range(30):
+        world.closer.step()
+        world.clock.advance(1)
+    assert frontiers(world) == {"click": 2, "view": 0}
+    order(world, "view")
+    for _ in range(3):
+        world.closer.step()
+    assert frontiers(world)["view"] == 2
+    world.check()
+    assert manifest(world, "view").grade.value == "forced"
+
+
+def test_a_damaged_row_holds_its_type_and_an_order_names_it(world: World) -> None:
+    start_ms = world.clock.now_ms()
+    send(world, ["click"], start_ms)
+    send_otherwise(world, [("click", start_ms + HOUR_MS)])
+    until(world, hour(1))
+    settle(world)
+    with world.database.transaction() as connection:
+        connection.exec_driver_sql("UPDATE conflicts SET found_at_ms = found_at_ms + 1")
+    look(world)
+    assert frontiers(world) == {"click": 0, "view": 2}
+    order(world, "click")
+    settle(world)
+    assert any("conflicts" in e and "read otherwise" in e for e in manifest(world, "click").evidence.excused)
+
+
+def readings(*rows: tuple[int, int, bytes]) -> pa.Table:
+    columns = [[bytes(7) + bytes([r]) for r, _, _ in rows], [at for _, at, _ in rows], [c * 8 for _, _, c in rows]]
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, READINGS, strict=True)], schema=READINGS)
+
+
+@pytest.mark.parametrize(
+    ("new", "known", "ranges"),
+    [
+        ([(1, 5, b"a"), (2, 5, b"b")], [], []),
+        ([(1, 5, b"a"), (1, 5, b"b"), (2, 5, b"b")], [], [1]),
+        ([(1, 5, b"a")], [(1, 5, b"b"), (2, 5, b"a")], [1]),
+        ([(1, 5, b"a")], [(1, 5, b"a"), (1, 5, b"b")], []),
+        ([(1, 5, b"c")], [(1, 5, b"a"), (1, 5, b"b")], [1]),
+        ([(1, 5, b"a")], [(1, 6, b"b")], []),
+        ([], [(1, 5, b"a"), (1, 5, b"b")], []),
+    ],
+    ids=["alone", "among the new", "with a known one", "both known", "a third", "another time: another range", "nothing new"],
+)
+def test_a_range_differs_where_a_content_is_new_and_not_the_only_one(
+    new: list[tuple[int, int, bytes]], known: list[tuple[int, int, bytes]], ranges: list[int]
+) -> None:
+    assert [r[-1] for r in differing(readings(*new), readings(*known)).column("range_id").to_pylist()] == ranges
+
+
+def test_equal_promises_have_equal_contents_and_each_of_their_fields_counts() -> None:
+    one, other = Promise("click", 3600, 2, 7), Promise("view", 7200, 1, 5)
+    content = content_of([one, other])
+    assert content == content_of([other, one]) and content.hex() == "fc33b536f6bfe7c6"
+    changed = [{"event_type": "clicks"}, {"hour_start_s": 7200}, {"count": 3}, {"sum": 8}]
+    others = {content_of([dataclasses.replace(one, **change), other]) for change in changed}  # type: ignore[arg-type]
+    assert len(others | {content, content_of([one]), content_of([])}) == 7
+
+
+FIRST = Hour(1_800_000_000, 3600)
+OPEN = Frontier("click", FIRST, Hour(FIRST.start_s + 7200, 3600), State.OPEN, frozenset({"app"}), 10, None, ())
+SEAL = Seal("proved", "sums", 1, 20, 1, 1, 0, (), ())
+
+
+@pytest.mark.parametrize(
+    ("hours", "offsets", "frontier", "expected"),
+    [
+        ((2, 3), (11, 12), OPEN, {2, 3}),
+        ((0, 3), (9, 12), OPEN, {3}),
+        ((0, 1), (11, 12), OPEN, {2}),
+        ((0, 1), (8, 9), OPEN, set()),
+        ((2, 9), (8, 9), OPEN, {2, 9}),
+        ((2, 2), (15, 20), dataclasses.replace(OPEN, state=State.SEALED, seal=SEAL), {3}),
+        ((2, 5), (15, 19), dataclasses.replace(OPEN, state=State.SEALED, seal=SEAL), {5}),
+    ],
+    ids=[
+        "open hours",
+        "one is settled",
+        "both late",
+        "both settled",
+        "open, if read long ago",
+        "late for a seal",
+        "one is sealed",
+    ],
+)
+def test_of_each_reading_the_hour_is_held_that_would_list_it(
+    hours: tuple[int, int], offsets: tuple[int, int], frontier: Frontier, expected: set[int]
+) -> None:
+    made = [Reading(o, "web", (("click", FIRST.start_s + 3600 * h, 1),)) for h, o in zip(hours, offsets, strict=True)]
+    found = held(Difference(bytes(8), tuple(made)), {"click": frontier}, 3600, 7)
+    assert {(c.hour_s - FIRST.start_s) // 3600 for c in found} == expected
+    assert all(c.what.count("(web)") == 2 and c.found_at_ms == 7 for c in found)
+
+
+def test_only_files_of_ranges_observed_at_the_same_time_are_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three files that are compared already, a copy of a range of the second one needs that alone."""
+    comparer = Comparer(Runner(), world.storage, world.database)
+    sent = []
+    for _ in range(3):
+        send(world, ["click"], world.clock.now_ms())
+        sent.append(world.producers.ranges[-1])
+        stage(world)
+        world.clock.advance(1)
+    first = comparer.next(())
+    assert first is not None and first.differences == () and len(first.files) == 3
+    assert comparer.next(()) == first, "until that is kept"
+    keep_compared(world.database, world.closer.lease, first.files, ())
+    assert comparer.next(()) is None
+    world.producers.promise(sent[1], sent[1].events)
+    stage(world)
+    read: list[Sequence[AuditFile]] = []
+    real = Comparer._read
+
+    def noting(self: Comparer, work: functools.partial[pa.Table], files: Sequence[AuditFile]) -> pa.Table:
+        read.append(files)
+        return real(self, work, files)
+
+    monkeypatch.setattr(Comparer, "_read", noting)
+    again = comparer.next(())
+    assert again is not None and again.differences == ()
+    assert read == [list(again.files), [first.files[1]]]
+
+
+def test_many_files_are_compared_in_portions(world: World) -> None:
+    comparer = Comparer(Runner(), world.storage, world.database, rows_max=2)
+    for n in range(5):
+        send(world, ["click"], world.clock.now_ms())
+        stage(world)
+        if n == 3:
+            send_otherwise(world, [("view", world.clock.now_ms())])
+            stage(world)
+    sizes, found = [], 0
+    while compared := comparer.next(()):
+        sizes.append(len(compared.files))
+        found += len(compared.differences)
+        keep_compared(world.database, world.closer.lease, compared.files, ())
+    assert (sizes, found) == ([2, 2, 2], 1)
