@@ -6,7 +6,7 @@ import io
 import json
 import random
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import fastavro
@@ -72,9 +72,12 @@ class World:
         self.lease = self.database.acquire("closer")
         self._plan = StagePlan(self.config.storage, "_staging/one", 3600, {"events.click": "click"}, "audit", "hosts")
 
-    def stage(self, ids: Sequence[bytes], schema_id: int = 1, size: int = 0) -> tuple[StagedGroup, ...]:
-        """One staged file of these events."""
-        values = [frame(schema_id) + datum(event_id, schema_id, size) for event_id in ids]
+    def stage(
+        self, ids: Sequence[bytes], schema_id: int = 1, size: int = 0, datums: Mapping[bytes, bytes] | None = None
+    ) -> tuple[StagedGroup, ...]:
+        """One staged file of these events; `datums`: by id, where they are others than the schema's."""
+        made = datums or {event_id: datum(event_id, schema_id, size) for event_id in ids}
+        values = [frame(schema_id) + made[event_id] for event_id in ids]
         table = pa.table(
             {
                 "key": pa.array([event_id + RANGE for event_id in ids], pa.binary()),

@@ -273,7 +273,6 @@ def _runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[Run]:
     if not len(chosen.keys):
         return
     offsets, data = binary_buffers(chosen.datums)
-    tails = chosen.ids[:, 8:].copy().view(">u8").ravel().astype(np.uint64)
     starts = run_starts(chosen.keys)
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(chosen.keys)], strict=True):
         key = int(chosen.keys[start])
@@ -281,6 +280,6 @@ def _runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[Run]:
         row = index.write(listing.event_type, listing.hour_s, chosen.ids[start:end])
         yield Run(
             listing.event_type, listing.hour_s, not key >> 32 & 1, key & 0xFFFFFFFF, data.data,
-            offsets[start : end + 1], tails[start:end], chosen.digests[start:end], chosen.hours[start:end], index.path,
+            offsets[start : end + 1], chosen.ids[start:end], chosen.digests[start:end], chosen.hours[start:end], index.path,
             row,
         )  # fmt: skip

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etl.avro_container import ContainerReader
+from etl.closing import containers, writing
 from etl.closing import ids as ids_module
-from etl.closing import writing
-from etl.closing.containers import Containers, Run, WrittenHour, read_back
+from etl.closing.containers import Containers, Run, Sample, WrittenFile, WrittenHour, read_back
 from etl.closing.ids import held
 from etl.closing.publishing import manifest_of, publish
 from etl.closing.runner import Runner
@@ -31,6 +31,7 @@ from etl.ledger.closed import ClosedBucket
 from etl.ledger.rows import StagedGroup
 from etl.staging.files import read_rows
 from etl.storage import Storage
+from hourmark.avro import ENVELOPE, event_schema
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 from tests.support.bucket_world import SCHEMAS, World, an_id, datum, frontier, hour_at
@@ -183,12 +184,74 @@ def publish_written(world: World, written: WrittenHour, listed: object, attempt:
 def test_what_does_not_read_back_is_named(tmp_path: Path, damage: str) -> None:
     world = World(tmp_path)
     (written,) = world.write(hour_at(0), world.stage([an_id(hour_at(0), n) for n in range(50)]), "one").files
-    assert written.trouble == "" and read_back(world.storage, written) == ""
+    assert written.trouble == "" and read_back(world.storage, written, ()) == ""
     file = world.root / written.path
     content = file.read_bytes()
     flipped = content[:-30] + bytes([content[-30] ^ 1]) + content[-29:]
     file.write_bytes({"cut": content[:-1], "flipped": flipped, "gone on": content + b"x"}[damage])
-    assert written.path in read_back(world.storage, written)
+    assert written.path in read_back(world.storage, written, ())
+
+
+NUMBER = {"name": "n", "type": "long"}
+# What a registry that was made anew, or restored from an older copy, may give for the id of SCHEMAS[1].
+OTHERS = {
+    "swap": (event_schema("view", [NUMBER]), "its schema is of hourmark.events.view, and not of the type click"),
+    "type": (event_schema("click", [{"name": "n", "type": "double"}]), "does not read back as Avro"),
+    "narrow": (event_schema("click", []), "its schema decodes"),
+    "grown": (event_schema("click", [NUMBER, {"name": "w", "type": ["null", "string"], "default": None}]), "does not read back"),
+    "reordered": (event_schema("click", [NUMBER, *ENVELOPE]) | {"fields": [*reversed(ENVELOPE), NUMBER]}, "does not read back"),
+}
+
+
+@pytest.mark.parametrize("variant", OTHERS)
+@pytest.mark.parametrize("events", [1, 2, 5000])
+def test_a_container_under_a_schema_with_which_its_datums_were_not_written_is_not_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str, events: int
+) -> None:
+    world, (schema, why) = World(tmp_path), OTHERS[variant]
+    listed = world.stage([an_id(hour_at(0), n) for n in range(events)], size=300)
+    assert world.write(hour_at(0), listed, "one").trouble == ""
+    monkeypatch.setitem(SCHEMAS, 1, schema)
+    written = world.write(hour_at(0), listed, "two")
+    assert why in written.trouble
+    with pytest.raises(Finding, match=r"schema|read back"):
+        publish_written(world, written, listed, "two")
+
+
+@pytest.mark.parametrize("other", ["the first", "the last", "all but the first", "the later half"])
+def test_datums_of_another_schema_among_others_are_noticed_at_either_end(tmp_path: Path, other: str) -> None:
+    """As the registry began to give another schema for the same id in the middle of an hour."""
+    world = World(tmp_path)
+    ids = sorted(an_id(hour_at(0), n) for n in range(1000))
+    mine = {"the first": ids[1:], "the last": ids[:-1], "all but the first": ids[:1], "the later half": ids[:500]}[other]
+    known = set(mine)
+    datums = {i: datum(i, 1 if i in known else 2, 300) for i in ids}
+    assert "read back as Avro" in world.write(hour_at(0), world.stage(ids, datums=datums), "one").trouble
+
+
+def test_a_datum_with_another_id_than_its_key_is_not_published(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    one, other = an_id(hour_at(0), 1), an_id(hour_at(0), 2)
+    trouble = world.write(hour_at(0), world.stage([one], datums={one: datum(other)}), "one").trouble
+    assert f"its schema decodes event {one.hex()} as {other!r}" in trouble
+
+
+def test_samples_are_taken_of_every_part_and_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path)
+    listed = world.stage([an_id(hour_at(0), n) for n in range(3000)], size=1000)
+    monkeypatch.setattr(containers, "_STEP_BYTES", 100_000)
+    seen: list[int] = []
+    real = containers.read_back
+
+    def noting(storage: Storage, written: WrittenFile, samples: Sequence[Sample]) -> str:
+        seen.append(len(samples))
+        size = len(datum(an_id(hour_at(0), 0), 1, 1000))
+        assert samples[0].start == 0 and samples[-1].end == size * written.records
+        return real(storage, written, samples)
+
+    monkeypatch.setattr(containers, "read_back", noting)
+    assert world.write(hour_at(0), listed, "one").trouble == ""
+    assert sum(seen) > 100
 
 
 def test_a_staged_file_that_is_gone_is_named_to_whoever_can_stage_it_again(tmp_path: Path) -> None:
@@ -257,7 +320,7 @@ def test_a_group_whose_digest_is_not_the_listed_one_makes_its_file_unreadable(tm
 
 
 def dropped(run: Run) -> Run:
-    return run.part(1, len(run.tails))
+    return run.part(1, len(run.ids))
 
 
 def of_another_hour(run: Run) -> Run:
