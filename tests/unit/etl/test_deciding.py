@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from etl.closing.cut import Cut
-from etl.closing.proof import Proof
+from etl.closing.proof import FINDINGS_MAX, Proof
 from etl.closing.sealing import EARLY_MS, Rule, decide
+from etl.ledger.conflicts import Conflict
 from etl.ledger.edge import Hole
 from etl.ledger.orders import Order
 from etl.ledger.rows import Frontier, Reporter, Seal, State
@@ -25,10 +27,17 @@ CUT = Cut(7, {"click": HOUR.end_ms}, 11)
 
 
 def decided(
-    proof: Proof, *, late: bool = False, cut: Cut = CUT, order: Order | None = None, hole: Hole | None = None
+    proof: Proof,
+    *,
+    late: bool = False,
+    cut: Cut = CUT,
+    order: Order | None = None,
+    hole: Hole | None = None,
+    conflicts: Sequence[Conflict] = (),
 ) -> Seal | None:
     cut = dataclasses.replace(cut, taken_at_ms=HOUR.end_ms + DEADLINE_MS - (0 if late else 1))
-    return decide(FRONTIER, proof, (), order, Rule(cut, [hole] if hole else [], DEADLINE_MS))
+    by_type = {c.event_type: [x for x in conflicts if x.event_type == c.event_type] for c in conflicts}
+    return decide(FRONTIER, proof, (), order, Rule(cut, [hole] if hole else [], DEADLINE_MS, by_type))
 
 
 def sealed(seal: Seal | None) -> Seal:
@@ -63,6 +72,21 @@ def test_an_order_closes_at_once_and_names_reason_and_all_that_was_not_verified(
     reason, mirror, source, promise = seal.excused
     assert reason == "forced by ada: site burnt down"
     assert "the mirror stands at 5" in mirror and "tailer web" in source and "4 found" in promise
+
+
+def test_a_conflict_is_excused_by_no_deadline_and_no_hole_and_named_by_an_order() -> None:
+    own = Conflict("click", HOUR.start_s, b"r" * 8, "range aa has 2 audit records that differ: …", 5)
+    later, other = dataclasses.replace(own, hour_s=HOUR.end_s), dataclasses.replace(own, event_type="view")
+    hole = Hole("hourmark.audit", HOUR.end_ms, "offsets 3 to 9 may be missing", "disk lost")
+    for proof in (KEPT, UNKEPT):
+        assert decided(proof, late=True, conflicts=[own]) is None
+        assert decided(proof, late=True, hole=hole, conflicts=[own]) is None
+        assert decided(proof, late=True, conflicts=[later, other]) is not None
+    seal = sealed(decided(KEPT, order=ORDER, conflicts=[own]))
+    assert (seal.grade, seal.excused) == ("forced", ("forced by ada: site burnt down", f"read otherwise: {own.what}"))
+    many = [dataclasses.replace(own, range_id=bytes([n] * 8), what=f"range {n}") for n in range(FINDINGS_MAX + 3)]
+    excused = sealed(decided(KEPT, order=ORDER, conflicts=many)).excused
+    assert len(excused) == FINDINGS_MAX + 2 and excused[-1] == "and 3 more ranges"
 
 
 def test_an_accepted_hole_in_promises_leaves_no_hour_proved_that_had_begun_by_then() -> None:

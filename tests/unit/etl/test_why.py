@@ -17,7 +17,10 @@ from etl.why import REASONS_SHOWN, Answer, Facts, as_lines, why
 from hourmark.hours import Hour
 from hourmark.manifest import Evidence, Grade, Manifest
 
-PHASES = ("reports", "control", "promises", "events", "arrival", "staged", "proof", "publishing", "storage", "ledger", "servers")
+PHASES = (
+    "reports", "control", "promises", "events", "arrival", "staged", "proof", "conflict", "publishing", "storage", "ledger",
+    "servers",
+)  # fmt: skip
 HOUR = Hour(1_800_000_000, 3600)
 END = HOUR.end_ms
 FIRST = Hour(HOUR.start_s - 2 * 3600)
@@ -238,3 +241,12 @@ def test_whatever_the_ledger_says_there_is_a_reason_with_a_next_step(
     assert all(reason.what and reason.do for reason in answer.reasons)
     assert json.loads(json.dumps(dataclasses.asdict(answer)))["state"] == answer.state
     assert text(answer)
+
+
+def test_a_conflict_names_the_range_and_the_order_and_no_deadline() -> None:
+    wait = Wait("click", HOUR, "conflict", ("range aa has 2 audit records that differ: …",), END + 1)
+    answer = why(facts(wait=wait))
+    (reason,) = answer.reasons
+    assert reason.what == "(conflict) range aa has 2 audit records that differ: …"
+    assert f"`hourmark bucket force click {HOUR}`" in reason.do
+    assert answer.times_out_at_ms is None and why(facts()).times_out_at_ms is not None
