@@ -31,7 +31,10 @@ from tests.property.world import World
 
 HISTORIES_MAX = 40
 # Faults of the closing core show in histories where nobody leaves and the ledger stays; see test_planted_world_faults too.
-CALM = {**WEIGHTS, **dict.fromkeys(("host_leaves", "service_leaves", "second_service", "all_leave", "lose_ledger"), 0)}
+CALM = {
+    **WEIGHTS,
+    **dict.fromkeys(("host_leaves", "service_leaves", "second_service", "all_leave", "lose_ledger", "read_otherwise"), 0),
+}
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 

@@ -46,7 +46,7 @@ RANGE: Final = ["range_id", "observed_at"]
 READING: Final = [*RANGE, "content"]
 READINGS: Final = pa.schema([AUDIT_SCHEMA.field(name) for name in READING])
 ROWS_MAX: Final = 1_000_000  # promises compared at a time: 24 bytes each, in the driver
-_HERE_MAX: Final = 2  # items that are read in the driver: a job on executors takes longer
+_HERE_MAX: Final = 8  # items that are read in the driver: a job on executors takes longer
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
