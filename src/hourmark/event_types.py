@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from fastavro.schema import SchemaParseException, parse_schema
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from hourmark import dead_letters
 from hourmark.avro import ENVELOPE_NAMES, Schema, event_schema
-from hourmark.config import Group
+from hourmark.config import Group, Limits
 from hourmark.errors import TypeFileError
 
 TypeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
@@ -116,14 +116,22 @@ DEAD_LETTERS = EventType(
 )
 
 
-def read_folder(folder: Path) -> tuple[list[EventType], list[Source]]:
-    """All declarations of a folder, sorted by name, `dead-letters` included; TypeFileError names file and field."""
+class Declarations(NamedTuple):
+    """What a folder declares: types, `dead-letters` included, and sources, both sorted by name, and limits."""
+
+    types: list[EventType]
+    sources: list[Source]
+    limits: Limits = Limits()
+
+
+def read_folder(folder: Path) -> Declarations:
+    """All declarations of a folder; TypeFileError names file and field."""
     if not folder.is_dir():
         raise TypeFileError(f"there is no folder {folder} with event types; name it with --dir or types.dir")
     types = [_read_type(file) for file in sorted(folder.glob("*.toml")) if file.name != SOURCES_FILE]
-    sources = _read_sources(folder / SOURCES_FILE)
+    sources, limits = _read_sources(folder / SOURCES_FILE)
     check_together(types, sources)
-    return sorted([*types, DEAD_LETTERS], key=lambda t: t.name), sorted(sources, key=lambda s: s.name)
+    return Declarations(sorted([*types, DEAD_LETTERS], key=lambda t: t.name), sorted(sources, key=lambda s: s.name), limits)
 
 
 def check_together(types: list[EventType], sources: list[Source]) -> None:
@@ -156,11 +164,13 @@ def _read_type(file: Path) -> EventType:
     return declared
 
 
-def _read_sources(file: Path) -> list[Source]:
+def _read_sources(file: Path) -> tuple[list[Source], Limits]:
     class Sources(Group):
         source: list[Source] = Field([])
+        limits: Limits = Limits()
 
-    return _read(file, Sources).source if file.is_file() else []
+    read = _read(file, Sources) if file.is_file() else Sources()
+    return read.source, read.limits
 
 
 def _read(file: Path, model: type[_Model]) -> _Model:

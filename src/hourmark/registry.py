@@ -12,7 +12,7 @@ from httpx2 import HTTPError
 
 from hourmark.avro import Schema
 from hourmark.config import Registry
-from hourmark.errors import Finding, Unavailable, UsageError
+from hourmark.errors import Unavailable, UsageError
 
 
 class SchemaRegistry:
@@ -40,16 +40,22 @@ class SchemaRegistry:
                 ) from error
             raise self._unavailable(error) from error
 
-    def schema(self, schema_id: int) -> Schema:
-        """The schema of this id. Finding if the registry answers, and knows none."""
+    def find(self, topic: str, schema: Schema) -> int | None:
+        """The id under which this very schema is registered under TopicNameStrategy; None where it is not."""
+        try:
+            return self._client.lookup_schema(f"{topic}-value", RegistrySchema(json.dumps(schema), "AVRO")).schema_id
+        except (SchemaRegistryError, HTTPError) as error:
+            if isinstance(error, SchemaRegistryError) and error.http_status_code == 404:
+                return None
+            raise self._unavailable(error) from error
+
+    def schema(self, schema_id: int) -> Schema | None:
+        """The schema of this id; None if the registry answers, and knows none."""
         try:
             text: Any = self._client.get_schema(schema_id).schema_str
         except (SchemaRegistryError, HTTPError) as error:
             if isinstance(error, SchemaRegistryError) and error.http_status_code == 404:
-                raise Finding(
-                    f"the schema registry {self._url} (registry.url) knows no schema with the id {schema_id}: is it the right "
-                    "registry, or an older copy? Events under this id cannot be read until it is restored"
-                ) from error
+                return None
             raise self._unavailable(error) from error
         parsed: Schema = json.loads(text)
         return parsed

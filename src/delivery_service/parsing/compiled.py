@@ -60,7 +60,7 @@ class CompiledType:
             self.problem = f"the type {self.name} cannot be used: {error}"
 
     def _compile(self, version: TypeVersion) -> None:
-        schema: Any = fastavro.parse_schema(version.declaration.schema(), named_schemas={}, _write_hint=False)
+        schema: Any = fastavro.parse_schema(version.schema, named_schemas={}, _write_hint=False)
         compiler = SchemaCompiler()
         for field in schema["fields"][: len(ENVELOPE)]:  # own fields may refer to the envelope's named types
             compiler.encoder(field["type"])

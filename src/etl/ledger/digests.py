@@ -1,4 +1,4 @@
-"""A digest in each row that a proof rests on: positions, frontiers, staged files, and groups of events and of promises.
+"""A digest in each row that a proof rests on: positions, frontiers, staged files, groups of events and of promises, schemas.
 
 It covers every column but itself, row numbers, and those that their table marks `UNDIGESTED`; of a group also its file's path,
 which so stands for the number of the file. It is written with the row, and compared whenever the row is read to stage, freeze,
@@ -44,7 +44,7 @@ def damaged_rows(database: Database) -> list[DamagedRow]:
     """All of them: every row that has a digest is read."""
     found, paths = [], {}
     with database.reading() as connection:
-        for table in (tables.positions, tables.frontiers, tables.staged_files, tables.groups, tables.audit_groups):
+        for table in (t for t in tables.metadata.sorted_tables if tables.DIGEST in t.c):  # a file before its groups
             for row in connection.execute(select(table).execution_options(yield_per=1000)).mappings():
                 if table is tables.staged_files:
                     paths[row["id"]] = row["path"]

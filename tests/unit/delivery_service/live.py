@@ -22,10 +22,11 @@ from confluent_kafka import Consumer, TopicPartition
 
 from hourmark.config import Config
 from hourmark.errors import Unavailable
-from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
+from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
 from hourmark.hours import Hour
 from hourmark.ranges import ByteRange
-from hourmark.types_apply import applied_rules, apply
+from hourmark.types_apply import apply
+from hourmark.types_servers import applied_rules, servers
 from hourmark.wire import range_headers
 from tests.support.waiting import wait_for
 
@@ -47,14 +48,14 @@ def apply_types(config: Config, ledger: Path, clock: Any) -> str:
     sources[APP.name] = APP
     mine = config.model_copy(
         update={
-            "parsing": latest.parsing if latest is not None else config.parsing,
             "etl": config.etl.model_copy(update={"ledger": f"sqlite:///{ledger}"}),
         }
     )
     first = Hour.of(clock.now_ms(), mine.parsing.bucket_seconds)
     for _ in range(20):  # leaders of new topics settle
         try:
-            return apply(mine, list(types.values()), list(sources.values()), first, clock, lambda _: None).revision
+            with servers(mine, lambda _: None) as outside:
+                return apply(outside, Declarations(list(types.values()), list(sources.values())), first).revision
         except Unavailable:
             clock.sleep(1)
     raise AssertionError("types could not be applied")

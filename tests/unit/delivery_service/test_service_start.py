@@ -20,7 +20,7 @@ from tests.unit.delivery_service.examples import rules_of
 
 
 def records(rules: Rules) -> list[tuple[bytes | None, bytes | None]]:
-    return [(key.encode(), value) for key, value in rules.records()]
+    return [(key.encode(), value.encode()) for key, value in rules.records()]
 
 
 def test_the_http_limit_is_never_above_what_kafka_takes() -> None:

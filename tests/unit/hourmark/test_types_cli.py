@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from hourmark.config import Parsing, load_config
 from hourmark.errors import ConfigError, TypeFileError, UsageError
-from hourmark.event_types import DEAD_LETTERS, EventType, Source, read_folder
+from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, Source, read_folder
 from hourmark.rules import Rules, TypeVersion
-from hourmark.rules_topic import check_change
+from hourmark.rules_change import check_change
 from hourmark.types_cli import types
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -76,14 +76,14 @@ def _rules(*types: EventType) -> Rules:
 def test_types_in_force_are_not_dropped_by_accident() -> None:
     click = EventType(name="click", fields=[])
     with pytest.raises(UsageError, match="app, click: in force, but not declared here"):
-        check_change(_rules(click), [DEAD_LETTERS], [], Parsing(), may_remove=False)
-    check_change(_rules(click), [DEAD_LETTERS], [], Parsing(), may_remove=True)
-    check_change(None, [DEAD_LETTERS], [], Parsing(), may_remove=False)
+        check_change(_rules(click), Declarations([DEAD_LETTERS], []), 3600, may_remove=False)
+    check_change(_rules(click), Declarations([DEAD_LETTERS], []), 3600, may_remove=True)
+    check_change(None, Declarations([DEAD_LETTERS], []), 3600, may_remove=False)
 
 
 def test_the_bucket_length_is_fixed() -> None:
     with pytest.raises(UsageError, match="a root's bucket length is fixed"):
-        check_change(_rules(), [DEAD_LETTERS], [], Parsing(bucket_seconds=60), may_remove=True)
+        check_change(_rules(), Declarations([DEAD_LETTERS], []), 60, may_remove=True)
 
 
 @pytest.mark.parametrize(
