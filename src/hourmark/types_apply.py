@@ -16,6 +16,7 @@ from typing import Protocol
 
 from hourmark import audit, host_reports
 from hourmark.avro import Schema
+from hourmark.avro_evolution import why_unreadable
 from hourmark.errors import Finding, UsageError
 from hourmark.event_types import Declarations, EventType
 from hourmark.hours import Hour
@@ -161,11 +162,17 @@ def _schema_ids(registry: Registry, book: RulesBook, types: Sequence[EventType])
     """Of each type. UsageError, and nothing registered, where the registry no longer knows what it gave ids for."""
     meanings = {schema_id: version.meaning for schema_id, version in book.schemas().items()}
     known = {meaning: schema_id for schema_id, meaning in meanings.items()}
+    before: dict[str, list[TypeVersion]] = {}
+    for version in book.schemas().values():
+        before.setdefault(version.declaration.name, []).append(version)
     in_force = book.latest.types if book.latest is not None else {}
     wanted = {t.name: TypeVersion(t, 0) for t in types}
     for version in {**{f"{name} in force": v for name, v in in_force.items()}, **wanted}.values():
         if (schema_id := known.get(version.meaning)) is not None:
             _check_known(registry, version, schema_id)
+    for name, version in wanted.items():
+        if name not in in_force or in_force[name].meaning != version.meaning:
+            _check_reads(version, before.get(name, ()))
     ids = {}
     for name, version in wanted.items():
         ids[name] = known.get(version.meaning) or _new_id(registry, events_topic(name), version.schema, meanings, version.meaning)
@@ -183,6 +190,17 @@ def _check_known(registry: Registry, version: TypeVersion, schema_id: int) -> No
             f"rules know as id {schema_id}: it was made anew, or restored from an older copy. Restore its newest copy, or run "
             "`hourmark types repair`; nothing was registered"
         )
+
+
+def _check_reads(version: TypeVersion, before: Sequence[TypeVersion]) -> None:
+    """UsageError where closed buckets could not be read with this version: of all before it, not only of the last."""
+    for old in before:
+        if why := why_unreadable(old.schema, version.schema):
+            raise UsageError(
+                f"{version.declaration.name}: what was written under schema id {old.schema_id} could not be read any more: {why}. "
+                "New fields need a default, fields keep their type (or are promoted: int to long), and a name that was "
+                "used keeps its type for ever; docs/event-types.md"
+            )
 
 
 def _new_id(
