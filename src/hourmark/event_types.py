@@ -22,7 +22,8 @@ from hourmark.errors import TypeFileError
 TypeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
 SOURCES_FILE = "sources.toml"
 _DECLARED: Final = {"declared": True}  # a file's fields are checked to the last; a revision in force is read as it stands
-_TIME_GROUP: Final = re.compile(r"\(\?P?<time>")  # both of RE2's spellings
+_GROUP_NAME: Final = re.compile(r"\(\?P?<(\w+)>")  # both of RE2's spellings
+_LITERAL: Final = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]", re.DOTALL)  # holds no groups
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -41,19 +42,29 @@ class LineRule(Group):
     time: Literal["event", "observed"] = Field("event", description="observed: without a timestamp, observed_at is taken")
 
     @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def _complete(self, info: ValidationInfo) -> Self:
         if self.payload == "pattern":
             if self.pattern is None:
                 raise ValueError("payload = 'pattern' needs a pattern")
-            if (_TIME_GROUP.search(self.pattern) is not None) != (self.time_format is not None):
+            if ("time" in _GROUP_NAME.findall(self.pattern)) != (self.time_format is not None):
                 raise ValueError("the group `time` and time_format need each other")
             if self.time_format is None and self.time == "event":
                 raise ValueError("a pattern without the group `time` needs time = 'observed'")
+            if info.context == _DECLARED:
+                _check_groups(self.pattern)
         elif self.pattern is not None or self.time_format is not None:
             raise ValueError("pattern and time_format go with payload = 'pattern' only")
         if self.payload == "text" and self.field is None:
             raise ValueError("payload = 'text' needs `field`, the name of the field that takes it")
         return self
+
+
+def _check_groups(pattern: str) -> None:
+    """RE2 takes a name twice, and then knows the first group alone: what the other matched would be lost."""
+    names = _GROUP_NAME.findall(_LITERAL.sub("", pattern))
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the pattern names the group {name} twice; put what differs within one group")
 
 
 class EventType(Group):

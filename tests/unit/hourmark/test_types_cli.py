@@ -91,6 +91,30 @@ def test_a_pattern_that_can_never_be_used_is_refused(tmp_path: Path, text: str, 
         check(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "twice"),
+    [
+        (r"a=(?P<line>\w+)|b=(?P<line>\w+)", True),
+        (r"a=(?P<line>\w+)|b=(?<line>\w+)", True),
+        (r"[(?P<line>]*(?P<line>\w+)", False),
+        (r"[]\](?P<line>]*(?P<line>\w+)", False),
+        (r"\(?P<line>(?P<line>\w+)", False),
+        (r"\Q(?P<line>\E(?P<line>\w+)", False),
+        (r"\\(?P<line>x)|(?P<line>\w+)", True),
+    ],
+)
+def test_a_group_that_is_named_twice_is_refused_because_re2_knows_the_first_alone(
+    tmp_path: Path, pattern: str, twice: bool
+) -> None:
+    lines = ['name = "t"', "[line]", 'payload = "pattern"', 'time = "observed"', f"pattern = '{pattern}'", "[[fields]]"]
+    (tmp_path / "t.toml").write_text("\n".join([*lines, 'name = "line"', 'type = ["null", "string"]', ""]))
+    if twice:
+        with pytest.raises(TypeFileError, match="names the group line twice"):
+            check(tmp_path)
+    else:
+        assert "t" in check(tmp_path)["types"]
+
+
 def test_groups_may_be_named_in_either_of_re2s_ways(folder: Path) -> None:
     file = folder / "kafka-log.toml"
     file.write_text(file.read_text().replace("(?P<", "(?<"))
