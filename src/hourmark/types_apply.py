@@ -197,7 +197,7 @@ def _check_reads(version: TypeVersion, before: Sequence[TypeVersion]) -> None:
     for old in before:
         if why := why_unreadable(old.schema, version.schema):
             raise UsageError(
-                f"{version.declaration.name}: what was written under schema id {old.schema_id} could not be read any more: {why}. "
+                f"{version.declaration.name}: what was written under schema id {old.schema_id} cannot be read with this: {why}. "
                 "New fields need a default, fields keep their type (or are promoted: int to long), and a name that was "
                 "used keeps its type for ever; docs/event-types.md"
             )

@@ -36,7 +36,10 @@ class CompiledField:
         self.encode: Encoder = compiler.encoder(field["type"])
         self.encode_text: TextEncoder = text_encoder(field["type"], compiler)
         self.takes_bytes = takes_bytes(field["type"])
-        self.default: bytes | None = compiler.default(field, self.encode)
+        try:
+            self.default: bytes | None = compiler.default(field, self.encode)
+        except Mismatch as error:
+            raise ValueError(f"the default of the field {self.name}{_spaced(str(error))}") from None
         # what stands for a group that took no part: the default, else null where the type allows it
         self.absent: bytes | None = self.default if self.default is not None else _null_of(self.encode)
 
@@ -71,11 +74,16 @@ class CompiledType:
             names = {field.name for field in self.fields} | {"time"}
             self._groups = {name: index for name, index in self.pattern.groups.items() if name in names}
             if unused := sorted(set(self.pattern.groups) - names):
-                raise ValueError(f"the pattern's groups {unused} are none of its fields")
+                raise ValueError(f"line.pattern: the groups {unused} are none of its fields")
+            if self.rule.time == "event" and "time" not in self.pattern.groups:
+                raise ValueError("line.pattern: it has no group `time`: are its brackets escaped?")
             if self.rule.field is not None:
                 self._groups.setdefault(self.rule.field, 0)  # the whole line
         if self.rule.time_format is not None:
-            self.time_format = TimeFormat(self.rule.time_format)
+            try:
+                self.time_format = TimeFormat(self.rule.time_format)
+            except ValueError as error:
+                raise ValueError(f"line.time_format: {error}") from error
 
     def encode_object(self, values: Mapping[str, Any]) -> bytearray:
         """The datum of the own fields, from an object of exactly them. Rejected says which field is wrong."""

@@ -42,7 +42,14 @@ def test_the_examples_are_well_declared() -> None:
 @pytest.mark.parametrize(
     ("file", "before", "after", "said"),
     [
-        ("kafka-log.toml", "(?P<level>", "(?P<level>(", "kafka-log cannot be used"),
+        (
+            "kafka-log.toml",
+            "(?P<level>",
+            "(?P<level>(",
+            "kafka-log cannot be used: line.pattern: RE2 does not accept it: missing",
+        ),
+        ("kafka-log.toml", "(?P<level>", "(?'level'", "line.pattern: RE2 does not accept it: invalid perl operator"),
+        ("kafka-log.toml", "(?P<level>", "(?=x)(?P<level>", "line.pattern: RE2 does not accept it: invalid perl operator"),
         ("kafka-log.toml", "(?P<level>", "(?P<nolevel>", "none of its fields"),
         ("kafka-log.toml", "(?P<time>", "(?P<when>", "need each other"),
         ("page-viewed.toml", '"page-viewed"', '"other"', "must have one name"),
@@ -61,6 +68,57 @@ def test_a_wrong_declaration_is_refused_with_its_reason(folder: Path, file: str,
     (folder / file).write_text(text.replace(before, after))
     with pytest.raises(TypeFileError, match=said):
         check(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (r"""pattern = '\(?P<time>\d+ (?P<x>.*)'
+time_format = "%H"
+[[fields]]
+name = "x"
+type = "string" """, "t cannot be used: line.pattern: it has no group `time`"),
+        (r"""pattern = '(?P<time>\d+)(?P<x>.*)'
+time_format = "%Q"
+[[fields]]
+name = "x"
+type = "string" """, "t cannot be used: line.time_format: the directive %Q"),
+    ],
+)  # fmt: skip
+def test_a_pattern_that_can_never_be_used_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "t.toml").write_text(f'name = "t"\n[line]\npayload = "pattern"\n{text}\n')
+    with pytest.raises(TypeFileError, match=said):
+        check(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "twice"),
+    [
+        (r"a=(?P<line>\w+)|b=(?P<line>\w+)", True),
+        (r"a=(?P<line>\w+)|b=(?<line>\w+)", True),
+        (r"[(?P<line>]*(?P<line>\w+)", False),
+        (r"[]\](?P<line>]*(?P<line>\w+)", False),
+        (r"\(?P<line>(?P<line>\w+)", False),
+        (r"\Q(?P<line>\E(?P<line>\w+)", False),
+        (r"\\(?P<line>x)|(?P<line>\w+)", True),
+    ],
+)
+def test_a_group_that_is_named_twice_is_refused_because_re2_knows_the_first_alone(
+    tmp_path: Path, pattern: str, twice: bool
+) -> None:
+    lines = ['name = "t"', "[line]", 'payload = "pattern"', 'time = "observed"', f"pattern = '{pattern}'", "[[fields]]"]
+    (tmp_path / "t.toml").write_text("\n".join([*lines, 'name = "line"', 'type = ["null", "string"]', ""]))
+    if twice:
+        with pytest.raises(TypeFileError, match="names the group line twice"):
+            check(tmp_path)
+    else:
+        assert "t" in check(tmp_path)["types"]
+
+
+def test_groups_may_be_named_in_either_of_re2s_ways(folder: Path) -> None:
+    file = folder / "kafka-log.toml"
+    file.write_text(file.read_text().replace("(?P<", "(?<"))
+    assert "kafka-log" in check(folder)["types"]
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
