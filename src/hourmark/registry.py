@@ -16,7 +16,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from httpx2 import HTTPError
 
-from hourmark.avro import Schema
+from hourmark.avro import Schema, canonical_json
 from hourmark.config import Registry
 from hourmark.errors import HourmarkError, Unavailable, UsageError
 
@@ -101,7 +101,8 @@ def _subject(topic: str) -> str:
 
 
 def _asked_schema(schema: Schema) -> RegistrySchema:
-    return RegistrySchema(json.dumps(schema, allow_nan=False), "AVRO")
+    """In one spelling: some registries (Apicurio) tell schemas apart by the order of their keys."""
+    return RegistrySchema(canonical_json(schema), "AVRO")
 
 
 def _has_none(error: SchemaRegistryError) -> bool:

@@ -21,7 +21,6 @@ import httpx
 from confluent_kafka import Consumer, TopicPartition
 
 from hourmark.config import Config
-from hourmark.errors import Unavailable
 from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
 from hourmark.hours import Hour
 from hourmark.ranges import ByteRange
@@ -52,13 +51,8 @@ def apply_types(config: Config, ledger: Path, clock: Any) -> str:
         }
     )
     first = Hour.of(clock.now_ms(), mine.parsing.bucket_seconds)
-    for _ in range(20):  # leaders of new topics settle
-        try:
-            with servers(mine, lambda _: None) as outside:
-                return apply(outside, Declarations(list(types.values()), list(sources.values())), first).revision
-        except Unavailable:
-            clock.sleep(1)
-    raise AssertionError("types could not be applied")
+    with servers(mine, lambda _: None) as outside:
+        return apply(outside, Declarations(list(types.values()), list(sources.values())), first).revision
 
 
 @dataclasses.dataclass
@@ -92,9 +86,14 @@ class Serving:
         self.port = int(self.url.rpartition(":")[2])
         wait_for(self.is_ready, "the service is ready", 90)
 
+    def get(self, path: str) -> httpx.Response:
+        """What it answers."""
+        return httpx.get(self.url + path, timeout=10)
+
     def is_ready(self) -> bool:
+        """Whether it would take a range under this run's rules."""
         try:
-            answer = httpx.get(self.url + "/readyz", timeout=10)
+            answer = self.get("/readyz")
         except httpx.HTTPError:
             return False
         return answer.status_code == 200 and answer.headers["Hourmark-Rules"] == self.revision
