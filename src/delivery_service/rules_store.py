@@ -55,6 +55,10 @@ class RulesStore:
         """The revision that new ranges are to name."""
         return self._latest if self.caught_up else None
 
+    def types_of_ids(self) -> dict[int, str]:
+        """Of each schema id of any revision, its type."""
+        return {v.schema_id: name for rules in self._book.revisions for name, v in rules.types.items()}
+
     def why_not(self, revision: str) -> str:
         """Why `get` has no revision of that id, for people."""
         if revision in self._unusable:

@@ -15,7 +15,7 @@ import uvloop
 
 from delivery_service.app import create_app
 from delivery_service.errors import NotNow, QueueError
-from delivery_service.framing import register
+from delivery_service.framing import find
 from delivery_service.identity import Identity, take_identity
 from delivery_service.kafka_queue import KafkaQueue
 from delivery_service.metrics import Metrics
@@ -33,6 +33,7 @@ from hourmark.registry import SchemaRegistry
 log = logging.getLogger(__name__)
 
 _GOODBYE_S: Final = 10.0
+_LOOK_S: Final = 0.05  # between looks whether there are rules
 _RECORD_OVERHEAD: Final = 1 << 20  # Kafka's batch around the largest event, with room to spare
 
 
@@ -79,7 +80,9 @@ async def _run(config: Config, identity: Identity, listener: socket.socket, on_l
 
 async def _report(service: Service, reporter: Reporter, config: Config) -> None:
     with contextlib.closing(SchemaRegistry(config.registry)) as registry:
-        service.framing = await register(registry)
+        while service.rules.latest is None:
+            await asyncio.sleep(_LOOK_S)
+        service.framing = await find(registry, service.rules.types_of_ids)
     await reporter.run()
 
 

@@ -132,6 +132,8 @@ def repair(outside: Outside) -> Repaired:
     book, adopted = _known(outside)
     latest = book.latest
     registered = repair_registry(outside.registry, book.schemas())
+    if latest is not None:
+        _register_own(outside.registry, {schema_id: version.meaning for schema_id, version in book.schemas().items()})
     if registered:
         outside.say(f"registered {len(registered)} schemas again, under the same ids")
     if latest is not None:
@@ -177,9 +179,14 @@ def _schema_ids(registry: Registry, book: RulesBook, types: Sequence[EventType])
     for name, version in wanted.items():
         ids[name] = known.get(version.meaning) or _new_id(registry, events_topic(name), version.schema, meanings, version.meaning)
         meanings[ids[name]] = version.meaning
+    _register_own(registry, meanings)
+    return ids
+
+
+def _register_own(registry: Registry, meanings: Mapping[int, SchemaMeaning]) -> None:
+    """Schemas that services ask for, and are no type's."""
     for topic, schema in ((AUDIT, audit.SCHEMA), (HOSTS, host_reports.SCHEMA)):
         _new_id(registry, topic, schema, meanings, None)
-    return ids
 
 
 def _check_known(registry: Registry, version: TypeVersion, schema_id: int) -> None:
