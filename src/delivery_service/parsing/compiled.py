@@ -1,7 +1,8 @@
 """A rules revision made ready for parsing: encoders, patterns and time formats, each built once.
 
-A declaration that cannot be compiled (which `hourmark types check` should have refused) stops nothing: its events become dead
-letters that say why, the same on every instance, and `CompiledRules.problems` tells the operator.
+A revision that this software cannot parse as it is meant (parser, zone data, envelope, dead letters) is refused as a whole: its
+ranges wait for one that can. A declaration that cannot be compiled (which `hourmark types check` should have refused) stops
+nothing: its events become dead letters that say why, the same on every instance, and `CompiledRules.problems` tells the operator.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Any, Final
 
 import fastavro
 
+from delivery_service.parsing.dead_letter import DeadLetters
 from delivery_service.parsing.encode import SchemaCompiler
+from delivery_service.parsing.parsers import check_at_hand
 from delivery_service.parsing.patterns import Pattern
 from delivery_service.parsing.primitives import Encoder, Mismatch, encoded
 from delivery_service.parsing.reject import Rejected
@@ -138,21 +141,45 @@ class CompiledType:
 
 
 class CompiledRules:
-    """A revision. ValueError if it has no usable type of dead letters, without which nothing can be parsed."""
+    """A revision. ValueError if this software cannot parse by it exactly as any other does."""
 
     def __init__(self, rules: Rules) -> None:
+        check_at_hand(rules.parser)
         self.id = rules.id
+        self.parser = rules.parser
         self.parsing = rules.parsing
         self.sources: Mapping[str, Source] = rules.sources
+        for version in rules.types.values():
+            _check_envelope(version)
         self.types: Mapping[str, CompiledType] = {name: CompiledType(version) for name, version in rules.types.items()}
-        if dead_letters.TYPE not in self.types or self.types[dead_letters.TYPE].problem is not None:
-            raise ValueError(f"the rules revision {rules.id} has no usable type {dead_letters.TYPE}")
-        self.dead_letters = self.types[dead_letters.TYPE]
+        self.dead_letters = _dead_letters(self.types.get(dead_letters.TYPE))
 
     @property
     def problems(self) -> list[str]:
         """What could not be compiled, for the operator."""
         return [t.problem for t in self.types.values() if t.problem is not None]
+
+
+def _check_envelope(version: TypeVersion) -> None:
+    """All software writes the same envelope, or the revision is not for it."""
+    try:
+        begins_as_ours = all(
+            (field["name"], field["type"]) == (ours["name"], ours["type"])
+            for field, ours in zip(version.schema["fields"][: len(ENVELOPE)], ENVELOPE, strict=True)
+        )
+    except (ValueError, KeyError, TypeError):
+        begins_as_ours = False
+    if not begins_as_ours:
+        raise ValueError(
+            f"the schema of its type {version.declaration.name} does not begin with this software's envelope; "
+            "upgrade this service, ranges wait until then"
+        )
+
+
+def _dead_letters(kind: CompiledType | None) -> DeadLetters:
+    if kind is None or kind.problem is not None:
+        raise ValueError(f"it has no usable type {dead_letters.TYPE}{'' if kind is None else f': {kind.problem}'}")
+    return DeadLetters(kind.header, [(field.name, field.encode, field.default) for field in kind.fields])
 
 
 def _null_of(encode: Encoder) -> bytes | None:
