@@ -20,6 +20,7 @@ from delivery_service.identity import Identity, take_identity
 from delivery_service.kafka_queue import KafkaQueue
 from delivery_service.metrics import Metrics
 from delivery_service.parsing import EVENT_BYTES_MAX
+from delivery_service.parsing.parser_check import check_parser
 from delivery_service.reporter import Reporter
 from delivery_service.rules_follower import RulesFollower
 from delivery_service.rules_store import RulesStore
@@ -38,8 +39,12 @@ _RECORD_OVERHEAD: Final = 1 << 20  # Kafka's batch around the largest event, wit
 
 
 def run(config: Config, on_listening: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT, then drain. ConfigError before anything is started; `on_listening` gets the URL."""
+    """Serve until SIGTERM or SIGINT, then drain; `on_listening` gets the URL.
+
+    ConfigError, or Finding where this software does not parse as it did, before anything is started.
+    """
     check_limits(config)
+    check_parser()
     identity = take_identity(config.service.state_dir)
     listener = _listen(config.service.host, config.service.port)
     uvloop.run(_run(config, identity, listener, on_listening))
