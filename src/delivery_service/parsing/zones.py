@@ -26,12 +26,12 @@ def zone_versions() -> frozenset[str]:
 
 def zone_of(name: str, version: str) -> ZoneInfo | None:
     """The zone of that name, or None where that version has none. ValueError if the version is not at hand, or damaged."""
-    return _zone(FOLDER / (version + _SUFFIX), name)
+    return _zone(str(FOLDER), version, name)
 
 
 @functools.lru_cache(maxsize=2048)  # of zones in use, of all versions
-def _zone(archive: Path, name: str) -> ZoneInfo | None:
-    data = _files(archive).get(name)
+def _zone(folder: str, version: str, name: str) -> ZoneInfo | None:
+    data = _files(Path(folder, version + _SUFFIX)).get(name)
     return None if data is None else ZoneInfo.from_file(io.BytesIO(data), key=name)
 
 
