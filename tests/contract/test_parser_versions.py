@@ -164,6 +164,15 @@ def test_a_planted_change_of_one_zone_is_found(zone: str, tmp_path: Path, monkey
     assert any(name.startswith(f"zones {zone.partition('/')[0]}") for name in found)
 
 
+@pytest.mark.parametrize("content", [None, "{", "{}", '{"rules": [["rules/1-x", "{}"]]}'])
+def test_kept_results_that_cannot_be_read_are_said(content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if content is not None:
+        (tmp_path / f"{PARSER.parser}.json").write_text(content)
+    monkeypatch.setattr(parser_check, "FOLDER", tmp_path)
+    with pytest.raises(Finding, match=r"1\.json, what the parser 1 gives, cannot be read: .*install this software anew"):
+        check_parser()
+
+
 def test_a_service_that_parses_otherwise_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_payload, "_decode", json.loads)
     with pytest.raises(Finding) as found:

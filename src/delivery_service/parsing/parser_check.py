@@ -33,9 +33,15 @@ _LIBRARIES: Final = ("msgspec", "google-re2", "fastavro", "pydantic")
 
 
 def check_parser() -> None:
-    """Finding, if any result differs from the one that was kept."""
+    """Finding, if any result differs from the one that was kept, or cannot be compared."""
     for number in PARSERS:
-        vectors = Vectors.of(number)
+        try:
+            vectors = Vectors.of(number)
+        except (OSError, ValueError, KeyError) as error:
+            kept = f"{FOLDER.name}/{number}.json"
+            raise Finding(
+                f"{kept}, what the parser {number} gives, cannot be read: {error}; install this software anew"
+            ) from error
         if different := vectors.different():
             raise Finding(
                 f"this software is not the parser {number} that rules revisions name: {len(different)} of the {len(vectors.all)} "
