@@ -24,6 +24,7 @@ from tests.unit.delivery_service.examples import decoded, range_of, rules_of
 from tests.unit.delivery_service.harness import run, running
 from tools.keep_zone_data import installed_zones, zipped
 
+ROOT = Path(__file__).parents[3]
 LINE = b"2026-11-21 02:39:58,123 INFO started\n"  # in Berlin
 LATER = ParserVersion(PARSER.parser, "2027.1")
 
@@ -103,7 +104,7 @@ def test_two_instances_with_other_zone_data_installed_give_equal_records(tmp_pat
 
 
 def _instance(folders: tuple[Path, ...], machine: str) -> list[str]:
-    path = os.pathsep.join(map(str, (*folders, "src", ".")))
+    path = os.pathsep.join(map(str, (*folders, ROOT / "src", ROOT)))
     environment = {**os.environ, "PYTHONPATH": path, **({"PYTHONTZPATH": machine} if machine else {})}
     done = subprocess.run([sys.executable, "-c", _PARSES], env=environment, capture_output=True, text=True, check=True)
     return done.stdout.split(maxsplit=1)
