@@ -23,13 +23,13 @@ from etl.bucket_checks import verify_bucket
 from etl.buckets import read_manifest
 from etl.ledger import tables
 from etl.ledger.database import Database
-from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.ledger.frontiers import frontiers
 from etl.storage import Storage
 from hourmark.event_types import Source
 from hourmark.hours import Hour
 from hourmark.topics import EVENTS_PREFIX
 from tests.support.etl import EtlRun
+from tests.support.rules import put_rules
 
 START_S: Final = 600.0  # on a machine that is busy with other things
 PAUSE_S: Final = 0.1  # between looks at the ledger
@@ -179,4 +179,4 @@ class OurEtl:
     def _declare(self, types: Sequence[str]) -> None:
         self._known += [t for t in types if t not in self._known]
         sources = [Source(name="app", types=self._known)]
-        ensure_frontier_rows(self.run.config, [declared(t) for t in types], sources, self._first_hour)
+        put_rules(self.run.config, [declared(t) for t in types], sources, self._first_hour)

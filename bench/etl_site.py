@@ -13,13 +13,13 @@ from typing import Any
 
 from bench.etl_traffic import declared
 from etl.storage import open_storage
-from hourmark.clock import SystemClock
 from hourmark.config import Config, home, load_config
-from hourmark.event_types import DEAD_LETTERS, Source
+from hourmark.event_types import DEAD_LETTERS, Declarations, Source
 from hourmark.hours import Hour
 from hourmark.kafka import Cluster, Partition
 from hourmark.topics import events_topic
 from hourmark.types_apply import apply
+from hourmark.types_servers import servers
 from infra.stack import Stack
 from infra.stack.config_file import render_toml
 from infra.stack.state import load_state
@@ -47,10 +47,9 @@ class Site:
         names = tuple(f"{self.name}-{label}-{n}" for n in range(count))
         types = [declared(name, partitions) for name in names]
         self._types += names
-        applied = apply(
-            self.config, [*types, DEAD_LETTERS], [Source(name="app", types=list(names))], first_hour, SystemClock(), _silently,
-            may_remove=True,
-        )  # fmt: skip
+        declared_now = Declarations([*types, DEAD_LETTERS], [Source(name="app", types=list(names))])
+        with servers(self.config, _silently) as outside:
+            applied = apply(outside, declared_now, first_hour, may_remove=True)
         return names, applied.schema_ids
 
     def root(self, label: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from hourmark.config import Config, Parsing, load_config
+from hourmark.config import Buckets, Config, load_config
 from infra.stack import Stack
 from infra.stack.process import Process, is_alive, marked, send, started_of
 from infra.stack.servers import mirror_is_there
@@ -50,7 +50,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(scope="session")
 def config(stack: Stack) -> Config:
     """The configuration that `hourmark up` wrote for the stack, with buckets of a minute: a cluster has one length for all."""
-    return load_config(stack.layout.config_file).model_copy(update={"parsing": Parsing(bucket_seconds=60)})
+    return load_config(stack.layout.config_file).model_copy(update={"parsing": Buckets(bucket_seconds=60)})
 
 
 def _end_stacks_of_dead_sessions() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -106,11 +106,19 @@ def _observed_at(http: Request, start_ms: int) -> int:
 
 
 def _name(http: Request, header: str) -> str | None:
-    """A header that names something; percent-encoding is undone. None where it is not sent."""
+    """A header that names something; percent-encoding is undone. None where it is not sent.
+
+    What is not UTF-8 then is refused: two names must never be read as one.
+    """
     text = http.headers.get(header)
     if text is None:
         return None
-    name = unquote(text, errors="replace")
+    try:
+        name = unquote_to_bytes(text.encode("latin-1")).decode()  # as it came: HTTP's header values are bytes
+    except UnicodeDecodeError as error:
+        raise BadRequest(
+            "headers", f"{header} is not UTF-8 once its percent-encoding is undone", "percent-encode the UTF-8 of the name"
+        ) from error
     if not 0 < len(name) <= _NAME_CHARS_MAX or not name.isprintable():
         raise BadRequest("headers", f"{header} must have 1 to {_NAME_CHARS_MAX} printable characters", "choose a shorter name")
     return name

@@ -15,11 +15,12 @@ import uvloop
 
 from delivery_service.app import create_app
 from delivery_service.errors import NotNow, QueueError
-from delivery_service.framing import register
+from delivery_service.framing import find
 from delivery_service.identity import Identity, take_identity
 from delivery_service.kafka_queue import KafkaQueue
 from delivery_service.metrics import Metrics
 from delivery_service.parsing import EVENT_BYTES_MAX
+from delivery_service.parsing.parser_check import check_parser
 from delivery_service.reporter import Reporter
 from delivery_service.rules_follower import RulesFollower
 from delivery_service.rules_store import RulesStore
@@ -33,12 +34,17 @@ from hourmark.registry import SchemaRegistry
 log = logging.getLogger(__name__)
 
 _GOODBYE_S: Final = 10.0
+_LOOK_S: Final = 0.05  # between looks whether there are rules
 _RECORD_OVERHEAD: Final = 1 << 20  # Kafka's batch around the largest event, with room to spare
 
 
 def run(config: Config, on_listening: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT, then drain. ConfigError before anything is started; `on_listening` gets the URL."""
+    """Serve until SIGTERM or SIGINT, then drain; `on_listening` gets the URL.
+
+    ConfigError, or Finding where this software does not parse as it did, before anything is started.
+    """
     check_limits(config)
+    check_parser()
     identity = take_identity(config.service.state_dir)
     listener = _listen(config.service.host, config.service.port)
     uvloop.run(_run(config, identity, listener, on_listening))
@@ -79,7 +85,9 @@ async def _run(config: Config, identity: Identity, listener: socket.socket, on_l
 
 async def _report(service: Service, reporter: Reporter, config: Config) -> None:
     with contextlib.closing(SchemaRegistry(config.registry)) as registry:
-        service.framing = await register(registry)
+        while service.rules.latest is None:
+            await asyncio.sleep(_LOOK_S)
+        service.framing = await find(registry, service.rules.types_of_ids)
     await reporter.run()
 
 

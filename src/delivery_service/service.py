@@ -63,7 +63,7 @@ class Service:
             text
             for missing, text in (
                 (not self.rules.caught_up, f"the rules topic was not read to its end yet{self.rules.trouble}"),
-                (self.rules.caught_up and self.rules.latest is None, "no event types are applied yet: `hourmark types apply`"),
+                (self.rules.caught_up and self.rules.latest is None, self.rules.why_not_ready()),
                 (self.framing is None, "the schema registry has not answered yet"),
                 (not self.reported, "the first own report is not in Kafka yet"),
             )
@@ -80,7 +80,7 @@ class Service:
         """The named revision. NotNow if this instance has not seen it."""
         rules = self.rules.get(revision)
         if rules is None:
-            raise NotNow("rules_unknown", f"the rules revision {revision!r:.80} is not known here (yet)")
+            raise NotNow("rules_unknown", self.rules.why_not(revision))
         return rules
 
     async def deliver(self, parser: Parser, size: int, received_ms: int) -> Delivered:

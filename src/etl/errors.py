@@ -6,7 +6,6 @@ HourmarkError
     ├── TopicReplaced       a topic was deleted and made anew
     ├── DataLoss            records are gone before they were staged, or staged again
     ├── BadRecord           a record that nobody but the delivery service may write, and it did not
-    ├── SchemaChanged       the registry gives another schema for an id than before
     └── ForeignLedger       storage holds buckets that this ledger has not closed: it is an older copy, or another
 DamagedRow (Unavailable)    a row of the ledger is not as it was written: what needs it waits until an operator has acted
 Unreadable (a Finding)      a staged file cannot be read: it is staged again from Kafka
@@ -35,10 +34,6 @@ class DataLoss(EtlStop):
 
 class ForeignLedger(EtlStop):
     """Storage holds what this ledger has not closed: an older copy was restored, or the root is another ledger's."""
-
-
-class SchemaChanged(EtlStop):
-    """A schema id stands for another schema than before."""
 
 
 class BadRecord(EtlStop):

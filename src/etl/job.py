@@ -42,7 +42,6 @@ from hourmark.config import Config, config_option
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.kafka import Cluster
 from hourmark.log import set_up_logging
-from hourmark.registry import SchemaRegistry
 
 AWAY_SECONDS: Final = 5.0  # between looks while the ledger is away
 _LOG = logging.getLogger("hourmark.etl")
@@ -80,7 +79,6 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
     spark.streams.addListener(BatchListener(metrics))
     stop_metrics = serve_metrics(metrics, config.etl.metrics_host, config.etl.metrics_port)
     consumers = Consumers(spark, config, database, central.cluster_id(), clock, progress, shards)
-    registry = SchemaRegistry(config.registry)
     closer = None  # another driver's business: taking its lease would stop it
     if not shards or DEFAULT_SHARD in shards:
         restager = Restager(config, database, storage)
@@ -90,7 +88,6 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
             database,
             lambda lease: TwoSites.of(config.kafka, database, lease, clock),
             LedgerProgress(database, central.cluster_id()),
-            registry.schema,
             restager.restage,
             metrics,
             clock,
@@ -104,7 +101,6 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
         if closer is not None:
             closer.close()
         stop_metrics()
-        registry.close()
         database.close()
         spark.stop()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 
 import click
@@ -18,7 +17,6 @@ from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import Finding
 from hourmark.kafka import Cluster
-from hourmark.registry import SchemaRegistry
 from hourmark.rules_topic import read_rules
 
 
@@ -74,13 +72,12 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
       hourmark ledger rebuild --into sqlite:////var/lib/hourmark/rebuilt.sqlite
     """
     central = config.kafka.central_cluster
-    with contextlib.closing(SchemaRegistry(config.registry)) as registry, Database(into) as target:
+    with Database(into) as target:
         outside = Outside(
             storage=open_storage(config.storage),
             kafka=config.kafka,
             central=Cluster(central, "central"),
-            rules=read_rules(config.kafka.edge).revisions,
-            fetch_schema=registry.schema,
+            rules=read_rules(config.kafka.edge),
             bucket_seconds=config.parsing.bucket_seconds,
             now_ms=SystemClock().now_ms(),
         )

@@ -31,11 +31,16 @@ ENVELOPE: Final[list[Schema]] = read_schema("envelope.avsc")["fields"]
 ENVELOPE_NAMES: Final = frozenset(str(field["name"]) for field in ENVELOPE)
 
 
+def record_name(event_type: str) -> str:
+    """The name of a type's record within the namespace."""
+    return event_type.replace("-", "_")
+
+
 def event_schema(event_type: str, fields: list[Schema], doc: str = "") -> Schema:
     """The schema of a type's events: the envelope, then the type's own fields."""
     return {
         "type": "record",
-        "name": event_type.replace("-", "_"),
+        "name": record_name(event_type),
         "namespace": NAMESPACE,
         "doc": doc,
         "fields": [*ENVELOPE, *fields],

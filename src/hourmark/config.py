@@ -68,12 +68,10 @@ class Registry(Group):
     url: str = "http://127.0.0.1:8081"
 
 
-class Parsing(Group):
-    """Goes into every rules revision, so that parsing stays a pure function of the range."""
+class Buckets(Group):
+    """Hourly buckets. What else parsing depends on stands beside the event types: `Limits`."""
 
     bucket_seconds: int = Field(3600, description="length of a bucket; fixed for a root once types were applied")
-    future_seconds: int = Field(900, ge=0, description="an event time further ahead of observed_at is a dead letter `future`")
-    lateness_seconds: int = Field(7 * 86400, ge=0, description="an event time further back is a dead letter `too_late`")
 
     @field_validator("bucket_seconds")
     @classmethod
@@ -81,6 +79,17 @@ class Parsing(Group):
         if value < 60 or value % 60 or 3600 % value:
             raise ValueError("allowed: 3600, or whole minutes that divide an hour, for tests (60 is a bucket a minute)")
         return value
+
+
+class Limits(Group):
+    """Of event times: `[limits]` in `types/sources.toml`, so that all who apply types mean the same."""
+
+    future_seconds: int = Field(900, ge=0, description="an event time further ahead of observed_at is a dead letter `future`")
+    lateness_seconds: int = Field(7 * 86400, ge=0, description="an event time further back is a dead letter `too_late`")
+
+
+class Parsing(Limits, Buckets):
+    """Goes into every rules revision, so that parsing stays a pure function of the range."""
 
 
 class Service(Group):
@@ -218,7 +227,7 @@ class Config(BaseSettings):
 
     kafka: Kafka = Kafka()
     registry: Registry = Registry()
-    parsing: Parsing = Parsing()
+    parsing: Buckets = Buckets()
     service: Service = Service()
     tailer: Tailer = Tailer()
     mirror: Mirror = Mirror()

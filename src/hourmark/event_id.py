@@ -76,7 +76,10 @@ class LineIds:
 
 
 def client_event_id(time_ms: int, event_type: str, client_id: str) -> EventId:
-    """The id of an API event that carries the client's own `event_id`: the same id and time give the same event."""
+    """The id of an API event that carries the client's own `event_id`: the same id, type and time give the same event.
+
+    Who sends it has no part in it, so that a service which tries again under another client's name doubles nothing.
+    """
     return _assemble(time_ms, _digest(b"client", event_type.encode(), client_id.encode()))
 
 

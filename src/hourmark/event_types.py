@@ -8,19 +8,22 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self, TypeVar
 
 from fastavro.schema import SchemaParseException, parse_schema
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from hourmark import dead_letters
-from hourmark.avro import ENVELOPE_NAMES, Schema, event_schema
-from hourmark.config import Group
+from hourmark.avro import ENVELOPE_NAMES, Schema, event_schema, record_name
+from hourmark.avro_fields import FIELD_NAME, check_fields, check_publishable
+from hourmark.config import Group, Limits
 from hourmark.errors import TypeFileError
 
 TypeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
 SOURCES_FILE = "sources.toml"
-_FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DECLARED: Final = {"declared": True}  # a file's fields are checked to the last; a revision in force is read as it stands
+_GROUP_NAME: Final = re.compile(r"\(\?P?<(\w+)>")  # both of RE2's spellings
+_LITERAL: Final = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]", re.DOTALL)  # holds no groups
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -39,19 +42,29 @@ class LineRule(Group):
     time: Literal["event", "observed"] = Field("event", description="observed: without a timestamp, observed_at is taken")
 
     @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def _complete(self, info: ValidationInfo) -> Self:
         if self.payload == "pattern":
             if self.pattern is None:
                 raise ValueError("payload = 'pattern' needs a pattern")
-            if ("(?P<time>" in self.pattern) != (self.time_format is not None):
+            if ("time" in _GROUP_NAME.findall(self.pattern)) != (self.time_format is not None):
                 raise ValueError("the group `time` and time_format need each other")
             if self.time_format is None and self.time == "event":
                 raise ValueError("a pattern without the group `time` needs time = 'observed'")
+            if info.context == _DECLARED:
+                _check_groups(self.pattern)
         elif self.pattern is not None or self.time_format is not None:
             raise ValueError("pattern and time_format go with payload = 'pattern' only")
         if self.payload == "text" and self.field is None:
             raise ValueError("payload = 'text' needs `field`, the name of the field that takes it")
         return self
+
+
+def _check_groups(pattern: str) -> None:
+    """RE2 takes a name twice, and then knows the first group alone: what the other matched would be lost."""
+    names = _GROUP_NAME.findall(_LITERAL.sub("", pattern))
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the pattern names the group {name} twice; put what differs within one group")
 
 
 class EventType(Group):
@@ -67,20 +80,24 @@ class EventType(Group):
 
     @field_validator("fields")
     @classmethod
-    def _null_by_default(cls, fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _usable(cls, fields: list[dict[str, Any]], info: ValidationInfo) -> list[dict[str, Any]]:
         """TOML has no null: a union that begins with it has it as its default, unless another is declared."""
-        return [
+        fields = [
             {**field, "default": None}
             if "default" not in field and isinstance(field.get("type"), list) and field["type"][:1] == ["null"]
             else field
             for field in fields
         ]
+        if info.context == _DECLARED:
+            check_fields(fields, record_name(info.data.get("name", "")))
+        check_publishable(fields)
+        return fields
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         names = [str(field.get("name")) for field in self.fields]
         for name in names:
-            if not _FIELD_NAME.fullmatch(name):
+            if not FIELD_NAME.fullmatch(name):
                 raise ValueError(f"field name {name!r}: allowed are letters, digits and _, not beginning with a digit")
             if name in ENVELOPE_NAMES:
                 raise ValueError(f"field {name!r} is the envelope's; name it otherwise")
@@ -116,14 +133,22 @@ DEAD_LETTERS = EventType(
 )
 
 
-def read_folder(folder: Path) -> tuple[list[EventType], list[Source]]:
-    """All declarations of a folder, sorted by name, `dead-letters` included; TypeFileError names file and field."""
+class Declarations(NamedTuple):
+    """What a folder declares: types, `dead-letters` included, and sources, both sorted by name, and limits."""
+
+    types: list[EventType]
+    sources: list[Source]
+    limits: Limits = Limits()
+
+
+def read_folder(folder: Path) -> Declarations:
+    """All declarations of a folder; TypeFileError names file and field."""
     if not folder.is_dir():
         raise TypeFileError(f"there is no folder {folder} with event types; name it with --dir or types.dir")
     types = [_read_type(file) for file in sorted(folder.glob("*.toml")) if file.name != SOURCES_FILE]
-    sources = _read_sources(folder / SOURCES_FILE)
+    sources, limits = _read_sources(folder / SOURCES_FILE)
     check_together(types, sources)
-    return sorted([*types, DEAD_LETTERS], key=lambda t: t.name), sorted(sources, key=lambda s: s.name)
+    return Declarations(sorted([*types, DEAD_LETTERS], key=lambda t: t.name), sorted(sources, key=lambda s: s.name), limits)
 
 
 def check_together(types: list[EventType], sources: list[Source]) -> None:
@@ -156,20 +181,24 @@ def _read_type(file: Path) -> EventType:
     return declared
 
 
-def _read_sources(file: Path) -> list[Source]:
+def _read_sources(file: Path) -> tuple[list[Source], Limits]:
     class Sources(Group):
         source: list[Source] = Field([])
+        limits: Limits = Limits()
 
-    return _read(file, Sources).source if file.is_file() else []
+    read = _read(file, Sources) if file.is_file() else Sources()
+    return read.source, read.limits
 
 
 def _read(file: Path, model: type[_Model]) -> _Model:
     try:
-        return model.model_validate(tomllib.loads(file.read_text()))
+        declared = tomllib.loads(file.read_text())
     except OSError as error:
         raise TypeFileError(f"cannot read {file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also of numbers without end, which are no TOMLDecodeError
         raise TypeFileError(f"{file} is no valid TOML: {error}") from error
+    try:
+        return model.model_validate(declared, context=_DECLARED)
     except ValidationError as error:
         problems = "\n".join(
             f"  {'.'.join(map(str, p['loc'])) or 'the file'}: {p['msg'].removeprefix('Value error, ')}" for p in error.errors()

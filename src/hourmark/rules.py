@@ -1,25 +1,51 @@
 """A rules revision: everything that parsing depends on, under one name.
 
-`hourmark types apply` publishes revisions to the topic `hourmark.types` (compacted, one partition):
+`hourmark types apply` writes revisions to the ledger, and then to the topic `hourmark.types` (compacted, one partition):
 
-    key `type/<name>/<digest>`   value: the declaration of that version of the type, JSON
-    key `rules/<id>`             value: the revision, JSON: its types by digest and schema id, sources, parsing limits
+    key `type/<name>/<digest>`   value: that version of the type, JSON: its declaration and its Avro schema
+    key `rules/<id>`             value: the revision, JSON: its types by digest and schema id, sources, limits, parser
 
-The revision's record comes after those of its types, so whoever has it has all of it, or can say what is missing. Keys are
-made of content, so compaction never removes what a range may name years later, and repeating a publication changes nothing.
+Keys are made of content: compaction never removes what a range may name years later, repeating a publication changes nothing,
+and the order of records means nothing. A revision whose types have not all been seen waits for them. A schema id means one type
+and one schema for ever: the revision fixes it, whatever a registry says later.
+
 A revision's id is `<sequence>-<digest>`; services use the highest, ranges name the one they are to be parsed under.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
-from hourmark.avro import canonical_json, digest
+from hourmark.avro import Schema, canonical_json, digest, fingerprint
 from hourmark.config import Parsing
 from hourmark.event_types import EventType, Source
+
+Record = tuple[str, str]  # key and value in the topic and in the ledger
+
+
+class ParserVersion(NamedTuple):
+    """What a revision is parsed by. `parser` counts up where a result may differ; `zones` is a version of the IANA zone data."""
+
+    parser: int
+    zones: str
+
+
+PARSER: Final = ParserVersion(1, "2026.6")  # of new revisions; `delivery_service.parsing` knows which it can still be
+
+
+class SchemaMeaning(NamedTuple):
+    """What a schema id stands for."""
+
+    event_type: str
+    fingerprint: str
+
+    def __str__(self) -> str:
+        return f"{self.event_type} ({self.fingerprint})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,24 +53,37 @@ class TypeVersion:
     """A type as a revision has it. `schema_id` is the registry's.
 
     `published` is its text in the topic, where it was read from there. Digests are of that text, and not of what this software
-    would write: a later one, whose declarations know more settings, must still know old revisions by their names.
+    would write: a later one, whose declarations or envelope know more, must still know old revisions by their names.
     """
 
     declaration: EventType
     schema_id: int
     published: str | None = dataclasses.field(default=None, compare=False, repr=False)
 
-    @property
+    @functools.cached_property
     def text(self) -> str:
-        """The declaration as JSON."""
-        return self.published if self.published is not None else canonical_json(self.declaration.model_dump(mode="json"))
+        """The version as JSON."""
+        if self.published is not None:
+            return self.published
+        return canonical_json({"declaration": self.declaration.model_dump(mode="json"), "schema": self.declaration.schema()})
 
-    @property
+    @functools.cached_property
+    def schema(self) -> Schema:
+        """The Avro schema that its events are written with."""
+        schema: Schema = self.declaration.schema() if self.published is None else json.loads(self.published)["schema"]
+        return schema
+
+    @functools.cached_property
+    def meaning(self) -> SchemaMeaning:
+        """What its schema id stands for."""
+        return SchemaMeaning(self.declaration.name, fingerprint(self.schema))
+
+    @functools.cached_property
     def digest(self) -> str:
         """Names this version by its content."""
         return digest(self.text)
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """Its key in the topic."""
         return f"type/{self.declaration.name}/{self.digest}"
@@ -58,14 +97,15 @@ class Rules:
     types: Mapping[str, TypeVersion]
     sources: Mapping[str, Source]
     parsing: Parsing
+    parser: ParserVersion = PARSER
     published: str | None = dataclasses.field(default=None, compare=False, repr=False)  # see `TypeVersion`
 
-    @property
+    @functools.cached_property
     def text(self) -> str:
         """The revision as JSON."""
         return self.published if self.published is not None else canonical_json({"sequence": self.sequence, **self._content()})
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         """`<sequence>-<digest>`: what ranges, audit records and answers name."""
         return f"{self.sequence}-{digest(self.text)}"
@@ -75,48 +115,64 @@ class Rules:
             "types": {name: {"digest": t.digest, "schema_id": t.schema_id} for name, t in self.types.items()},
             "sources": {name: s.model_dump(mode="json") for name, s in self.sources.items()},
             "parsing": self.parsing.model_dump(mode="json"),
+            "parser": self.parser._asdict(),
         }
 
     def same_content(self, other: Rules) -> bool:
         """Whether publishing this after `other` would change anything."""
         return self._content() == other._content()
 
-    def records(self) -> list[tuple[str, bytes]]:
-        """Keys and values to publish, in this order."""
-        return [*((t.key, t.text.encode()) for t in self.types.values()), (f"rules/{self.id}", self.text.encode())]
+    def records(self) -> list[Record]:
+        """Keys and values; the revision's own comes last."""
+        return [*((t.key, t.text) for t in self.types.values()), (f"rules/{self.id}", self.text)]
 
 
 class RulesBook:
-    """All revisions read from the topic so far. Feed it records in the topic's order; it never forgets one."""
+    """All revisions read so far, in whatever order their records came. It never forgets one."""
 
-    def __init__(self, records: Iterable[tuple[str, bytes]] = ()) -> None:
-        self._types: dict[str, tuple[EventType, str]] = {}
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self.records: dict[str, str] = {}
+        self._types: dict[str, EventType] = {}  # by key
+        self._versions: dict[tuple[str, int], TypeVersion] = {}  # by key and schema id: revisions share them
         self._revisions: dict[str, Rules] = {}
+        self._missing: dict[str, set[str]] = {}  # revisions that wait, and the keys of the types that they wait for
         for key, value in records:
             self.add(key, value)
 
-    def add(self, key: str, value: bytes) -> None:
-        """Take one record. ValueError, naming the key, if it is not what `Rules.records` makes."""
+    def add(self, key: str, value: str) -> None:
+        """Take one record. ValueError, naming the key, if it is not what `Rules.records` makes; then it is not taken."""
+        if key in self.records:
+            return
         kind, _, rest = key.partition("/")
-        try:
+        with _usable(key):
             if kind == "type":
-                version = TypeVersion(EventType.model_validate_json(value), 0, value.decode())
+                version = TypeVersion(EventType.model_validate(json.loads(value)["declaration"]), 0, value)
                 if version.key != key:
                     raise ValueError(f"its content has the key {version.key}")
-                self._types[key] = version.declaration, version.text
+                _ = version.meaning  # its schema can be read
+                self._types[key] = version.declaration
             elif kind == "rules":
-                rules = self._assemble(value.decode())
-                if rules.id != rest:
-                    raise ValueError(f"its content has the id {rules.id}")
-                self._revisions[rules.id] = rules
+                content = json.loads(value)
+                if f"{content['sequence']}-{digest(value)}" != rest:
+                    raise ValueError(f"its content has the id {content['sequence']}-{digest(value)}")
+                self._missing[rest] = set(_schema_ids(content))
             else:
                 raise ValueError("keys begin with type/ or rules/")
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"record {key!r} of the rules topic is not usable: {error}") from error
+        self.records[key] = value
+        for revision in list(self._missing) if kind == "type" else [rest]:
+            self._missing[revision] -= {key} if kind == "type" else self._types.keys()
+            if not self._missing[revision]:
+                del self._missing[revision]
+                self._assemble(revision)
 
     def get(self, revision: str) -> Rules | None:
-        """The revision of that id, or None where it has not been seen (yet)."""
+        """The revision of that id, or None where not all of it has been seen (yet)."""
         return self._revisions.get(revision)
+
+    @property
+    def missing(self) -> dict[str, list[str]]:
+        """Revisions that wait, and the keys of the types that they wait for."""
+        return {revision: sorted(keys) for revision, keys in self._missing.items()}
 
     @property
     def latest(self) -> Rules | None:
@@ -125,15 +181,64 @@ class RulesBook:
 
     @property
     def revisions(self) -> list[Rules]:
-        """All of them, in order."""
+        """All of them that are whole, in order."""
         return sorted(self._revisions.values(), key=lambda r: (r.sequence, r.id))
 
-    def _assemble(self, text: str) -> Rules:
-        content: dict[str, Any] = json.loads(text)
-        types = {name: self._version(name, entry) for name, entry in content["types"].items()}
-        sources = {name: Source.model_validate(source) for name, source in content["sources"].items()}
-        return Rules(content["sequence"], types, sources, Parsing.model_validate(content["parsing"]), text)
+    def schemas(self) -> dict[int, TypeVersion]:
+        """What each schema id of a whole revision stands for. ValueError, naming the id, if it stands for two."""
+        known: dict[int, TypeVersion] = {}
+        for version in self._versions.values():
+            refuse_second_meaning(version.schema_id, known.setdefault(version.schema_id, version).meaning, version.meaning)
+        return known
 
-    def _version(self, name: str, entry: Mapping[str, Any]) -> TypeVersion:
-        declaration, text = self._types[f"type/{name}/{entry['digest']}"]
-        return TypeVersion(declaration, entry["schema_id"], text)
+    def check(self, rules: Rules) -> None:
+        """ValueError if a schema id of this revision stood for something else in one before it, or twice in it."""
+        known: dict[int, TypeVersion] = {}
+        for earlier in self.revisions:
+            if (earlier.sequence, earlier.id) < (rules.sequence, rules.id):
+                for version in earlier.types.values():
+                    known.setdefault(version.schema_id, version)
+        for version in rules.types.values():
+            refuse_second_meaning(version.schema_id, known.setdefault(version.schema_id, version).meaning, version.meaning)
+
+    def _assemble(self, revision: str) -> None:
+        key = f"rules/{revision}"
+        with _usable(key):
+            content = json.loads(self.records[key])
+            versions = [self._version(k, schema_id) for k, schema_id in _schema_ids(content).items()]
+            self._revisions[revision] = Rules(
+                content["sequence"],
+                {v.declaration.name: v for v in versions},
+                {name: Source.model_validate(source) for name, source in content["sources"].items()},
+                Parsing.model_validate(content["parsing"]),
+                ParserVersion(**content["parser"]),
+                self.records[key],
+            )
+
+    def _version(self, key: str, schema_id: int) -> TypeVersion:
+        of = key, int(schema_id)
+        if of not in self._versions:
+            self._versions[of] = TypeVersion(self._types[key], int(schema_id), self.records[key])
+        return self._versions[of]
+
+
+def refuse_second_meaning(schema_id: int, known: SchemaMeaning, other: SchemaMeaning) -> None:
+    """ValueError, naming the id, if these are not one."""
+    if known != other:
+        raise ValueError(
+            f"schema id {schema_id} stands for {known}, and now for {other} too: was the schema registry made anew, or restored "
+            "from an older copy? `hourmark types repair` says what is to be done"
+        )
+
+
+@contextlib.contextmanager
+def _usable(key: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"record {key!r} of the rules is not usable: {error!s:.500}") from error
+
+
+def _schema_ids(content: Mapping[str, Any]) -> dict[str, int]:
+    """Keys of a revision's types, and their schema ids."""
+    return {f"type/{name}/{entry['digest']}": entry["schema_id"] for name, entry in content["types"].items()}

@@ -6,6 +6,7 @@ Hourmark creates the remote topics itself, because MirrorMaker 2 would not carry
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 
 from confluent_kafka import KafkaException
@@ -14,7 +15,7 @@ from confluent_kafka.admin import NewTopic
 from hourmark.config import Config
 from hourmark.errors import Finding, Unavailable
 from hourmark.event_types import EventType
-from hourmark.kafka import TIMEOUT_S, Cluster, topic_settings
+from hourmark.kafka import TIMEOUT_S, Cluster, Partition, topic_settings
 from hourmark.topics import AUDIT, HOSTS, TYPES, central_topic, events_topic
 
 
@@ -88,6 +89,21 @@ def _create(cluster: Cluster, missing: Sequence[WantedTopic]) -> None:
                 raise Unavailable(f"the {cluster.name} cluster did not create {name}: {error.args[0].str()}") from error
         except TimeoutError as error:
             raise Unavailable(f"the {cluster.name} cluster did not create {name} within {TIMEOUT_S:.0f} s") from error
+    _wait_for_leaders(cluster, [Partition(t.name, n) for t in missing for n in range(t.partitions)])
+
+
+def _wait_for_leaders(cluster: Cluster, partitions: Sequence[Partition]) -> None:
+    """A topic is created before its leaders know it."""
+    give_up_s = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            cluster.ends(partitions)
+        except Unavailable:
+            if time.monotonic() > give_up_s:
+                raise
+            time.sleep(0.2)
+        else:
+            return
 
 
 def _wrong_settings(cluster: Cluster, topics: Sequence[WantedTopic]) -> list[str]:

@@ -12,7 +12,7 @@ import click
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option, json_option
 from hourmark.errors import TypeFileError, UsageError
-from hourmark.event_types import EventType, Source, read_folder
+from hourmark.event_types import Declarations, read_folder
 from hourmark.hours import Hour
 from hourmark.rules import TypeVersion
 
@@ -35,11 +35,11 @@ def check(config: Config, folder: Path | None, as_json: bool) -> None:
 
     Example:  hourmark types check --dir types
     """
-    declared, sources = _declarations(folder or config.types.dir)
+    declared = _declarations(folder or config.types.dir)
     if as_json:
-        click.echo(json.dumps({"types": [t.name for t in declared], "sources": [s.name for s in sources]}))
+        click.echo(json.dumps({"types": [t.name for t in declared.types], "sources": [s.name for s in declared.sources]}))
     else:
-        click.echo(f"{len(declared)} types and {len(sources)} sources are well declared")
+        click.echo(f"{len(declared.types)} types and {len(declared.sources)} sources are well declared")
 
 
 @types.command()
@@ -54,19 +54,44 @@ def apply(config: Config, folder: Path | None, first_hour: str | None, remove: b
     Example:  hourmark types apply --dir types --first-hour 2026-11-21T05
     """
     from hourmark.types_apply import apply as apply_types  # needs Kafka's client; `check` does not
+    from hourmark.types_servers import servers
 
-    declared, sources = _declarations(folder or config.types.dir)
+    declared = _declarations(folder or config.types.dir)
     try:
-        first = Hour.parse(first_hour, config.parsing.bucket_seconds) if first_hour else None
+        length_s = config.parsing.bucket_seconds
+        first = Hour.parse(first_hour, length_s) if first_hour else Hour.of(SystemClock().now_ms(), length_s)
     except ValueError as error:
         raise UsageError(f"--first-hour: {error}") from error
-    applied = apply_types(
-        config, declared, sources, first, SystemClock(), lambda line: click.echo(line, err=True), may_remove=remove
-    )
+    with servers(config, _say) as outside:
+        applied = apply_types(outside, declared, first, may_remove=remove)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(applied)))
     else:
-        click.echo(f"rules revision {applied.revision} is in force for {len(declared)} types")
+        click.echo(f"rules revision {applied.revision} is in force for {len(declared.types)} types")
+
+
+@types.command()
+@json_option
+@config_option
+def repair(config: Config, as_json: bool) -> None:
+    """Write again what the topic hourmark.types or the schema registry lost, under the same names and ids. Can be repeated.
+
+    The ledger has all of it. Rules in force stay as they are; declarations are not read. An empty registry is given the same
+    ids again; one that gives them to other schemas is refused.
+
+    \b
+    Example:
+      hourmark types repair --json
+    """
+    from hourmark.types_apply import repair as repair_types
+    from hourmark.types_servers import servers
+
+    with servers(config, _say) as outside:
+        repaired = repair_types(outside)
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(repaired)))
+    else:
+        click.echo(f"rules revision {repaired.revision} is in force" if repaired.revision else "no types were ever applied")
 
 
 @types.command(name="list")
@@ -77,7 +102,7 @@ def list_types(config: Config, as_json: bool) -> None:
 
     Example:  hourmark types list --json
     """
-    from hourmark.types_apply import applied_rules
+    from hourmark.types_servers import applied_rules
 
     rules = applied_rules(config)
     if rules is None:
@@ -94,11 +119,15 @@ def list_types(config: Config, as_json: bool) -> None:
         click.echo(f"{row['type']:40} schema {row['schema_id']:<6} {row['partitions']} partitions  {row['digest']}")
 
 
-def _declarations(folder: Path) -> tuple[list[EventType], list[Source]]:
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _declarations(folder: Path) -> Declarations:
     """What the folder declares, tried as the delivery service will use it; TypeFileError says what it could not."""
-    declared, sources = read_folder(folder)
+    declared = read_folder(folder)
     compiled_type = importlib.import_module("delivery_service.parsing.compiled").CompiledType
-    problems = [problem for t in declared if (problem := compiled_type(TypeVersion(t, 0)).problem) is not None]
+    problems = [problem for t in declared.types if (problem := compiled_type(TypeVersion(t, 0)).problem) is not None]
     if problems:
         raise TypeFileError("\n".join(problems))
-    return declared, sources
+    return declared

@@ -54,7 +54,7 @@ _REPORT: Final = TypeAdapter(HostReport)
 
 
 def range_headers(byte_range: ByteRange) -> dict[str, str]:
-    """A range as headers of `POST /v1/ranges`."""
+    """A range as headers of `POST /v1/ranges`. Bytes that are no UTF-8 (surrogate escapes, as in paths) stay what they are."""
     headers = {header: _escape(str(getattr(byte_range, name))) for header, name in _RANGE_HEADERS.items()}
     headers[_PART_HEADER] = byte_range.part.value
     return headers
@@ -67,8 +67,10 @@ def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
         text = headers.get(header)
         if text is None:
             raise ValueError(f"the header {header} is missing")
+        if not text.isascii():
+            raise ValueError(f"the header {header} must be percent-encoded: it has bytes that are not ASCII")
         if name in _INTEGERS:
-            if not (text.isascii() and text.isdigit() and len(text) <= 19):
+            if not (text.isdigit() and len(text) <= 19):
                 raise ValueError(f"the header {header} must be a whole number, not {text[:40]!r}")
             values[name] = int(text)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from typing import Any
 
@@ -155,26 +156,57 @@ def test_revisions_of_another_version_keep_their_names() -> None:
     older = {}
     for key, value in records.items():
         if key.startswith("type/click/"):
-            text = value.decode().replace('"partitions":1,', "")  # as if that setting had not existed
-            older[f"type/click/{digest(text)}"] = text.encode()
+            text = value.replace('"partitions":1,', "")  # as if that setting had not existed
+            older[f"type/click/{digest(text)}"] = text
             click_digests = (key.rpartition("/")[2], digest(text))
         elif key.startswith("type/"):
             older[key] = value
-    rules_text = next(v for k, v in records.items() if k.startswith("rules/")).decode().replace(*click_digests)
+    rules_text = next(v for k, v in records.items() if k.startswith("rules/")).replace(*click_digests)
     key = f"rules/1-{digest(rules_text)}"
-    book = RulesBook([*older.items(), (key, rules_text.encode())])
+    book = RulesBook([*older.items(), (key, rules_text)])
     assert book.latest is not None
     assert book.latest.id == key.removeprefix("rules/")
-    assert dict(book.latest.records()) == {**older, key: rules_text.encode()}
+    assert dict(book.latest.records()) == {**older, key: rules_text}
 
 
-def test_a_revision_without_its_types_or_altered_is_refused() -> None:
+def test_a_revision_waits_for_its_types_in_whatever_order_they_come() -> None:
+    one = _rules(1, click=_type())
+    for records in itertools.permutations(one.records()):
+        book = RulesBook()
+        for at, (key, value) in enumerate(records, 1):
+            assert book.latest is None
+            book.add(key, value)
+            taken = dict(records[:at])
+            waits = f"rules/{one.id}" in taken and at < len(records)
+            assert book.missing == ({one.id: sorted({t.key for t in one.types.values()} - taken.keys())} if waits else {})
+        assert book.latest == one
+
+
+def test_every_revision_outlives_compaction() -> None:
+    """The last record of each key stays, at its own offset."""
+    history = [_rules(1, click=_type()), _rules(2, click=_type(), view=_type("view")), _rules(3, click=_type(doc="changed"))]
+    log = [record for rules in history for record in rules.records()]
+    last = {key: at for at, (key, _) in enumerate(log)}
+    assert len(last) < len(log)
+    book = RulesBook(record for at, record in enumerate(log) if last[record[0]] == at)
+    assert book.revisions == history
+
+
+def test_a_schema_id_with_two_meanings_is_named() -> None:
+    one, two = _rules(1, click=_type()), _rules(2, view=_type("view"))
+    book = RulesBook([*two.records(), *one.records()])
+    book.check(one)
+    with pytest.raises(ValueError, match=r"schema id 2 stands for click .*, and now for view"):
+        book.check(two)
+    with pytest.raises(ValueError, match="schema id 2 stands for"):
+        book.schemas()
+
+
+def test_a_revision_that_was_altered_is_refused() -> None:
     records = _rules(1, click=_type()).records()
-    with pytest.raises(ValueError, match="not usable"):
-        RulesBook(records[-1:])
     key, value = records[-1]
     with pytest.raises(ValueError, match="not usable"):
-        RulesBook([*records[:-1], (key, value.replace(b'"sequence":1', b'"sequence":2'))])
+        RulesBook([*records[:-1], (key, value.replace('"sequence":1', '"sequence":2'))])
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from etl.closing.runner import OnSpark
 from etl.errors import Unreadable
 from etl.ledger.database import Database
-from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.storage import open_storage
 from hourmark.config import Config, Etl, Storage
 from hourmark.event_types import EventType, Source
 from tests.support.proving import FIRST, TYPE, Range, Site
+from tests.support.rules import put_rules
 
 # pyspark leaves the sockets by which results came to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
@@ -42,7 +42,7 @@ def test_a_join_on_spark_finds_what_is_missing_and_what_is_surplus(
     spark: SparkSession, tmp_path: Path, ranges_here_max: int
 ) -> None:
     ledger = f"sqlite:///{tmp_path}/ledger.sqlite"
-    ensure_frontier_rows(
+    put_rules(
         Config(etl=Etl(ledger=ledger)), [EventType(name=TYPE, fields=[{"name": "n", "type": "long"}])],
         [Source(name="app", types=[TYPE])], FIRST,
     )  # fmt: skip

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import fastavro
 
-from etl.ledger.frontier_rows import ensure_frontier_rows
 from hourmark.avro import Schema, event_schema
 from hourmark.config import Config, Etl, Kafka, KafkaCluster
 from hourmark.event_id import EventId
@@ -16,6 +15,7 @@ from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.ranges import RangeId
 from hourmark.topics import AUDIT, HOSTS, events_topic
+from tests.support.rules import put_rules
 
 FIRST_HOUR = Hour(1_800_000_000, 3600)
 TYPES = ("click", "view")
@@ -90,5 +90,5 @@ def make_template(folder: Path) -> Path:
     """A ledger with the types, made once: each history begins with a copy."""
     path = folder / "template.sqlite"
     types = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in TYPES]
-    ensure_frontier_rows(config_of(path), types, SOURCES, FIRST_HOUR)
+    put_rules(config_of(path), types, SOURCES, FIRST_HOUR, SCHEMA_IDS)
     return path

@@ -36,7 +36,7 @@ from tests.property.ledgers import LedgerFaults, forget
 from tests.property.pipeline import Pipeline
 from tests.property.producers import Producers
 from tests.property.sites import ALIAS
-from tests.property.truth import CLUSTER, FIRST_HOUR, SCHEMAS, Broken, config_of
+from tests.property.truth import CLUSTER, FIRST_HOUR, Broken, config_of
 from tests.support.clock import FakeClock
 from tests.support.memory_storage import MemoryStorage
 
@@ -134,7 +134,6 @@ class World:
                 self.producers.edge, self.pipeline.central, self.pipeline.mirror, ALIAS, database, lease, self.driver_clock
             ),
             progress=LedgerProgress(database, CLUSTER),
-            fetch_schema=lambda schema_id: SCHEMAS[schema_id],
             restage=self.pipeline.restage,
             metrics=Metrics(),
             clock=self.driver_clock,

@@ -25,7 +25,7 @@ from hourmark.kafka import client_settings
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.topics import AUDIT, HOSTS, events_topic
-from hourmark.types_apply import applied_rules
+from hourmark.types_servers import applied_rules
 
 HOST_ID = "a" * 32
 FILE_ID = "f" * 32

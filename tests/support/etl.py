@@ -19,13 +19,13 @@ from etl.ledger.database import Database
 from etl.ledger.rows import Position
 from etl.storage import NotFound, Storage, open_storage
 from etl.topics import CentralTopics
-from hourmark.clock import SystemClock
 from hourmark.config import Config, load_config
-from hourmark.event_types import DEAD_LETTERS, EventType, Source
+from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, Source
 from hourmark.hours import Hour
 from hourmark.kafka import Cluster, Partition
 from hourmark.manifest import MARKER, Manifest
 from hourmark.types_apply import apply
+from hourmark.types_servers import servers
 from infra.stack.config_file import render_toml
 from tests.support.crash import ORDER_VARIABLE, Order
 from tests.support.waiting import wait_for
@@ -58,15 +58,9 @@ class EtlRun:
     def declare(self, types: list[str], first_hour: Hour, source: str = "app") -> None:
         """These types and no others are carried from now on; a new one's first bucket is `first_hour`."""
         declared = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in types]
-        apply(
-            self.config,
-            [*declared, DEAD_LETTERS],
-            [Source(name=source, types=types)],
-            first_hour,
-            SystemClock(),
-            lambda _: None,
-            may_remove=True,  # other tests' types on the same stack
-        )
+        declarations = Declarations([*declared, DEAD_LETTERS], [Source(name=source, types=types)])
+        with servers(self.config, lambda _: None) as outside:
+            apply(outside, declarations, first_hour, may_remove=True)  # other tests' types on the same stack
 
     def start(self) -> None:
         """Start the driver; its log goes on in the same file."""

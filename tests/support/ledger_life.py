@@ -11,7 +11,6 @@ from sqlalchemy import delete, select
 from etl.ledger import frontiers, staging, tables
 from etl.ledger.database import Database
 from etl.ledger.first_hours import record_first_hours
-from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.ledger.rebuild import Outside
 from etl.ledger.rows import Frontier, Position, Seal, Span, StagedBatch
 from etl.staging.pieces import StagedPiece, StagePlan
@@ -19,7 +18,7 @@ from etl.staging.task import stage_table
 from etl.storage import Storage
 from etl.topics import Central, CentralTopics
 from hourmark.audit import AuditRecord, promises
-from hourmark.avro import fingerprint, frame
+from hourmark.avro import frame
 from hourmark.config import Config, Etl, Kafka, Parsing
 from hourmark.config import Storage as StorageSettings
 from hourmark.event_id import EventId, LineIds
@@ -30,14 +29,13 @@ from hourmark.kafka import Partition, TopicInfo
 from hourmark.manifest import MARKER, BucketFile, Evidence, Grade, Manifest, Offsets
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
-from hourmark.rules import Rules, TypeVersion
+from hourmark.rules import Rules, RulesBook, TypeVersion
 from tests.support import ledger_queries
+from tests.support.rules import put_rules
 
 CLUSTER = "cluster"
 LENGTH_S = 3600
 FIRST = Hour(1_800_000_000 // LENGTH_S * LENGTH_S)
-SCHEMA = {"type": "string"}
-SCHEMA_ID = 7
 
 
 @dataclasses.dataclass
@@ -75,7 +73,9 @@ class Life:
         topics = CentralTopics.of(self.kafka, types)
         self.topics = Topics({name: [] for name in topics.all})
         self._plan = StagePlan(StorageSettings(), "", LENGTH_S, dict(topics.types), topics.audit, topics.hosts)
-        ensure_frontier_rows(Config(etl=Etl(ledger=url)), self.declared, self.sources, FIRST)
+        put_rules(Config(etl=Etl(ledger=url)), self.declared, self.sources, FIRST)
+        versions = {t.name: TypeVersion(t, at) for at, t in enumerate(self.declared, 1)}
+        self.rules = Rules(1, versions, {s.name: s for s in self.sources}, Parsing(bucket_seconds=LENGTH_S))
         self.database = Database(url)
         self.closer = self.database.acquire("closer")
         self.batches: list[str] = []
@@ -101,7 +101,8 @@ class Life:
             self._lines += 1
             ids.append(LineIds("a" * 32, "b" * 32, 0).make(hour.start_s * 1000 + self._lines, self._lines, b"line"))
             topic = f"events.{event_type}"
-            self.topics.logs[topic].append((RecordKey(ids[-1], range_id).encode(), frame(SCHEMA_ID) + b"datum" + bytes(ids[-1])))
+            value = frame(self._version(event_type).schema_id) + b"datum" + bytes(ids[-1])
+            self.topics.logs[topic].append((RecordKey(ids[-1], range_id).encode(), value))
         record = AuditRecord(
             range_id, "range", "h", "host", "f", 0, 0, 9, 1, "1-x", "app", "/log", count,
             promises((event_type, hour.start_s, i) for i in ids),
@@ -186,9 +187,10 @@ class Life:
 
     def _manifest(self, event_type: str, hour: Hour, sealed: Seal) -> Manifest:
         listed = ledger_queries.listed_groups(self.database, event_type, hour)
+        version = self._version(event_type)
         file = BucketFile(
-            name="part-00000.avro", records=1, bytes=1, blake2b="0" * 32, schema_id=SCHEMA_ID,
-            schema_fingerprint=fingerprint(SCHEMA),
+            name="part-00000.avro", records=1, bytes=1, blake2b="0" * 32, schema_id=version.schema_id,
+            schema_fingerprint=version.meaning.fingerprint,
         )  # fmt: skip
         ledger, commit = self.database.identity()
         return Manifest(
@@ -226,6 +228,7 @@ class Life:
 
     def outside(self) -> Outside:
         """What a rebuild may look at."""
-        versions = {t.name: TypeVersion(t, SCHEMA_ID) for t in self.declared}
-        rules = Rules(1, versions, {s.name: s for s in self.sources}, Parsing(bucket_seconds=LENGTH_S))
-        return Outside(self.storage, self.kafka, self.topics, [rules], lambda _: SCHEMA, LENGTH_S, self.now_ms)
+        return Outside(self.storage, self.kafka, self.topics, RulesBook(self.rules.records()), LENGTH_S, self.now_ms)
+
+    def _version(self, event_type: str) -> TypeVersion:
+        return self.rules.types[event_type]

@@ -10,9 +10,9 @@ from etl.ledger.rebuild import Outside, Rebuilt, rebuild
 from hourmark.config import Parsing
 from hourmark.event_types import EventType
 from hourmark.kafka import Partition
-from hourmark.rules import Rules, TypeVersion
+from hourmark.rules import Rules, RulesBook, TypeVersion
 from tests.property.sites import FakeCluster
-from tests.property.truth import CLUSTER, FIRST_HOUR, SCHEMA_IDS, SCHEMAS, SOURCES, TYPES, config_of
+from tests.property.truth import CLUSTER, FIRST_HOUR, SCHEMA_IDS, SOURCES, TYPES, config_of
 from tests.property.world import World
 
 
@@ -44,7 +44,7 @@ def lose_ledger(world: World) -> Rebuilt:
     rules = Rules(1, types, {s.name: s for s in SOURCES}, Parsing())
     central = CentralCluster(world.pipeline.central)
     outside = Outside(
-        world.storage, world.config.kafka, central, [rules], SCHEMAS.__getitem__, FIRST_HOUR.length_s, world.clock.now_ms()
+        world.storage, world.config.kafka, central, RulesBook(rules.records()), FIRST_HOUR.length_s, world.clock.now_ms()
     )
     done = rebuild(outside, world.database, lambda _: None)
     world.pipeline.database, world.pipeline.config = world.database, world.config

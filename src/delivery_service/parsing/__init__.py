@@ -4,7 +4,8 @@
 - `lines` decides: which type, what time, which fields; on `rfc5424`, `json_payload`, `patterns`, `text_values`
 - `timestamps`, `time_formats` and `zones` read times
 - `compiled` is a rules revision made ready; `encode` and `primitives` write Avro
-- `reject` is how a line is refused: it becomes a dead letter
+- `reject` is how a line is refused: it becomes a dead letter, which `dead_letter` writes
+- `parsers` says which parsers this software can be, and `parser_check` whether it still is; `zone_data` and `vectors` are kept
 """
 
 from delivery_service.parsing.batch import Batch, BatchParser

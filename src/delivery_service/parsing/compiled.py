@@ -1,7 +1,8 @@
 """A rules revision made ready for parsing: encoders, patterns and time formats, each built once.
 
-A declaration that cannot be compiled (which `hourmark types check` should have refused) stops nothing: its events become dead
-letters that say why, the same on every instance, and `CompiledRules.problems` tells the operator.
+A revision that this software cannot parse as it is meant (parser, zone data, envelope, dead letters) is refused as a whole: its
+ranges wait for one that can. A declaration that cannot be compiled (which `hourmark types check` should have refused) stops
+nothing: its events become dead letters that say why, the same on every instance, and `CompiledRules.problems` tells the operator.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Any, Final
 
 import fastavro
 
+from delivery_service.parsing.dead_letter import DeadLetters
 from delivery_service.parsing.encode import SchemaCompiler
+from delivery_service.parsing.parsers import check_at_hand
 from delivery_service.parsing.patterns import Pattern
 from delivery_service.parsing.primitives import Encoder, Mismatch, encoded
 from delivery_service.parsing.reject import Rejected
@@ -36,7 +39,10 @@ class CompiledField:
         self.encode: Encoder = compiler.encoder(field["type"])
         self.encode_text: TextEncoder = text_encoder(field["type"], compiler)
         self.takes_bytes = takes_bytes(field["type"])
-        self.default: bytes | None = compiler.default(field, self.encode)
+        try:
+            self.default: bytes | None = compiler.default(field, self.encode)
+        except Mismatch as error:
+            raise ValueError(f"the default of the field {self.name}{_spaced(str(error))}") from None
         # what stands for a group that took no part: the default, else null where the type allows it
         self.absent: bytes | None = self.default if self.default is not None else _null_of(self.encode)
 
@@ -60,7 +66,7 @@ class CompiledType:
             self.problem = f"the type {self.name} cannot be used: {error}"
 
     def _compile(self, version: TypeVersion) -> None:
-        schema: Any = fastavro.parse_schema(version.declaration.schema(), named_schemas={}, _write_hint=False)
+        schema: Any = fastavro.parse_schema(version.schema, named_schemas={}, _write_hint=False)
         compiler = SchemaCompiler()
         for field in schema["fields"][: len(ENVELOPE)]:  # own fields may refer to the envelope's named types
             compiler.encoder(field["type"])
@@ -71,11 +77,16 @@ class CompiledType:
             names = {field.name for field in self.fields} | {"time"}
             self._groups = {name: index for name, index in self.pattern.groups.items() if name in names}
             if unused := sorted(set(self.pattern.groups) - names):
-                raise ValueError(f"the pattern's groups {unused} are none of its fields")
+                raise ValueError(f"line.pattern: the groups {unused} are none of its fields")
+            if self.rule.time == "event" and "time" not in self.pattern.groups:
+                raise ValueError("line.pattern: it has no group `time`: are its brackets escaped?")
             if self.rule.field is not None:
                 self._groups.setdefault(self.rule.field, 0)  # the whole line
         if self.rule.time_format is not None:
-            self.time_format = TimeFormat(self.rule.time_format)
+            try:
+                self.time_format = TimeFormat(self.rule.time_format)
+            except ValueError as error:
+                raise ValueError(f"line.time_format: {error}") from error
 
     def encode_object(self, values: Mapping[str, Any]) -> bytearray:
         """The datum of the own fields, from an object of exactly them. Rejected says which field is wrong."""
@@ -130,21 +141,45 @@ class CompiledType:
 
 
 class CompiledRules:
-    """A revision. ValueError if it has no usable type of dead letters, without which nothing can be parsed."""
+    """A revision. ValueError if this software cannot parse by it exactly as any other does."""
 
     def __init__(self, rules: Rules) -> None:
+        check_at_hand(rules.parser)
         self.id = rules.id
+        self.parser = rules.parser
         self.parsing = rules.parsing
         self.sources: Mapping[str, Source] = rules.sources
+        for version in rules.types.values():
+            _check_envelope(version)
         self.types: Mapping[str, CompiledType] = {name: CompiledType(version) for name, version in rules.types.items()}
-        if dead_letters.TYPE not in self.types or self.types[dead_letters.TYPE].problem is not None:
-            raise ValueError(f"the rules revision {rules.id} has no usable type {dead_letters.TYPE}")
-        self.dead_letters = self.types[dead_letters.TYPE]
+        self.dead_letters = _dead_letters(self.types.get(dead_letters.TYPE))
 
     @property
     def problems(self) -> list[str]:
         """What could not be compiled, for the operator."""
         return [t.problem for t in self.types.values() if t.problem is not None]
+
+
+def _check_envelope(version: TypeVersion) -> None:
+    """All software writes the same envelope, or the revision is not for it."""
+    try:
+        begins_as_ours = all(
+            (field["name"], field["type"]) == (ours["name"], ours["type"])
+            for field, ours in zip(version.schema["fields"][: len(ENVELOPE)], ENVELOPE, strict=True)
+        )
+    except (ValueError, KeyError, TypeError):
+        begins_as_ours = False
+    if not begins_as_ours:
+        raise ValueError(
+            f"the schema of its type {version.declaration.name} does not begin with this software's envelope; "
+            "upgrade this service, ranges wait until then"
+        )
+
+
+def _dead_letters(kind: CompiledType | None) -> DeadLetters:
+    if kind is None or kind.problem is not None:
+        raise ValueError(f"it has no usable type {dead_letters.TYPE}{'' if kind is None else f': {kind.problem}'}")
+    return DeadLetters(kind.header, [(field.name, field.encode, field.default) for field in kind.fields])
 
 
 def _null_of(encode: Encoder) -> bytes | None:

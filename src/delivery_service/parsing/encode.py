@@ -23,7 +23,6 @@ from typing import Any, Final
 
 from delivery_service.parsing.primitives import (
     PRIMITIVES,
-    UUID_TEXT,
     Encoder,
     Mismatch,
     encoded,
@@ -32,6 +31,7 @@ from delivery_service.parsing.primitives import (
     put_long,
     raw_bytes,
 )
+from hourmark.avro_fields import UUID_TEXT
 
 AvroType = Any  # as fastavro.parse_schema returns it: names resolved, references by full name
 
@@ -112,7 +112,7 @@ def _enum(symbols: list[str]) -> Encoder:
 
 def _fixed(avro_type: Mapping[str, Any]) -> Encoder:
     size = avro_type["size"]
-    is_uuid = avro_type.get("logicalType") == "uuid"
+    is_uuid = avro_type.get("logicalType") == "uuid" and size == 16
 
     def encode(value: Any, out: bytearray) -> None:
         if is_uuid and type(value) is str and UUID_TEXT.fullmatch(value):

@@ -86,9 +86,8 @@ class FreeReader(LineReader):
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         super().__init__(byte_range, rules, source)
-        self._time_context = TimeContext(
-            byte_range.observed_at_ms, rules.parsing.future_seconds, byte_range.zone, zone_of(byte_range.zone)
-        )
+        zone = zone_of(byte_range.zone, rules.parser.zones)
+        self._time_context = TimeContext(byte_range.observed_at_ms, rules.parsing.future_seconds, byte_range.zone, zone)
 
     def read(self, line: bytes) -> Event:
         for kind in self._types.values():

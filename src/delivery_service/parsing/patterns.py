@@ -21,7 +21,8 @@ class Pattern:
         try:
             self._compiled = re2.compile(pattern.encode(), options)
         except re2.error as error:
-            raise ValueError(f"RE2 does not accept the pattern: {error}") from error
+            reason = error.args[0].decode(errors="replace") if error.args and isinstance(error.args[0], bytes) else error
+            raise ValueError(f"line.pattern: RE2 does not accept it: {reason}") from error
         self.groups: Mapping[str, int] = {name.decode(): index for name, index in self._compiled.groupindex.items()}
 
     def match(self, line: bytes) -> tuple[bytes | None, ...] | None:

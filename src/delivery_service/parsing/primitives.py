@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable
 from typing import Any, Final
 
 from delivery_service.parsing.timestamps import rfc3339_us
+from hourmark.avro_fields import INTEGER_RANGES, UUID_TEXT
 from hourmark.dead_letters import Reason
 
 Encoder = Callable[[Any, bytearray], None]  # appends the value's encoding; Mismatch if it is not of the type
 
-UUID_TEXT = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_YEAR_1_S: Final = -62_135_596_800
-_YEAR_10000_S: Final = 253_402_300_800
-_INTEGER_RANGES: Final = {  # of logical types; what readers can turn into dates and times
-    "int": (-(1 << 31), 1 << 31),
-    "long": (-(1 << 63), 1 << 63),
-    "date": (_YEAR_1_S // 86_400, _YEAR_10000_S // 86_400),
-    "time-millis": (0, 86_400_000),
-    "time-micros": (0, 86_400_000_000),
-    "timestamp-millis": (_YEAR_1_S * 1000, _YEAR_10000_S * 1000),
-    "timestamp-micros": (_YEAR_1_S * 1_000_000, _YEAR_10000_S * 1_000_000),
-    "local-timestamp-millis": (_YEAR_1_S * 1000, _YEAR_10000_S * 1000),
-    "local-timestamp-micros": (_YEAR_1_S * 1_000_000, _YEAR_10000_S * 1_000_000),
-}
 _MICROS_PER_UNIT: Final = {"timestamp-millis": 1000, "timestamp-micros": 1}
 
 
@@ -151,8 +137,8 @@ def _number(value: Any) -> float:
     return number
 
 
-def _integer(logical: str) -> Encoder:
-    low, end = _INTEGER_RANGES[logical]
+def _integer(kind: str, logical: str | None) -> Encoder:
+    low, end = INTEGER_RANGES[kind, logical]
     message = f"must be a whole number from {low} to {end - 1}"
 
     def encode(value: Any, out: bytearray) -> None:
@@ -164,7 +150,7 @@ def _integer(logical: str) -> Encoder:
 
 
 def _timestamp(logical: str) -> Encoder:
-    whole = _integer(logical)
+    whole = _integer("long", logical)
     unit_us = _MICROS_PER_UNIT[logical]
 
     def encode(value: Any, out: bytearray) -> None:
@@ -182,8 +168,8 @@ def primitive(kind: str, logical: str | None) -> Encoder:
     """The encoder of a primitive type, annotated or not. ValueError if it is none."""
     if kind == "long" and logical in _MICROS_PER_UNIT:
         return _timestamp(logical)
-    if logical in _INTEGER_RANGES and kind == ("int" if logical in ("date", "time-millis") else "long"):
-        return _integer(logical)
+    if (kind, logical) in INTEGER_RANGES:
+        return _integer(kind, logical)
     if kind == "string" and logical == "uuid":
         return _uuid_string
     if kind not in PRIMITIVES:
@@ -194,8 +180,8 @@ def primitive(kind: str, logical: str | None) -> Encoder:
 PRIMITIVES: Final[dict[str, Encoder]] = {
     "null": _null,
     "boolean": _boolean,
-    "int": _integer("int"),
-    "long": _integer("long"),
+    "int": _integer("int", None),
+    "long": _integer("long", None),
     "float": _float,
     "double": _double,
     "string": _string,

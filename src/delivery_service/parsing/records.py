@@ -105,7 +105,7 @@ class Gatherer:
     def dead_letter(self, refusal: Rejected, raw: bytes, event_id: EventId, position: int) -> None:
         """Take what could be no event. `event_id` holds the time of `observed_at`."""
         kind, origin = self._rules.dead_letters, self._origin
-        body = kind.encode_object(
+        body = kind.encode(
             {
                 "reason": refusal.reason.value,
                 "detail": refusal.detail[:_DETAIL_CHARS_MAX],

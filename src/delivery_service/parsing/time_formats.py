@@ -1,14 +1,16 @@
 """Local timestamps of free text, read by a `datetime.strptime` format; compiled once, without the process's locale.
 
-What a format leaves out is taken from the range, never from a clock:
+What a format leaves out is taken from the range, never from a clock: of all that the text may mean it is the latest, to the
+millisecond, that is not ahead of observed_at by more than `future_seconds`; or the earliest, where all of it is.
 
-    year            of the years around observed_at, the latest that is not ahead of it by more than `future_seconds`
-    the whole date  likewise, of the days around it
-    zone            the range's; a local time that a change of the clocks makes twice is, by the same rule, the later of
-                    the two unless that is ahead likewise; one that it skips is read with the offset before it
-    %Z              UTC, GMT or Z, or an abbreviation that the range's zone has at that time
+    year, month, day    any; a day of the week (`%a`) counts where one of them is missing, else it is not looked at
+    AM or PM of `%I`    either
+    zone                the range's; a change of the clocks may show a local time twice; one that it skips is read with the
+                        offset before it
+    %Z                  UTC, GMT or Z, or an abbreviation that the range's zone has at that time
 
-Names of months and days are English, in any case. `%f` takes 1 to 9 digits.
+A year is looked for nine years back, a day a year back, or 15 days where no month and no year is given. A time of day that is
+left out is 0:00. Names of months and days are English, in any case. `%f` takes 1 to 9 digits.
 """
 
 from __future__ import annotations
@@ -25,10 +27,13 @@ from delivery_service.parsing.timestamps import EPOCH_ORDINAL, fraction_us
 
 _MONTHS: Final = {name.lower().encode(): i for i, name in enumerate(calendar.month_abbr) if name}
 _MONTHS_FULL: Final = {name.lower().encode(): i for i, name in enumerate(calendar.month_name) if name}
-_DAYS: Final = "|".join(calendar.day_abbr)
-_DAYS_FULL: Final = "|".join(calendar.day_name)
+_WEEKDAYS: Final = {name[:3].lower().encode(): i for i, name in enumerate(calendar.day_name)}
 _ZONED_YEARS: Final = (1900, 9000)  # outside of them a zone cannot matter, and the calendar's ends are near
 _YEARS_BACK: Final = 9  # enough to reach a 29th of February across a century that is no leap year
+_DAYS_BACK: Final = 16  # enough for a day of the week, and for an abbreviation within the lateness that is usual
+_DAYS_BACK_IN_YEAR: Final = 367
+_MINUTE_MS: Final = 60_000
+_DAY_MS: Final = 86_400_000
 
 _DIRECTIVES: Final = {
     "Y": r"(?P<Y>\d{4})",
@@ -45,10 +50,10 @@ _DIRECTIVES: Final = {
     "b": f"(?P<b>{'|'.join(n for n in calendar.month_abbr if n)})",
     "h": f"(?P<b>{'|'.join(n for n in calendar.month_abbr if n)})",
     "B": f"(?P<B>{'|'.join(n for n in calendar.month_name if n)})",
-    "a": f"(?:{_DAYS})",
-    "A": f"(?:{_DAYS_FULL})",
+    "a": f"(?P<a>{'|'.join(calendar.day_abbr)})",
+    "A": f"(?P<A>{'|'.join(calendar.day_name)})",
     "p": r"(?P<p>AM|PM)",
-    "z": r"(?P<z>Z|[+-]\d\d:?[0-5]\d)",
+    "z": r"(?P<z>Z|[+-](?:[01]\d|2[0-3]):?[0-5]\d)",
     "Z": r"(?P<Z>[A-Za-z]{1,6}|[+-]\d\d)",
     "%": "%",
 }
@@ -57,20 +62,25 @@ _COMBINED: Final = {"T": "%H:%M:%S", "R": "%H:%M", "D": "%m/%d/%y", "F": "%Y-%m-
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class TimeContext:
-    """What a timestamp without year or zone is read against."""
+    """What a timestamp that leaves something out is read against."""
 
     observed_at_ms: int
     future_seconds: int
     zone_name: str
     zone: ZoneInfo | None  # None: there is no zone of that name
-    minutes: dict[tuple[Any, ...], int | None] = dataclasses.field(
+    minutes_ms: dict[tuple[Any, ...], tuple[int, ...]] = dataclasses.field(
         default_factory=dict
     )  # what was read so far, by all but seconds and fraction
 
     @property
-    def latest_s(self) -> float:
-        """Unix seconds after which a reading is taken for an earlier one."""
-        return self.observed_at_ms / 1000 + self.future_seconds
+    def latest_ms(self) -> int:
+        """Unix milliseconds after which a reading is taken for an earlier one."""
+        return self.observed_at_ms + self.future_seconds * 1000
+
+    @property
+    def latest_date(self) -> dt.date:
+        """The day after which it is nowhere on Earth yet."""
+        return dt.date.fromordinal(min(EPOCH_ORDINAL + self.latest_ms // _DAY_MS + 1, dt.date.max.toordinal()))
 
 
 class TimeFormat:
@@ -91,50 +101,50 @@ class TimeFormat:
             return None
         groups = match.groups()
         key = (self, *(groups[i] for i in self._minute_groups))
-        if key in context.minutes:
-            minute_s = context.minutes[key]
-        else:
-            minute_s = context.minutes[key] = self._minute_s(match.groupdict(), context)
-        if minute_s is None:
-            return None
+        minutes_ms = context.minutes_ms.get(key)
+        if minutes_ms is None:
+            minutes_ms = context.minutes_ms[key] = self._minutes_ms(match.groupdict(), context)
         found_s, found_f = match["S"] if self._has_seconds else b"0", match["f"] if self._has_fraction else b"0"
-        return (minute_s + int(found_s)) * 1000 + fraction_us(found_f) // 1000
+        within_ms = int(found_s) * 1000 + fraction_us(found_f) // 1000
+        if len(minutes_ms) > 1:
+            return next((ms + within_ms for ms in minutes_ms if ms + within_ms <= context.latest_ms), minutes_ms[-1] + within_ms)
+        return minutes_ms[0] + within_ms if minutes_ms else None
 
-    def _minute_s(self, found: dict[str, bytes], context: TimeContext) -> int | None:
-        """The minute, Unix seconds: of all that the text may mean the latest that is not ahead, else the earliest."""
-        moment = None
-        for moment in self._moments(found, context):
-            if moment <= context.latest_s:
-                break
-        return moment
+    def _minutes_ms(self, found: dict[str, bytes], context: TimeContext) -> tuple[int, ...]:
+        """The minutes, Unix milliseconds, that the text may mean: one, or the latest first, for its seconds to decide."""
+        minutes_ms: list[int] = []
+        for moment_s in self._moments(found, context):
+            if minutes_ms and minutes_ms[-1] > context.latest_ms:
+                minutes_ms.pop()  # ahead with its first second
+            minutes_ms.append(moment_s * 1000)
+            if minutes_ms[-1] + _MINUTE_MS <= context.latest_ms:
+                break  # not ahead with its last one
+        return tuple(minutes_ms)
 
     def _moments(self, found: dict[str, bytes], context: TimeContext) -> Iterator[int]:
         """Every instant that the text may mean, without its seconds, the latest first."""
-        minute_s = _minute_of_day_s(found)
-        for date in self._dates(found, context):
-            local_s = (date.toordinal() - EPOCH_ORDINAL) * 86_400 + minute_s
-            if _ZONED_YEARS[0] <= date.year <= _ZONED_YEARS[1]:
-                yield from _instants(local_s, found, context)
-            else:
-                yield local_s  # refused as too late or future in any zone
+        minutes_s = _minutes_of_day_s(found)
+        for date in self._dates(found, context.latest_date):
+            for minute_s in minutes_s:
+                local_s = (date.toordinal() - EPOCH_ORDINAL) * 86_400 + minute_s
+                if _ZONED_YEARS[0] <= date.year <= _ZONED_YEARS[1]:
+                    yield from _instants(local_s, found, context)
+                else:
+                    yield local_s  # refused as too late or future in any zone
 
-    def _dates(self, found: dict[str, bytes], context: TimeContext) -> Iterator[dt.date]:
-        observed = dt.datetime.fromtimestamp(context.observed_at_ms // 1000, dt.UTC).date()
-        if not self._groups & {"m", "b", "B", "j", "Y", "y"}:
-            yield from (observed + dt.timedelta(days=days) for days in (1, 0, -1))
-            return
-        years: Iterator[int]
-        if "Y" in self._groups:
-            years = iter((int(found["Y"]),))
-        elif "y" in self._groups:
-            short = int(found["y"])
-            years = iter((short + (2000 if short < 69 else 1900),))  # POSIX, as strptime
-        else:
-            years = iter(range(observed.year + 1, max(observed.year - _YEARS_BACK, 0), -1))
-        for year in years:
-            date = _date(year, found)
-            if date is not None:
+    def _dates(self, found: dict[str, bytes], latest: dt.date) -> Iterator[dt.date]:
+        """Every date that the text may mean, the latest first, from the latest that is not ahead everywhere."""
+        year, weekday = _year(found), _weekday(found)
+        if not self._groups & {"d", "j"}:
+            yield from _days_back(year, _month(found), weekday, latest)
+        elif year is not None:
+            if (date := _date(year, found)) is not None:
                 yield date
+        else:
+            for earlier in range(latest.year, max(latest.year - _YEARS_BACK - 1, 0), -1):
+                date = _date(earlier, found)
+                if date is not None and date <= latest and weekday in (None, date.weekday()):
+                    yield date
 
 
 def _expression(time_format: str) -> str:
@@ -158,12 +168,33 @@ def _expression(time_format: str) -> str:
     return "".join(parts)
 
 
-def _minute_of_day_s(found: dict[str, bytes]) -> int:
-    """The minute's start, in seconds of the day."""
-    hours = int(found.get("H") or 0)
-    if found.get("I"):
-        hours = int(found["I"]) % 12 + (12 if (found.get("p") or b"").upper() == b"PM" else 0)
-    return hours * 3600 + int(found.get("M") or 0) * 60
+def _minutes_of_day_s(found: dict[str, bytes]) -> tuple[int, ...]:
+    """The starts of the minutes that the text may mean, in seconds of the day, the latest first."""
+    minute_s = int(found.get("M") or 0) * 60
+    if not found.get("I"):
+        return (int(found.get("H") or 0) * 3600 + minute_s,)
+    hour_s = int(found["I"]) % 12 * 3600
+    half = (found.get("p") or b"").upper()
+    return tuple(offset_s + hour_s + minute_s for name, offset_s in ((b"PM", 12 * 3600), (b"AM", 0)) if half in (name, b""))
+
+
+def _year(found: dict[str, bytes]) -> int | None:
+    if found.get("y"):
+        return int(found["y"]) + (2000 if int(found["y"]) < 69 else 1900)  # POSIX, as strptime
+    return int(found["Y"]) if found.get("Y") else None
+
+
+def _month(found: dict[str, bytes]) -> int | None:
+    if found.get("b"):
+        return _MONTHS[found["b"].lower()]
+    if found.get("B"):
+        return _MONTHS_FULL[found["B"].lower()]
+    return int(found["m"]) if found.get("m") else None
+
+
+def _weekday(found: dict[str, bytes]) -> int | None:
+    name = found.get("a") or found.get("A")
+    return _WEEKDAYS[name[:3].lower()] if name else None
 
 
 def _date(year: int, found: dict[str, bytes]) -> dt.date | None:
@@ -171,17 +202,25 @@ def _date(year: int, found: dict[str, bytes]) -> dt.date | None:
         if found.get("j"):
             date = dt.date(year, 1, 1) + dt.timedelta(days=int(found["j"]) - 1)
             return date if date.year == year else None
-        return dt.date(year, _month(found), int(found.get("d") or 1))
+        return dt.date(year, _month(found) or 1, int(found["d"]))
     except (ValueError, OverflowError):
         return None
 
 
-def _month(found: dict[str, bytes]) -> int:
-    if found.get("b"):
-        return _MONTHS[found["b"].lower()]
-    if found.get("B"):
-        return _MONTHS_FULL[found["B"].lower()]
-    return int(found.get("m") or 1)
+def _days_back(year: int | None, month: int | None, weekday: int | None, latest: dt.date) -> Iterator[dt.date]:
+    """The days up to `latest` that are of this year, month and day of the week, as far as they are known, the latest first.
+
+    Of a year or month that is ahead of them, its first.
+    """
+    if year is not None:
+        if not dt.MINYEAR <= year <= dt.MAXYEAR:
+            return
+        latest = max(min(latest, dt.date(year, 12, 31)), dt.date(year, month or 1, 1))
+    back = _DAYS_BACK if year is None and month is None else _DAYS_BACK_IN_YEAR
+    for ordinal in range(latest.toordinal(), max(latest.toordinal() - back, 0), -1):
+        date = dt.date.fromordinal(ordinal)
+        if year in (None, date.year) and month in (None, date.month) and weekday in (None, date.weekday()):
+            yield date
 
 
 def _instants(local_s: int, found: dict[str, bytes], context: TimeContext) -> Iterator[int]:

@@ -1,26 +1,44 @@
-"""Time zones by their IANA name, always from the locked `tzdata` package and never from the machine's own files.
+"""Time zones by their IANA name, out of that version of the zone data that a rules revision names.
 
-So every instance that runs one version of Hourmark reads a local time alike, whatever its operating system has.
+The versions are kept beside this module, `zone_data/<version>.zip`, for as long as any range may name them. Neither the
+machine's own zone files nor an installed `tzdata` package has a say, so a local time reads alike on every instance, years and
+releases later. `tools.keep_zone_data` keeps a further one.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.resources
-import re
+import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
-_NAME = re.compile(r"[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+){0,2}")
+FOLDER = Path(__file__).parent / "zone_data"
+_SUFFIX = ".zip"
 
 
-@functools.lru_cache(maxsize=1024)
-def zone_of(name: str) -> ZoneInfo | None:
-    """The zone of that name, or None where there is none."""
-    if not _NAME.fullmatch(name):
-        return None
-    file = importlib.resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
+def zone_versions() -> frozenset[str]:
+    """The versions at hand."""
+    return frozenset(file.name.removesuffix(_SUFFIX) for file in FOLDER.glob(f"*{_SUFFIX}"))
+
+
+def zone_of(name: str, version: str) -> ZoneInfo | None:
+    """The zone of that name, or None where that version has none. ValueError if the version is not at hand, or damaged."""
+    return _zone(str(FOLDER), version, name)
+
+
+@functools.lru_cache(maxsize=2048)  # of zones in use, of all versions
+def _zone(folder: str, version: str, name: str) -> ZoneInfo | None:
+    data = _files(Path(folder, version + _SUFFIX)).get(name)
+    return None if data is None else ZoneInfo.from_file(io.BytesIO(data), key=name)
+
+
+@functools.lru_cache(maxsize=8)  # half a megabyte each; of a further one the names in use are read again
+def _files(archive: Path) -> Mapping[str, bytes]:
     try:
-        with file.open("rb") as stream:
-            return ZoneInfo.from_file(stream, key=name)
-    except (OSError, ValueError):
-        return None
+        with zipfile.ZipFile(io.BytesIO(archive.read_bytes())) as kept:
+            return {name: kept.read(name) for name in kept.namelist()}
+    except (OSError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"the zone data {archive.name} cannot be read: {error}; install this software anew") from error

@@ -34,7 +34,6 @@ from etl.ledger.overview import SetAside, set_aside
 from etl.ledger.rows import AUDIT, Frontier, State
 from etl.storage import Storage, StorageError
 from etl.topics import CentralTopics
-from hourmark.avro import Schema
 from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.errors import Unavailable
@@ -65,7 +64,6 @@ class Ports:
     database: Database
     sites: Callable[[Lease], Sites]
     progress: Progress
-    fetch_schema: Callable[[int], Schema]
     restage: Callable[[Lease, str], str]  # path of a staged file that cannot be read, and its new one; DataLoss if there is none
     metrics: Metrics
     clock: Clock
@@ -81,9 +79,7 @@ class Closer:
         self._sites = ports.sites(self._lease)
         self._audit = CentralTopics.of(config.kafka).audit
         self._taker = CutTaker(self._sites, ports.progress, self._audit, ports.clock, config.etl.deadline_seconds)
-        self._publisher = Publisher(
-            ports.engine, ports.storage, ports.database, self._lease, ports.fetch_schema, ports.clock, ports.publishers
-        )
+        self._publisher = Publisher(ports.engine, ports.storage, ports.database, self._lease, ports.clock, ports.publishers)
         self._sealer = Sealer(
             ports.engine, ports.database, self._lease, self._sites, ports.progress, ports.clock,
             round(config.etl.deadline_seconds * 1000),

@@ -25,13 +25,12 @@ from etl.closing.engine import Engine
 from etl.closing.indexing import keep_indexes
 from etl.closing.writing import SealedHour
 from etl.errors import ForeignLedger
-from etl.ledger.closed import remembered_schema
 from etl.ledger.database import Database, Lease
 from etl.ledger.frontiers import Closing
 from etl.ledger.listings import listed_groups, listed_sums
 from etl.ledger.rows import Frontier, HourBook, Seal, StagedGroup, Sums
+from etl.ledger.schemas import KnownSchema, known_schemas, unreadable
 from etl.storage import AlreadyExists, Storage, StorageError
-from hourmark.avro import Schema
 from hourmark.clock import Clock
 from hourmark.errors import Finding
 from hourmark.hours import Hour
@@ -205,7 +204,6 @@ class Publisher:
     storage: Storage
     database: Database
     lease: Lease
-    fetch_schema: Callable[[int], Schema]
     clock: Clock
     publishers: int
 
@@ -219,11 +217,12 @@ class Publisher:
         folder = f"{ATTEMPTS_FOLDER}/{attempt}"
         chains = [f.sealed_hours for f in sealed]
         hours = self._sealed_hours([f for chain in chains for f in chain])
-        schemas, unknown = self._schemas({s for h in hours.values() for s in _schema_ids(h)})
+        schemas = known_schemas(self.database, {s for h in hours.values() for s in _schema_ids(h)})
         troubles: list[Trouble] = []
-        chains = [_readable(chain, hours, unknown, troubles) for chain in chains]
+        chains = [_readable(chain, hours, schemas, troubles) for chain in chains]
         hours = {(f.event_type, f.hour): hours[f.event_type, f.hour] for chain in chains for f in chain}
-        texts, marks = ({s: both[n] for s, both in schemas.items()} for n in (0, 1))
+        texts = {schema_id: schema.text for schema_id, schema in schemas.items()}
+        marks = {schema_id: schema.fingerprint for schema_id, schema in schemas.items()}
         written = self.engine.write(list(hours.values()), texts, f"{folder}/_tasks")  # no type has such a name
         by_hour = {(w.event_type, w.hour_s): w for w in written}
         identity = self.database.identity()
@@ -249,16 +248,6 @@ class Publisher:
         keep_indexes(self.storage, self.database, self.lease, attempt, published, written, self.clock.now_ms())
         self.storage.delete(folder)
         return result
-
-    def _schemas(self, ids: Collection[int]) -> tuple[dict[int, tuple[str, str]], dict[int, Finding]]:
-        """By id: text and fingerprint, or why there is none."""
-        known, unknown = {}, {}
-        for schema_id in sorted(ids):
-            try:
-                known[schema_id] = remembered_schema(self.database, self.lease, schema_id, self.fetch_schema)
-            except Finding as error:
-                unknown[schema_id] = error
-        return known, unknown
 
     def _standing_of(self, chain: Sequence[Frontier]) -> Published:
         found = Published()
@@ -310,17 +299,18 @@ def _schema_ids(hour: SealedHour) -> set[int]:
 def _readable(
     chain: Sequence[Frontier],
     hours: Mapping[tuple[str, Hour], SealedHour],
-    unknown: Mapping[int, Finding],
+    schemas: Mapping[int, KnownSchema],
     troubles: list[Trouble],
 ) -> tuple[Frontier, ...]:
-    """The hours of the chain before the first with events that nobody can read, or with other rows than it was sealed with."""
+    """The hours of the chain before the first with events that nobody could read, or with other rows than it was sealed with."""
     for at, f in enumerate(chain):
         listed = listed_sums(hours[f.event_type, f.hour].listed)
         if f.seal is None or listed != f.seal.listed:
             troubles.append(Trouble(f, _other_rows(f, listed)))
             return tuple(chain[:at])
-        if ids := sorted(_schema_ids(hours[f.event_type, f.hour]) & unknown.keys()):
-            troubles.append(Trouble(f, unknown[ids[0]]))
+        ids = sorted(_schema_ids(hours[f.event_type, f.hour]))
+        if why := next((why for i in ids if (why := unreadable(f.event_type, i, schemas.get(i)))), None):
+            troubles.append(Trouble(f, why))
             return tuple(chain[:at])
     return tuple(chain)
 

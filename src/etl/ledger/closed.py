@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, select
 
-from etl.errors import SchemaChanged
 from etl.ledger import tables
 from etl.ledger.database import Database, Lease, put
-from hourmark.avro import Schema, canonical_json, fingerprint
 from hourmark.hours import Hour
 
 
@@ -112,24 +110,6 @@ def forget_old(database: Database, lease: Lease, before_s: int, bytes_max: int) 
 def paths(database: Database) -> set[str]:
     """Index files that the ledger names."""
     return set(database.ask(select(tables.id_indexes.c.path).distinct()).scalars())
-
-
-def remembered_schema(database: Database, lease: Lease, schema_id: int, fetch: Callable[[int], Schema]) -> tuple[str, str]:
-    """Schema text and fingerprint of an id; asks the registry each time, and SchemaChanged if it now says otherwise."""
-    schema = fetch(schema_id)
-    now = fingerprint(schema)
-    table = tables.schemas
-    known = database.ask(select(table.c.schema, table.c.fingerprint).where(table.c.schema_id == schema_id)).one_or_none()
-    if known is None:
-        with database.transaction(lease) as connection:
-            connection.execute(insert(table).values(schema_id=schema_id, fingerprint=now, schema=canonical_json(schema)))
-        return canonical_json(schema), now
-    if known.fingerprint != now:
-        raise SchemaChanged(
-            f"schema id {schema_id} stands for another schema now ({now}) than when it was first used ({known.fingerprint}); "
-            "is registry.url the right registry, or was it made anew? Events under this id cannot be read until it is restored"
-        )
-    return str(known.schema), str(known.fingerprint)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""A digest in each row that a proof rests on: positions, frontiers, staged files, groups of events and of promises, and
-conflicts.
+"""A digest in each row that a proof rests on: positions, frontiers, staged files, groups of events and of promises, conflicts
+and schemas.
 
 It covers every column but itself, row numbers, and those that their table marks `UNDIGESTED`; of a group also its file's path,
 which so stands for the number of the file. It is written with the row, and compared whenever the row is read to stage, freeze,
@@ -21,9 +21,6 @@ from etl.ledger import tables
 from etl.ledger.database import Database
 
 _BYTES: Final = 8  # against accidents: one in 2^64 passes
-_DIGESTED: Final = (
-    tables.positions, tables.frontiers, tables.staged_files, tables.groups, tables.audit_groups, tables.conflicts,
-)  # fmt: skip
 
 
 def with_digest(table: Table, row: Mapping[Any, Any], path: str = "") -> dict[str, Any]:
@@ -48,7 +45,7 @@ def damaged_rows(database: Database) -> list[DamagedRow]:
     """All of them: every row that has a digest is read."""
     found, paths = [], {}
     with database.reading() as connection:
-        for table in _DIGESTED:
+        for table in (t for t in tables.metadata.sorted_tables if tables.DIGEST in t.c):  # a file before its groups
             for row in connection.execute(select(table).execution_options(yield_per=1000)).mappings():
                 if table is tables.staged_files:
                     paths[row["id"]] = row["path"]

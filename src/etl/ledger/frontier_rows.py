@@ -1,4 +1,4 @@
-"""What `hourmark types apply` does here: a frontier row for each type. Can be repeated; a type's first hour is fixed once."""
+"""A frontier row for each type, put with the rules. Can be repeated; a type's first hour is fixed once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from etl.ledger import tables
 from etl.ledger.database import Database
 from etl.ledger.digests import check, rewrite, with_digest
 from etl.ledger.rows import State
-from hourmark.config import Config
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.errors import UsageError
 from hourmark.event_types import EventType, Source
@@ -21,24 +20,26 @@ from hourmark.hours import Hour
 BUCKET_SECONDS: Final = "bucket_seconds"  # in the table `meta`
 
 
-def ensure_frontier_rows(config: Config, types: Sequence[EventType], sources: Sequence[Source], first_hour: Hour) -> list[str]:
+def put_frontiers(connection: Connection, types: Sequence[EventType], sources: Sequence[Source], first_hour: Hour) -> list[str]:
     """Add rows for new types, renew sources and shard of all; returns the names that were new.
 
     A source that may carry a type no longer is awaited until its hosts have said goodbye: what they read before is on its way.
-    UsageError if the ledger's buckets have another length: a root's is fixed.
+    While none of its hosts was ever heard of, their reports may be on their way too. UsageError if the ledger's buckets have
+    another length: a root's is fixed.
     """
-    with Database(config.etl.ledger) as database, database.transaction() as connection:
-        _fix_bucket_length(connection, first_hour.length_s)
-        known = {row["type"]: row for row in connection.execute(select(tables.frontiers)).mappings()}
-        live = set(connection.execute(select(tables.reporters.c.source).where(~tables.reporters.c.goodbye)).scalars())
-        for t in types:
-            carried_by = carriers(t.name, sources)
-            if row := known.get(t.name):
-                check(tables.frontiers, row)
-                sources_json = json.dumps(sorted(carried_by | live & set(json.loads(row["sources"]))))
-                rewrite(connection, tables.frontiers, row, {"sources": sources_json, "shard": t.shard})
-            else:
-                connection.execute(new_frontier(t.name, first_hour.start_s, t.shard, carried_by))
+    _fix_bucket_length(connection, first_hour.length_s)
+    known = {row["type"]: row for row in connection.execute(select(tables.frontiers)).mappings()}
+    reporters = tables.reporters.c
+    live = set(connection.execute(select(reporters.source).where(~reporters.goodbye)).scalars())
+    heard = set(connection.execute(select(reporters.source)).scalars())
+    for t in types:
+        carried_by = carriers(t.name, sources)
+        if row := known.get(t.name):
+            check(tables.frontiers, row)
+            still = {source for source in json.loads(row["sources"]) if source in live or source not in heard}
+            rewrite(connection, tables.frontiers, row, {"sources": json.dumps(sorted(carried_by | still)), "shard": t.shard})
+        else:
+            connection.execute(new_frontier(t.name, first_hour.start_s, t.shard, carried_by))
     return sorted({t.name for t in types} - set(known))
 
 

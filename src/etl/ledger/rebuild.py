@@ -34,29 +34,29 @@ from etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
 from etl.ledger.frontiers import bucket_row
 from etl.ledger.remains import EARLY_MS, Chain, Key, audit_next, epochs, read_chain, read_notes, surplus_files, uncovered
 from etl.ledger.rows import DEFAULT_SHARD, Position, Span, StagedBatch
+from etl.ledger.rules import put_book
+from etl.ledger.schemas import KnownSchema, put_schemas
 from etl.ledger.staging import lost_to_retention, put_positions, put_staged
 from etl.staging.files import read_note
 from etl.staging.pieces import StagedNote
 from etl.storage import Storage
 from etl.topics import Central, CentralTopics
-from hourmark.avro import Schema, canonical_json, fingerprint
 from hourmark.config import Kafka
 from hourmark.errors import Finding, UsageError
 from hourmark.manifest import Manifest
-from hourmark.rules import Rules
+from hourmark.rules import RulesBook, SchemaMeaning
 
 _MUST_BE_EMPTY: Final = (tables.frontiers, tables.positions, tables.buckets, tables.staged_files)
 
 
 @dataclasses.dataclass(frozen=True)
 class Outside:
-    """What a rebuild reads. `rules`: every revision, in order."""
+    """What a rebuild reads. `rules`: every revision that the topic has."""
 
     storage: Storage
     kafka: Kafka
     central: Central
-    rules: Sequence[Rules]
-    fetch_schema: Callable[[int], Schema]
+    rules: RulesBook
     bucket_seconds: int
     now_ms: int
 
@@ -100,7 +100,7 @@ class _Rebuild:
     cuts: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)  # (closed by, audit offset) → least commit
     commits: set[int] = dataclasses.field(default_factory=set)  # numbers that the lost ledger had reached
     ledgers: set[str] = dataclasses.field(default_factory=set)
-    schemas: dict[int, str] = dataclasses.field(default_factory=dict)  # id → fingerprint in markers
+    schemas: dict[int, SchemaMeaning] = dataclasses.field(default_factory=dict)  # of ids in markers
 
     def run(self, connection: Connection) -> None:
         for event_type in list_types(self.outside.storage):
@@ -112,7 +112,7 @@ class _Rebuild:
         self.say(f"{self.done.staged_files} staged files of what Kafka no longer holds")
         self._put_holes(connection, positions, starts, covered)
         self._put_surplus(connection)
-        self._put_schemas(connection)
+        self._put_rules(connection)
         self._put_meta(connection)
 
     def _put_buckets(self, connection: Connection, event_type: str) -> None:
@@ -122,7 +122,7 @@ class _Rebuild:
                 self.done.notes.append(f"{event_type}: no bucket between {closed[at - 1][0]} and {hour}")
             self.commits.add(manifest.ledger_commit)
             self.ledgers.add(manifest.ledger)
-            self.schemas |= {f.schema_id: f.schema_fingerprint for f in manifest.files}
+            self.schemas |= {f.schema_id: SchemaMeaning(event_type, f.schema_fingerprint) for f in manifest.files}
             cut = (manifest.closed_at_ms, audit_next(manifest))  # its audit offset may be of long after the cut began
             self.cuts[cut] = min(manifest.ledger_commit, self.cuts.get(cut, manifest.ledger_commit))
             connection.execute(insert(tables.buckets).values(bucket_row(hour, manifest)))
@@ -147,7 +147,7 @@ class _Rebuild:
             )
         self.done.types = len(self.frontiers)
         self.topics = CentralTopics.of(self.outside.kafka, self.frontiers)
-        latest = self.outside.rules[-1].types if self.outside.rules else {}
+        latest = self.outside.rules.latest.types if self.outside.rules.latest else {}
         if unknown := sorted(set(latest) - set(self.frontiers)):
             self.done.notes.append(
                 f"nothing tells where these types begin: {', '.join(unknown)}; run `hourmark types apply` with their --first-hour"
@@ -164,7 +164,7 @@ class _Rebuild:
 
     def _declared(self, event_type: str) -> tuple[set[str], str]:
         """Sources and shard, of the last revision that knows the type."""
-        for rules in reversed(self.outside.rules):
+        for rules in reversed(self.outside.rules.revisions):
             if event_type in rules.types:
                 return carriers(event_type, rules.sources.values()), rules.types[event_type].declaration.shard
         self.done.notes.append(f"type {event_type}: no rules revision declares it; it waits for no source")
@@ -285,16 +285,17 @@ class _Rebuild:
                     )
                 )  # fmt: skip
 
-    def _put_schemas(self, connection: Connection) -> None:
-        for schema_id, mark in sorted(self.schemas.items()):
-            schema = self.outside.fetch_schema(schema_id)
-            if fingerprint(schema) != mark:
-                self.done.notes.append(
-                    f"schema id {schema_id} stands for another schema now than in the markers ({mark}); closing stops at it "
-                    "until the registry is restored"
-                )
-            connection.execute(
-                insert(tables.schemas).values(schema_id=schema_id, fingerprint=mark, schema=canonical_json(schema))
+    def _put_rules(self, connection: Connection) -> None:
+        """Finding where an id stands for something else in a marker than in the rules: one of the two is not this site's."""
+        put_book(connection, self.outside.rules)
+        try:
+            put_schemas(connection, ((schema_id, KnownSchema(*marked, "")) for schema_id, marked in sorted(self.schemas.items())))
+        except ValueError as error:
+            raise Finding(f"markers and hourmark.types contradict each other, is it this root's cluster? {error}") from error
+        if unknown := sorted(self.schemas.keys() - self.outside.rules.schemas().keys()):
+            self.done.notes.append(
+                f"no rules revision has the schema ids {', '.join(map(str, unknown))} of closed buckets, which stay readable, as "
+                "they hold their schemas; run `hourmark types apply`, which asks the registry"
             )
 
     def _put_meta(self, connection: Connection) -> None:

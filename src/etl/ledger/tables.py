@@ -221,12 +221,18 @@ reporters = Table(
     Column("excused", Boolean, nullable=False),  # by a bucket that timed out: not awaited until it reports again
 )
 
+# Rules revisions, as the topic `hourmark.types` has them; a key's digest is of its value.
+rules = Table("rules", metadata, Column("key", Text, primary_key=True), _text("value"))
+
+# What schema ids of the rules stand for, and those of buckets from before a rebuild.
 schemas = Table(
     "schemas",
     metadata,
     Column("schema_id", Integer, primary_key=True, autoincrement=False),
+    _text("type"),
     _text("fingerprint"),
     _text("schema"),
+    _bytes(DIGEST),
 )
 
 # Where the mirror stood at the last check: the edge's log start must never pass it before the next one.

@@ -24,6 +24,7 @@ from etl.ledger.database import Database, Lease
 from etl.ledger.overview import set_aside
 from etl.ledger.remains import STAGING_FOLDER
 from etl.ledger.rows import Position
+from etl.ledger.schemas import types_of_ids
 from etl.staging.pieces import StagePlan
 from etl.staging.planner import PlannedBatch, ReadSpan, deal, plan_spans
 from etl.staging.task import read_and_stage
@@ -36,11 +37,11 @@ REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numb
 
 
 class _Task(InputPartition):
-    """One task's spans, and where its files go."""
+    """One task's spans, where its files go, and the type of each schema id."""
 
-    def __init__(self, folder: str, spans: tuple[ReadSpan, ...]) -> None:
+    def __init__(self, folder: str, spans: tuple[ReadSpan, ...], schema_types: Mapping[int, str]) -> None:
         super().__init__(None)
-        self.folder, self.spans = folder, spans
+        self.folder, self.spans, self.schema_types = folder, spans, schema_types
 
 
 class _StreamReader(DataSourceStreamReader):
@@ -53,21 +54,21 @@ class _StreamReader(DataSourceStreamReader):
         return self._last
 
     def latestOffset(self) -> dict[str, Any]:
-        if self._planner is None:
-            self._planner = Planner(self._config, self._lease, self._shard)
-        planned = self._planner.next_batch()
+        planned = self._plans().next_batch()
         if planned is not None:
             self._last = planned.to_json()
         return self._last
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
         planned = PlannedBatch.from_json(end)
-        return [_Task(planned.folder, spans) for spans in planned.tasks]
+        schema_types = self._plans().schema_types()
+        return [_Task(planned.folder, spans, schema_types) for spans in planned.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
         kafka = self._config.kafka
-        plan = stage_plan(self._config, partition.folder, {s.span.topic for s in partition.spans}, self._ledger)
+        topics = {s.span.topic for s in partition.spans}
+        plan = stage_plan(self._config, partition.folder, topics, self._ledger, partition.schema_types)
         for answer in read_and_stage(partition.spans, plan, kafka.central_cluster, kafka.max_message_bytes):
             yield pa.RecordBatch.from_pydict({COLUMN: [pickle.dumps(answer)]})
 
@@ -75,15 +76,21 @@ class _StreamReader(DataSourceStreamReader):
         if self._planner is not None:
             self._planner.close()
 
+    def _plans(self) -> Planner:
+        if self._planner is None:
+            self._planner = Planner(self._config, self._lease, self._shard)
+        return self._planner
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_planner": None}
 
 
-def stage_plan(config: Config, folder: str, topics: set[str], ledger: str) -> StagePlan:
+def stage_plan(config: Config, folder: str, topics: set[str], ledger: str, schema_types: Mapping[int, str]) -> StagePlan:
     """What staging records of these central topics must know; `ledger`: its UUID."""
     control = CentralTopics.of(config.kafka)
     types = {topic: t for topic in topics if (t := control.type_of(topic)) is not None}
-    return StagePlan(config.storage, folder, config.parsing.bucket_seconds, types, control.audit, control.hosts, ledger)
+    length_s = config.parsing.bucket_seconds
+    return StagePlan(config.storage, folder, length_s, types, control.audit, control.hosts, ledger, schema_types)
 
 
 def kafka_source(config: Config, lease: Lease, shard: str, ledger: str) -> type[DataSource]:
@@ -148,6 +155,10 @@ class Planner:
         if not spans:
             return None
         return PlannedBatch(f"{STAGING_FOLDER}/{self._lease.epoch:012d}-{self._shard}-{uuid.uuid4().hex}", deal(spans, etl.tasks))
+
+    def schema_types(self) -> dict[int, str]:
+        """Of each schema id that the rules gave out, its type."""
+        return types_of_ids(self._database)
 
     def close(self) -> None:
         """Let go of the ledger."""

@@ -22,6 +22,7 @@ class StagePlan:
     audit_topic: str
     hosts_topic: str
     ledger: str = ""  # UUID
+    schema_types: Mapping[int, str] = dataclasses.field(default_factory=dict)  # schema id → type, as the rules fixed it
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

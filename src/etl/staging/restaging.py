@@ -15,6 +15,7 @@ from etl.errors import DataLoss, TopicReplaced
 from etl.ledger.database import Database, Lease
 from etl.ledger.leftovers import known_file, places, replace_file
 from etl.ledger.rows import AUDIT, Span, Sums
+from etl.ledger.schemas import types_of_ids
 from etl.staging.kafka_source import stage_plan
 from etl.staging.pieces import StagedPiece
 from etl.staging.planner import ReadSpan
@@ -63,7 +64,8 @@ class Restager:
             tables = [piece.table for piece in reader.read(wanted, piece_bytes=1 << 62)]
         if not tables:
             return StagedPiece()
-        plan = stage_plan(self._config, folder, {s.topic for s in spans}, self._database.identity()[0])
+        ledger, _ = self._database.identity()
+        plan = stage_plan(self._config, folder, {s.topic for s in spans}, ledger, types_of_ids(self._database))
         return stage_table(pa.concat_tables(tables), spans, plan, self._storage)
 
     def _refuse_other_topics(self, spans: Sequence[Span]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -95,6 +95,7 @@ def _sorted_events(
         key, schemas = key_columns(in_one(table.column("key"))), schema_ids(in_one(table.column("value")))
     except Malformed as error:
         raise _bad(table, error.row, str(error)) from error
+    _check_schemas(table, schemas, types, codes, plan.schema_types)
     ranked = sorted(set(types))  # in the file types stand by name, so that neighbours of a unit are neighbours in every file
     ranks = np.array([ranked.index(t) for t in types], np.int32)[codes]
     order = np.lexsort((key.tail, key.head, ranks))  # an hour is the beginning of the head
@@ -114,6 +115,18 @@ def _sorted_events(
     ]
     sizes = lengths(values)[order] - FRAMING_SIZE
     return pa.table(columns, schema=EVENT_SCHEMA), _groups(ranked, ranks[order], hours, sizes, schemas[order], key, order)
+
+
+def _check_schemas(
+    table: pa.Table, schemas: npt.NDArray[np.int32], types: list[str], codes: npt.NDArray[Any], known: Mapping[int, str]
+) -> None:
+    """BadRecord for the first record under an id that stands for another type's schema."""
+    for schema_id in np.unique(schemas).tolist():
+        if (meant := known.get(schema_id)) is None:
+            continue  # an older copy of the ledger may not know it yet; closing asks again
+        others = np.array([t != meant for t in types])[codes] & (schemas == schema_id)
+        if others.any():
+            raise _bad(table, int(np.argmax(others)), f"it is written under schema id {schema_id}, which stands for {meant}")
 
 
 def _groups(

@@ -87,14 +87,16 @@ TYPES: Final = (SERVER_LOG, LINES, TRACK_PLAYED, AD_SHOWN)
 _CONTENT: Final = {"json": "json", "text": "msg-bytes", "pattern": "raw-line"}  # by payload: see infra.judge.expectations
 
 
-def told(folder: Path) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    """Types and sources of a folder, as the judge is told them."""
-    types, sources = read_folder(folder)
-    return {
+def told(folder: Path) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]], dict[str, int]]:
+    """Types, sources and limits of a folder, as the judge is told them."""
+    types, sources, limits = read_folder(folder)
+    told_types = {
         t.name: {**t.line.model_dump(exclude={"payload"}), "content": _CONTENT[t.line.payload], "fields": t.fields}
         for t in types
         if t.name != DEAD_LETTERS.name
-    }, {s.name: {"source": s.name, "form": s.format, "type": s.types, "catch_all": s.catch_all} for s in sources}
+    }
+    told_sources = {s.name: {"source": s.name, "form": s.format, "type": s.types, "catch_all": s.catch_all} for s in sources}
+    return told_types, told_sources, limits.model_dump()
 
 
 def write_declarations(folder: Path) -> None:

@@ -35,7 +35,7 @@ class Told:
 
 def write_expectations(file: Path, config: Config, told: Told) -> Expectations:
     """Write the judge's file, and read it as the judge does."""
-    types, sources = declarations.told(config.types.dir)
+    types, sources, limits = declarations.told(config.types.dir)
     written = [{"path": f"{log.path}*", **sources[log.path.parent.name]} for log in told.logs]
     servers = [{"path": str(path), "size": size, **sources[SERVER_SOURCE]} for path, size in told.server_sizes.items()]
     content = {
@@ -51,8 +51,7 @@ def write_expectations(file: Path, config: Config, told: Told) -> Expectations:
         "api": [event.model_dump() for event in told.posted],
         "observed_ms": told.span_ms,
         "rules": told.rules,
-        "future_seconds": config.parsing.future_seconds,
-        "lateness_seconds": config.parsing.lateness_seconds,
+        **limits,
     }
     file.write_text(json.dumps(content, indent=1))
     return read_expectations(file)

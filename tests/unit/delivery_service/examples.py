@@ -83,10 +83,11 @@ def parsed(body: bytes, source: str = "app", **more: Any) -> ParsedRange:
     return parse(range_of(body, source, **more), body, compiled())
 
 
-def decoded(record: Record) -> dict[str, Any]:
+def decoded(record: Record, rules: Rules | None = None) -> dict[str, Any]:
     """The record's Avro datum, by fastavro and the schema that its framing names."""
     schema_id, datum = unframe(record.value)
-    schema = fastavro.parse_schema(TYPES[schema_id - 1].schema(), named_schemas={})
+    (version,) = (t for t in (rules or rules_of()).types.values() if t.schema_id == schema_id)
+    schema = fastavro.parse_schema(version.schema, named_schemas={})
     stream = io.BytesIO(datum)
     row: Any = fastavro.schemaless_reader(stream, schema, None)
     assert not stream.read(), "nothing follows the datum"

@@ -35,7 +35,7 @@ class Harness:
         self.queue = MemoryQueue()
         self.metrics = Metrics()
         self.rules = RulesStore(self.metrics)
-        self.rules.feed(((key.encode(), value) for key, value in rules_of().records()), anew=True)
+        self.rules.feed(((key.encode(), value.encode()) for key, value in rules_of().records()), anew=True)
         self.service = Service(self.config, self.clock, self.queue, self.rules, self.metrics)
         self.service.framing = Framing(frame(101), frame(102))
         self.service.reported = True

@@ -21,11 +21,11 @@ import httpx
 from confluent_kafka import Consumer, TopicPartition
 
 from hourmark.config import Config
-from hourmark.errors import Unavailable
-from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
+from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
 from hourmark.hours import Hour
 from hourmark.ranges import ByteRange
-from hourmark.types_apply import applied_rules, apply
+from hourmark.types_apply import apply
+from hourmark.types_servers import applied_rules, servers
 from hourmark.wire import range_headers
 from tests.support.waiting import wait_for
 
@@ -47,17 +47,12 @@ def apply_types(config: Config, ledger: Path, clock: Any) -> str:
     sources[APP.name] = APP
     mine = config.model_copy(
         update={
-            "parsing": latest.parsing if latest is not None else config.parsing,
             "etl": config.etl.model_copy(update={"ledger": f"sqlite:///{ledger}"}),
         }
     )
     first = Hour.of(clock.now_ms(), mine.parsing.bucket_seconds)
-    for _ in range(20):  # leaders of new topics settle
-        try:
-            return apply(mine, list(types.values()), list(sources.values()), first, clock, lambda _: None).revision
-        except Unavailable:
-            clock.sleep(1)
-    raise AssertionError("types could not be applied")
+    with servers(mine, lambda _: None) as outside:
+        return apply(outside, Declarations(list(types.values()), list(sources.values())), first).revision
 
 
 @dataclasses.dataclass
@@ -91,9 +86,14 @@ class Serving:
         self.port = int(self.url.rpartition(":")[2])
         wait_for(self.is_ready, "the service is ready", 90)
 
+    def get(self, path: str) -> httpx.Response:
+        """What it answers."""
+        return httpx.get(self.url + path, timeout=10)
+
     def is_ready(self) -> bool:
+        """Whether it would take a range under this run's rules."""
         try:
-            answer = httpx.get(self.url + "/readyz", timeout=10)
+            answer = self.get("/readyz")
         except httpx.HTTPError:
             return False
         return answer.status_code == 200 and answer.headers["Hourmark-Rules"] == self.revision

@@ -106,6 +106,7 @@ def test_bytes_are_avros_json_form_a_character_a_byte(raw: bytes) -> None:
         (ENUM, "blue"),
         (ENUM, ["red"]),
         (FIXED, "abc"),
+        ({**FIXED, "logicalType": "uuid"}, "12345678-1234-1234-1234-123456789abc"),
         ({"type": "array", "items": "int"}, [1, "2"]),
         ({"type": "array", "items": "int"}, {}),
         ({"type": "map", "values": "int"}, {"a": None}),

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import fastavro
+import httpx
 
 from hourmark.audit import AuditRecord
 from hourmark.avro import unframe
@@ -143,3 +144,42 @@ async def test_wrong_headers_are_refused(h: Harness) -> None:
     answer = await h.post_events(LINE, Hourmark_Observed_At=str(NOW_MS + 16 * 60_000))
     assert code(answer) == (503, "clock_behind")
     assert answer.json()["repeat"]["Hourmark-Observed-At"] == str(NOW_MS + 16 * 60_000)
+
+
+async def post_named(h: Harness, header: bytes, value: bytes) -> httpx.Response:
+    """A batch with a header of any bytes."""
+    return await h.client.post("/v1/events/click", content=LINE, headers=[(header, value)])
+
+
+@with_service()
+async def test_names_that_are_not_utf8_are_refused_and_never_run_together(h: Harness) -> None:
+    for header in (b"Idempotency-Key", b"Hourmark-Client"):
+        for value in (b"order-%ff", b"order-%fe", b"order-\xff", b"%c3", b"%ed%a0%80", b"%c0%80", b"\xe9", b"\xc3%28"):
+            answer = await post_named(h, header, value)
+            assert code(answer) == (400, "headers"), value
+            assert header.decode() in answer.json()["error"]["message"]
+            assert "UTF-8" in answer.json()["error"]["message"]
+    assert h.queue.records == []
+
+
+@with_service()
+async def test_a_name_is_the_same_percent_encoded_or_as_utf8(h: Harness) -> None:
+    for value in (b"%C3%A9", b"%c3%a9", "é".encode(), b"\xc3%a9"):
+        assert (await post_named(h, b"Hourmark-Client", value)).status_code == 200
+    assert {row(r.value)["host"] for r in h.queue.of("events.click")} == {"é"}
+
+
+@with_service()
+async def test_a_path_that_is_not_utf8_names_no_type(h: Harness) -> None:
+    for name in ("click%ff", "%ff", "%c3%28"):
+        assert code(await h.post_events(LINE, name)) == (404, "unknown_type")
+
+
+@with_service()
+async def test_an_event_id_is_the_types_and_the_times_whichever_client_sends_it(h: Harness) -> None:
+    """A service that tries again under another client's name doubles nothing."""
+    for client in ("billing", "billing-2"):
+        await h.post_events(named(event_id="order-1", event_time=NOW_MS - 5), Hourmark_Client=client)
+    await h.post_events(named(event_id="order-1", event_time=NOW_MS - 4))
+    ids = [r.key[:16] for r in h.queue.of("events.click")]
+    assert ids == [bytes(client_event_id(ms, "click", "order-1")) for ms in (NOW_MS - 5, NOW_MS - 5, NOW_MS - 4)]

@@ -16,6 +16,7 @@ from delivery_service.errors import NotDelivered, QueueUnavailable
 from hourmark.audit import AuditRecord
 from hourmark.avro import unframe
 from hourmark.ranges import Part
+from hourmark.wire import range_headers
 from tests.unit.delivery_service.examples import NOW_MS, compiled, parsed, range_of, syslog
 from tests.unit.delivery_service.harness import Harness, run, running
 
@@ -299,3 +300,17 @@ async def test_a_fault_inside_is_a_json_answer_and_no_ack(h: Harness) -> None:
 
 def test_range_headers_of_these_tests_name_known_rules() -> None:
     assert range_of(BODY).rules == compiled().id
+
+
+@with_service()
+async def test_paths_that_are_not_utf8_stay_apart_and_raw_bytes_are_refused(h: Harness) -> None:
+    """Linux names files by bytes: they travel percent-encoded, and not otherwise, lest two of them become one."""
+    for path in (b"/log/\xff", b"/log/\xfe", b"/log/\xc3\xbf"):
+        assert (await h.post_range(BODY, path=path.decode(errors="surrogateescape"))).status_code == 200
+    audits = [r.value for r in h.queue.of("hourmark.audit")]
+    assert len({AuditRecord.decode(unframe(value)[1]).range_id for value in audits}) == 3
+    for header in ("Hourmark-Path", "Hourmark-Source", "Hourmark-Host-Name", "Hourmark-Zone", "Hourmark-Rules", "Hourmark-Part"):
+        sent = [(k.encode(), v.encode()) for k, v in range_headers(range_of(BODY)).items() if k != header]
+        answer = await h.client.post("/v1/ranges", content=BODY, headers=[*sent, (header.encode(), b"app\xff")])
+        assert code(answer) == (400, "headers")
+        assert header in answer.json()["error"]["message"]

@@ -20,7 +20,7 @@ from tests.unit.delivery_service.examples import rules_of
 
 
 def records(rules: Rules) -> list[tuple[bytes | None, bytes | None]]:
-    return [(key.encode(), value) for key, value in rules.records()]
+    return [(key.encode(), value.encode()) for key, value in rules.records()]
 
 
 def test_the_http_limit_is_never_above_what_kafka_takes() -> None:
@@ -70,23 +70,30 @@ def test_a_record_that_is_no_rule_disturbs_nothing() -> None:
     assert store.latest is not None
 
 
-def test_schemas_are_registered_however_long_the_registry_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schema_ids_are_asked_for_however_long_the_registry_is_away_or_gives_ids_of_types(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     class Registry:
         calls = 0
 
-        def register(self, topic: str, schema: Schema) -> int:
-            self.calls += 1
-            if self.calls < 3:
+        def find(self, topic: str, schema: Schema) -> int | None:
+            Registry.calls += 1
+            if Registry.calls < 3:
                 raise Unavailable("planted")
+            if Registry.calls < 4:
+                return None
             return {"hourmark.audit": 7, "hourmark.hosts": 8}[topic]
 
     monkeypatch.setattr(framing, "_PAUSE_MAX_S", 0.01)
 
     async def main() -> framing.Framing:
         async with asyncio.timeout(10):
-            return await framing.register(Registry())
+            return await framing.find(Registry(), lambda: dict.fromkeys((7, 8), "click") if Registry.calls < 6 else {})
 
-    assert asyncio.run(main()) == framing.Framing(audit=b"\0\0\0\0\x07", hosts=b"\0\0\0\0\x08")
+    with caplog.at_level("WARNING"):
+        assert asyncio.run(main()) == framing.Framing(audit=b"\0\0\0\0\x07", hosts=b"\0\0\0\0\x08")
+    assert "has no schema of hourmark.audit" in caplog.text
+    assert "gives id 7 for hourmark.audit, which the rules know as that of click" in caplog.text
 
 
 def test_help_has_examples() -> None:

@@ -47,9 +47,10 @@ _STACK = {
 
 def test_the_declarations_are_valid_and_the_judge_knows_all_of_them(tmp_path: Path) -> None:
     write_declarations(tmp_path)
-    types, sources = read_folder(tmp_path)
+    types, sources, _ = read_folder(tmp_path)
     assert {t.name for t in types} == {*TYPES, "dead-letters"}
-    told_types, told_sources = told(tmp_path)
+    told_types, told_sources, limits = told(tmp_path)
+    assert limits == {"future_seconds": 900, "lateness_seconds": 7 * 86400}
     assert set(told_types) == set(TYPES)
     assert {name for source in told_sources.values() for name in source["type"]} == set(TYPES)
     assert {name for source in sources for name in source.types} == set(TYPES)
@@ -71,7 +72,7 @@ def test_the_declarations_are_valid_and_the_judge_knows_all_of_them(tmp_path: Pa
 )  # fmt: skip
 def test_server_lines_are_taken_apart(tmp_path: Path, line: str, expected: tuple[str | None, ...] | None) -> None:
     write_declarations(tmp_path)
-    types, _ = read_folder(tmp_path)
+    types = read_folder(tmp_path).types
     pattern = next(t for t in types if t.name == SERVER_LOG).line.pattern
     assert pattern is not None
     match = re.fullmatch(pattern, line)

@@ -16,7 +16,6 @@ from etl.audit_cli import audit
 from etl.ledger import frontiers as ledger
 from etl.ledger import tables
 from etl.ledger.database import Database
-from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.ledger.rows import Frontier, HourBook, Position, Seal, StagedBatch
 from etl.ledger.staging import begin_positions, commit_batch
 from etl.staging.pieces import StagePlan
@@ -32,6 +31,7 @@ from hourmark.hours import Hour
 from hourmark.manifest import Book, BucketFile, Evidence, Grade, Manifest, Offsets
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
+from tests.support.rules import put_rules
 
 HOUR = Hour.parse("2026-01-05T07")
 FROM = ("--from", str(HOUR))
@@ -52,7 +52,7 @@ class World:
         self.config = load_config(file)
         self.storage = open_storage(self.config.storage)
         click = EventType(name="click", fields=[{"name": "n", "type": "long"}])
-        ensure_frontier_rows(self.config, [click], [Source(name="app", types=["click"])], HOUR)
+        put_rules(self.config, [click], [Source(name="app", types=["click"])], HOUR)
         self.database = Database(self.config.etl.ledger)
         self.consumer, self.closer = self.database.acquire("consumer:default"), self.database.acquire("closer")
         begin_positions(self.database, self.consumer, [EVENTS, AUDIT])

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import pytest
+from sqlalchemy import delete, select, update
 
 from etl.closing.cut import Waiting
 from etl.closing.proof import Proof
-from etl.closing.publishing import Publisher
 from etl.errors import DataLoss
-from etl.ledger.database import Lease
+from etl.ledger import tables
+from etl.ledger.database import Lease, put
+from etl.ledger.digests import damaged_rows, with_digest
 from etl.ledger.orders import order_force, order_force_all
 from etl.ledger.rows import Frontier
-from hourmark.avro import Schema
-from hourmark.errors import Finding
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, HOSTS, events_topic
 from tests.property.sites import Log
-from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, SCHEMAS
+from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR
 from tests.property.world import World
 from tests.support.closing import arrive, frontier, hour, look, manifest, send, settle, until, wait_of
 
@@ -155,25 +154,54 @@ def test_a_topic_that_is_gone_from_the_edge_holds_up_its_own_type_alone(world: W
     assert "does not exist at the edge" in wait_of(world, "click").what[0]
 
 
-def test_a_schema_id_that_the_registry_does_not_know_holds_up_its_own_type_alone(world: World) -> None:
+def forget_schema(world: World, schema_id: int, **others: str) -> Callable[[], None]:
+    """Take the id's row away, or change it; gives back what undoes that."""
+    table = tables.schemas
+    own = table.c.schema_id == schema_id
+    row = dict(world.database.ask(select(table).where(own)).mappings().one())
+    changed = with_digest(table, {**row, **others}) if "type" in others else others
+    with world.database.transaction() as connection:
+        connection.execute(update(table).where(own).values(**changed) if others else delete(table).where(own))
+
+    def undo() -> None:
+        with world.database.transaction() as connection:
+            put(connection, table, ["schema_id"], [row])
+
+    return undo
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ({}, "the ledger knows no schema with the id 1"),
+        ({"type": "view"}, "schema id 1, under which events of click were written, stands for view"),
+    ],
+)
+def test_an_id_that_does_not_stand_for_its_type_holds_up_that_type_alone(world: World, others: dict[str, str], said: str) -> None:
     send(world, ["click", "view"], FIRST_HOUR.start_s * 1000 + 1000)
-    unknown = {g for g in SCHEMAS if SCHEMAS[g]["name"] == SCHEMAS[schema_of(world, "click")]["name"]}
-
-    def fetch(schema_id: int) -> Schema:
-        if schema_id in unknown:
-            raise Finding(f"the registry knows no schema with the id {schema_id}")
-        return SCHEMAS[schema_id]
-
-    publisher = world.closer._publisher
-    world.closer._publisher = dataclasses.replace(publisher, fetch_schema=fetch)
-    assert isinstance(world.closer._publisher, Publisher)
+    undo = forget_schema(world, schema_of(world, "click"), **others)
     until(world, FIRST_HOUR)
     settle(world)
     assert grades(world, "view") == ["proved"] and grades(world, "click") == []
-    assert "knows no schema with the id" in wait_of(world, "click").what[0]
-    world.closer._publisher = publisher
+    assert said in wait_of(world, "click").what[0]
+    undo()
     world.clock.advance(11)
     settle(world)
+    assert grades(world, "click") == ["proved"]
+
+
+def test_a_schema_that_was_changed_in_the_ledger_is_written_into_no_bucket(world: World) -> None:
+    send(world, ["click"], FIRST_HOUR.start_s * 1000 + 1000)
+    undo = forget_schema(world, schema_of(world, "click"), schema='{"type":"string"}')
+    until(world, FIRST_HOUR)
+    settle(world)
+    assert (grades(world, "click"), grades(world, "view")) == ([], ["proved"])
+    assert "the ledger's row of schemas (schema_id 1) is not as it was written" in wait_of(world, "click").what[0]
+    assert [str(d) for d in damaged_rows(world.database)] == [wait_of(world, "click").what[0]]
+    undo()
+    for _ in range(2):  # what is damaged is looked at again after a pause
+        world.clock.advance(11)
+        settle(world)
     assert grades(world, "click") == ["proved"]
 
 

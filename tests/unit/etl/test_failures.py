@@ -48,5 +48,5 @@ def test_a_fault_of_the_program_stops_the_driver_and_says_what(line: str) -> Non
 
 
 def test_an_error_of_ours_outweighs_what_the_network_said_beside_it() -> None:
-    text = f"{PYTHON}ConnectionResetError: Connection reset by peer\n{PYTHON}etl.errors.SchemaChanged: id 7 is another schema"
+    text = f"{PYTHON}ConnectionResetError: Connection reset by peer\n{PYTHON}etl.errors.TopicReplaced: it is another topic"
     assert not isinstance(cause_of(text), Unavailable)

@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 
 from etl.bucket_cli import bucket
 from etl.ledger.database import Database
-from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.ledger.orders import Wait, orders, put_waits
 from etl.storage import LocalDisk
 from hourmark.config import load_config
@@ -19,6 +18,7 @@ from hourmark.errors import Unavailable, UsageError
 from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
 from tests.support.buckets import HOUR, TYPE, usual_plan
+from tests.support.rules import put_rules
 
 PAST = Hour.parse("2026-01-05T07")  # long ended
 FUTURE = Hour(PAST.start_s + 87_600 * 3600)
@@ -37,7 +37,7 @@ def database(file: Path) -> Iterator[Database]:
     config = load_config(file)
     sources = [Source(name="app", types=["click", "view"])]
     for name, first in (("click", PAST), ("view", FUTURE)):
-        ensure_frontier_rows(config, [EventType(name=name, fields=[{"name": "n", "type": "long"}])], sources, first)
+        put_rules(config, [EventType(name=name, fields=[{"name": "n", "type": "long"}])], sources, first)
     made = Database(config.etl.ledger)
     yield made
     made.close()

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from etl.errors import SchemaChanged, StaleDriver, TopicReplaced
+from etl.errors import StaleDriver, TopicReplaced
 from etl.ledger import frontiers, staging
-from etl.ledger.closed import remembered_schema
 from etl.ledger.database import Database
-from etl.ledger.frontier_rows import ensure_frontier_rows, refuse_other_bucket_length
+from etl.ledger.frontier_rows import refuse_other_bucket_length
 from etl.ledger.listings import promises_between
 from etl.ledger.rows import (
     AUDIT,
@@ -36,6 +35,7 @@ from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
 from hourmark.manifest import Evidence, Grade, Manifest
 from tests.support import ledger_queries
+from tests.support.rules import put_rules
 
 HOUR = Hour(1_800_000_000, 3600)
 START = Position("cluster", "id-1", "events.click", 0, 0)
@@ -50,7 +50,7 @@ def config(ledger_url: str) -> Config:
 
 @pytest.fixture
 def database(config: Config) -> Iterator[Database]:
-    ensure_frontier_rows(config, [CLICK], SOURCES, HOUR)
+    put_rules(config, [CLICK], SOURCES, HOUR)
     made = Database(config.etl.ledger)
     yield made
     made.close()
@@ -213,12 +213,12 @@ def test_promises_are_found_by_hour_and_offset(database: Database) -> None:
 
 def test_a_types_first_hour_is_fixed_once_and_its_sources_are_renewed(config: Config, database: Database) -> None:
     more = [*SOURCES, Source(name="web", types=["click"])]
-    assert ensure_frontier_rows(config, [CLICK], more, Hour(HOUR.end_s)) == []
+    assert put_rules(config, [CLICK], more, Hour(HOUR.end_s)) == []
     (row,) = frontiers.frontiers(database, 3600)
     assert row.first_hour == HOUR
     assert row.sources == {"app", "web"}
     with pytest.raises(UsageError, match="set it back"):
-        ensure_frontier_rows(config, [CLICK], SOURCES, Hour(HOUR.start_s, 60))
+        put_rules(config, [CLICK], SOURCES, Hour(HOUR.start_s, 60))
 
 
 def test_a_source_taken_from_a_type_is_awaited_until_its_hosts_say_goodbye(config: Config, database: Database) -> None:
@@ -227,12 +227,12 @@ def test_a_source_taken_from_a_type_is_awaited_until_its_hosts_say_goodbye(confi
     report = Reporter("h", "app", "host", "tailer", "i", 0, 5, 5, 0, 0, goodbye=False, heard_at_ms=5)
     staging.commit_batch(database, lease, dataclasses.replace(batch(1), reports=((report,),)))
     others = [Source(name="web", types=["click"])]
-    ensure_frontier_rows(config, [CLICK], others, HOUR)
+    put_rules(config, [CLICK], others, HOUR)
     assert frontiers.frontiers(database, 3600)[0].sources == {"app", "web"}
     bye = dataclasses.replace(report, sequence=1, goodbye=True)
     start = dataclasses.replace(START, next_offset=1)
     staging.commit_batch(database, lease, dataclasses.replace(batch(2, start=start), reports=((bye,),)))
-    ensure_frontier_rows(config, [CLICK], others, HOUR)
+    put_rules(config, [CLICK], others, HOUR)
     assert frontiers.frontiers(database, 3600)[0].sources == {"web"}
 
 
@@ -244,16 +244,8 @@ def test_another_bucket_length_is_refused_at_the_start(database: Database) -> No
 
 def test_a_types_shard_is_as_declared(config: Config, database: Database) -> None:
     assert frontiers.frontiers(database, 3600)[0].shard == "default"
-    ensure_frontier_rows(config, [CLICK.model_copy(update={"shard": "big"})], SOURCES, HOUR)
+    put_rules(config, [CLICK.model_copy(update={"shard": "big"})], SOURCES, HOUR)
     assert frontiers.frontiers(database, 3600)[0].shard == "big"
-
-
-def test_a_schema_id_that_changes_its_meaning_stops_the_etl(database: Database) -> None:
-    lease = database.acquire("closer")
-    first = remembered_schema(database, lease, 1, lambda _: {"type": "string"})
-    assert remembered_schema(database, lease, 1, lambda _: {"type": "string"}) == first
-    with pytest.raises(SchemaChanged, match="schema id 1 stands for another schema now"):
-        remembered_schema(database, lease, 1, lambda _: {"type": "bytes"})
 
 
 def test_every_change_counts_the_commit_number_up(database: Database) -> None:

@@ -14,13 +14,13 @@ import pytest
 from etl.errors import StaleDriver
 from etl.ledger import frontiers, staging
 from etl.ledger.database import Database
-from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.ledger.rows import EVENTS, Position, Span, StagedBatch, StagedFile, StagedGroup, State
 from hourmark.config import Config, Etl
 from hourmark.errors import UsageError
 from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
 from tests.support import ledger_queries
+from tests.support.rules import put_rules
 
 HOUR = Hour(1_800_000_000, 3600)
 START = Position("cluster", "id-1", "events.click", 0, 0)
@@ -31,7 +31,7 @@ CLICK = EventType(name="click", fields=[{"name": "n", "type": "long"}])
 @pytest.fixture
 def drivers(ledger_url: str) -> Iterator[list[Database]]:
     """One ledger as several drivers see it; one type; one partition at offset 0."""
-    ensure_frontier_rows(Config(etl=Etl(ledger=ledger_url)), [CLICK], [Source(name="app", types=["click"])], HOUR)
+    put_rules(Config(etl=Etl(ledger=ledger_url)), [CLICK], [Source(name="app", types=["click"])], HOUR)
     made = [Database(ledger_url) for _ in range(DRIVERS)]
     staging.begin_positions(made[0], made[0].acquire("consumer:default"), [START])
     yield made

@@ -11,11 +11,11 @@ import pytest
 from etl.errors import ForeignLedger
 from etl.ledger.database import Database
 from etl.ledger.first_hours import FirstHours, read_first_hours, record_first_hours
-from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.ledger.markers import refuse_older_copy
 from hourmark.config import Config, Etl
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.memory_storage import MemoryStorage
+from tests.support.rules import put_rules
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_new_ledger_on_an_old_root_is_refused(life: Life, tmp_path: Path, copi
     with pytest.raises(ForeignLedger, match="types that this ledger has never heard of"):
         refuse_older_copy(life.storage, copied[0], LENGTH_S)
     later = FIRST.next().next()
-    ensure_frontier_rows(Config(etl=Etl(ledger=url)), life.declared, life.sources, later)
+    put_rules(Config(etl=Etl(ledger=url)), life.declared, life.sources, later)
     with pytest.raises(ForeignLedger, match="has closed none of the type"):
         refuse_older_copy(life.storage, copied[0], LENGTH_S)
 
@@ -120,7 +120,7 @@ def test_first_hours_are_recorded_once_and_new_types_beside_them(life: Life, tmp
     assert (only.ledger, only.first_hours_s) == (ledger, {"click": FIRST.start_s, "view": FIRST.start_s})
     more = life.declared[0].model_copy(update={"name": "more"})
     url = f"sqlite:///{tmp_path}/ledger.sqlite"
-    ensure_frontier_rows(Config(etl=Etl(ledger=url)), [*life.declared, more], life.sources, FIRST.next())
+    put_rules(Config(etl=Etl(ledger=url)), [*life.declared, more], life.sources, FIRST.next())
     record_first_hours(life.storage, life.database, LENGTH_S)
     assert [r.first_hours_s for r in read_first_hours(life.storage)][1:] == [{"more": FIRST.next().start_s}]
 

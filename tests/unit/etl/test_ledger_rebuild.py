@@ -21,9 +21,13 @@ from etl.ledger.database import Database
 from etl.ledger.edge import accepted_holes, open_holes
 from etl.ledger.markers import refuse_older_copy
 from etl.ledger.rebuild import Rebuilt, rebuild
+from etl.ledger.rules import LedgerRules
+from etl.ledger.schemas import known_schemas
 from hourmark.config import Config
 from hourmark.errors import Finding, UsageError
+from hourmark.event_types import EventType
 from hourmark.hours import Hour
+from hourmark.rules import RulesBook, TypeVersion
 from tests.support import ledger_queries
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.memory_storage import MemoryStorage
@@ -273,12 +277,39 @@ def test_types_whose_beginning_nothing_tells_are_named(life: Life, target: Datab
     assert [note for note in done.notes if "nothing tells where these types begin: view" in note]
 
 
-def test_a_schema_that_changed_is_told_of_and_remembered_as_it_was(life: Life, target: Database) -> None:
+def test_the_rules_are_those_of_the_topic_and_an_id_keeps_its_meaning(life: Life, target: Database) -> None:
     life.produce("click", FIRST, 1)
     life.stage()
     life.close("click")
-    done = rebuild(dataclasses.replace(life.outside(), fetch_schema=lambda _: {"type": "bytes"}), target, lambda _: None)
-    assert [note for note in done.notes if "schema id 7 stands for another schema" in note]
+    rebuilt(life, target)
+    assert LedgerRules(target).book().latest == life.rules
+    assert known_schemas(target)[1].meaning == life.rules.types["click"].meaning
+
+
+def test_markers_and_rules_that_contradict_each_other_stop_a_rebuild(life: Life, target: Database) -> None:
+    life.produce("click", FIRST, 1)
+    life.stage()
+    life.close("click")
+    other = EventType(name="click", fields=[{"name": "m", "type": "string"}])
+    others = dataclasses.replace(life.rules, types={**life.rules.types, "click": TypeVersion(other, 1)})
+    with pytest.raises(Finding, match=r"contradict each other.*schema id 1 stands for click"):
+        rebuild(dataclasses.replace(life.outside(), rules=RulesBook(others.records())), target, lambda _: None)
+
+
+def test_without_the_topic_ids_of_markers_keep_their_meaning(life: Life, target: Database) -> None:
+    """A registry that is made anew then cannot give them another."""
+    life.produce("click", FIRST, 1)
+    life.stage()
+    life.close("click")
+    done = rebuild(dataclasses.replace(life.outside(), rules=RulesBook()), target, lambda _: None)
+    assert [note for note in done.notes if "no rules revision has the schema ids 1 of closed buckets" in note]
+    schema = known_schemas(target)[1]
+    assert (schema.meaning, schema.text) == (life.rules.types["click"].meaning, "")
+    view = dataclasses.replace(life.rules, types={"view": TypeVersion(life.declared[1], 1)})
+    with pytest.raises(Finding, match="schema id 1 stands for click"):
+        LedgerRules(target).put(view, None, FIRST)
+    LedgerRules(target).put(life.rules, None, FIRST)
+    assert known_schemas(target)[1].text
 
 
 def test_surplus_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(life: Life, target: Database) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from etl.ledger.database import Database
-from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.ledger.orders import Wait, put_waits
 from etl.ledger.rows import EVENTS, Position, StagedBatch, StagedFile, StagedGroup
 from etl.ledger.staging import begin_positions, commit_batch
@@ -21,6 +20,7 @@ from hourmark.config import Config, Etl
 from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
 from tests.support.clock import FakeClock
+from tests.support.rules import put_rules
 
 HOUR = Hour(1_800_000_000, 3600)
 START = Position("cluster", "id-1", "events.click", 0, 0)
@@ -30,7 +30,7 @@ START = Position("cluster", "id-1", "events.click", 0, 0)
 def database(tmp_path: Path) -> Iterator[Database]:
     config = Config(etl=Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite"))
     click = EventType(name="click", fields=[{"name": "n", "type": "long"}])
-    ensure_frontier_rows(config, [click], [Source(name="app", types=["click"])], HOUR)
+    put_rules(config, [click], [Source(name="app", types=["click"])], HOUR)
     made = Database(config.etl.ledger)
     yield made
     made.close()

@@ -21,12 +21,12 @@ from etl.closing import evidence, promises, proof
 from etl.closing.surplus import SurplusCleaner, surplus_left_over
 from etl.ledger.closed import surplus_files
 from etl.ledger.database import Database
-from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.storage import StorageError
 from hourmark.config import Config, Etl
 from hourmark.event_types import EventType, Source
 from tests.support.memory_storage import MemoryStorage
 from tests.support.proving import FIRST, TYPE, Range, Site
+from tests.support.rules import put_rules
 
 CLICK = EventType(name=TYPE, fields=[{"name": "n", "type": "long"}])
 LAST_HOUR = 4
@@ -52,7 +52,7 @@ def template() -> Iterator[Path]:
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="hourmark-proof-", dir=memory if memory.is_dir() else None))
     config = Config(etl=Etl(ledger=f"sqlite:///{folder}/template.sqlite"))
-    ensure_frontier_rows(config, [CLICK], [Source(name="app", types=[TYPE])], FIRST)
+    put_rules(config, [CLICK], [Source(name="app", types=[TYPE])], FIRST)
     logging.disable(logging.CRITICAL)
     yield folder
     logging.disable(logging.NOTSET)
@@ -314,7 +314,7 @@ def test_surplus_that_cannot_be_read_for_now_stays(template: Path, monkeypatch: 
 
 
 def test_both_kinds_of_ledger_give_the_same_proofs(ledger_url: str) -> None:
-    ensure_frontier_rows(Config(etl=Etl(ledger=ledger_url)), [CLICK], [Source(name="app", types=[TYPE])], FIRST)
+    put_rules(Config(etl=Etl(ledger=ledger_url)), [CLICK], [Source(name="app", types=[TYPE])], FIRST)
     database = Database(ledger_url)
     at = Site(MemoryStorage(), database)
     at.send(WHOLE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections import Counter
 from pathlib import Path
@@ -173,3 +174,16 @@ def test_an_audit_record_that_nobody_may_write_stops_with_its_place(tmp_path: Pa
     with pytest.raises(BadRecord, match=r"topic edge.hourmark.audit partition 0 offset 5"):
         staged([batch(rows)], tmp_path)
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_record_under_another_types_id_is_refused(tmp_path: Path) -> None:
+    """The rules fixed what ids stand for; an id that they do not know (yet) is asked after when a bucket is written."""
+    click, view = TYPES
+    known = dataclasses.replace(plan(tmp_path), schema_types={1: "click", 2: "view"})
+    time_ms = 1_800_000_000_000
+    rows = [event(view, time_ms, 0, 2), event(click, time_ms, 1, 1), event(view, time_ms, 2, 3), event(view, time_ms, 3, 1)]
+    table = pa.Table.from_batches([batch(rows[:3])])
+    assert stage_table(table, spans_of(table), known, open_storage(known.storage)).files
+    table = pa.Table.from_batches([batch(rows)])
+    with pytest.raises(BadRecord, match=f"{view} partition 0 offset 3: it is written under schema id 1, which stands for click"):
+        stage_table(table, spans_of(table), known, open_storage(known.storage))

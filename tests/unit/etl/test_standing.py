@@ -7,7 +7,6 @@ from pathlib import Path
 
 from etl.ledger import frontiers as ledger
 from etl.ledger.database import Database
-from etl.ledger.frontier_rows import ensure_frontier_rows
 from etl.ledger.overview import Fixed, fixed_hours
 from etl.ledger.rows import AUDIT, EVENTS, AuditGroup, Frontier, Reporter, Seal, StagedBatch, StagedFile, StagedGroup, State
 from etl.metrics import OLDEST_SHOWN
@@ -16,6 +15,7 @@ from hourmark.config import Config, Etl
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
+from tests.support.rules import put_rules
 
 HOUR = Hour(1_800_000_000, 3600)
 END = HOUR.end_ms
@@ -60,7 +60,7 @@ def test_events_of_an_hour_that_is_sealed_and_not_yet_published_are_falsely_late
 def test_what_is_fixed_follows_the_frontier_through_its_states(tmp_path: Path) -> None:
     config = Config(etl=Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite"))
     click = EventType(name="click", fields=[{"name": "n", "type": "long"}])
-    ensure_frontier_rows(config, [click], [Source(name="app", types=["click"])], HOUR)
+    put_rules(config, [click], [Source(name="app", types=["click"])], HOUR)
     database = Database(config.etl.ledger)
     lease = database.acquire("closer")
 

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from hourmark.config import Parsing, load_config
 from hourmark.errors import ConfigError, TypeFileError, UsageError
-from hourmark.event_types import DEAD_LETTERS, EventType, Source, read_folder
+from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, Source, read_folder
 from hourmark.rules import Rules, TypeVersion
-from hourmark.rules_topic import check_change
+from hourmark.rules_change import check_change
 from hourmark.types_cli import types
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -42,7 +42,14 @@ def test_the_examples_are_well_declared() -> None:
 @pytest.mark.parametrize(
     ("file", "before", "after", "said"),
     [
-        ("kafka-log.toml", "(?P<level>", "(?P<level>(", "kafka-log cannot be used"),
+        (
+            "kafka-log.toml",
+            "(?P<level>",
+            "(?P<level>(",
+            "kafka-log cannot be used: line.pattern: RE2 does not accept it: missing",
+        ),
+        ("kafka-log.toml", "(?P<level>", "(?'level'", "line.pattern: RE2 does not accept it: invalid perl operator"),
+        ("kafka-log.toml", "(?P<level>", "(?=x)(?P<level>", "line.pattern: RE2 does not accept it: invalid perl operator"),
         ("kafka-log.toml", "(?P<level>", "(?P<nolevel>", "none of its fields"),
         ("kafka-log.toml", "(?P<time>", "(?P<when>", "need each other"),
         ("page-viewed.toml", '"page-viewed"', '"other"', "must have one name"),
@@ -63,6 +70,57 @@ def test_a_wrong_declaration_is_refused_with_its_reason(folder: Path, file: str,
         check(folder)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (r"""pattern = '\(?P<time>\d+ (?P<x>.*)'
+time_format = "%H"
+[[fields]]
+name = "x"
+type = "string" """, "t cannot be used: line.pattern: it has no group `time`"),
+        (r"""pattern = '(?P<time>\d+)(?P<x>.*)'
+time_format = "%Q"
+[[fields]]
+name = "x"
+type = "string" """, "t cannot be used: line.time_format: the directive %Q"),
+    ],
+)  # fmt: skip
+def test_a_pattern_that_can_never_be_used_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "t.toml").write_text(f'name = "t"\n[line]\npayload = "pattern"\n{text}\n')
+    with pytest.raises(TypeFileError, match=said):
+        check(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "twice"),
+    [
+        (r"a=(?P<line>\w+)|b=(?P<line>\w+)", True),
+        (r"a=(?P<line>\w+)|b=(?<line>\w+)", True),
+        (r"[(?P<line>]*(?P<line>\w+)", False),
+        (r"[]\](?P<line>]*(?P<line>\w+)", False),
+        (r"\(?P<line>(?P<line>\w+)", False),
+        (r"\Q(?P<line>\E(?P<line>\w+)", False),
+        (r"\\(?P<line>x)|(?P<line>\w+)", True),
+    ],
+)
+def test_a_group_that_is_named_twice_is_refused_because_re2_knows_the_first_alone(
+    tmp_path: Path, pattern: str, twice: bool
+) -> None:
+    lines = ['name = "t"', "[line]", 'payload = "pattern"', 'time = "observed"', f"pattern = '{pattern}'", "[[fields]]"]
+    (tmp_path / "t.toml").write_text("\n".join([*lines, 'name = "line"', 'type = ["null", "string"]', ""]))
+    if twice:
+        with pytest.raises(TypeFileError, match="names the group line twice"):
+            check(tmp_path)
+    else:
+        assert "t" in check(tmp_path)["types"]
+
+
+def test_groups_may_be_named_in_either_of_re2s_ways(folder: Path) -> None:
+    file = folder / "kafka-log.toml"
+    file.write_text(file.read_text().replace("(?P<", "(?<"))
+    assert "kafka-log" in check(folder)["types"]
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(TypeFileError, match="nowhere"):
         read_folder(tmp_path / "nowhere")
@@ -76,14 +134,14 @@ def _rules(*types: EventType) -> Rules:
 def test_types_in_force_are_not_dropped_by_accident() -> None:
     click = EventType(name="click", fields=[])
     with pytest.raises(UsageError, match="app, click: in force, but not declared here"):
-        check_change(_rules(click), [DEAD_LETTERS], [], Parsing(), may_remove=False)
-    check_change(_rules(click), [DEAD_LETTERS], [], Parsing(), may_remove=True)
-    check_change(None, [DEAD_LETTERS], [], Parsing(), may_remove=False)
+        check_change(_rules(click), Declarations([DEAD_LETTERS], []), 3600, may_remove=False)
+    check_change(_rules(click), Declarations([DEAD_LETTERS], []), 3600, may_remove=True)
+    check_change(None, Declarations([DEAD_LETTERS], []), 3600, may_remove=False)
 
 
 def test_the_bucket_length_is_fixed() -> None:
     with pytest.raises(UsageError, match="a root's bucket length is fixed"):
-        check_change(_rules(), [DEAD_LETTERS], [], Parsing(bucket_seconds=60), may_remove=True)
+        check_change(_rules(), Declarations([DEAD_LETTERS], []), 60, may_remove=True)
 
 
 @pytest.mark.parametrize(

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from infra.stack.health import Health, of_namenode, of_registry
+from tests.support.http_server import Answering, serving
 
 
 def asked(ask: Callable[[str], Health], code: int, body: bytes) -> tuple[Health, Health]:
     """What is said of a server that answers this, and of one that answers no more."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answering):
         def do_GET(self) -> None:
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(code, body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    address = f"127.0.0.1:{server.server_port}"
-    try:
+    with serving(Handler) as address:
         answered = ask(address)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
     return answered, ask(address)
 
 

@@ -1,0 +1,35 @@
+"""Rules put into a ledger, as `types apply` does, without the servers around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from etl.ledger.database import Database
+from etl.ledger.rules import LedgerRules
+from hourmark.config import Config
+from hourmark.event_types import Declarations, EventType, Source
+from hourmark.hours import Hour
+from hourmark.rules import TypeVersion
+from hourmark.rules_change import next_rules
+
+
+def put_rules(
+    config: Config,
+    types: Sequence[EventType],
+    sources: Sequence[Source],
+    first_hour: Hour,
+    schema_ids: Mapping[str, int] | None = None,
+) -> list[str]:
+    """These types, beside those in force, and these sources alone; which types are new. Ids: the known, the given, the next."""
+    with Database(config.etl.ledger) as database:
+        ledger = LedgerRules(database)
+        book = ledger.book()
+        in_force = book.latest.types if book.latest else {}
+        declared = {name: t.declaration for name, t in in_force.items()} | {t.name: t for t in types}
+        known = {version.meaning: schema_id for schema_id, version in book.schemas().items()}
+        for name, declaration in declared.items():
+            meaning = TypeVersion(declaration, 0).meaning
+            known.setdefault(meaning, (schema_ids or {}).get(name, max(known.values(), default=0) + 1))
+        ids = {name: known[TypeVersion(declaration, 0).meaning] for name, declaration in declared.items()}
+        rules = next_rules(book.latest, Declarations([*declared.values()], [*sources]), ids, first_hour.length_s)
+        return ledger.put(rules, book.latest, first_hour)

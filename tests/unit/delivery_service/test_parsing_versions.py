@@ -1,0 +1,235 @@
+"""A range is parsed as its rules revision names it, whatever is installed, or it waits for software that can."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import importlib.resources
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delivery_service.metrics import Metrics
+from delivery_service.parsing import CompiledRules, Record, parse, zones
+from delivery_service.parsing.zones import zone_of, zone_versions
+from delivery_service.rules_store import RulesStore
+from hourmark.event_types import DEAD_LETTERS
+from hourmark.rules import PARSER, ParserVersion, Rules, TypeVersion
+from tests.unit.delivery_service.examples import decoded, range_of, rules_of
+from tests.unit.delivery_service.harness import run, running
+from tools.keep_zone_data import installed_zones, zipped
+
+ROOT = Path(__file__).parents[3]
+LINE = b"2026-11-21 02:39:58,123 INFO started\n"  # in Berlin
+LATER = ParserVersion(PARSER.parser, "2027.1")
+
+
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second version of the zone data, in which Berlin keeps its summer time."""
+    shutil.copy(zones.FOLDER / f"{PARSER.zones}.zip", tmp_path)
+    installed = installed_zones()
+    (tmp_path / f"{LATER.zones}.zip").write_bytes(zipped({**installed, "Europe/Berlin": installed["Etc/GMT-2"]}))
+    monkeypatch.setattr(zones, "FOLDER", tmp_path)
+
+
+def parsed_by(rules: Rules) -> list[Record]:
+    byte_range = range_of(LINE, "servers", rules=rules.id)
+    return list(parse(byte_range, LINE, CompiledRules(rules)).records)
+
+
+def of_parser(sequence: int, parser: ParserVersion) -> Rules:
+    return dataclasses.replace(rules_of(sequence), parser=parser)
+
+
+def times(records: list[Record]) -> list[int]:
+    return [int.from_bytes(record.key[:6]) for record in records]
+
+
+def feed(store: RulesStore, *revisions: Rules) -> None:
+    store.feed([(k.encode(), v.encode()) for rules in revisions for k, v in rules.records()], anew=False)
+
+
+@pytest.mark.usefixtures("planted")
+def test_each_revision_is_parsed_with_the_zone_data_it_names() -> None:
+    assert zone_versions() == {PARSER.zones, LATER.zones}
+    before = parsed_by(of_parser(1, PARSER))
+    after = parsed_by(of_parser(2, LATER))
+    again = parsed_by(of_parser(1, PARSER))
+    assert again == before, "a version that was read since changes nothing"
+    assert times(before)[0] - times(after)[0] == 3_600_000
+
+
+def test_a_damaged_version_is_said_and_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = (zones.FOLDER / f"{PARSER.zones}.zip").read_bytes()
+    (tmp_path / f"{PARSER.zones}.zip").write_bytes(whole[:1000] + b"\0" * 1000 + whole[2000:])
+    monkeypatch.setattr(zones, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match=rf"{PARSER.zones}\.zip cannot be read: .*install"):
+        CompiledRules(rules_of())
+
+
+_PARSES = """
+import sys, tzdata
+from tests.unit.delivery_service.test_parsing_versions import asuncion
+print(tzdata.__version__, asuncion())
+"""
+
+
+def asuncion() -> str:
+    """What a local time of July 2026 becomes in a zone whose rules changed in 2024."""
+    line = b"2026-07-01 08:30:00,000 INFO paid\n"
+    byte_range = range_of(line, "servers", zone="America/Asuncion", observed_at_ms=1_782_907_200_000)
+    result = parse(byte_range, line, CompiledRules(rules_of()))
+    return f"{byte_range.range_id(line).hex()} {result.records!r} {result.audit!r}"
+
+
+def test_two_instances_with_other_zone_data_installed_give_equal_records(tmp_path: Path) -> None:
+    package = importlib.resources.files("tzdata")
+    assert isinstance(package, Path)
+    old = tmp_path / "old"
+    shutil.copytree(package, old / "tzdata")
+    zoneinfo = old / "tzdata" / "zoneinfo"
+    shutil.copy(zoneinfo / "Etc" / "GMT+4", zoneinfo / "America" / "Asuncion")  # as it was in winter until 2024
+    (old / "tzdata" / "__init__.py").write_text('__version__ = "2024.1"')
+    first, second = (_instance(*found) for found in (((), ""), ((old,), str(zoneinfo))))
+    assert first[0] == importlib.metadata.version("tzdata")
+    assert second[0] == "2024.1", "the other instance has the other package"
+    assert first[1] == second[1]
+    assert "server" in first[1], "it is an event"
+
+
+def _instance(folders: tuple[Path, ...], machine: str) -> list[str]:
+    path = os.pathsep.join(map(str, (*folders, ROOT / "src", ROOT)))
+    environment = {**os.environ, "PYTHONPATH": path, **({"PYTHONTZPATH": machine} if machine else {})}
+    done = subprocess.run([sys.executable, "-c", _PARSES], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.split(maxsplit=1)
+
+
+@pytest.mark.parametrize(
+    "parser", [LATER, ParserVersion(PARSER.parser + 1, PARSER.zones), ParserVersion(1, "../zone_data/2026.6")]
+)
+def test_ranges_of_a_parser_that_is_not_at_hand_wait_and_new_ones_get_one_that_is(parser: ParserVersion) -> None:
+    async def test() -> None:
+        async with running() as harness:
+            unknown = of_parser(7, parser)
+            feed(harness.rules, of_parser(6, PARSER), unknown)
+            answer = await harness.post_range(LINE, "servers", rules=unknown.id)
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+            error = answer.json()["error"]
+            assert error["code"] == "rules_unknown"
+            for named in (
+                unknown.id,
+                repr(parser.parser),
+                repr(parser.zones),
+                "the parsers 1 ",
+                PARSER.zones,
+                "upgrade this service",
+            ):
+                assert named in error["message"]
+            assert not harness.queue.records
+            assert harness.rules.latest is not None
+            assert harness.rules.latest.id == of_parser(6, PARSER).id, "the highest that can be used"
+
+    run(test)
+
+
+@pytest.mark.usefixtures("planted")
+def test_an_upgraded_service_takes_the_ranges_that_waited() -> None:
+    async def test() -> None:
+        async with running() as harness:
+            rules = of_parser(7, LATER)
+            feed(harness.rules, rules)
+            assert (await harness.post_range(LINE, "servers", rules=rules.id)).status_code == 200
+
+    run(test)
+
+
+def with_dead_letters(*fields: dict[str, Any]) -> Rules:
+    """A revision of a release whose dead letters had these fields."""
+    kind = DEAD_LETTERS.model_copy(update={"fields": list(fields)})
+    return dataclasses.replace(rules_of(2), types={**rules_of().types, kind.name: TypeVersion(kind, 50)})
+
+
+OURS = DEAD_LETTERS.fields
+TENANT: dict[str, Any] = {"name": "tenant", "type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (OURS[:-1], {}),
+        (OURS[2:5], {}),
+        ([], {}),
+        (OURS[::-1], {}),
+        ([*OURS, {**TENANT, "default": "none"}], {"tenant": "none"}),
+        ([{**TENANT, "type": ["null", "string"], "default": None}, *OURS], {"tenant": None}),
+    ],
+)
+def test_dead_letters_have_the_fields_that_their_revision_declares(
+    fields: list[dict[str, Any]], expected: dict[str, Any]
+) -> None:
+    async def test(rules: Rules) -> None:
+        async with running() as harness:
+            feed(harness.rules, rules)
+            answer = await harness.post_range(b"no syslog\n", rules=rules.id)
+            assert answer.json() == {"end": 10, "events": 0, "dead_letters": 1}
+            (record,) = parse(range_of(b"no syslog\n", rules=rules.id), b"no syslog\n", CompiledRules(rules)).records
+            row = decoded(record, rules)
+            assert {name: row[name] for name in expected} == expected
+            assert row.keys() - expected.keys() - {f["name"] for f in OURS} == {
+                "event_id", "event_time", "host", "source", "file", "position",
+            }  # fmt: skip
+            assert all(row[name] == value for name, value in (("reason", "not_rfc5424"), ("raw", b"no syslog")) if name in row)
+
+    run(lambda: test(with_dead_letters(*fields)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ([*OURS, TENANT], "tenant without a default"),
+        ([{"name": "range_end", "type": "int"}], "range_end of its dead-letters must be a whole number"),
+        ([{"name": "raw", "type": {"type": "fixed", "name": "Raw", "size": 3}}], "raw"),
+        ([{"name": "claimed_type", "type": "string"}], "claimed_type"),
+        ([{"name": "reason", "type": {"type": "enum", "name": "Reason", "symbols": ["bad_json", "no_pattern"]}}], "reason"),
+    ],
+)
+def test_dead_letters_that_cannot_be_written_make_ranges_wait_and_nothing_fails(fields: list[dict[str, Any]], named: str) -> None:
+    async def test() -> None:
+        async with running() as harness:
+            rules = with_dead_letters(*fields)
+            feed(harness.rules, rules)
+            for body in (b"no syslog\n", LINE):
+                answer = await harness.post_range(body, rules=rules.id)
+                assert (answer.status_code, answer.json()["error"]["code"]) == (503, "rules_unknown")
+                assert named in answer.json()["error"]["message"]
+            assert harness.rules.latest is not None
+            assert harness.rules.latest.id == rules_of().id
+
+    run(test)
+
+
+def test_a_revision_with_another_envelope_waits() -> None:
+    """Its events would be written into the wrong fields."""
+    store = RulesStore(Metrics())
+    feed(store, rules_of())
+    version = rules_of().types["click"]
+    text = version.text.replace('"name":"position"', '"name":"offset"')
+    changed = dataclasses.replace(version, schema_id=51, published=text)
+    rules = dataclasses.replace(rules_of(2), types={**rules_of().types, "click": changed})
+    feed(store, rules)
+    assert store.get(rules.id) is None
+    assert "type click does not begin with this software's envelope" in store.why_not(rules.id)
+
+
+def test_zones_are_found_by_their_whole_names_only() -> None:
+    assert zone_of("Europe/Berlin", PARSER.zones) is zone_of("Europe/Berlin", PARSER.zones)
+    wrong = ("", "Europe/../UTC", "/etc/passwd", "Europe", "europe/berlin", "Nowhere/City", "\0", "tzdata.zi")
+    assert [zone_of(name, PARSER.zones) for name in wrong] == [None] * len(wrong)
+    with pytest.raises(ValueError, match="cannot be read"):
+        zone_of("UTC", "1970.1")

@@ -1,0 +1,138 @@
+"""Rules in the ledger: who comes first, what an id means, what is put together or not at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, update
+
+from etl.errors import DamagedRow
+from etl.ledger import tables
+from etl.ledger.database import Database
+from etl.ledger.frontiers import frontiers
+from etl.ledger.rules import LedgerRules
+from etl.ledger.schemas import known_schemas, types_of_ids
+from hourmark.config import Parsing
+from hourmark.errors import Finding, UsageError
+from hourmark.event_types import DEAD_LETTERS, EventType, Source
+from hourmark.hours import Hour
+from hourmark.rules import Rules, RulesBook, TypeVersion
+
+HOUR = Hour(1_800_000_000, 3600)
+CLICK = EventType(name="click", fields=[{"name": "n", "type": "long"}])
+VIEW = EventType(name="view", fields=[{"name": "n", "type": "long"}])
+APP, WEB = Source(name="app", types=["click"]), Source(name="web", types=["click"])
+IDS = {"dead-letters": 1, "click": 2, "view": 3}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as made:
+        yield made
+
+
+@pytest.fixture
+def ledger(database: Database) -> LedgerRules:
+    return LedgerRules(database)
+
+
+def revision(sequence: int, *types: EventType, sources: tuple[Source, ...] = (APP,)) -> Rules:
+    versions = {t.name: TypeVersion(t, IDS[t.name]) for t in (DEAD_LETTERS, *types)}
+    return Rules(sequence, versions, {s.name: s for s in sources}, Parsing())
+
+
+def sources_of(database: Database, event_type: str) -> frozenset[str]:
+    return frozenset(next(f for f in frontiers(database, 3600) if f.event_type == event_type).sources)
+
+
+def test_rules_schemas_and_frontiers_stand_together(database: Database, ledger: LedgerRules) -> None:
+    first = revision(1, CLICK)
+    assert ledger.put(first, None, HOUR) == ["click", "dead-letters"]
+    assert ledger.book().latest == first
+    assert types_of_ids(database) == {1: "dead-letters", 2: "click"}
+    assert known_schemas(database)[2].meaning == first.types["click"].meaning
+    assert sources_of(database, "click") == {"app"}
+    assert ledger.put(first, first, HOUR) == [], "it can be repeated"
+
+
+def test_the_second_of_two_operators_is_refused_and_told_what_changed(database: Database, ledger: LedgerRules) -> None:
+    """Both began from revision 1: one adds a source, the other a type."""
+    first = revision(1, CLICK)
+    ledger.put(first, None, HOUR)
+    ledger.put(revision(2, CLICK, sources=(APP, WEB)), first, HOUR)
+    with pytest.raises(UsageError, match=r"another `types apply` came first: revision 2-.* \(source web added\)"):
+        ledger.put(revision(2, CLICK, VIEW), first, HOUR)
+    assert sources_of(database, "click") == {"app", "web"}
+    assert "view" not in {f.event_type for f in frontiers(database, 3600)}
+
+
+def test_of_many_operators_at_once_one_is_first(ledger_url: str) -> None:
+    first = revision(1, CLICK)
+    with Database(ledger_url) as database:
+        LedgerRules(database).put(first, None, HOUR)
+    taken: list[str] = []
+
+    def operator(n: int) -> None:
+        mine = revision(2, CLICK, sources=(APP, Source(name=f"s{n}", types=["click"])))
+        with Database(ledger_url) as own:
+            try:
+                LedgerRules(own).put(mine, first, HOUR)
+            except UsageError:
+                return
+            taken.append(mine.id)
+
+    threads = [threading.Thread(target=operator, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with Database(ledger_url) as database:
+        latest = LedgerRules(database).book().latest
+        assert latest is not None
+        assert taken == [latest.id]
+        assert sources_of(database, "click") == set(latest.sources), "frontier rows and revision moved together"
+
+
+def test_an_id_never_gets_a_second_meaning_and_nothing_of_such_a_revision_is_put(database: Database, ledger: LedgerRules) -> None:
+    first = revision(1, CLICK)
+    ledger.put(first, None, HOUR)
+    grown = EventType(name="click", fields=[*CLICK.fields, {"name": "m", "type": ["null", "string"]}])
+    for other in (grown, VIEW):
+        wrong = dataclasses.replace(first, sequence=2, types={**first.types, other.name: TypeVersion(other, 2)})
+        with pytest.raises(Finding, match="schema id 2 stands for click"):
+            ledger.put(wrong, first, HOUR)
+    assert ledger.book().latest == first
+    assert {f.event_type for f in frontiers(database, 3600)} == {"click", "dead-letters"}
+
+
+def test_what_only_the_topic_has_is_taken_unless_it_contradicts(ledger: LedgerRules) -> None:
+    first, second = revision(1, CLICK), revision(2, CLICK, VIEW)
+    ledger.put(first, None, HOUR)
+    assert ledger.adopt(RulesBook([*first.records(), *second.records()])) == 2
+    assert ledger.book().latest == second
+    assert ledger.adopt(RulesBook(second.records())) == 0
+    foreign = dataclasses.replace(second, sequence=9, types={"view": TypeVersion(VIEW, 2)})
+    with pytest.raises(Finding, match="schema id 2 stands for click"):
+        ledger.adopt(RulesBook(foreign.records()))
+    assert ledger.book().latest == second
+
+
+def test_a_source_without_a_report_yet_stays_awaited(database: Database, ledger: LedgerRules) -> None:
+    """The driver was down: reports of its hosts may be on their way, and with them promises of the type."""
+    first = revision(1, CLICK, VIEW, sources=(APP, Source(name="old", types=["click", "view"])))
+    ledger.put(first, None, HOUR)
+    ledger.put(revision(2, CLICK, VIEW, sources=(APP, Source(name="old", types=["view"]))), first, HOUR)
+    assert sources_of(database, "click") == {"app", "old"}
+
+
+def test_damaged_rules_are_named(database: Database, ledger: LedgerRules) -> None:
+    ledger.put(revision(1, CLICK), None, HOUR)
+    key = database.ask(select(tables.rules.c.key).where(tables.rules.c.key.like("type/click/%"))).scalar()
+    with database.transaction() as connection:
+        connection.execute(update(tables.rules).where(tables.rules.c.key == key).values(value="{}"))
+    with pytest.raises(DamagedRow, match=f"rules.*{key}"):
+        ledger.book()

@@ -1,0 +1,62 @@
+"""Keep what the parser gives now, for good: `python -m tools.keep_parser_vectors`, once for each `hourmark.rules.PARSER.parser`.
+
+The inputs are those of `tools.parser_cases`. The service refuses to start where a kept vector gives something else; so a number's
+vectors are never written again: a change that alters one is a new number.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from delivery_service.parsing.parser_check import FOLDER, Vectors, made_with
+from hourmark.durable import write_durably
+from hourmark.errors import UsageError
+from hourmark.rules import PARSER
+from tools.parser_cases import RANGES, REVISIONS, cases
+
+
+def main(folder: Path = FOLDER) -> None:
+    """Write the current number's vectors. UsageError if it has some."""
+    file = folder / f"{PARSER.parser}.json"
+    if file.exists():
+        raise UsageError(
+            f"{file} is there already, and rules revisions name that parser: what it gives never changes. For a change that is "
+            "meant, count hourmark.rules.PARSER up first; docs/decisions/2026-11-22-the-parser-is-versioned.md"
+        )
+    content = made()
+    write_durably(file, rendered(content).encode(), mode=0o644)
+    print(f"{file}: {len(content['vectors'])} vectors, {file.stat().st_size // 1000} kB; next step: commit it")
+
+
+def made() -> dict[str, Any]:
+    """The current number's vectors, digests included."""
+    inputs = list(cases())
+    bodies = list(dict.fromkeys(json.dumps(case["body"]) for case in inputs))
+    content: dict[str, Any] = {
+        "made_with": made_with(),
+        "ranges": RANGES,
+        "rules": list(dict(record for rules in REVISIONS for record in rules.records()).items()),
+        "bodies": [json.loads(body) for body in bodies],
+        "vectors": [{**case, "body": bodies.index(json.dumps(case["body"]))} for case in inputs],
+    }
+    vectors = Vectors(content)
+    for vector in content["vectors"]:
+        vector["digest"] = vectors.digest(vector)
+    return content
+
+
+def rendered(content: dict[str, Any]) -> str:
+    """As JSON, an entry to a line."""
+    lines = {name: ",\n".join(json.dumps(entry) for entry in content[name]) for name in ("rules", "bodies", "vectors")}
+    head = ",\n".join(f'"{name}": {json.dumps(content[name])}' for name in ("made_with", "ranges"))
+    return "{" + head + "".join(f',\n"{name}": [\n{entries}\n]' for name, entries in lines.items()) + "}\n"
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UsageError as error:
+        sys.exit(str(error))

@@ -1,0 +1,80 @@
+"""Keep the zones of the installed `tzdata` for good, for rules revisions to name: `python -m tools.keep_zone_data`.
+
+What is kept never changes: ranges that name it are parsed by it years later. So an existing version is not written again, and
+the digest of its content goes into the vectors of the contract.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.resources
+import io
+import json
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final
+
+from hourmark.durable import write_durably
+from hourmark.errors import UsageError
+
+_ROOT: Final = Path(__file__).parents[1]
+FOLDER: Final = _ROOT / "src" / "delivery_service" / "parsing" / "zone_data"
+DIGESTS: Final = _ROOT / "tests" / "contract" / "vectors" / "zone_data.json"
+_LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)  # a zip's first day: the same content is the same file
+
+
+def main(folder: Path = FOLDER, digests: Path = DIGESTS) -> None:
+    """Keep the installed version. UsageError if it is kept already."""
+    version, zones = importlib.metadata.version("tzdata"), installed_zones()
+    file = folder / f"{version}.zip"
+    if file.exists():
+        raise UsageError(f"{file} is there already, and rules revisions name it: it is never written again")
+    write_durably(file, zipped(zones), mode=0o644)
+    known = json.loads(digests.read_text()) if digests.exists() else {}
+    write_durably(digests, (json.dumps({**known, version: digest_of(zones)}, indent=2) + "\n").encode(), mode=0o644)
+    print(
+        f"{file.name}: {len(zones)} zones, {file.stat().st_size // 1000} kB\n"
+        f"next step: name it in hourmark.rules.PARSER, ParserVersion(<the same parser>, {version!r}), and upgrade all services "
+        "before `hourmark types apply` writes a revision that names it"
+    )
+
+
+def installed_zones() -> dict[str, bytes]:
+    """Name and TZif data of each zone of the installed `tzdata`, sorted by name."""
+    return dict(sorted(_zones(importlib.resources.files("tzdata").joinpath("zoneinfo"), "")))
+
+
+def _zones(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _zones(entry, f"{prefix}{entry.name}/")
+        elif (data := entry.read_bytes()).startswith(b"TZif"):
+            yield prefix + entry.name, data
+
+
+def zipped(zones: Mapping[str, bytes]) -> bytes:
+    """One zip of them, the same whenever it is made."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in sorted(zones.items()):
+            archive.writestr(zipfile.ZipInfo(name, _LONG_AGO), data, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def digest_of(zones: Mapping[str, bytes]) -> str:
+    """Of names and data, whatever they are stored as."""
+    whole = hashlib.blake2b(digest_size=16)
+    for name, data in sorted(zones.items()):
+        whole.update(f"{name}\0{len(data)}\0".encode() + data)
+    return whole.hexdigest()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UsageError as error:
+        sys.exit(str(error))
