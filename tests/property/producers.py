@@ -9,7 +9,7 @@ from typing import Any
 
 import fastavro
 
-from hourmark.audit import AuditRecord, promises
+from hourmark.audit import AuditRecord, digest_of_ids, promises
 from hourmark.avro import frame
 from hourmark.event_id import EventId, LineIds
 from hourmark.host_reports import API_SOURCE, HostReport, SourceReport
@@ -85,12 +85,12 @@ class Producers:
         todo = [x for x in self.ranges[-4:] if not x.otherwise and not x.abandoned and not self.hosts[x.host].dead]
         if todo:
             again = r.choice(todo)
-            again.otherwise = self.other_reading(again, r.choice(("hour", "type", "fewer")))
+            again.otherwise = self.other_reading(again, r.choice(("hour", "moment", "type", "fewer")))
             again.acked = again.acked and not again.otherwise
             self.seen["range read otherwise"] += bool(again.otherwise)
 
     def other_reading(self, of: Range, how: str) -> tuple[Event, ...]:
-        """The same lines in the hour before, or of another type, or without the last; none where that cannot be.
+        """The same lines in the hour before, a moment later, of another type, or without the last; none if that cannot be.
 
         What the first of them becomes has a number of its own, below 0: it is promised like a line.
         """
@@ -99,6 +99,8 @@ class Producers:
         others = [t for s in SOURCES if s.name == host.source for t in s.types if t != first.event_type]
         if how == "hour" and earlier_ms >= FIRST_HOUR.start_s * 1000:
             return (self._event(-2 * first.line, of.host, first.event_type, earlier_ms, place=first.line), *of.events[1:])
+        if how == "moment" and Hour.of(first.time_ms + 1) == Hour.of(first.time_ms):
+            return (self._event(-2 * first.line, of.host, first.event_type, first.time_ms + 1, place=first.line), *of.events[1:])
         if how == "type" and others:
             other = self._event(-2 * first.line - 1, of.host, others[0], first.time_ms + 1, place=first.line)
             return (other, *of.events[1:])
@@ -252,7 +254,7 @@ class Producers:
         promised = promises((e.event_type, Hour.of(e.time_ms).start_s, e.id) for e in reading or sent.events)
         return AuditRecord(
             sent.id, "range", f"{sent.host:032x}", "host", "f" * 32, 0, 0, 1, sent.observed_at_ms, "1-0", "app", "/log",
-            len(sent.events), promised,
+            len(sent.events), promised, digest_of_ids(e.id for e in reading or sent.events),
         )  # fmt: skip
 
     def _append(self, partition: Partition, key: bytes, value: bytes) -> None:

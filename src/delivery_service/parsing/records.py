@@ -11,7 +11,7 @@ from delivery_service.parsing.compiled import CompiledRules, CompiledType
 from delivery_service.parsing.primitives import put_bytes, put_long
 from delivery_service.parsing.reject import Rejected
 from hourmark import dead_letters
-from hourmark.audit import AuditRecord, promises
+from hourmark.audit import AuditRecord, digest_of_ids, promises
 from hourmark.avro import ENVELOPE
 from hourmark.dead_letters import Reason
 from hourmark.event_id import EventId
@@ -149,6 +149,7 @@ class Gatherer:
             rules=self._rules.id,
             lines=len(self._promised),
             promised=promises(self._promised),
+            ids=digest_of_ids(event_id for _, _, event_id in self._promised),
             **identity,  # type: ignore[arg-type]  # the callers' literal keyword arguments
         )
 

@@ -5,8 +5,9 @@ rows are, they are the same rows. Software that reads a retry otherwise (other z
 has two records that differ, and rows of both readings. Each hour would be proved by the record that speaks of it, and one event
 stand in two buckets. What each record promises cannot tell it (counts and sums of both are kept), so the records are compared:
 
-- Each row of an audit file has its record's `content`, a digest of all that the record promises, whatever type and hour the row
-  is of. Two contents of one range are a conflict. A range is known by its id and `observed_at`, of which the id is made, too.
+- Each row of an audit file has its record's `content`, a digest of all that the record promises and of all its ids, whatever
+  type and hour the row is of: ids tell of a time that moved within its hour, counts and sums of tails do not. Two contents of
+  one range are a conflict. A range is known by its id and `observed_at`, of which the id is made, too.
 - Once for each cut, audit files that came since the last one are compared with each other, and with older ones that hold ranges
   observed at the same time (each file says when its ranges were): a retry that soon follows finds a file or two.
 - A record with a content that was compared before says nothing new: a copy of one whose conflict an order has closed holds

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -29,7 +29,7 @@ from etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
 from etl.staging.planner import ReadSpan
 from etl.staging.reading import Piece, SpanReader
 from etl.storage import Storage, open_storage
-from hourmark.audit import AuditRecord, Promise
+from hourmark.audit import AuditRecord
 from hourmark.avro import FRAMING_SIZE, unframe
 from hourmark.config import KafkaCluster
 from hourmark.kafka import Partition
@@ -162,15 +162,15 @@ def _audit_rows(table: pa.Table) -> list[PromiseRow]:
         origin = (
             f"{record.kind} of {record.host_name}: {record.path} [{record.start}, {record.end}) generation {record.generation}"
         )
-        own = (offset, origin, record.observed_at_ms, content_of(record.promised))
+        own = (offset, origin, record.observed_at_ms, content_of(record))
         for p in record.promised:
             rows.append((p.event_type, p.hour_start_s, bytes(record.range_id), p.count, to_signed(p.sum), *own))
     return sorted(rows)
 
 
-def content_of(promised: Iterable[Promise]) -> bytes:
-    """A digest that equal promises have in common. Never to be changed: it is compared with that of files staged long ago."""
-    text = "\n".join(f"{p.event_type} {p.hour_start_s} {p.count} {p.sum}" for p in sorted(promised))
+def content_of(record: AuditRecord) -> bytes:
+    """A digest that equal promises of equal ids share. Never to be changed: it is compared with that of files staged long ago."""
+    text = "\n".join([record.ids.hex(), *(f"{p.event_type} {p.hour_start_s} {p.count} {p.sum}" for p in sorted(record.promised))])
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 

@@ -19,8 +19,9 @@ from etl.ledger.conflicts import AuditFile, conflicts, keep_compared
 from etl.ledger.orders import order_force, waits
 from etl.ledger.rows import Frontier, Seal, State
 from etl.staging.task import content_of
-from hourmark.audit import Promise
+from hourmark.audit import AuditRecord, Promise
 from hourmark.hours import Hour
+from hourmark.ranges import RangeId
 from tests.property.hooks import Killed
 from tests.property.truth import FIRST_HOUR
 from tests.property.world import World
@@ -81,6 +82,20 @@ def test_readings_of_two_hours_hold_both_until_an_order_and_each_manifest_names_
     assert (hours_held(world), frontiers(world)) == ({}, {"click": 4, "view": 4})
     assert manifest(world, "click", hour(2)).grade.value == "proved"
     assert waits(world.database, 3600) == {}
+
+
+def test_a_time_that_moved_within_its_hour_is_told_though_counts_and_sums_are_equal(world: World) -> None:
+    """The tail of an id knows no time: both records promise one event with the same sum."""
+    start_ms = world.clock.now_ms()
+    send(world, ["click"], start_ms)
+    send_otherwise(world, [("click", start_ms + 1)])
+    until(world, hour(1))
+    settle(world)
+    assert (hours_held(world), frontiers(world)) == ({"click": [0]}, {"click": 0, "view": 2})
+    order(world, "click")
+    settle(world)
+    bucket = manifest(world, "click", hour(0))
+    assert (bucket.grade.value, bucket.events) == ("forced", 2)
 
 
 def test_no_deadline_excuses_it(world: World) -> None:
@@ -306,11 +321,15 @@ def test_a_range_differs_where_a_content_is_new_and_not_the_only_one(
 
 def test_equal_promises_have_equal_contents_and_each_of_their_fields_counts() -> None:
     one, other = Promise("click", 3600, 2, 7), Promise("view", 7200, 1, 5)
-    content = content_of([one, other])
-    assert content == content_of([other, one]) and content.hex() == "fc33b536f6bfe7c6"
+
+    def content(*promised: Promise, ids: bytes = b"ids") -> bytes:
+        origin = (RangeId(bytes(8)), "range", "h", "host", "f", 0, 0, 9, 1, "1-a", "app", "/log", 3)
+        return content_of(AuditRecord(*origin, promised, ids))
+
+    assert content(one, other) == content(other, one) and content(one, other).hex() == "f9eb6652d90eae3c"
     changed = [{"event_type": "clicks"}, {"hour_start_s": 7200}, {"count": 3}, {"sum": 8}]
-    others = {content_of([dataclasses.replace(one, **change), other]) for change in changed}  # type: ignore[arg-type]
-    assert len(others | {content, content_of([one]), content_of([])}) == 7
+    others = {content(dataclasses.replace(one, **change), other) for change in changed}  # type: ignore[arg-type]
+    assert len(others | {content(one, other), content(one), content(), content(one, other, ids=b"others")}) == 8
 
 
 FIRST = Hour(1_800_000_000, 3600)
