@@ -25,6 +25,7 @@ class FakeHdfs(ThreadingHTTPServer):
         self.names: dict[str, bytes | None] = {"/root": None}
         self.ids: dict[str, int] = {}  # of files and folders: it goes along with a rename
         self.lives = True  # the DataNode
+        self.stored_max: int | None = None  # bytes of an upload that it keeps
         self.corrupt: set[str] = set()  # files whose replicas are
         self.late: list[Callable[[], None]] = []  # what arrived, and is done at the next request
         self.over = threading.Event()  # whoever hangs, ends
@@ -145,7 +146,7 @@ class Handler(BaseHTTPRequestHandler):
             content += self.rfile.read(size)
             self.rfile.readline()
         self.rfile.readline()
-        self.server.names[self.file] = content
+        self.server.names[self.file] = content[: self.server.stored_max]
         self.answer(201)
 
     def open(self) -> None:

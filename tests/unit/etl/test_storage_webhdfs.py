@@ -112,12 +112,7 @@ def test_an_upload_that_breaks_off_publishes_nothing(hdfs: FakeHdfs, storage: St
 
 
 def test_an_upload_stored_in_part_publishes_nothing(hdfs: FakeHdfs, storage: Storage) -> None:
-    def stored_in_part(handler: Handler, _: str) -> bool:
-        handler.create_data()
-        handler.server.names[handler.file] = b"part"
-        return True
-
-    hdfs.troubles = [("CREATE data", stored_in_part)]
+    hdfs.stored_max = 4
     with pytest.raises(StorageError, match="100 bytes were sent, 4 are stored"):
         storage.write_new("file", b"x" * 100)
     assert "/root/file" not in hdfs.names
