@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hourmark.config import Parsing
 from hourmark.errors import UsageError
 from hourmark.event_types import Declarations
-from hourmark.rules import Rules, TypeVersion
+from hourmark.rules import PARSER, Rules, TypeVersion
 
 
 def check_change(latest: Rules | None, declared: Declarations, bucket_seconds: int, *, may_remove: bool) -> None:
@@ -35,7 +35,7 @@ def next_rules(latest: Rules | None, declared: Declarations, schema_ids: Mapping
     """The revision that these declarations make; the very same as `latest` if nothing changed."""
     versions = {t.name: TypeVersion(t, schema_ids[t.name]) for t in declared.types}
     parsing = Parsing(bucket_seconds=bucket_seconds, **declared.limits.model_dump())
-    proposed = Rules((latest.sequence if latest else 0) + 1, versions, {s.name: s for s in declared.sources}, parsing)
+    proposed = Rules((latest.sequence if latest else 0) + 1, versions, {s.name: s for s in declared.sources}, parsing, PARSER)
     return latest if latest is not None and proposed.same_content(latest) else proposed
 
 

@@ -5,29 +5,35 @@ services restart; ranges are sent again days later. What must hold is in `World.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import fastavro
 
 from delivery_service.metrics import Metrics
-from delivery_service.parsing import CompiledRules, ParsedRange, parse
+from delivery_service.parsing import CompiledRules, ParsedRange, parse, zones
 from delivery_service.rules_store import RulesStore
 from etl.ledger.database import Database
 from etl.ledger.frontier_rows import carriers
 from etl.ledger.frontiers import frontiers
 from etl.ledger.rules import LedgerRules
 from etl.ledger.schemas import known_schemas
+from hourmark import rules_change
 from hourmark.avro import Schema, unframe
 from hourmark.errors import Finding, UsageError
-from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, Source
+from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
 from hourmark.hours import Hour
 from hourmark.ranges import ByteRange
+from hourmark.rules import PARSER, ParserVersion
 from hourmark.types_apply import apply, repair
 from tests.support.rules_servers import Crash, MemoryRegistry, MemoryTopic, outside
+from tools.keep_zone_data import installed_zones, zipped
 
 HOUR = Hour(1_800_000_000, 3600)
 _N = {"name": "n", "type": "long"}
@@ -40,6 +46,13 @@ FIELDS = (
     [_N, {"name": "size", "type": "string", "default": ""}],
 )
 NAMES = ("apple", "berry", "cherry")
+TICK = EventType(
+    name="tick",
+    fields=[_N],
+    line=LineRule(payload="pattern", pattern=r"(?P<time>\S+ \S+) (?P<n>\d+)", time_format="%Y-%m-%d %H:%M:%S"),
+)
+LOCAL = Source(name="local", format="free", types=["tick"])
+LATER = ParserVersion(PARSER.parser, "2027.1")
 
 
 class Broken(AssertionError):
@@ -78,6 +91,10 @@ class World:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.random = random.Random(seed)
+        self.parser = PARSER  # of what operators run
+        self.zones = folder / f"zones-{seed}"  # at hand for services
+        self.zones.mkdir()
+        shutil.copy(zones.FOLDER / f"{PARSER.zones}.zip", self.zones)
         self.database = Database(f"sqlite:///{folder}/ledger-{seed}.sqlite")
         self.ledger = LedgerRules(self.database)
         self.registry, self.topic = MemoryRegistry(), MemoryTopic()
@@ -94,8 +111,8 @@ class World:
         """One thing that happens."""
         happen: Callable[[], None] = self.random.choices(
             [self.apply, self.apply_twice_at_once, self.repair, self.topic.compact, self.topic.lose, self.lose_registry,
-             self.restart, self.poll, self.send, self.send_again],
-            [10, 4, 2, 4, 1, 1, 2, 10, 14, 10],
+             self.restart, self.poll, self.send, self.send_again, self.new_release],
+            [10, 4, 2, 4, 1, 1, 2, 10, 14, 10, 1],
         )[0]  # fmt: skip
         self.done.append(happen.__name__)
         happen()
@@ -137,6 +154,13 @@ class World:
         """A service forgets all it knew."""
         self.services[self.random.randrange(len(self.services))] = Service()
 
+    def new_release(self) -> None:
+        """Services have zone data of a later version at hand, in which Berlin keeps another time; then operators name it."""
+        if len(list(self.zones.iterdir())) == 1:
+            (self.zones / f"{LATER.zones}.zip").write_bytes(later_zones())
+        else:
+            self.parser = LATER
+
     def poll(self) -> None:
         """Services read what is new. What they hand to tailers is awaited by hours: every source that may carry a type."""
         for service in self.services:
@@ -154,20 +178,12 @@ class World:
         if rules is None:
             return
         number = len(self.sent) + 1
-        body = b'<13>1 2027-01-15T08:00:00Z h a - %s - {"n":%d}\n' % (self.random.choice(NAMES).encode(), number)
-        taken = ByteRange(
-            "a" * 32,
-            "b" * 32,
-            0,
-            number * 1000,
-            number * 1000 + len(body),
-            1_800_000_000_000,
-            rules.id,
-            "UTC",
-            "app",
-            "/log",
-            "h",
-        )
+        source, name = self.random.choice([("local", ""), *(("app", name) for name in NAMES)])
+        line = f'<13>1 2027-01-15T08:00:00Z h a - {name} - {{"n":{number}}}\n' if name else f"2027-01-15 08:00:00 {number}\n"
+        body = line.encode()
+        start, observed_at_ms = number * 1000, HOUR.start_s * 1000
+        place = ("a" * 32, "b" * 32, 0, start, start + len(body))
+        taken = ByteRange(*place, observed_at_ms, rules.id, "Europe/Berlin", source, "/log", "h")
         self.sent.append(Sent(taken, body, number, parse(taken, body, rules)))
 
     def send_again(self) -> None:
@@ -224,7 +240,8 @@ class World:
     def _applied(self, declared: Declarations, at: Callable[[str], None] | None = None) -> bool:
         """Whether it was put in force; where it was refused or died, the next may go on."""
         try:
-            apply(outside(self.ledger, self.registry, self.topic, at), declared, HOUR, may_remove=True)
+            with mock.patch.object(rules_change, "PARSER", self.parser):
+                apply(outside(self.ledger, self.registry, self.topic, at), declared, HOUR, may_remove=True)
         except (UsageError, Finding):
             self.refused += 1
             return False
@@ -235,10 +252,10 @@ class World:
     def _declarations(self) -> Declarations:
         names = self.random.sample(NAMES, self.random.randint(1, len(NAMES)))
         types = [EventType(name=name, fields=self.random.choice(FIELDS)) for name in names]
-        sources = [Source(name="app", types=names)]
+        sources = [Source(name="app", types=names), LOCAL]
         if self.random.random() < 0.5:
             sources.append(Source(name="web", types=names[:1]))
-        return Declarations([*types, DEAD_LETTERS], sources)
+        return Declarations([*types, TICK, DEAD_LETTERS], sources)
 
     def _maybe_crash(self) -> Callable[[str], None]:
         left = self.random.choice([1000, self.random.randrange(25)])
@@ -254,6 +271,13 @@ class World:
     def _latest(self) -> str:
         latest = self.ledger.book().latest
         return latest.id if latest else ""
+
+
+@functools.cache
+def later_zones() -> bytes:
+    """Zone data of a later version."""
+    installed = installed_zones()
+    return zipped({**installed, "Europe/Berlin": installed["Etc/GMT-2"]})
 
 
 def _parsed(schema: Schema) -> Schema:
