@@ -38,14 +38,15 @@ class Framing:
     hosts: bytes
 
 
-async def find(registry: Registry, taken: Callable[[], Mapping[int, str]]) -> Framing:
-    """Both ids, however long it takes. `taken`: the ids of the rules, and their types."""
+async def find(registry: Registry, taken: Callable[[], Mapping[int, str]], say: Callable[[str], None]) -> Framing:
+    """Both ids, however long it takes. `taken`: the ids of the rules, and their types. `say` is told why it takes long."""
     pause_s = 0.5
     while True:
         try:
             return await asyncio.to_thread(_find, registry, taken())
         except (Unavailable, UsageError) as error:
             log.warning("the schema ids of audit records and reports are not known yet: %s", error)
+            say(f": {error}")
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, _PAUSE_MAX_S)
 

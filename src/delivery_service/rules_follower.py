@@ -43,9 +43,9 @@ class RulesFollower:
                 anew, records = self._follower.poll()
                 self._store.feed(records, anew=anew)
                 self._store.trouble, pause_s = "", POLL_S
-            except Unavailable as error:
+            except Exception as error:  # a thread that ended would leave the service with yesterday's rules
                 self._store.trouble = f": {error}"
-                log.warning("rules cannot be read for now: %s", error)
+                log.warning("rules cannot be read for now: %s", error, exc_info=not isinstance(error, Unavailable))
                 pause_s = min(pause_s * 2, _RETRY_MAX_S)
             self._stopping.wait(pause_s)
         self._follower.close()

@@ -87,7 +87,7 @@ async def _report(service: Service, reporter: Reporter, config: Config) -> None:
     with contextlib.closing(SchemaRegistry(config.registry)) as registry:
         while service.rules.latest is None:
             await asyncio.sleep(_LOOK_S)
-        service.framing = await find(registry, service.rules.types_of_ids)
+        service.framing = await find(registry, service.rules.types_of_ids, service.waits_for_framing)
     await reporter.run()
 
 

@@ -47,6 +47,7 @@ class Service:
         self.metrics = metrics
         self.inflight = Inflight(clock, config.service.inflight_bytes_max, metrics)
         self.framing: Framing | None = None  # known once the registry has answered
+        self.framing_trouble = ""  # why it is not known
         self.reported = False  # whether this incarnation's first report is in the queue: it precedes all events
         self._parsing = asyncio.Lock()
         self._topics: dict[str, str] = {}
@@ -64,11 +65,15 @@ class Service:
             for missing, text in (
                 (not self.rules.caught_up, f"the rules topic was not read to its end yet{self.rules.trouble}"),
                 (self.rules.caught_up and self.rules.latest is None, self.rules.why_not_ready()),
-                (self.framing is None, "the schema registry has not answered yet"),
+                (self.framing is None, f"the schema ids of audit records are not known yet{self.framing_trouble}"),
                 (not self.reported, "the first own report is not in Kafka yet"),
             )
             if missing
         ]
+
+    def waits_for_framing(self, why: str) -> None:
+        """The schema ids of audit records and reports are not known yet."""
+        self.framing_trouble = why
 
     def check_clock(self, observed_at_ms: int) -> None:
         """NotNow if this service's clock is so far behind that plausible times would seem to lie in the future."""
@@ -99,7 +104,7 @@ class Service:
     async def append_report(self, report: HostReport) -> None:
         """Append a host report, stamped already. Raises QueueError; NotNow before the registry has answered."""
         if self.framing is None:
-            raise NotNow("not_ready", "the schema registry has not answered yet")
+            raise NotNow("not_ready", f"the schema ids of audit records are not known yet{self.framing_trouble}")
         value = self.framing.hosts + report.encode()
         await self.queue.append([QueueRecord(HOSTS, report.host_id.encode(), value)], report.received_at_ms)
         self.metrics.reports.labels(report.kind).inc()

@@ -76,8 +76,36 @@ def canonical_json(value: object) -> str:
 
 
 def fingerprint(schema: Schema) -> str:
-    """16 hex digits that change whenever the schema does, its defaults and docs included."""
-    return digest(canonical_json(schema))
+    """16 hex digits that change whenever the schema does, its defaults and docs included, and not with its spelling."""
+    return digest(canonical_json(plain_spelling(schema)))
+
+
+def plain_spelling(schema: Any, namespace: str = "") -> Any:
+    """The schema in the one of its spellings that Avro's Java library writes, and with it some registries (Confluent's):
+    `{"type": "string"}` is `"string"`, names are relative to their namespace, and what is so by default is left out.
+    """
+    if isinstance(schema, list):
+        return [plain_spelling(branch, namespace) for branch in schema]
+    if isinstance(schema, str):
+        return schema.removeprefix(f"{namespace}.") if namespace else schema
+    if not isinstance(schema, Mapping):
+        return schema
+    if set(schema) == {"type"} and isinstance(schema["type"], str):
+        return plain_spelling(schema["type"], namespace)
+    made = {key: value for key, value in schema.items() if (key, value) not in (("order", "ascending"), ("aliases", []))}
+    if made.get("type") in ("record", "enum", "fixed"):
+        space, _, made["name"] = made["name"].rpartition(".")
+        space = space or made.pop("namespace", namespace)
+        made.pop("namespace", None)
+        if space != namespace:
+            made["namespace"] = space
+        namespace = space
+    for part in ("type", "items", "values"):
+        if part in made:
+            made[part] = plain_spelling(made[part], namespace)
+    if "fields" in made:
+        made["fields"] = [plain_spelling(field, namespace) for field in made["fields"]]
+    return made
 
 
 def digest(text: str) -> str:

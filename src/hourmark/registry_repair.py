@@ -13,8 +13,7 @@ from typing import Final, Protocol
 
 from hourmark.avro import NAMESPACE, Schema, fingerprint
 from hourmark.errors import Finding
-from hourmark.rules import TypeVersion
-from hourmark.topics import events_topic
+from hourmark.rules import KnownSchema
 
 PLACEHOLDERS: Final = "hourmark.placeholder"  # begins their subjects
 
@@ -35,27 +34,27 @@ class Registry(Protocol):
         ...
 
 
-def repair_registry(registry: Registry, known: Mapping[int, TypeVersion]) -> dict[int, TypeVersion]:
+def repair_registry(registry: Registry, known: Mapping[int, KnownSchema]) -> dict[int, KnownSchema]:
     """Register what is missing; what that was. Finding, before anything is registered, if an id stands for something else."""
     missing = {}
-    for schema_id, version in sorted(known.items()):
+    for schema_id, schema in sorted((n, s) for n, s in known.items() if s.text):
         standing = registry.schema(schema_id)
-        if standing is not None and fingerprint(standing) != version.meaning.fingerprint:
+        if standing is not None and fingerprint(standing) != schema.fingerprint:
             raise Finding(
                 f"the schema registry says that id {schema_id} stands for {standing.get('name')} ({fingerprint(standing)}), the "
-                f"rules know it as {version.meaning}: this cannot be mended there. Restore a copy of the registry, or set "
+                f"ledger knows it as {schema.meaning}: this cannot be mended there. Restore a copy of the registry, or set "
                 "registry.url to an empty one and run this again; nothing was registered"
             )
-        if standing is None or registry.find(events_topic(version.declaration.name), version.schema) != schema_id:
-            missing[schema_id] = version
-    for schema_id, version in missing.items():
+        if standing is None or registry.find(schema.topic, schema.schema) != schema_id:
+            missing[schema_id] = schema
+    for schema_id, schema in missing.items():
         if registry.schema(schema_id) is None:
             _fill(registry, schema_id)
-        given = registry.register(events_topic(version.declaration.name), version.schema)
+        given = registry.register(schema.topic, schema.schema)
         if given != schema_id:
             raise Finding(
-                f"the schema registry gave id {given} to {version.meaning}, which the rules know as id {schema_id}: it holds "
-                "more than the rules know. Set registry.url to an empty one, or to a copy of the lost one, and run this again"
+                f"the schema registry gave id {given} to {schema.meaning}, which the ledger knows as id {schema_id}: it holds "
+                "more than the ledger knows. Set registry.url to an empty one, or to a copy of the lost one, and run this again"
             )
     return missing
 

@@ -14,16 +14,18 @@ A revision's id is `<sequence>-<digest>`; services use the highest, ranges name 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from pydantic import Field
+
 from hourmark.avro import Schema, canonical_json, digest, fingerprint
-from hourmark.config import Parsing
+from hourmark.config import Group, Parsing
 from hourmark.event_types import EventType, Source
+from hourmark.topics import AUDIT, HOSTS, events_topic
 
 Record = tuple[str, str]  # key and value in the topic and in the ledger
 
@@ -127,13 +129,67 @@ class Rules:
         return [*((t.key, t.text) for t in self.types.values()), (f"rules/{self.id}", self.text)]
 
 
+class KnownSchema(NamedTuple):
+    """What the ledger keeps of a schema id: its type (or `hourmark.audit`, `hourmark.hosts`), fingerprint, and text as JSON.
+
+    `text` is empty where only a marker tells of it.
+    """
+
+    event_type: str
+    fingerprint: str
+    text: str
+
+    @classmethod
+    def of(cls, owner: str, schema: Schema) -> KnownSchema:
+        """Of a type, or of a control topic."""
+        return cls(owner, fingerprint(schema), canonical_json(schema))
+
+    @property
+    def meaning(self) -> SchemaMeaning:
+        """What the id stands for."""
+        return SchemaMeaning(self.event_type, self.fingerprint)
+
+    @property
+    def schema(self) -> Schema:
+        """The text, read."""
+        schema: Schema = json.loads(self.text)
+        return schema
+
+    @property
+    def topic(self) -> str:
+        """Whose values are written with it."""
+        return self.event_type if self.event_type in (AUDIT, HOSTS) else events_topic(self.event_type)
+
+
+class _TypeEntry(Group):
+    digest: str
+    schema_id: int = Field(ge=1, lt=1 << 31, strict=True)
+
+
+class _Content(Group):
+    """A revision's record."""
+
+    sequence: int = Field(ge=1, strict=True)
+    types: dict[str, _TypeEntry]
+    sources: dict[str, Source]
+    parsing: Parsing
+    parser: ParserVersion
+
+    @property
+    def schema_ids(self) -> dict[str, int]:
+        """Keys of its types, and their schema ids."""
+        return {f"type/{name}/{entry.digest}": entry.schema_id for name, entry in self.types.items()}
+
+
 class RulesBook:
     """All revisions read so far, in whatever order their records came. It never forgets one."""
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self.records: dict[str, str] = {}
+        self.unusable: dict[str, str] = {}  # revisions that this software cannot read, and why
         self._types: dict[str, EventType] = {}  # by key
         self._versions: dict[tuple[str, int], TypeVersion] = {}  # by key and schema id: revisions share them
+        self._contents: dict[str, _Content] = {}
         self._revisions: dict[str, Rules] = {}
         self._missing: dict[str, set[str]] = {}  # revisions that wait, and the keys of the types that they wait for
         for key, value in records:
@@ -143,31 +199,41 @@ class RulesBook:
         """Take one record. ValueError, naming the key, if it is not what `Rules.records` makes; then it is not taken."""
         if key in self.records:
             return
+        if not is_named_by(key, value):
+            raise ValueError(f"record {key!r} of the rules is not usable: its content has another digest")
         kind, _, rest = key.partition("/")
-        with _usable(key):
+        try:
             if kind == "type":
                 version = TypeVersion(EventType.model_validate(json.loads(value)["declaration"]), 0, value)
                 if version.key != key:
                     raise ValueError(f"its content has the key {version.key}")
                 _ = version.meaning  # its schema can be read
                 self._types[key] = version.declaration
-            elif kind == "rules":
-                content = json.loads(value)
-                if f"{content['sequence']}-{digest(value)}" != rest:
-                    raise ValueError(f"its content has the id {content['sequence']}-{digest(value)}")
-                self._missing[rest] = set(_schema_ids(content))
             else:
-                raise ValueError("keys begin with type/ or rules/")
+                self._contents[rest] = _Content.model_validate(json.loads(value))
+                if not rest.startswith(f"{self._contents[rest].sequence}-"):
+                    raise ValueError(f"its content has the sequence {self._contents[rest].sequence}")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            if kind == "rules":
+                self.unusable[rest] = f"{error!s:.500}"
+            raise ValueError(f"record {key!r} of the rules is not usable: {error!s:.500}") from error
         self.records[key] = value
-        for revision in list(self._missing) if kind == "type" else [rest]:
-            self._missing[revision] -= {key} if kind == "type" else self._types.keys()
-            if not self._missing[revision]:
-                del self._missing[revision]
-                self._assemble(revision)
+        if kind == "rules":
+            self._missing[rest] = self._contents[rest].schema_ids.keys() - self._types.keys()
+        for missing in self._missing.values():
+            missing.discard(key)
+        for revision in [revision for revision, missing in self._missing.items() if not missing]:
+            del self._missing[revision]
+            self._assemble(revision)
 
     def get(self, revision: str) -> Rules | None:
         """The revision of that id, or None where not all of it has been seen (yet)."""
         return self._revisions.get(revision)
+
+    @property
+    def ids(self) -> set[str]:
+        """Revisions whose own record was taken, whole or not."""
+        return {*self._revisions, *self._missing}
 
     @property
     def missing(self) -> dict[str, list[str]]:
@@ -177,12 +243,17 @@ class RulesBook:
     @property
     def latest(self) -> Rules | None:
         """The revision that new ranges are to name: the highest sequence, ties broken by id."""
-        return max(self._revisions.values(), key=lambda r: (r.sequence, r.id), default=None)
+        return max(self._revisions.values(), key=lambda r: order_of(r.id), default=None)
 
     @property
     def revisions(self) -> list[Rules]:
         """All of them that are whole, in order."""
-        return sorted(self._revisions.values(), key=lambda r: (r.sequence, r.id))
+        return sorted(self._revisions.values(), key=lambda r: order_of(r.id))
+
+    @property
+    def next_sequence(self) -> int:
+        """Above all that were seen, whole and usable or not."""
+        return 1 + max((order_of(r)[0] for r in self.ids | self.unusable.keys()), default=0)
 
     def schemas(self) -> dict[int, TypeVersion]:
         """What each schema id of a whole revision stands for. ValueError, naming the id, if it stands for two."""
@@ -191,54 +262,53 @@ class RulesBook:
             refuse_second_meaning(version.schema_id, known.setdefault(version.schema_id, version).meaning, version.meaning)
         return known
 
-    def check(self, rules: Rules) -> None:
-        """ValueError if a schema id of this revision stood for something else in one before it, or twice in it."""
+    def check(self, rules: Rules, among: Collection[str]) -> None:
+        """ValueError if a schema id of this revision stood for something else in one of `among` before it, or twice in it."""
         known: dict[int, TypeVersion] = {}
         for earlier in self.revisions:
-            if (earlier.sequence, earlier.id) < (rules.sequence, rules.id):
+            if earlier.id in among and order_of(earlier.id) < order_of(rules.id):
                 for version in earlier.types.values():
                     known.setdefault(version.schema_id, version)
         for version in rules.types.values():
             refuse_second_meaning(version.schema_id, known.setdefault(version.schema_id, version).meaning, version.meaning)
 
     def _assemble(self, revision: str) -> None:
-        key = f"rules/{revision}"
-        with _usable(key):
-            content = json.loads(self.records[key])
-            versions = [self._version(k, schema_id) for k, schema_id in _schema_ids(content).items()]
-            self._revisions[revision] = Rules(
-                content["sequence"],
-                {v.declaration.name: v for v in versions},
-                {name: Source.model_validate(source) for name, source in content["sources"].items()},
-                Parsing.model_validate(content["parsing"]),
-                ParserVersion(**content["parser"]),
-                self.records[key],
-            )
+        content = self._contents[revision]
+        versions = [self._version(key, schema_id) for key, schema_id in content.schema_ids.items()]
+        self._revisions[revision] = Rules(
+            content.sequence,
+            {v.declaration.name: v for v in versions},
+            content.sources,
+            content.parsing,
+            content.parser,
+            self.records[f"rules/{revision}"],
+        )
 
     def _version(self, key: str, schema_id: int) -> TypeVersion:
-        of = key, int(schema_id)
+        of = key, schema_id
         if of not in self._versions:
-            self._versions[of] = TypeVersion(self._types[key], int(schema_id), self.records[key])
+            self._versions[of] = TypeVersion(self._types[key], schema_id, self.records[key])
         return self._versions[of]
+
+
+def is_named_by(key: str, value: str) -> bool:
+    """Whether the key is of the form that names rules, and this content."""
+    kind, _, rest = key.partition("/")
+    sequence, _, of_rules = rest.partition("-")
+    if kind == "rules":
+        return sequence.isdecimal() and of_rules == digest(value)
+    return kind == "type" and rest.rpartition("/")[2] == digest(value)
+
+
+def order_of(revision: str) -> tuple[int, str]:
+    """Ids of revisions in their order."""
+    return int(revision.partition("-")[0]), revision
 
 
 def refuse_second_meaning(schema_id: int, known: SchemaMeaning, other: SchemaMeaning) -> None:
     """ValueError, naming the id, if these are not one."""
     if known != other:
         raise ValueError(
-            f"schema id {schema_id} stands for {known}, and now for {other} too: was the schema registry made anew, or restored "
-            "from an older copy? `hourmark types repair` says what is to be done"
+            f"schema id {schema_id} stands for {known}, and now for {other} too: was the schema registry made anew or restored "
+            "from an older copy, or is hourmark.types another site's?"
         )
-
-
-@contextlib.contextmanager
-def _usable(key: str) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"record {key!r} of the rules is not usable: {error!s:.500}") from error
-
-
-def _schema_ids(content: Mapping[str, Any]) -> dict[str, int]:
-    """Keys of a revision's types, and their schema ids."""
-    return {f"type/{name}/{entry['digest']}": entry["schema_id"] for name, entry in content["types"].items()}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from hourmark.config import Parsing
 from hourmark.errors import UsageError
 from hourmark.event_types import Declarations
-from hourmark.rules import PARSER, Rules, TypeVersion
+from hourmark.rules import PARSER, Rules, RulesBook, TypeVersion
+
+RECORD_OVERHEAD: Final = 1024  # of a record in Kafka's batch, with room to spare
 
 
 def check_change(latest: Rules | None, declared: Declarations, bucket_seconds: int, *, may_remove: bool) -> None:
@@ -31,12 +34,23 @@ def check_change(latest: Rules | None, declared: Declarations, bucket_seconds: i
         )
 
 
-def next_rules(latest: Rules | None, declared: Declarations, schema_ids: Mapping[str, int], bucket_seconds: int) -> Rules:
-    """The revision that these declarations make; the very same as `latest` if nothing changed."""
+def next_rules(book: RulesBook, declared: Declarations, schema_ids: Mapping[str, int], bucket_seconds: int) -> Rules:
+    """The revision that these declarations make; the very same as the latest if nothing changed."""
+    latest, sequence = book.latest, book.next_sequence
     versions = {t.name: TypeVersion(t, schema_ids[t.name]) for t in declared.types}
     parsing = Parsing(bucket_seconds=bucket_seconds, **declared.limits.model_dump())
-    proposed = Rules((latest.sequence if latest else 0) + 1, versions, {s.name: s for s in declared.sources}, parsing, PARSER)
+    proposed = Rules(sequence, versions, {s.name: s for s in declared.sources}, parsing, PARSER)
     return latest if latest is not None and proposed.same_content(latest) else proposed
+
+
+def check_sizes(rules: Rules, bytes_max: int) -> None:
+    """UsageError if a record of the revision is larger than Kafka takes: it could be put in force, and never published."""
+    for key, value in rules.records():
+        if (size := len(key.encode()) + len(value.encode()) + RECORD_OVERHEAD) > bytes_max:
+            raise UsageError(
+                f"{key} has {size} bytes, kafka.max_message_bytes allows {bytes_max}: declare fewer fields or symbols in a type, "
+                "fewer types for one edge, or raise it, there and for the topics"
+            )
 
 
 def changes(before: Rules | None, after: Rules) -> str:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from hourmark.config import KafkaCluster
 from hourmark.errors import Unavailable
@@ -32,15 +32,26 @@ def read_rules(cluster: KafkaCluster) -> RulesBook:
     return book
 
 
-def publish(cluster: KafkaCluster, records: Iterable[Record]) -> None:
-    """Append the records, and return once all in-sync replicas have them."""
+def publish(cluster: KafkaCluster, records: Iterable[Record], bytes_max: int) -> None:
+    """Append the records, of at most `bytes_max` bytes, and return once all in-sync replicas have them."""
     failures: list[str] = []
-    producer = Producer(
-        client_settings(cluster, acks="all", enable_idempotence=True, delivery_timeout_ms=int(_FLUSH_S * 1000)),
-        logger=quiet_logger(),
-    )
+    settings = {
+        "acks": "all",
+        "enable_idempotence": True,
+        "delivery_timeout_ms": int(_FLUSH_S * 1000),
+        "message_max_bytes": bytes_max,
+    }
+    producer = Producer(client_settings(cluster, **settings), logger=quiet_logger())
+
+    def delivered(error: object, _: object) -> None:
+        if error:
+            failures.append(str(error))
+
     for key, value in records:
-        producer.produce(TYPES, key=key, value=value, on_delivery=lambda error, _: failures.append(str(error)) if error else None)
+        try:
+            producer.produce(TYPES, key=key, value=value, on_delivery=delivered)
+        except (KafkaException, BufferError) as error:
+            failures.append(f"{key}: {error}")
         producer.poll(0)
     unsent = producer.flush(_FLUSH_S + 5)
     if unsent or failures:

@@ -24,19 +24,24 @@ class TopicFollower:
         self._timeout_s = timeout_s
         self._consumer: Consumer | None = None
         self._topic_id = ""
+        self._missed = 0  # how often in turn it was not there
         self._next: dict[Partition, Offset] = {}
 
     def poll(self) -> tuple[bool, list[KeyValue]]:
         """Records since the last call, up to the end the topic has now; and whether they begin anew (drop what was known).
 
         It begins anew at the first call, and where the topic was deleted and made again. A topic that does not exist (yet) has
-        no records. Raises Unavailable when the cluster does not answer, or the end is not reached in time.
+        no records; that one is gone is believed the second time, as a broker that just started knows none. Raises Unavailable
+        when the cluster does not answer, or the end is not reached in time.
         """
         info = self._cluster.topics([self.topic]).get(self.topic)
         if info is None:
-            anew = bool(self._topic_id)
-            self.close()
+            self._missed += 1
+            anew = bool(self._topic_id) and self._missed > 1
+            if anew:
+                self.close()
             return anew, []
+        self._missed = 0
         ends = self._cluster.ends([Partition(self.topic, p) for p in info.partitions])
         anew = (
             info.topic_id != self._topic_id or ends.keys() != self._next.keys() or any(ends[p] < n for p, n in self._next.items())

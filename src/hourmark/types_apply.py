@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from hourmark import audit, host_reports
-from hourmark.avro import Schema
 from hourmark.avro_evolution import why_unreadable
-from hourmark.errors import Finding, UsageError
+from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.event_types import Declarations, EventType
 from hourmark.hours import Hour
-from hourmark.registry_repair import repair_registry
-from hourmark.rules import Record, Rules, RulesBook, SchemaMeaning, TypeVersion, refuse_second_meaning
-from hourmark.rules_change import check_change, next_rules
-from hourmark.topics import AUDIT, HOSTS, events_topic
+from hourmark.registry_repair import Registry, repair_registry
+from hourmark.rules import KnownSchema, Record, Rules, RulesBook, order_of, refuse_second_meaning
+from hourmark.rules_change import check_change, check_sizes, next_rules
+from hourmark.topics import AUDIT, HOSTS
+
+# What services write beside events: asked for by them, registered here.
+_OWN: Final = (KnownSchema.of(AUDIT, audit.SCHEMA), KnownSchema.of(HOSTS, host_reports.SCHEMA))
 
 
 class Ledger(Protocol):
@@ -33,28 +35,16 @@ class Ledger(Protocol):
         """Every revision that was ever put."""
         ...
 
-    def adopt(self, others: RulesBook) -> int:
-        """Take what only the topic has; how many records."""
+    def schemas(self) -> dict[int, KnownSchema]:
+        """What each id stands for that was ever given to a type, or to a control topic."""
         ...
 
-    def put(self, rules: Rules, after: Rules | None, first_hour: Hour) -> list[str]:
-        """Put the revision in force if `after` still is; the types that are new."""
+    def adopt(self, others: RulesBook, first_hour: Hour) -> int:
+        """Take what only the topic has, with frontier rows; how many records."""
         ...
 
-
-class Registry(Protocol):
-    """`hourmark.registry.SchemaRegistry`."""
-
-    def register(self, topic: str, schema: Schema) -> int:
-        """The schema's id, given now where it is new."""
-        ...
-
-    def find(self, topic: str, schema: Schema) -> int | None:
-        """The schema's id, or None where it has none."""
-        ...
-
-    def schema(self, schema_id: int) -> Schema | None:
-        """The schema of that id, or None."""
+    def put(self, rules: Rules, after: Rules | None, first_hour: Hour, own: Mapping[int, KnownSchema]) -> list[str]:
+        """Put the revision in force if `after` still is, with the ids of control topics; the types that are new."""
         ...
 
 
@@ -72,13 +62,17 @@ class RulesTopic(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Outside:
-    """What declarations are applied to. `make_topics`: makes those of the types that are missing, and tells which."""
+    """What declarations are applied to.
+
+    `make_topics`: makes those of the types that are missing, and tells which. `record_bytes_max`: of the topic of rules.
+    """
 
     ledger: Ledger
     registry: Registry
     topic: RulesTopic
     make_topics: Callable[[Sequence[EventType]], list[str]]
     say: Callable[[str], None]
+    record_bytes_max: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,51 +97,83 @@ class Repaired:
     published: int
 
 
-def apply(outside: Outside, declared: Declarations, first_hour: Hour, *, may_remove: bool = False) -> Applied:
+def apply(
+    outside: Outside, declared: Declarations, first_hour: Hour, *, may_remove: bool = False, may_adopt: bool = False
+) -> Applied:
     """Make everything outside agree with the declarations. Raises what stops it; running it again goes on.
 
     `first_hour`: of new types. `may_remove`: types and sources in force may be left out; their topics, buckets and older ranges
-    stay as they are.
+    stay as they are. `may_adopt`: as for `repair`. Whatever may be refused is asked before anything is registered.
     """
-    book, _ = _known(outside)
-    latest = book.latest
+    book, _ = _known(outside, first_hour, may_adopt=may_adopt)
+    latest, known = book.latest, outside.ledger.schemas()
     check_change(latest, declared, first_hour.length_s, may_remove=may_remove)
-    schema_ids = _schema_ids(outside.registry, book, declared.types)
-    outside.say(f"{len(declared.types)} schemas are registered")
+    check_sizes(next_rules(book, declared, {t.name: 0 for t in declared.types}, first_hour.length_s), outside.record_bytes_max)
+    wanted = [*(KnownSchema.of(t.name, t.schema()) for t in declared.types), *_OWN]
+    _check_reads(wanted, known, latest)
+    _check_known(outside.registry, known, wanted, latest)
     created = outside.make_topics(declared.types)
     outside.say(f"topics: {len(created)} created, the others checked")
-    rules = next_rules(latest, declared, schema_ids, first_hour.length_s)
-    new_types = outside.ledger.put(rules, latest, first_hour)
+    ids = _registered(outside.registry, known, wanted)
+    outside.say(f"{len(declared.types)} schemas are registered")
+    rules = next_rules(book, declared, ids, first_hour.length_s)
+    new_types = outside.ledger.put(rules, latest, first_hour, {ids[own.event_type]: own for own in _OWN})
     outside.say(f"frontiers: {len(new_types)} new types begin at {first_hour}")
     _publish_missing(outside)
+    _check_in_force(outside, rules)
     outside.say(f"rules revision {rules.id} " + ("published" if rules is not latest else "stands already"))
+    schema_ids = {t.name: ids[t.name] for t in declared.types}
     return Applied(rules.id, rules is not latest, schema_ids, created, new_types, str(first_hour))
 
 
-def repair(outside: Outside) -> Repaired:
+def repair(outside: Outside, first_hour: Hour, *, may_adopt: bool = False) -> Repaired:
     """Write again what the topic of rules or the registry lost, under the same names and ids. Changes no rules.
 
-    Finding where the registry gives known ids to other schemas: that cannot be undone from here.
+    `may_adopt`: a ledger that is an older copy takes what it lacks from the topic; types new to it begin at `first_hour`.
+    Each part is tried, whatever became of the others; the first that failed is raised. Finding where the registry gives known
+    ids to other schemas: that cannot be undone from here.
     """
-    book, adopted = _known(outside)
-    latest = book.latest
-    registered = repair_registry(outside.registry, book.schemas())
-    if latest is not None:
-        _register_own(outside.registry, {schema_id: version.meaning for schema_id, version in book.schemas().items()})
-    if registered:
+    book, adopted = _known(outside, first_hour, may_adopt=may_adopt)
+    latest, failed = book.latest, list[Exception]()
+    registered: dict[int, KnownSchema] = {}
+    published = 0
+    try:
+        published = _publish_missing(outside)
+        outside.say(f"published {published} records again")
+    except (Unavailable, Finding) as error:
+        failed.append(error)
+    try:
+        registered = repair_registry(outside.registry, outside.ledger.schemas())
         outside.say(f"registered {len(registered)} schemas again, under the same ids")
+    except (Unavailable, Finding, UsageError) as error:
+        failed.append(error)
     if latest is not None:
         outside.make_topics([t.declaration for t in latest.types.values()])
-    published = _publish_missing(outside)
-    outside.say(f"published {published} records again")
-    return Repaired(latest.id if latest else None, adopted, {i: v.declaration.name for i, v in registered.items()}, published)
+    if failed:
+        raise failed[0]
+    return Repaired(latest.id if latest else None, adopted, {i: s.event_type for i, s in registered.items()}, published)
 
 
-def _known(outside: Outside) -> tuple[RulesBook, int]:
+def _known(outside: Outside, first_hour: Hour, *, may_adopt: bool) -> tuple[RulesBook, int]:
     """The ledger's rules, after it took what only the topic has; and how many records that was."""
-    adopted = outside.ledger.adopt(outside.topic.read())
-    if adopted:
-        outside.say(f"the ledger took {adopted} records from the topic of rules")
+    book, published = outside.ledger.book(), outside.topic.read()
+    if published.unusable:
+        *_, last = named = sorted(published.unusable, key=order_of)
+        raise Finding(
+            f"hourmark.types holds revisions that this software cannot read: {', '.join(named)} ({published.unusable[last]}); a "
+            "later one wrote them: upgrade this one"
+        )
+    unknown = sorted(published.ids - book.ids, key=order_of)
+    if not unknown:
+        return book, 0
+    if book.latest is not None and not may_adopt:
+        raise Finding(
+            f"hourmark.types holds revisions that the ledger does not know: {', '.join(unknown[:5])} ({len(unknown)} in all). Is "
+            "the ledger an older copy? Then `hourmark types repair --adopt` takes them. Are they another site's, or another "
+            "ledger's? Then kafka.edge or etl.ledger is wrong. Nothing was changed"
+        )
+    adopted = outside.ledger.adopt(published, first_hour)
+    outside.say(f"the ledger took {adopted} records from the topic of rules")
     return outside.ledger.book(), adopted
 
 
@@ -156,67 +182,64 @@ def _publish_missing(outside: Outside) -> int:
     standing = outside.topic.read().records
     records = sorted(outside.ledger.book().records.items(), key=lambda record: record[0].startswith("rules/"))
     missing = [record for record in records if record[0] not in standing]
-    outside.topic.publish(missing)
+    if missing:
+        outside.topic.publish(missing)
     return len(missing)
 
 
-def _schema_ids(registry: Registry, book: RulesBook, types: Sequence[EventType]) -> dict[str, int]:
-    """Of each type. UsageError, and nothing registered, where the registry no longer knows what it gave ids for."""
-    meanings = {schema_id: version.meaning for schema_id, version in book.schemas().items()}
-    known = {meaning: schema_id for schema_id, meaning in meanings.items()}
-    before: dict[str, list[TypeVersion]] = {}
-    for version in book.schemas().values():
-        before.setdefault(version.declaration.name, []).append(version)
-    in_force = book.latest.types if book.latest is not None else {}
-    wanted = {t.name: TypeVersion(t, 0) for t in types}
-    for version in {**{f"{name} in force": v for name, v in in_force.items()}, **wanted}.values():
-        if (schema_id := known.get(version.meaning)) is not None:
-            _check_known(registry, version, schema_id)
-    for name, version in wanted.items():
-        if name not in in_force or in_force[name].meaning != version.meaning:
-            _check_reads(version, before.get(name, ()))
-    ids = {}
-    for name, version in wanted.items():
-        ids[name] = known.get(version.meaning) or _new_id(registry, events_topic(name), version.schema, meanings, version.meaning)
-        meanings[ids[name]] = version.meaning
-    _register_own(registry, meanings)
-    return ids
-
-
-def _register_own(registry: Registry, meanings: Mapping[int, SchemaMeaning]) -> None:
-    """Schemas that services ask for, and are no type's."""
-    for topic, schema in ((AUDIT, audit.SCHEMA), (HOSTS, host_reports.SCHEMA)):
-        _new_id(registry, topic, schema, meanings, None)
-
-
-def _check_known(registry: Registry, version: TypeVersion, schema_id: int) -> None:
-    found = registry.find(events_topic(version.declaration.name), version.schema)
-    if found != schema_id:
-        raise UsageError(
-            f"the schema registry gives {'no id' if found is None else f'id {found}'} for {version.meaning}, which the "
-            f"rules know as id {schema_id}: it was made anew, or restored from an older copy. Restore its newest copy, or run "
-            "`hourmark types repair`; nothing was registered"
+def _check_in_force(outside: Outside, rules: Rules) -> None:
+    latest = outside.topic.read().latest
+    if latest is not None and latest.id != rules.id and outside.ledger.book().get(latest.id) is None:
+        raise Finding(
+            f"revision {rules.id} is in this ledger, but services use {latest.id}, which another ledger has put: one edge has "
+            "one ledger. Is etl.ledger right?"
         )
 
 
-def _check_reads(version: TypeVersion, before: Sequence[TypeVersion]) -> None:
-    """UsageError where closed buckets could not be read with this version: of all before it, not only of the last."""
-    for old in before:
-        if why := why_unreadable(old.schema, version.schema):
+def _check_reads(wanted: Sequence[KnownSchema], known: Mapping[int, KnownSchema], latest: Rules | None) -> None:
+    """UsageError where closed buckets could not be read with a type as it is now, whichever version they were written with."""
+    in_force = {name: t.meaning for name, t in latest.types.items()} if latest is not None else {}
+    for new in wanted:
+        if in_force.get(new.event_type) == new.meaning:
+            continue
+        for schema_id, old in known.items():
+            if old.event_type == new.event_type and old.text and (why := why_unreadable(old.schema, new.schema)):
+                raise UsageError(
+                    f"{new.event_type}: what was written under schema id {schema_id} cannot be read with this: {why}. New fields "
+                    "need a default, fields keep their type (or are promoted: int to long), and a name that was used keeps its "
+                    "type for ever; docs/event-types.md"
+                )
+
+
+def _check_known(
+    registry: Registry, known: Mapping[int, KnownSchema], wanted: Sequence[KnownSchema], latest: Rules | None
+) -> None:
+    """UsageError where the registry no longer knows what it gave ids for: of all that is wanted or in force, and the last id."""
+    ids = {schema.meaning: schema_id for schema_id, schema in known.items()}
+    asked = {ids[s.meaning] for s in wanted if s.meaning in ids}
+    asked |= {t.schema_id for t in latest.types.values()} if latest is not None else set()
+    asked |= {max(known)} if known else set()
+    for schema_id in sorted(asked):
+        schema = known[schema_id]
+        if schema.text and (found := registry.find(schema.topic, schema.schema)) != schema_id:
             raise UsageError(
-                f"{version.declaration.name}: what was written under schema id {old.schema_id} cannot be read with this: {why}. "
-                "New fields need a default, fields keep their type (or are promoted: int to long), and a name that was "
-                "used keeps its type for ever; docs/event-types.md"
+                f"the schema registry gives {'no id' if found is None else f'id {found}'} for {schema.meaning}, which the ledger "
+                f"knows as id {schema_id}: it was made anew, or restored from an older copy. Restore its newest copy, or run "
+                "`hourmark types repair`; nothing was registered"
             )
 
 
-def _new_id(
-    registry: Registry, topic: str, schema: Schema, meanings: Mapping[int, SchemaMeaning], meaning: SchemaMeaning | None
-) -> int:
-    schema_id = registry.register(topic, schema)
-    other = SchemaMeaning(topic, "no event type") if meaning is None else meaning
-    try:
-        refuse_second_meaning(schema_id, meanings.get(schema_id, other), other)
-    except ValueError as error:
-        raise Finding(str(error)) from error
-    return schema_id
+def _registered(registry: Registry, known: Mapping[int, KnownSchema], wanted: Sequence[KnownSchema]) -> dict[str, int]:
+    """The id of each type and control topic. Finding where the registry gives a new one an id that stands for something else."""
+    ids = {schema.meaning: schema_id for schema_id, schema in known.items()}
+    meanings = {schema_id: schema.meaning for schema_id, schema in known.items()}
+    given = {}
+    for schema in wanted:
+        given[schema.event_type] = ids.get(schema.meaning) or registry.register(schema.topic, schema.schema)
+        try:
+            refuse_second_meaning(
+                given[schema.event_type], meanings.setdefault(given[schema.event_type], schema.meaning), schema.meaning
+            )
+        except ValueError as error:
+            raise Finding(str(error)) from error
+    return given

@@ -16,6 +16,9 @@ from hourmark.event_types import Declarations, read_folder
 from hourmark.hours import Hour
 from hourmark.rules import TypeVersion
 
+_first_hour_option = click.option(
+    "--first-hour", help="Where new types' chains of buckets begin, e.g. 2026-11-21T05. Default: now."
+)
 _dir_option = click.option(
     "--dir", "folder", type=click.Path(path_type=Path, file_okay=False), help="Folder of declarations. Default: types.dir."
 )
@@ -45,7 +48,7 @@ def check(config: Config, folder: Path | None, as_json: bool) -> None:
 @types.command()
 @_dir_option
 @json_option
-@click.option("--first-hour", help="Where new types' chains of buckets begin, e.g. 2026-11-21T05. Default: now.")
+@_first_hour_option
 @click.option("--remove", is_flag=True, help="Leave out types and sources in force that are not declared here.")
 @config_option
 def apply(config: Config, folder: Path | None, first_hour: str | None, remove: bool, as_json: bool) -> None:
@@ -56,12 +59,7 @@ def apply(config: Config, folder: Path | None, first_hour: str | None, remove: b
     from hourmark.types_apply import apply as apply_types  # needs Kafka's client; `check` does not
     from hourmark.types_servers import servers
 
-    declared = _declarations(folder or config.types.dir)
-    try:
-        length_s = config.parsing.bucket_seconds
-        first = Hour.parse(first_hour, length_s) if first_hour else Hour.of(SystemClock().now_ms(), length_s)
-    except ValueError as error:
-        raise UsageError(f"--first-hour: {error}") from error
+    declared, first = _declarations(folder or config.types.dir), _first_hour(config, first_hour)
     with servers(config, _say) as outside:
         applied = apply_types(outside, declared, first, may_remove=remove)
     if as_json:
@@ -71,23 +69,26 @@ def apply(config: Config, folder: Path | None, first_hour: str | None, remove: b
 
 
 @types.command()
+@click.option("--adopt", is_flag=True, help="The ledger is an older copy: take from hourmark.types what it lacks.")
+@_first_hour_option
 @json_option
 @config_option
-def repair(config: Config, as_json: bool) -> None:
+def repair(config: Config, adopt: bool, first_hour: str | None, as_json: bool) -> None:
     """Write again what the topic hourmark.types or the schema registry lost, under the same names and ids. Can be repeated.
 
     The ledger has all of it. Rules in force stay as they are; declarations are not read. An empty registry is given the same
     ids again; one that gives them to other schemas is refused.
 
     \b
-    Example:
+    Examples:
       hourmark types repair --json
+      hourmark types repair --adopt --first-hour 2026-11-21T05
     """
     from hourmark.types_apply import repair as repair_types
     from hourmark.types_servers import servers
 
     with servers(config, _say) as outside:
-        repaired = repair_types(outside)
+        repaired = repair_types(outside, _first_hour(config, first_hour), may_adopt=adopt)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(repaired)))
     else:
@@ -117,6 +118,14 @@ def list_types(config: Config, as_json: bool) -> None:
     click.echo(f"rules revision {rules.id}; sources: {', '.join(sorted(rules.sources)) or 'none'}")
     for row in rows:
         click.echo(f"{row['type']:40} schema {row['schema_id']:<6} {row['partitions']} partitions  {row['digest']}")
+
+
+def _first_hour(config: Config, label: str | None) -> Hour:
+    length_s = config.parsing.bucket_seconds
+    try:
+        return Hour.parse(label, length_s) if label else Hour.of(SystemClock().now_ms(), length_s)
+    except ValueError as error:
+        raise UsageError(f"--first-hour: {error}") from error
 
 
 def _say(line: str) -> None:

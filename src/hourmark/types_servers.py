@@ -6,7 +6,7 @@ import contextlib
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 
-from hourmark.config import Config, KafkaCluster
+from hourmark.config import Config, Kafka
 from hourmark.event_types import EventType
 from hourmark.kafka import Cluster
 from hourmark.registry import SchemaRegistry
@@ -19,8 +19,8 @@ from hourmark.types_apply import Outside
 class EdgeTopic:
     """The topic `hourmark.types` of the edge cluster."""
 
-    def __init__(self, cluster: KafkaCluster) -> None:
-        self._cluster = cluster
+    def __init__(self, kafka: Kafka) -> None:
+        self._cluster, self._bytes_max = kafka.edge, kafka.max_message_bytes
 
     def read(self) -> RulesBook:
         """All that it holds."""
@@ -28,7 +28,7 @@ class EdgeTopic:
 
     def publish(self, records: Sequence[Record]) -> None:
         """Return once all in-sync replicas have them."""
-        publish(self._cluster, records)
+        publish(self._cluster, records, self._bytes_max)
 
 
 @contextlib.contextmanager
@@ -44,7 +44,7 @@ def servers(config: Config, say: Callable[[str], None]) -> Iterator[Outside]:
                 created += ensure_topics(Cluster(config.kafka.central, "central"), central_topics(config, types))
             return created + ensure_topics(Cluster(config.kafka.edge, "edge"), edge_topics(config, types))
 
-        yield Outside(ledger_rules(ledger), registry, EdgeTopic(config.kafka.edge), make_topics, say)
+        yield Outside(ledger_rules(ledger), registry, EdgeTopic(config.kafka), make_topics, say, config.kafka.max_message_bytes)
 
 
 def applied_rules(config: Config) -> Rules | None:

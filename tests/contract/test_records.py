@@ -195,9 +195,11 @@ def test_every_revision_outlives_compaction() -> None:
 def test_a_schema_id_with_two_meanings_is_named() -> None:
     one, two = _rules(1, click=_type()), _rules(2, view=_type("view"))
     book = RulesBook([*two.records(), *one.records()])
-    book.check(one)
+    everything = {one.id, two.id}
+    book.check(one, everything)
+    book.check(two, {two.id})
     with pytest.raises(ValueError, match=r"schema id 2 stands for click .*, and now for view"):
-        book.check(two)
+        book.check(two, everything)
     with pytest.raises(ValueError, match="schema id 2 stands for"):
         book.schemas()
 

@@ -22,7 +22,7 @@ from hourmark.kafka import TIMEOUT_S, Cluster, Partition
 from hourmark.registry import SchemaRegistry
 from hourmark.rules_topic import publish, read_rules
 from hourmark.topic_follower import read_topic
-from hourmark.topics import TYPES
+from hourmark.topics import AUDIT, HOSTS, TYPES
 from infra.stack import Stack
 from infra.stack.config_file import render_toml
 from tests.support.waiting import wait_for
@@ -146,7 +146,7 @@ def compact(config: Config) -> None:
         future.result(TIMEOUT_S)
 
     def compacted() -> bool:
-        publish(config.kafka.edge, [("type/none/0", "{}")])  # the segment that is written to is never compacted
+        publish(config.kafka.edge, [("type/none/0", "{}")], 1 << 20)  # the segment that is written to is never compacted
         keys = [key for key, _ in read_topic(config.kafka.edge, TYPES, cluster_name="edge") if key != b"type/none/0"]
         return len(keys) == len(set(keys))
 
@@ -160,7 +160,7 @@ def test_all_revisions_outlive_a_topic_that_is_compacted_at_once(site: Site) -> 
     second = site.applied()
     records = read_rules(site.config.kafka.edge).records
     for _ in range(2):  # as whoever publishes again does; revisions come to stand before their types
-        publish(site.config.kafka.edge, sorted(records.items(), key=lambda record: record[0].startswith("type/")))
+        publish(site.config.kafka.edge, sorted(records.items(), key=lambda record: record[0].startswith("type/")), 1 << 20)
     compact(site.config)
     read = [key.decode() for key, _ in read_topic(site.config.kafka.edge, TYPES, cluster_name="edge") if key is not None]
     assert read.index(f"rules/{second}") < min(n for n, key in enumerate(read) if key.startswith("type/view/"))
@@ -205,7 +205,7 @@ def test_a_registry_made_anew_gives_no_id_a_second_meaning_and_gets_its_ids_agai
     assert isinstance(refused.exception, UsageError)
     assert "as id" in str(refused.exception) and "types repair" in str(refused.exception)
     done = site.repaired()
-    assert set(done["registered"].values()) == {"click", "view", "dead-letters"}  # type: ignore[attr-defined]
+    assert set(done["registered"].values()) == {"click", "view", "dead-letters", AUDIT, HOSTS}  # type: ignore[attr-defined]
     assert site.ids_agree()
     third = site.applied()
     assert third.startswith("3-")

@@ -139,12 +139,12 @@ class World:
         """Whatever was lost is written again; a registry with other contents is emptied first, as the message says."""
         at = self._maybe_crash()
         try:
-            repair(outside(self.ledger, self.registry, self.topic, at))
+            repair(outside(self.ledger, self.registry, self.topic, at), HOUR)
         except Crash:
             return
         except Finding:
             self.registry = MemoryRegistry()
-            repair(outside(self.ledger, self.registry, self.topic))
+            repair(outside(self.ledger, self.registry, self.topic), HOUR)
 
     def lose_registry(self) -> None:
         """Made anew, or an older copy."""
@@ -228,10 +228,10 @@ class World:
     def repair_fully(self) -> None:
         """Without a crash."""
         try:
-            repair(outside(self.ledger, self.registry, self.topic))
+            repair(outside(self.ledger, self.registry, self.topic), HOUR)
         except Finding:
             self.registry = MemoryRegistry()
-            repair(outside(self.ledger, self.registry, self.topic))
+            repair(outside(self.ledger, self.registry, self.topic), HOUR)
 
     def _same(self, sent: Sent, rules: CompiledRules | None) -> None:
         if rules is not None and parse(sent.range, sent.body, rules) != sent.result:

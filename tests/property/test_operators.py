@@ -80,8 +80,8 @@ def _types_repeated(patch: pytest.MonkeyPatch) -> None:
 def _registry_is_believed(patch: pytest.MonkeyPatch) -> None:
     """Whatever id the registry gives is taken, whatever it stood for."""
 
-    def ids(registry: MemoryRegistry, book: RulesBook, types: Any) -> dict[str, int]:
-        return {t.name: registry.register(f"events.{t.name}", t.schema()) for t in types}
+    def believed(registry: MemoryRegistry, _: Any, wanted: Any) -> dict[str, int]:
+        return {schema.event_type: registry.register(schema.topic, schema.schema) for schema in wanted}
 
     def put_whatever(connection: Any, schemas: Any) -> None:
         for schema_id, s in schemas:
@@ -91,7 +91,8 @@ def _registry_is_believed(patch: pytest.MonkeyPatch) -> None:
     def last_meaning(book: RulesBook) -> dict[int, Any]:
         return {version.schema_id: version for rules in book.revisions for version in rules.types.values()}
 
-    patch.setattr(types_apply, "_schema_ids", ids)
+    patch.setattr(types_apply, "_registered", believed)
+    patch.setattr(types_apply, "_check_known", lambda *_: None)
     patch.setattr(ledger_rules, "put_schemas", put_whatever)
     patch.setattr(RulesBook, "schemas", last_meaning)
     patch.setattr(RulesBook, "check", lambda *_: None)
@@ -101,9 +102,7 @@ def _registry_is_believed(patch: pytest.MonkeyPatch) -> None:
 def _last_operator_wins(patch: pytest.MonkeyPatch) -> None:
     """No comparison with what is in force."""
     put = ledger_rules.LedgerRules.put
-    patch.setattr(
-        ledger_rules.LedgerRules, "put", lambda self, rules, after, first_hour: put(self, rules, self.book().latest, first_hour)
-    )
+    patch.setattr(ledger_rules.LedgerRules, "put", lambda self, rules, after, *more: put(self, rules, self.book().latest, *more))
 
 
 def _frontiers_of_the_last(patch: pytest.MonkeyPatch) -> None:

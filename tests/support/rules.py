@@ -31,5 +31,5 @@ def put_rules(
             meaning = TypeVersion(declaration, 0).meaning
             known.setdefault(meaning, (schema_ids or {}).get(name, max(known.values(), default=0) + 1))
         ids = {name: known[TypeVersion(declaration, 0).meaning] for name, declaration in declared.items()}
-        rules = next_rules(book.latest, Declarations([*declared.values()], [*sources]), ids, first_hour.length_s)
+        rules = next_rules(book, Declarations([*declared.values()], [*sources]), ids, first_hour.length_s)
         return ledger.put(rules, book.latest, first_hour)

@@ -123,4 +123,5 @@ def outside(ledger: Ledger, registry: MemoryRegistry, topic: MemoryTopic, at: Ca
         steps.around("topic", Torn()),
         make_topics,
         lambda _: None,
+        8 << 20,
     )

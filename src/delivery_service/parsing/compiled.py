@@ -143,7 +143,8 @@ class CompiledType:
 class CompiledRules:
     """A revision. ValueError if this software cannot parse by it exactly as any other does."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, known: dict[tuple[str, int], CompiledType] | None = None) -> None:
+        """`known`: types that were compiled before, by key and schema id; taken from there, and added to it."""
         check_at_hand(rules.parser)
         self.id = rules.id
         self.parser = rules.parser
@@ -151,7 +152,11 @@ class CompiledRules:
         self.sources: Mapping[str, Source] = rules.sources
         for version in rules.types.values():
             _check_envelope(version)
-        self.types: Mapping[str, CompiledType] = {name: CompiledType(version) for name, version in rules.types.items()}
+        shared = {} if known is None else known
+        self.types: Mapping[str, CompiledType] = {
+            name: shared.get((v.key, v.schema_id)) or shared.setdefault((v.key, v.schema_id), CompiledType(v))
+            for name, v in rules.types.items()
+        }
         self.dead_letters = _dead_letters(self.types.get(dead_letters.TYPE))
 
     @property

@@ -29,12 +29,13 @@ from etl.ledger.database import Database, Lease
 from etl.ledger.frontiers import Closing
 from etl.ledger.listings import listed_groups, listed_sums
 from etl.ledger.rows import Frontier, HourBook, Seal, StagedGroup, Sums
-from etl.ledger.schemas import KnownSchema, known_schemas, unreadable
+from etl.ledger.schemas import known_schemas, unreadable
 from etl.storage import AlreadyExists, Storage, StorageError
 from hourmark.clock import Clock
 from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark.manifest import MARKER, Book, BucketFile, Evidence, Grade, Manifest, Offsets, Previous
+from hourmark.rules import KnownSchema
 
 ATTEMPTS_FOLDER: Final = "_attempts"
 _HELP = (

@@ -35,7 +35,7 @@ from etl.ledger.frontiers import bucket_row
 from etl.ledger.remains import EARLY_MS, Chain, Key, audit_next, epochs, read_chain, read_notes, surplus_files, uncovered
 from etl.ledger.rows import DEFAULT_SHARD, Position, Span, StagedBatch
 from etl.ledger.rules import put_book
-from etl.ledger.schemas import KnownSchema, put_schemas
+from etl.ledger.schemas import put_schemas
 from etl.ledger.staging import lost_to_retention, put_positions, put_staged
 from etl.staging.files import read_note
 from etl.staging.pieces import StagedNote
@@ -44,7 +44,7 @@ from etl.topics import Central, CentralTopics
 from hourmark.config import Kafka
 from hourmark.errors import Finding, UsageError
 from hourmark.manifest import Manifest
-from hourmark.rules import RulesBook, SchemaMeaning
+from hourmark.rules import KnownSchema, RulesBook, SchemaMeaning
 
 _MUST_BE_EMPTY: Final = (tables.frontiers, tables.positions, tables.buckets, tables.staged_files)
 
@@ -163,10 +163,11 @@ class _Rebuild:
         self.done.ledger = [*self.ledgers, *(r.ledger for r in reversed(recorded)), str(uuid.uuid4())][0]
 
     def _declared(self, event_type: str) -> tuple[set[str], str]:
-        """Sources and shard, of the last revision that knows the type."""
-        for rules in reversed(self.outside.rules.revisions):
-            if event_type in rules.types:
-                return carriers(event_type, rules.sources.values()), rules.types[event_type].declaration.shard
+        """All sources that ever carried it, as none of their hosts is known to have left; the shard, as declared last."""
+        knowing = [r for r in self.outside.rules.revisions if event_type in r.types]
+        if knowing:
+            sources = {source for r in knowing for source in carriers(event_type, r.sources.values())}
+            return sources, knowing[-1].types[event_type].declaration.shard
         self.done.notes.append(f"type {event_type}: no rules revision declares it; it waits for no source")
         return set(), DEFAULT_SHARD
 

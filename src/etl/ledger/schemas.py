@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, Result, select
 
@@ -11,20 +11,7 @@ from etl.ledger import tables
 from etl.ledger.database import Database, put
 from etl.ledger.digests import check, with_digest
 from hourmark.errors import Finding
-from hourmark.rules import SchemaMeaning, refuse_second_meaning
-
-
-class KnownSchema(NamedTuple):
-    """A schema id's type, and its schema as JSON with its fingerprint. `text` is empty where only a marker tells of it."""
-
-    event_type: str
-    fingerprint: str
-    text: str
-
-    @property
-    def meaning(self) -> SchemaMeaning:
-        """What the id stands for."""
-        return SchemaMeaning(self.event_type, self.fingerprint)
+from hourmark.rules import KnownSchema, refuse_second_meaning
 
 
 def known_schemas(database: Database, ids: Collection[int] | None = None) -> dict[int, KnownSchema]:

@@ -117,7 +117,7 @@ async def test_probes(h: Harness) -> None:
     h.service.framing = None
     answer = await h.client.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["reasons"] == ["the schema registry has not answered yet", "Kafka does not answer"]
+    assert answer.json()["reasons"] == ["the schema ids of audit records are not known yet", "Kafka does not answer"]
     assert (await h.client.get("/healthz")).status_code == 200, "alive, though not ready"
 
 

@@ -53,15 +53,17 @@ def test_ranges_may_name_any_revision_and_new_ones_get_the_latest() -> None:
     assert store.get("9-unknown") is None
 
 
-def test_a_topic_made_anew_counts_from_its_own_start_and_old_ranges_stay_readable() -> None:
+def test_a_topic_that_lost_the_newest_revision_is_said_and_ranges_stay_readable() -> None:
     store = RulesStore(Metrics())
     old, new = rules_of(5), rules_of(1, Parsing(future_seconds=60))
     store.feed(records(old), anew=True)
     store.feed([], anew=True)  # deleted
     store.feed(records(new), anew=True)
-    assert store.latest is not None
-    assert store.latest.id == new.id
-    assert store.get(old.id) is not None
+    assert store.latest is None
+    assert f"no longer holds the newest revision {old.id}" in store.why_not_ready()
+    assert store.get(old.id) is not None and store.get(new.id) is not None
+    store.feed(records(old), anew=False)
+    assert store.latest is not None and store.latest.id == old.id
 
 
 def test_a_record_that_is_no_rule_disturbs_nothing() -> None:
@@ -85,14 +87,18 @@ def test_schema_ids_are_asked_for_however_long_the_registry_is_away_or_gives_ids
             return {"hourmark.audit": 7, "hourmark.hosts": 8}[topic]
 
     monkeypatch.setattr(framing, "_PAUSE_MAX_S", 0.01)
+    said: list[str] = []
 
     async def main() -> framing.Framing:
         async with asyncio.timeout(10):
-            return await framing.find(Registry(), lambda: dict.fromkeys((7, 8), "click") if Registry.calls < 6 else {})
+            return await framing.find(
+                Registry(), lambda: dict.fromkeys((7, 8), "click") if Registry.calls < 6 else {}, said.append
+            )
 
     with caplog.at_level("WARNING"):
         assert asyncio.run(main()) == framing.Framing(audit=b"\0\0\0\0\x07", hosts=b"\0\0\0\0\x08")
     assert "has no schema of hourmark.audit" in caplog.text
+    assert any("has no schema of hourmark.audit" in why for why in said)
     assert "gives id 7 for hourmark.audit, which the rules know as that of click" in caplog.text
 
 

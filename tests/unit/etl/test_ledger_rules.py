@@ -112,12 +112,12 @@ def test_an_id_never_gets_a_second_meaning_and_nothing_of_such_a_revision_is_put
 def test_what_only_the_topic_has_is_taken_unless_it_contradicts(ledger: LedgerRules) -> None:
     first, second = revision(1, CLICK), revision(2, CLICK, VIEW)
     ledger.put(first, None, HOUR)
-    assert ledger.adopt(RulesBook([*first.records(), *second.records()])) == 2
+    assert ledger.adopt(RulesBook([*first.records(), *second.records()]), HOUR) == 2
     assert ledger.book().latest == second
-    assert ledger.adopt(RulesBook(second.records())) == 0
+    assert ledger.adopt(RulesBook(second.records()), HOUR) == 0
     foreign = dataclasses.replace(second, sequence=9, types={"view": TypeVersion(VIEW, 2)})
     with pytest.raises(Finding, match="schema id 2 stands for click"):
-        ledger.adopt(RulesBook(foreign.records()))
+        ledger.adopt(RulesBook(foreign.records()), HOUR)
     assert ledger.book().latest == second
 
 

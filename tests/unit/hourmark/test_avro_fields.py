@@ -197,11 +197,12 @@ def check_survives(fields: list[dict[str, Any]]) -> None:
     assert CompiledType(version).problem is None
     ids = {"own": 1, DEAD_LETTERS.name: 2}
     declarations = Declarations([declared, DEAD_LETTERS], [])
-    rules = next_rules(None, declarations, ids, 3600)
-    read = RulesBook(rules.records()).latest
+    rules = next_rules(RulesBook(), declarations, ids, 3600)
+    book = RulesBook(rules.records())
+    read = book.latest
     assert read is not None
     assert (read.id, read.types["own"].declaration) == (rules.id, declared)
-    assert next_rules(read, declarations, ids, 3600) is read
+    assert next_rules(book, declarations, ids, 3600) is read
 
 
 NAMES = st.sampled_from(

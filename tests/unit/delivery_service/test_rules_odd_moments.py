@@ -1,0 +1,179 @@
+"""Rules as a service meets them at odd moments: written by later software, by strangers, lost in part."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+import time
+import types as python_types
+from collections.abc import Sequence
+
+import pytest
+
+from delivery_service import framing, rules_follower
+from delivery_service.metrics import Metrics
+from delivery_service.rules_follower import RulesFollower
+from delivery_service.rules_store import RulesStore
+from hourmark.avro import canonical_json, digest
+from hourmark.config import Config, KafkaCluster, Parsing
+from hourmark.event_types import DEAD_LETTERS, EventType, Source
+from hourmark.rules import Record, Rules, RulesBook, TypeVersion
+from hourmark.topic_follower import TopicFollower
+from tests.support.rules_servers import MemoryRegistry
+from tests.unit.delivery_service.harness import Harness, run
+
+LONG = {"name": "n", "type": "long"}
+CLICK, VIEW, OTHER = (EventType(name=name, fields=[LONG]) for name in ("click", "view", "other"))
+APP, WEB, OLD = (Source(name=name, types=["click"]) for name in ("app", "web", "old"))
+IDS = {"dead-letters": 1, "click": 2, "view": 3}
+
+
+def revision(sequence: int, *types: EventType, sources: tuple[Source, ...] = (APP,)) -> Rules:
+    versions = {t.name: TypeVersion(t, IDS[t.name]) for t in (DEAD_LETTERS, *types)}
+    return Rules(sequence, versions, {s.name: s for s in sources}, Parsing())
+
+
+def encoded(records: Sequence[Record]) -> list[tuple[bytes | None, bytes | None]]:
+    return [(key.encode(), value.encode()) for key, value in records]
+
+
+def of_newer_software(rules: Rules, sequence: int | None = None) -> Record:
+    """The revision as a later Hourmark may write it: its sources know one more setting."""
+    content = json.loads(rules.text)
+    content["sources"] = {name: {**source, "sampling": 1} for name, source in content["sources"].items()}
+    content["sequence"] = rules.sequence if sequence is None else sequence
+    text = canonical_json(content)
+    return f"rules/{content['sequence']}-{digest(text)}", text
+
+
+def test_a_revision_that_cannot_be_read_keeps_no_other_from_being_read() -> None:
+    """Compaction brings revisions before their types: test_rules_lost.py shows it."""
+    good = revision(2, CLICK)
+    bad = of_newer_software(revision(1, CLICK))
+    book = RulesBook()
+    with pytest.raises(ValueError, match="not usable"):
+        book.add(*bad)
+    assert book.next_sequence == 2
+    book.add(f"rules/{good.id}", good.text)
+    for version in good.types.values():
+        with contextlib.suppress(ValueError):
+            book.add(version.key, version.text)
+    assert book.missing == {}, "each type is there"
+    assert book.get(good.id) == good
+
+
+def test_a_record_that_is_refused_is_not_taken() -> None:
+    book = RulesBook((t.key, t.text) for t in revision(1, CLICK).types.values())
+    bad = of_newer_software(revision(1, CLICK))
+    with pytest.raises(ValueError, match="not usable"):
+        book.add(*bad)
+    assert bad[0] not in book.records
+
+
+def test_a_service_that_cannot_use_the_newest_revision_does_not_hand_out_the_one_before() -> None:
+    """Services of two versions hand out 1 and 2 in turn, and both are ready."""
+    first, second = revision(1, CLICK), revision(2, CLICK, VIEW)
+    store = RulesStore(Metrics())
+    store.feed(encoded([*first.records(), of_newer_software(second)]), anew=True)
+    assert store.latest is None, f"new ranges are given {store.latest.id}; lines of `view` are acknowledged as dead letters"
+
+
+def test_a_service_that_read_a_strangers_revision_goes_on_once_the_topic_is_repaired() -> None:
+    """A second ledger's, a test's, or one of a time before ids were fixed; deleted topic, then `types repair`."""
+    first, second = revision(1, CLICK), revision(2, CLICK, VIEW)
+    stranger = Rules(1, {"dead-letters": first.types["dead-letters"], "other": TypeVersion(OTHER, 3)}, {}, Parsing())
+    store = RulesStore(Metrics())
+    store.feed(encoded(first.records()), anew=True)
+    store.feed(encoded(stranger.records()), anew=False)
+    store.feed(encoded(second.records()), anew=False)
+    store.feed([], anew=True)
+    store.feed(encoded([*first.records(), *second.records()]), anew=False)
+    assert store.latest is not None and store.latest.id == second.id, f"{store.latest and store.latest.id}; {store._unusable}"
+
+
+def test_a_service_says_that_the_only_revision_cannot_be_read_here() -> None:
+    rules = revision(1, CLICK)
+    store = RulesStore(Metrics())
+    store.feed(encoded([*((t.key, t.text) for t in rules.types.values()), of_newer_software(rules)]), anew=True)
+    assert "no event types are applied yet" not in store.why_not_ready(), store.why_not_ready()
+
+
+ODD = {
+    "json without end": ("type/x/0000000000000000", "[" * 100_000),
+    "a sequence that is text": (lambda t: (f"rules/2-{digest(t)}", t))(
+        canonical_json({**json.loads(revision(1, CLICK).text), "sequence": "2"})
+    ),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_one_odd_record_does_not_end_the_thread_that_follows_rules(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules_follower, "POLL_S", 0.01)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    store = RulesStore(Metrics())
+    follower = RulesFollower(Config(), store)
+    news = iter([(True, encoded(revision(1, CLICK).records())), (False, encoded([ODD[odd]]))])
+    last = (False, encoded(revision(3, CLICK, VIEW).records()))
+    follower._follower = python_types.SimpleNamespace(poll=lambda: next(news, last), close=lambda: None)  # type: ignore[assignment]
+    follower.start()
+    time.sleep(0.5)
+    alive, latest = follower._thread.is_alive(), store.latest
+    follower.stop()
+    assert alive and latest is not None and latest.id.startswith("3-"), (
+        f"thread alive: {alive}; serves {latest and latest.id} for ever, ready, trouble={store.trouble!r}"
+    )
+
+
+def test_one_answer_that_the_topic_is_unknown_does_not_empty_a_running_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that just started answers UNKNOWN_TOPIC_OR_PARTITION until it has its metadata; `TopicFollower` believes one."""
+    store, rules = RulesStore(Metrics()), revision(1, CLICK)
+    store.feed(encoded(rules.records()), anew=True)
+    follower = TopicFollower(KafkaCluster(bootstrap="127.0.0.1:1"), "hourmark.types")
+    follower._topic_id = "made once"
+    monkeypatch.setattr(follower._cluster, "topics", lambda _: {})
+    anew, records = follower.poll()
+    store.feed(records, anew=anew)
+    assert store.latest is not None, store.why_not_ready()
+
+
+def test_readyz_says_that_the_registry_has_no_schema_of_audit_records() -> None:
+    """After an upgrade that changed audit.avsc, each restarted service waits for `types apply`; only its log says so."""
+
+    async def ask() -> list[str]:
+        harness = Harness()
+        harness.service.framing = None
+        asking = asyncio.create_task(
+            framing.find(MemoryRegistry(), harness.rules.types_of_ids, harness.service.waits_for_framing)
+        )
+        await asyncio.sleep(0.1)
+        asking.cancel()
+        async with harness.client:
+            found: list[str] = (await harness.client.get("/readyz")).json()["reasons"]
+            return found
+
+    assert any("has no schema of hourmark.audit: `hourmark types apply`" in reason for reason in run(ask))
+
+
+def test_a_service_that_cannot_read_the_newest_revision_is_not_ready() -> None:
+    async def ask() -> tuple[int, str | None]:
+        harness = Harness()
+        newest = revision(99, CLICK, VIEW)
+        records = [*((t.key, t.text) for t in newest.types.values()), of_newer_software(newest)]
+        harness.rules.feed(encoded(records), anew=False)
+        async with harness.client:
+            ready = await harness.client.get("/readyz")
+            return ready.status_code, ready.headers.get("Hourmark-Rules")
+
+    status, told = run(ask)
+    assert (status, told) == (503, None)
+
+
+def test_a_service_does_not_go_back_to_an_older_revision_because_the_topic_lost_its_end() -> None:
+    """Restored from an older copy, or truncated: docs/operations.md says that it says so at /readyz and takes nothing new."""
+    first, second = revision(1, CLICK), revision(2, CLICK, VIEW)
+    store = RulesStore(Metrics())
+    store.feed(encoded([*first.records(), *second.records()]), anew=True)
+    store.feed(encoded(first.records()), anew=True)
+    assert store.latest is None or store.latest.id == second.id, f"hands out {store.latest.id} again, ready, and without a word"
