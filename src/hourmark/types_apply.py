@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from hourmark import audit, host_reports
 from hourmark.avro_evolution import why_unreadable
@@ -24,6 +24,7 @@ from hourmark.rules import KnownSchema, Record, Rules, RulesBook, order_of, refu
 from hourmark.rules_change import check_change, check_sizes, next_rules
 from hourmark.topics import AUDIT, HOSTS
 
+_Done = TypeVar("_Done")
 # What services write beside events: asked for by them, registered here.
 _OWN: Final = (KnownSchema.of(AUDIT, audit.SCHEMA), KnownSchema.of(HOSTS, host_reports.SCHEMA))
 
@@ -134,24 +135,26 @@ def repair(outside: Outside, first_hour: Hour, *, may_adopt: bool = False) -> Re
     ids to other schemas: that cannot be undone from here.
     """
     book, adopted = _known(outside, first_hour, may_adopt=may_adopt)
-    latest, failed = book.latest, list[Exception]()
-    registered: dict[int, KnownSchema] = {}
-    published = 0
-    try:
-        published = _publish_missing(outside)
-        outside.say(f"published {published} records again")
-    except (Unavailable, Finding) as error:
-        failed.append(error)
-    try:
-        registered = repair_registry(outside.registry, outside.ledger.schemas())
-        outside.say(f"registered {len(registered)} schemas again, under the same ids")
-    except (Unavailable, Finding, UsageError) as error:
-        failed.append(error)
-    if latest is not None:
-        outside.make_topics([t.declaration for t in latest.types.values()])
+    types = [t.declaration for t in book.latest.types.values()] if book.latest is not None else []
+    failed: list[Exception] = []
+
+    def part(act: Callable[[], _Done], otherwise: _Done) -> _Done:
+        try:
+            return act()
+        except (Unavailable, Finding, UsageError) as error:
+            failed.append(error)
+            return otherwise
+
+    part(lambda: outside.make_topics([]), list[str]())  # that of rules, before those of types
+    published = part(lambda: _publish_missing(outside), 0)
+    outside.say(f"published {published} records again")
+    registered = part(lambda: repair_registry(outside.registry, outside.ledger.schemas()), dict[int, KnownSchema]())
+    outside.say(f"registered {len(registered)} schemas again, under the same ids")
+    part(lambda: outside.make_topics(types), list[str]())
     if failed:
         raise failed[0]
-    return Repaired(latest.id if latest else None, adopted, {i: s.event_type for i, s in registered.items()}, published)
+    names = {schema_id: schema.event_type for schema_id, schema in registered.items()}
+    return Repaired(book.latest.id if book.latest is not None else None, adopted, names, published)
 
 
 def _known(outside: Outside, first_hour: Hour, *, may_adopt: bool) -> tuple[RulesBook, int]:
