@@ -8,7 +8,6 @@ import json
 import threading
 import time
 import types as python_types
-from collections.abc import Sequence
 
 import pytest
 
@@ -18,34 +17,18 @@ from delivery_service.rules_follower import RulesFollower
 from delivery_service.rules_store import RulesStore
 from hourmark.avro import canonical_json, digest
 from hourmark.config import Config, KafkaCluster, Parsing
-from hourmark.event_types import DEAD_LETTERS, EventType, Source
-from hourmark.rules import Record, Rules, RulesBook, TypeVersion
+from hourmark.rules import Rules, RulesBook, TypeVersion
 from hourmark.topic_follower import TopicFollower
+from tests.support.revisions import (
+    CLICK,
+    OTHER,
+    VIEW,
+    encoded,
+    of_newer_software,
+    revision,
+)
 from tests.support.rules_servers import MemoryRegistry
 from tests.unit.delivery_service.harness import Harness, run
-
-LONG = {"name": "n", "type": "long"}
-CLICK, VIEW, OTHER = (EventType(name=name, fields=[LONG]) for name in ("click", "view", "other"))
-APP, WEB, OLD = (Source(name=name, types=["click"]) for name in ("app", "web", "old"))
-IDS = {"dead-letters": 1, "click": 2, "view": 3}
-
-
-def revision(sequence: int, *types: EventType, sources: tuple[Source, ...] = (APP,)) -> Rules:
-    versions = {t.name: TypeVersion(t, IDS[t.name]) for t in (DEAD_LETTERS, *types)}
-    return Rules(sequence, versions, {s.name: s for s in sources}, Parsing())
-
-
-def encoded(records: Sequence[Record]) -> list[tuple[bytes | None, bytes | None]]:
-    return [(key.encode(), value.encode()) for key, value in records]
-
-
-def of_newer_software(rules: Rules, sequence: int | None = None) -> Record:
-    """The revision as a later Hourmark may write it: its sources know one more setting."""
-    content = json.loads(rules.text)
-    content["sources"] = {name: {**source, "sampling": 1} for name, source in content["sources"].items()}
-    content["sequence"] = rules.sequence if sequence is None else sequence
-    text = canonical_json(content)
-    return f"rules/{content['sequence']}-{digest(text)}", text
 
 
 def test_a_revision_that_cannot_be_read_keeps_no_other_from_being_read() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import types as python_types
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,21 +20,28 @@ from etl.ledger.rebuild import Outside as RebuildOutside
 from etl.ledger.rebuild import Rebuilt, _Rebuild
 from etl.ledger.rules import LedgerRules
 from hourmark import audit, rules_topic
-from hourmark.avro import Schema, canonical_json, digest, fingerprint
+from hourmark.avro import Schema, fingerprint
 from hourmark.config import Config, KafkaCluster, Parsing
 from hourmark.errors import Finding, HourmarkError, Unavailable, UsageError
-from hourmark.event_types import _DECLARED, DEAD_LETTERS, Declarations, EventType, Source
-from hourmark.hours import Hour
-from hourmark.rules import Record, Rules, RulesBook, TypeVersion
+from hourmark.event_types import _DECLARED, DEAD_LETTERS, EventType
+from hourmark.rules import Rules, RulesBook, TypeVersion
 from hourmark.topics import AUDIT
 from hourmark.types_apply import apply, repair
+from tests.support.revisions import (
+    APP,
+    CLICK,
+    HOUR,
+    LONG,
+    OLD,
+    OTHER,
+    VIEW,
+    WEB,
+    declared,
+    encoded,
+    of_newer_software,
+    revision,
+)
 from tests.support.rules_servers import MemoryRegistry, MemoryTopic, outside
-
-HOUR = Hour(1_800_000_000, 3600)
-LONG = {"name": "n", "type": "long"}
-CLICK, VIEW, OTHER = (EventType(name=name, fields=[LONG]) for name in ("click", "view", "other"))
-APP, WEB, OLD = (Source(name=name, types=["click"]) for name in ("app", "web", "old"))
-IDS = {"dead-letters": 1, "click": 2, "view": 3}
 
 
 @pytest.fixture
@@ -47,28 +53,6 @@ def database(tmp_path: Path) -> Iterator[Database]:
 @pytest.fixture
 def ledger(database: Database) -> LedgerRules:
     return LedgerRules(database)
-
-
-def revision(sequence: int, *types: EventType, sources: tuple[Source, ...] = (APP,)) -> Rules:
-    versions = {t.name: TypeVersion(t, IDS[t.name]) for t in (DEAD_LETTERS, *types)}
-    return Rules(sequence, versions, {s.name: s for s in sources}, Parsing())
-
-
-def declared(*types: EventType, sources: Sequence[Source] = (APP,)) -> Declarations:
-    return Declarations(sorted([*types, DEAD_LETTERS], key=lambda t: t.name), [*sources])
-
-
-def encoded(records: Sequence[Record]) -> list[tuple[bytes | None, bytes | None]]:
-    return [(key.encode(), value.encode()) for key, value in records]
-
-
-def of_newer_software(rules: Rules, sequence: int | None = None) -> Record:
-    """The revision as a later Hourmark may write it: its sources know one more setting."""
-    content = json.loads(rules.text)
-    content["sources"] = {name: {**source, "sampling": 1} for name, source in content["sources"].items()}
-    content["sequence"] = rules.sequence if sequence is None else sequence
-    text = canonical_json(content)
-    return f"rules/{content['sequence']}-{digest(text)}", text
 
 
 def huge() -> EventType:

@@ -16,17 +16,17 @@ from etl.ledger.database import Database
 from etl.ledger.frontiers import frontiers
 from etl.ledger.rules import LedgerRules
 from etl.ledger.schemas import known_schemas, types_of_ids
-from hourmark.config import Parsing
 from hourmark.errors import Finding, UsageError
-from hourmark.event_types import DEAD_LETTERS, EventType, Source
-from hourmark.hours import Hour
-from hourmark.rules import Rules, RulesBook, TypeVersion
-
-HOUR = Hour(1_800_000_000, 3600)
-CLICK = EventType(name="click", fields=[{"name": "n", "type": "long"}])
-VIEW = EventType(name="view", fields=[{"name": "n", "type": "long"}])
-APP, WEB = Source(name="app", types=["click"]), Source(name="web", types=["click"])
-IDS = {"dead-letters": 1, "click": 2, "view": 3}
+from hourmark.event_types import EventType, Source
+from hourmark.rules import RulesBook, TypeVersion
+from tests.support.revisions import (
+    APP,
+    CLICK,
+    HOUR,
+    VIEW,
+    WEB,
+    revision,
+)
 
 
 @pytest.fixture
@@ -38,11 +38,6 @@ def database(tmp_path: Path) -> Iterator[Database]:
 @pytest.fixture
 def ledger(database: Database) -> LedgerRules:
     return LedgerRules(database)
-
-
-def revision(sequence: int, *types: EventType, sources: tuple[Source, ...] = (APP,)) -> Rules:
-    versions = {t.name: TypeVersion(t, IDS[t.name]) for t in (DEAD_LETTERS, *types)}
-    return Rules(sequence, versions, {s.name: s for s in sources}, Parsing())
 
 
 def sources_of(database: Database, event_type: str) -> frozenset[str]:
