@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import threading
-import time
 import types as python_types
 
 import pytest
@@ -28,6 +27,7 @@ from tests.support.revisions import (
     revision,
 )
 from tests.support.rules_servers import MemoryRegistry
+from tests.support.waiting import wait_for
 from tests.unit.delivery_service.harness import Harness, run
 
 
@@ -101,12 +101,10 @@ def test_one_odd_record_does_not_end_the_thread_that_follows_rules(odd: str, mon
     last = (False, encoded(revision(3, CLICK, VIEW).records()))
     follower._follower = python_types.SimpleNamespace(poll=lambda: next(news, last), close=lambda: None)  # type: ignore[assignment]
     follower.start()
-    time.sleep(0.5)
-    alive, latest = follower._thread.is_alive(), store.latest
-    follower.stop()
-    assert alive and latest is not None and latest.id.startswith("3-"), (
-        f"thread alive: {alive}; serves {latest and latest.id} for ever, ready, trouble={store.trouble!r}"
-    )
+    try:
+        wait_for(lambda: store.latest is not None and store.latest.id.startswith("3-"), "the newest revision is followed", 10)
+    finally:
+        follower.stop()
 
 
 def test_one_answer_that_the_topic_is_unknown_does_not_empty_a_running_service(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,8 +275,10 @@ def test_a_declaration_may_be_spelled_otherwise_with_a_confluent_registry(ledger
     registry, topic = ConfluentRegistry(), MemoryTopic()
     plain = EventType(name="click", fields=[{"name": "s", "type": "string"}])
     apply(outside(ledger, registry, topic), declared(plain), HOUR)
+    registered = dict(registry.by_id)
     other = EventType.model_validate({"name": "click", "fields": [SPELLINGS[spelling]]}, context=_DECLARED)
     apply(outside(ledger, registry, topic), declared(other), HOUR)
+    assert registry.by_id == registered
 
 
 def test_nothing_to_change_costs_one_question_a_type(ledger: LedgerRules) -> None:

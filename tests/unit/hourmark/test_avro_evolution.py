@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
-import fastavro
 import pytest
 
 from hourmark.avro import Schema
@@ -42,15 +40,13 @@ NEW, GONE = {"name": "new", "type": "long"}, {"name": "old", "type": "long"}
 def test_a_field_does_not_take_two_fields_of_one_version(order: tuple[dict[str, Any], ...]) -> None:
     """Both were written for a while, then the old one becomes an alias. Java: "matches multiple fields in writer"."""
     written, reader = schema(*order), schema({**NEW, "aliases": ["old"]})
-    why = why_unreadable(written, reader)
-    if why is None:
-        assert read(written, reader, new=5, old=6) == 5
+    assert "it would take new and old, which were both written" in str(why_unreadable(written, reader))
 
 
 def test_bytes_that_are_no_text_do_not_become_text() -> None:
     written, reader = schema({"name": "new", "type": "bytes"}), schema({"name": "new", "type": "string"})
-    if why_unreadable(written, reader) is None:
-        read(written, reader, new=b"\xff")
+    assert "bytes need be no text" in str(why_unreadable(written, reader))
+    assert why_unreadable(reader, written) is None
 
 
 def test_a_named_type_may_be_renamed_with_its_old_name_as_alias() -> None:
@@ -58,15 +54,3 @@ def test_a_named_type_may_be_renamed_with_its_old_name_as_alias() -> None:
     old = {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A"]}}
     new = {"name": "e", "type": {"type": "enum", "name": "F", "aliases": ["E"], "symbols": ["A"]}}
     assert why_unreadable(schema(old), schema(new)) is None
-
-
-def read(written: Schema, reader: Schema, **values: Any) -> Any:
-    plain = {**written, "fields": written["fields"][-len(values) :]}  # without the envelope
-    wanted = {**reader, "fields": reader["fields"][6:]}
-    buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, fastavro.parse_schema(plain, named_schemas={}), values)
-    buffer.seek(0)
-    row: Any = fastavro.schemaless_reader(
-        buffer, fastavro.parse_schema(plain, named_schemas={}), fastavro.parse_schema(wanted, named_schemas={})
-    )
-    return row["new"]
