@@ -76,8 +76,8 @@ def canonical_json(value: object) -> str:
 
 
 def fingerprint(schema: Schema) -> str:
-    """16 hex digits that change whenever the schema does, its defaults and docs included, and not with its spelling."""
-    return digest(canonical_json(plain_spelling(schema)))
+    """16 hex digits that change whenever the schema does, its defaults and docs included."""
+    return digest(canonical_json(schema))
 
 
 def plain_spelling(schema: Any, namespace: str = "") -> Any:

@@ -14,7 +14,7 @@ from fastavro.schema import SchemaParseException, parse_schema
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from hourmark import dead_letters
-from hourmark.avro import ENVELOPE_NAMES, Schema, event_schema, record_name
+from hourmark.avro import ENVELOPE_NAMES, Schema, event_schema, plain_spelling, record_name
 from hourmark.avro_fields import FIELD_NAME, check_fields, check_publishable
 from hourmark.config import Group, Limits
 from hourmark.errors import TypeFileError
@@ -113,7 +113,8 @@ class EventType(Group):
 
     def schema(self) -> Schema:  # type: ignore[override]  # pydantic's deprecated classmethod of the same name
         """The Avro schema of its events, envelope included."""
-        return event_schema(self.name, self.fields, self.doc)
+        schema: Schema = plain_spelling(event_schema(self.name, self.fields, self.doc))
+        return schema
 
 
 class Source(Group):

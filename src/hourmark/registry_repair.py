@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from hourmark.avro import NAMESPACE, Schema, fingerprint
+from hourmark.avro import NAMESPACE, Schema, fingerprint, plain_spelling
 from hourmark.errors import Finding
 from hourmark.rules import KnownSchema
 
@@ -39,7 +39,7 @@ def repair_registry(registry: Registry, known: Mapping[int, KnownSchema]) -> dic
     missing = {}
     for schema_id, schema in sorted((n, s) for n, s in known.items() if s.text):
         standing = registry.schema(schema_id)
-        if standing is not None and fingerprint(standing) != schema.fingerprint:
+        if standing is not None and fingerprint(plain_spelling(standing)) != schema.fingerprint:
             raise Finding(
                 f"the schema registry says that id {schema_id} stands for {standing.get('name')} ({fingerprint(standing)}), the "
                 f"ledger knows it as {schema.meaning}: this cannot be mended there. Restore a copy of the registry, or set "

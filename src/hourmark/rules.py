@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 
-from hourmark.avro import Schema, canonical_json, digest, fingerprint
+from hourmark.avro import Schema, canonical_json, digest, fingerprint, plain_spelling
 from hourmark.config import Group, Parsing
 from hourmark.event_types import EventType, Source
 from hourmark.topics import AUDIT, HOSTS, events_topic
@@ -142,7 +142,8 @@ class KnownSchema(NamedTuple):
     @classmethod
     def of(cls, owner: str, schema: Schema) -> KnownSchema:
         """Of a type, or of a control topic."""
-        return cls(owner, fingerprint(schema), canonical_json(schema))
+        plain = plain_spelling(schema)
+        return cls(owner, fingerprint(plain), canonical_json(plain))
 
     @property
     def meaning(self) -> SchemaMeaning:
