@@ -25,7 +25,7 @@ from etl.closing.surplus import surplus_left_over
 from etl.closing.waiting import WaitsKeeper
 from etl.errors import DamagedRow, DataLoss, ForeignLedger, Unreadable
 from etl.ledger import frontiers as ledger
-from etl.ledger.conflicts import conflicts, holding, keep_compared
+from etl.ledger.conflicts import conflicts, forget_if_damaged, holding, keep_compared
 from etl.ledger.database import CLOSER, Database, Lease
 from etl.ledger.edge import Hole
 from etl.ledger.leftovers import give_up, known_file, places, types_in
@@ -173,6 +173,8 @@ class Closer:
 
         A file that nothing makes readable is left out until a type that needs it is in the cut.
         """
+        if damaged := forget_if_damaged(self._database, self._lease):
+            _LOG.error("%s. All audit files are compared again", damaged)
         lost = {path for path in self._lost if not types_in(self._database, path) & cut.horizons_ms.keys()}
         while compared := self._ports.engine.compare(lost):
             frontiers, now_ms = {f.event_type: f for f in self._frontiers()}, self._clock.now_ms()

@@ -56,6 +56,22 @@ def conflicts(database: Database) -> dict[str, list[Conflict]]:
     return found
 
 
+def forget_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
+    """Where a row is not as it was written, all go, and every audit file is to be compared anew: which row it was.
+
+    A row that names another type or hour than it did would hold these, and let go its own.
+    """
+    try:
+        for row in database.ask(select(_TABLE)).mappings():
+            check(_TABLE, row)
+    except DamagedRow as damaged:
+        with database.transaction(lease) as connection:
+            connection.execute(delete(_TABLE))
+            connection.execute(update(_FILES).where(_FILES.c.kind == AUDIT).values(compared=False))
+        return damaged
+    return None
+
+
 def holding(found: Mapping[str, Sequence[Conflict]], frontier: Frontier) -> tuple[str, ...]:
     """What holds the frontier's hour, for people."""
     return tuple(c.what for c in found.get(frontier.event_type, ()) if c.hour_s <= frontier.hour.start_s)

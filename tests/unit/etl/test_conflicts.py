@@ -20,7 +20,7 @@ from etl.ledger.rows import State
 from tests.property.hooks import Killed
 from tests.property.truth import FIRST_HOUR
 from tests.property.world import World
-from tests.support.closing import frontier, hour, look, manifest, send, send_otherwise, settle, until, wait_of
+from tests.support.closing import frontier, hour, manifest, send, send_otherwise, settle, until, wait_of
 from tests.support.rebuilding import lose_ledger, staged_files
 
 HOUR_MS = 3_600_000
@@ -275,19 +275,28 @@ def test_an_audit_file_that_nothing_makes_readable_holds_its_own_types_until_an_
     assert manifest(world, "view").grade.value == "forced"
 
 
-def test_a_damaged_row_holds_its_type_and_an_order_names_it(world: World) -> None:
+DAMAGE = ("found_at_ms = found_at_ms + 1", "type = 'climk'", "hour = hour - 7200", "hour = hour + 4294967296")
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_row_releases_nothing_and_is_found_anew_by_the_next_cut(world: World, damage: str) -> None:
     start_ms = world.clock.now_ms()
     send(world, ["click"], start_ms)
-    send_otherwise(world, [("click", start_ms + HOUR_MS)])
-    until(world, hour(1))
+    send_otherwise(world, [("click", start_ms + 3 * HOUR_MS)])
+    until(world, hour(5))
     settle(world)
+    found = hours_held(world)
+    assert found == {"click": [0, 3]}
     with world.database.transaction() as connection:
-        connection.exec_driver_sql("UPDATE conflicts SET found_at_ms = found_at_ms + 1")
-    look(world)
-    assert frontiers(world) == {"click": 0, "view": 2}
-    order(world, "click")
+        connection.exec_driver_sql(f"UPDATE conflicts SET {damage} WHERE hour = (SELECT max(hour) FROM conflicts)")
+    until(world, hour(6))
     settle(world)
-    assert any("conflicts" in e and "read otherwise" in e for e in manifest(world, "click").evidence.excused)
+    assert (hours_held(world), frontiers(world)) == (found, {"click": 0, "view": 7})
+    for at in (0, 3):
+        order(world, "click")
+        settle(world)
+        assert manifest(world, "click", hour(at)).grade.value == "forced"
+    assert (hours_held(world), frontiers(world)) == ({}, {"click": 7, "view": 7})
 
 
 def test_only_files_of_ranges_observed_at_the_same_time_are_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
