@@ -46,11 +46,6 @@ AvroType = Any  # as it is declared: a name, a list of branches, or an object
 _Fields = Sequence[Mapping[str, Any]]
 
 
-def check_field(field: Any) -> None:
-    """ValueError, naming the field and the place in it, if it cannot be a field of an event."""
-    FieldChecker().check(field)
-
-
 def check_fields(fields: Sequence[Any], own_name: str) -> None:
     """The fields of an event type together; `own_name`: of its record."""
     checker = FieldChecker(f"{NAMESPACE}.{own_name}")

@@ -29,9 +29,8 @@ def put_frontiers(connection: Connection, types: Sequence[EventType], sources: S
     """
     _fix_bucket_length(connection, first_hour.length_s)
     known = {row["type"]: row for row in connection.execute(select(tables.frontiers)).mappings()}
-    reporters = tables.reporters.c
-    live = set(connection.execute(select(reporters.source).where(~reporters.goodbye)).scalars())
-    heard = set(connection.execute(select(reporters.source)).scalars())
+    reported = connection.execute(select(tables.reporters.c.source, tables.reporters.c.goodbye)).all()
+    live, heard = {source for source, goodbye in reported if not goodbye}, {source for source, _ in reported}
     for t in types:
         carried_by = carriers(t.name, sources)
         if row := known.get(t.name):

@@ -14,7 +14,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from delivery_service.parsing.compiled import CompiledType
-from hourmark.avro_fields import check_field, check_fields
+from hourmark.avro_fields import check_fields
 from hourmark.errors import TypeFileError
 from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, read_folder
 from hourmark.rules import RulesBook, TypeVersion
@@ -69,7 +69,7 @@ def nested(levels: int) -> list[Any]:
     ],
 )
 def test_what_avro_has_is_accepted(accepted: dict[str, Any]) -> None:
-    check_field(accepted)
+    check_fields([accepted], "own")
     check_survives([accepted])
 
 
@@ -161,7 +161,7 @@ def test_what_avro_has_is_accepted(accepted: dict[str, Any]) -> None:
 )
 def test_what_cannot_be_applied_is_refused_with_its_place(refused: object, said: str) -> None:
     with pytest.raises(ValueError, match=said) as error:
-        check_field(refused)
+        check_fields([refused], "own")
     if isinstance(refused, dict) and refused.get("name") == "f":
         assert str(error.value).startswith("field 'f': ")
 
@@ -329,7 +329,7 @@ def test_a_declaration_in_force_is_read_as_it_stands() -> None:
     taken = EventType.model_validate_json(json.dumps({"name": "u", "fields": [of_old]}))
     assert taken.fields == [of_old]
     with pytest.raises(ValueError, match="doc = 7"):
-        check_field({**of_old, "limit": 1})
+        check_fields([{**of_old, "limit": 1}], "own")
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, Path("x"), "\ud800", {1: 2}, (1, 2)])
