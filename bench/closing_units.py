@@ -25,15 +25,15 @@ import pyarrow as pa
 import zstandard
 
 from bench.structuring import run
-from etl.closing.runner import Runner
-from etl.closing.writing import SealedHour, WriteLimits, write_hours
-from etl.ledger.rows import StagedGroup
-from etl.staging.pieces import StagePlan
-from etl.staging.task import stage_table
-from etl.storage import LocalDisk
 from hourmark.avro import event_schema, frame
 from hourmark.config import Storage
 from hourmark.hours import Hour
+from hourmark_etl.closing.runner import Runner
+from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, write_hours
+from hourmark_etl.model import StagedGroup
+from hourmark_etl.staging.pieces import StagePlan
+from hourmark_etl.staging.stage import stage_table
+from hourmark_etl.storage import LocalDisk
 
 EVENTS = 1_000_000
 HOUR = Hour(1_800_000_000)
@@ -111,7 +111,14 @@ def measure() -> dict[str, float]:
 
 def _measure(folder: Path) -> dict[str, float]:
     events, storage = make_events(EVENTS), LocalDisk(folder)
-    plan = StagePlan(Storage(root=f"file://{folder}"), "_staging/one", 3600, {"events.click": "click"}, "audit", "hosts")
+    plan = StagePlan(
+        storage=Storage(root=f"file://{folder}"),
+        folder="_staging/one",
+        bucket_seconds=3600,
+        types={"events.click": "click"},
+        audit_topic="audit",
+        hosts_topic="hosts",
+    )
     each = EVENTS // BATCHES
     tables = [events.table(n * each, (n + 1) * each) for n in range(BATCHES)]
     tables.append(events.table(0, each))  # a tenth came twice

@@ -6,8 +6,8 @@
     backlog   an hour's events wait: how much faster than they came they are worked off
     memory    a large bucket with little memory (large: of more bytes than driver and Python workers may have)
 
-One JSON object a line with --json, the last a summary (where compare was run: with the ratios); else the same for people. Runs on
-the stack of $HOURMARK_HOME, and starts it where it is not up. All outputs are checked: it fails where one is wrong.
+One JSON object a line with --json, the last a summary (where compare was run: with the ratios); else the same human-readable.
+Runs on the stack of $HOURMARK_HOME, and starts it where it is not up. All outputs are checked: it fails where one is wrong.
 """
 
 from __future__ import annotations

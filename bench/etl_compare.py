@@ -39,9 +39,9 @@ def compare(site: Site, say: Say, *, events: int, types: int, rounds: int, batch
         ways = [stack.enter_context(SparkWay(site, kind, batch_records)) for kind in ("plain", "dedup")]
         for number in range(rounds + 1):
             hour = Hour(first.start_s + 3 * number * BUCKET_SECONDS, BUCKET_SECONDS)
-            little = Plan(names, hour, 1, 20, 1000 + number)
+            little = Plan(types=names, first_hour=hour, hours=1, ranges=20, seed=1000 + number)
             ours.round(partial(deliver, site.config.kafka.edge, little, schema_ids))
-            plan = Plan(names, hour.next(), 2, max(1, events // RANGE_EVENTS), number)
+            plan = Plan(types=names, first_hour=hour.next(), hours=2, ranges=max(1, events // RANGE_EVENTS), seed=number)
             check_sample(plan, schema_ids)
             starts = site.ends(names)
             delivered, found = ours.round(partial(deliver, site.config.kafka.edge, plan, schema_ids))
@@ -62,7 +62,7 @@ def data_set(
 ) -> Delivered:
     """Make types and deliver their events; every topic has enough partitions for two tasks to be busy."""
     names, schema_ids = site.new_types(label, types, partitions=partitions or max(1, 2 // types), first_hour=first_hour)
-    plan = Plan(names, first_hour, hours, max(1, events // RANGE_EVENTS), seed)
+    plan = Plan(types=names, first_hour=first_hour, hours=hours, ranges=max(1, events // RANGE_EVENTS), seed=seed)
     check_sample(plan, schema_ids)
     return deliver(site.config.kafka.edge, plan, schema_ids)
 

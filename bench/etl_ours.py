@@ -15,21 +15,21 @@ from types import TracebackType
 from typing import Any, Final
 
 from sqlalchemy import func, select
+from tests.support.etl import EtlRun
+from tests.support.rules import put_rules
 
 from bench.etl_site import BUCKET_SECONDS, Site
 from bench.etl_traffic import Delivered, declared, promise
 from bench.process_tree import ProcessTree
-from etl.bucket_checks import verify_bucket
-from etl.buckets import read_manifest
-from etl.ledger import tables
-from etl.ledger.database import Database
-from etl.ledger.frontiers import frontiers
-from etl.storage import Storage
 from hourmark.event_types import Source
 from hourmark.hours import Hour
 from hourmark.topics import EVENTS_PREFIX
-from tests.support.etl import EtlRun
-from tests.support.rules import put_rules
+from hourmark_etl.buckets.reader import read_manifest
+from hourmark_etl.buckets.verify import verify_bucket
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontiers import frontiers
+from hourmark_etl.storage import Storage
 
 START_S: Final = 600.0  # on a machine that is busy with other things
 PAUSE_S: Final = 0.1  # between looks at the ledger
@@ -56,7 +56,7 @@ def wrong_buckets(storage: Storage, delivered: Delivered) -> list[str]:
     def one(cell: tuple[int, int]) -> str | None:
         name, hour = plan.types[cell[0]], plan.all_hours[cell[1]]
         manifest = read_manifest(storage, name, hour)
-        expected: tuple[object, ...] = (int(delivered.distinct[cell]), f"{int(delivered.tail_sums[cell]):016x}", {}, "proved")
+        expected: tuple[object, ...] = (int(delivered.distinct[cell]), f"{int(delivered.low64_sums[cell]):016x}", {}, "proved")
         found = (manifest.events, manifest.id_sum, manifest.late, manifest.grade.value)
         if found != expected:
             return f"{name} {hour}: {found}, not {expected}"

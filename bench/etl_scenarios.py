@@ -34,7 +34,9 @@ def _types_once(site: Site, say: Say, count: int, per_second: int, seconds: int)
     names, schema_ids = site.new_types(f"n{count}", count, partitions=max(1, 2 // count), first_hour=first)
     with OurEtl(site, names, first, DEFAULTS, f"types-{count}") as etl:
         _warm_up(site, etl, names, schema_ids, first)
-        measured = Plan(names, Hour(first.start_s + 120, 60), 2, per_second * seconds // RANGE_EVENTS, 2)
+        measured = Plan(
+            types=names, first_hour=Hour(first.start_s + 120, 60), hours=2, ranges=per_second * seconds // RANGE_EVENTS, seed=2
+        )
         began, cpu, logged, files = time.monotonic(), etl.tree.cpu_seconds(), etl.log_size(), etl.staged_files()
         delays = Delays(etl, names)
         with delays:
@@ -72,7 +74,9 @@ def latency(site: Site, say: Say, *, types: int, per_second: int, seconds: int, 
         with delays:
             for number in range(hours):
                 hour = Hour(first.start_s + 120 + 60 * number, 60)
-                plan = Plan(names, hour, 1, per_second * seconds // hours // RANGE_EVENTS, number)
+                plan = Plan(
+                    types=names, first_hour=hour, hours=1, ranges=per_second * seconds // hours // RANGE_EVENTS, seed=number
+                )
                 delivered = stream(site.config.kafka.edge, plan, schema_ids, per_second=per_second, sent=delays.sent)
                 etl.wait(delays.all_staged, "all events are staged")
                 closings.append(_close(site, etl, delivered))
@@ -208,7 +212,7 @@ def _percentile(weighted: Sequence[tuple[float, int]], share: float) -> float:
 
 def _warm_up(site: Site, etl: OurEtl, names: Sequence[str], schema_ids: dict[str, int], first: Hour) -> None:
     """Two hours of little traffic, closed: what is measured is a driver that has done everything once."""
-    plan = Plan(tuple(names), first, 2, max(100, len(names)), 1)
+    plan = Plan(types=tuple(names), first_hour=first, hours=2, ranges=max(100, len(names)), seed=1)
     etl.round(partial(deliver, site.config.kafka.edge, plan, schema_ids))
 
 

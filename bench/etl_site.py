@@ -12,17 +12,17 @@ from types import TracebackType
 from typing import Any
 
 from bench.etl_traffic import declared
-from etl.storage import open_storage
 from hourmark.config import Config, home, load_config
 from hourmark.event_types import DEAD_LETTERS, Declarations, Source
 from hourmark.hours import Hour
 from hourmark.kafka import Cluster, Partition
 from hourmark.topics import events_topic
-from hourmark.types_apply import apply
-from hourmark.types_servers import servers
-from infra.stack import Stack
-from infra.stack.config_file import render_toml
-from infra.stack.state import load_state
+from hourmark_declare.apply import apply
+from hourmark_declare.servers import servers
+from hourmark_etl.storage import open_storage
+from hourmark_infra.stack import Stack
+from hourmark_infra.stack.config_file import render_toml
+from hourmark_infra.stack.state import load_state
 
 BUCKET_SECONDS = 60
 

@@ -19,16 +19,21 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, Final
 
 from bench.etl_ours import Round, WrongOutput
 from bench.etl_site import BUCKET_SECONDS, Site
 from bench.etl_traffic import Delivered
 from bench.process_tree import ProcessTree
 from hourmark.topics import EVENTS_PREFIX, events_topic
+from hourmark_infra.jars.cache import IvyFetch, cache_root, ensure_jars, say_on_stderr
+from hourmark_infra.jars.lockfile import read_lock
+from hourmark_infra.java.find import java_executable
+
+JARS_LOCK: Final = Path(__file__).with_name("spark_jars.lock")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
     """One data set; `kind` is plain or dedup."""
 
@@ -49,7 +54,7 @@ class SparkWay:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "bench.etl_spark", str(site.file)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "PYTHONPATH": "src:."},
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "PYTHONPATH": "."},
             )  # fmt: skip
         self._tree = ProcessTree(self._process.pid)
         self._rounds = 0
@@ -62,7 +67,7 @@ class SparkWay:
         label = f"{self.name}-{self._rounds}"
         self._out = self._site.root(label)
         checkpoint = (self._site.folder / f"{label}-checkpoint").as_uri()
-        job = Job(self._kind, starts, self._out, checkpoint, self._batch_records)
+        job = Job(kind=self._kind, starts=starts, out=self._out, checkpoint=checkpoint, batch_records=self._batch_records)
         began, cpu = time.monotonic(), self._tree.cpu_seconds()
         answer = self._ask(dataclasses.asdict(job))
         used, wall = self._tree.cpu_seconds() - cpu, time.monotonic() - began
@@ -111,7 +116,7 @@ def main() -> None:
 
     config = load_config(Path(sys.argv[1]))
     settings = {
-        "spark.jars": ",".join(config.etl.spark_jars),
+        "spark.jars": ",".join(_jars()),
         "spark.driver.memory": "2g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -139,6 +144,13 @@ def main() -> None:
             answer = _run(spark, Job(**job), config.kafka.edge.bootstrap)
         print(json.dumps(answer), flush=True)
     spark.stop()
+
+
+def _jars() -> list[str]:
+    """Of Spark's Kafka connector, which Hourmark itself does not use."""
+    locked = read_lock("spark", JARS_LOCK)
+    folder = ensure_jars("spark", locked, cache_root() / "jars", IvyFetch(java_executable), say_on_stderr)
+    return [str(folder / jar.file_name) for jar in locked]
 
 
 def _run(spark: Any, job: Job, bootstrap: str) -> dict[str, Any]:

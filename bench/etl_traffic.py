@@ -40,7 +40,7 @@ _FIRST_POSITION: Final = 1 << 21  # from here to 2^27 a zigzag varint has 4 byte
 Bytes = npt.NDArray[np.uint8]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
     """What is to be delivered. `ranges` times `RANGE_EVENTS` distinct events, spread evenly over the hours."""
 
@@ -69,13 +69,13 @@ class Plan:
         return [Hour(self.first_hour.start_s + n * length, length) for n in range(self.hours)]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Delivered:
     """What was delivered, to check outputs against: arrays by (type, hour), and the audit records that promise it."""
 
     plan: Plan
     distinct: npt.NDArray[np.int64]
-    tail_sums: npt.NDArray[np.uint64]  # modulo 2^64, over distinct ids
+    low64_sums: npt.NDArray[np.uint64]  # modulo 2^64, over distinct ids
     records: npt.NDArray[np.int64]  # duplicates included
     value_bytes: int = 0
     audit: list[tuple[bytes, bytes]] = dataclasses.field(default_factory=list)  # key, framed value
@@ -126,7 +126,9 @@ def stream(
 def nothing_yet(plan: Plan) -> Delivered:
     """Before the first block."""
     shape = (len(plan.types), plan.hours)
-    return Delivered(plan, np.zeros(shape, np.int64), np.zeros(shape, np.uint64), np.zeros(shape, np.int64))
+    return Delivered(
+        plan=plan, distinct=np.zeros(shape, np.int64), low64_sums=np.zeros(shape, np.uint64), records=np.zeros(shape, np.int64)
+    )
 
 
 def _producer(cluster: KafkaCluster, *, linger_ms: int) -> Producer:
@@ -154,7 +156,19 @@ def report(caught_up_at_ms: int) -> bytes:
     """A delivery service's report, framed, received now."""
     now_ms = time.time_ns() // 1_000_000
     sources = (SourceReport(API_SOURCE, caught_up_at_ms, 0, 0),)
-    return frame(1) + HostReport(_SERVICE, "bench", "service", "one", now_ms, now_ms, False, sources).encode()
+    return (
+        frame(1)
+        + HostReport(
+            host_id=_SERVICE,
+            host_name="bench",
+            kind="service",
+            incarnation="one",
+            sequence=now_ms,
+            received_at_ms=now_ms,
+            goodbye=False,
+            sources=sources,
+        ).encode()
+    )
 
 
 _SERVICE: Final = "5" * 32
@@ -196,7 +210,7 @@ def _block(
     again = np.flatnonzero(rng.random(len(numbers)) < plan.duplicated)
     tails = ids[:, 8:].copy().view(">u8").ravel().astype(np.uint64)
     np.add.at(delivered.distinct, (type_index, hour_index), 1)
-    np.add.at(delivered.tail_sums, (type_index, hour_index), tails)
+    np.add.at(delivered.low64_sums, (type_index, hour_index), tails)
     order, sent_ranges = _with_repeats(len(numbers), again, range_ids, rng)
     pick = (order[:, None] * RANGE_EVENTS + np.arange(RANGE_EVENTS)).ravel()
     np.add.at(delivered.records, (type_index[pick], hour_index[pick]), 1)
@@ -288,9 +302,21 @@ def _audit(
             promised[index] = _promises(plan, type_index[rows], hour_index[rows], tails[rows])
         range_id = RangeId(sent_ranges[delivery].tobytes())
         record = AuditRecord(
-            range_id, "range", "a" * 32, "web", "f" * 32, 0, index, index + 1, 0, "1-0", "app", _PATH.decode(), RANGE_EVENTS,
-            promised[index],
-        )  # fmt: skip
+            range_id=range_id,
+            kind="range",
+            host_id="a" * 32,
+            host_name="web",
+            file_id="f" * 32,
+            generation=0,
+            start=index,
+            end=index + 1,
+            observed_at_ms=0,
+            rules="1-0",
+            source="app",
+            path=_PATH.decode(),
+            lines=RANGE_EVENTS,
+            promised=promised[index],
+        )
         records.append((bytes(range_id), frame(1) + record.encode()))
     return records
 

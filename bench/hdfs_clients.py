@@ -20,8 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from etl.storage import open_storage
 from hourmark.config import load_config
+from hourmark_etl.storage import open_storage
 
 SMALL_BYTES = 8 << 10
 LARGE_BYTES = 256 << 20

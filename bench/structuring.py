@@ -17,11 +17,11 @@ from collections.abc import Callable
 
 import fastavro
 
-from delivery_service.parsing import CompiledRules, parse
 from hourmark.config import Parsing
 from hourmark.event_types import DEAD_LETTERS, EventType, Source
 from hourmark.ranges import ByteRange
 from hourmark.rules import Rules, TypeVersion
+from hourmark_delivery_service.parsing import CompiledRules, parse
 
 EVENTS, ROUNDS = 5000, 9
 NOW_MS = 1_795_225_200_000
@@ -59,10 +59,24 @@ def seconds(work: Callable[[], object]) -> list[float]:
 def measure() -> dict[str, float]:
     """Microseconds of CPU per event, medians of the rounds, and their ratio."""
     versions = {t.name: TypeVersion(t, n) for n, t in enumerate((TYPE, DEAD_LETTERS), 1)}
-    compiled = CompiledRules(Rules(1, versions, {"app": Source(name="app", types=["page-viewed"])}, Parsing()))
+    compiled = CompiledRules(
+        Rules(sequence=1, types=versions, sources={"app": Source(name="app", types=["page-viewed"])}, parsing=Parsing())
+    )
     objects = payloads()
     body = b"".join(b"<134>1 2026-11-21T01:40:00.123Z web-1 shop - page-viewed - " + one + b"\n" for one in objects)
-    byte_range = ByteRange("a" * 32, "b" * 32, 0, 0, len(body), NOW_MS, "1-x", "UTC", "app", "/log", "web-1")
+    byte_range = ByteRange(
+        host_id="a" * 32,
+        file_id="b" * 32,
+        generation=0,
+        start=0,
+        end=len(body),
+        observed_at_ms=NOW_MS,
+        rules="1-x",
+        zone="UTC",
+        source="app",
+        path="/log",
+        host_name="web-1",
+    )
     assert parse(byte_range, body, compiled).events == EVENTS
     schema = fastavro.parse_schema({"type": "record", "name": "plain", "fields": TYPE.fields})
 
@@ -76,7 +90,7 @@ def measure() -> dict[str, float]:
 
 
 def run(description: str | None, measure: Callable[[], dict[str, float]]) -> None:
-    """The command line of a benchmark: its figures, for people or as one JSON object."""
+    """The command line of a benchmark: its figures, human-readable or as one JSON object."""
     arguments = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--json", action="store_true", help="one JSON object")
     as_json = arguments.parse_args().json

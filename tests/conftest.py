@@ -5,22 +5,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests.support.ending import pytest_configure, pytest_runtest_logstart, pytest_sessionfinish, pytest_unconfigure
 
 from hourmark.config import Buckets, Config, load_config
-from infra.stack import Stack
-from infra.stack.process import Process, is_alive, marked, send, started_of
-from infra.stack.servers import mirror_is_there
+from hourmark_infra.stack import Stack
+from hourmark_infra.stack.servers import mirror_is_there
 
-_OWNER = "test-owner.json"
+__all__ = ["pytest_configure", "pytest_runtest_logstart", "pytest_sessionfinish", "pytest_unconfigure"]
 
 settings.register_profile("hourmark", deadline=None)  # a busy machine is no fault of the code
 settings.load_profile("hourmark")
@@ -34,11 +32,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         existing.up()
         yield existing
         return
-    _end_stacks_of_dead_sessions()
-    home = tmp_path_factory.mktemp("hourmark-home")
-    owner = {"pid": os.getpid(), "started": started_of(os.getpid())}
-    (home / _OWNER).write_text(json.dumps(owner))
-    made = Stack.load_or_make(home, mirror=mirror_is_there())
+    made = Stack.load_or_make(tmp_path_factory.mktemp("hourmark-home"), mirror=mirror_is_there())
     try:
         made.up()
         yield made
@@ -51,12 +45,3 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def config(stack: Stack) -> Config:
     """The configuration that `hourmark up` wrote for the stack, with buckets of a minute: a cluster has one length for all."""
     return load_config(stack.layout.config_file).model_copy(update={"parsing": Buckets(bucket_seconds=60)})
-
-
-def _end_stacks_of_dead_sessions() -> None:
-    """A session ended by SIGKILL leaves its servers; their home names the process that wanted them."""
-    for mark, processes in marked("/").items():
-        owner = Path(mark.partition("::")[0]).parent / _OWNER
-        if owner.is_file() and not is_alive(Process(**json.loads(owner.read_text()))):
-            for process in processes:
-                send(process, signal.SIGKILL)

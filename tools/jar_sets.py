@@ -1,6 +1,7 @@
-"""The sets of jars that Hourmark's local stack needs: their roots, and what of the roots' dependencies is left out.
+"""The sets of jars that the local stack and a peer in a benchmark need: their roots, and what of
+these roots' dependencies is left out.
 
-Only `tools.lock_jars` reads this; everything else reads the lock file made from it.
+Only `tools.lock_jars` reads this; everything else reads the lock files made from it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Root:
     """A Maven coordinate that a set begins with."""
 
@@ -37,20 +38,20 @@ SETS: tuple[JarSet, ...] = (
     JarSet(
         "kafka",
         (
-            Root(_KAFKA, "kafka_2.13", "4.3.0"),
-            Root(_KAFKA, "kafka-tools", "4.3.0"),
-            Root(_KAFKA, "connect-mirror", "4.3.0"),
+            Root(organisation=_KAFKA, module="kafka_2.13", revision="4.3.0"),
+            Root(organisation=_KAFKA, module="kafka-tools", revision="4.3.0"),
+            Root(organisation=_KAFKA, module="connect-mirror", revision="4.3.0"),
             # Kafka names slf4j 1.7 and leaves the choice of a backend to whoever runs it.
-            Root("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
+            Root(organisation="org.apache.logging.log4j", module="log4j-slf4j-impl", revision="2.25.4"),
         ),
         left_out=("swagger-annotations",),
     ),
     JarSet(
         "hadoop",
         (
-            Root(_HADOOP, "hadoop-hdfs", "3.5.0"),
-            Root(_HADOOP, "hadoop-hdfs-client", "3.5.0"),
-            Root(_HADOOP, "hadoop-common", "3.5.0"),
+            Root(organisation=_HADOOP, module="hadoop-hdfs", revision="3.5.0"),
+            Root(organisation=_HADOOP, module="hadoop-hdfs-client", revision="3.5.0"),
+            Root(organisation=_HADOOP, module="hadoop-common", revision="3.5.0"),
         ),
         # Protocols that HDFS does not speak, other operating systems, and key stores that a stack on loopback has not.
         left_out=(
@@ -76,19 +77,21 @@ SETS: tuple[JarSet, ...] = (
     ),
     JarSet(
         "registry",
-        (Root("io.apicurio", "apicurio-registry-app", "3.0.9", "all", "tar.gz"),),
+        (Root(organisation="io.apicurio", module="apicurio-registry-app", revision="3.0.9", classifier="all", ext="tar.gz"),),
         transitive=False,
     ),
-    JarSet(
-        "spark",
-        # Whatever else these need (lz4, snappy, zstd, slf4j, Hadoop's client) pyspark carries.
-        (
-            Root(_SPARK, "spark-sql-kafka-0-10_2.13", "4.1.1"),
-            # 4.0.1 and later could not be downloaded; 4.0.0 works with the 4.1.1 connector.
-            Root(_SPARK, "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
-            Root(_KAFKA, "kafka-clients", "3.9.1"),
-            Root("org.apache.commons", "commons-pool2", "2.12.1"),
-        ),
-        transitive=False,
+)
+
+# What Spark's own way of reading Kafka needs, a peer of the ETL's in `bench.etl_spark`.
+PEER = JarSet(
+    "spark",
+    # Whatever else these need (lz4, snappy, zstd, slf4j, Hadoop's client) pyspark carries.
+    (
+        Root(organisation=_SPARK, module="spark-sql-kafka-0-10_2.13", revision="4.1.1"),
+        # 4.0.1 and later could not be downloaded; 4.0.0 works with the 4.1.1 connector.
+        Root(organisation=_SPARK, module="spark-token-provider-kafka-0-10_2.13", revision="4.0.0"),
+        Root(organisation=_KAFKA, module="kafka-clients", revision="3.9.1"),
+        Root(organisation="org.apache.commons", module="commons-pool2", revision="2.12.1"),
     ),
+    transitive=False,
 )

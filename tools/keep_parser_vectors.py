@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from delivery_service.parsing.parser_check import FOLDER, Vectors, made_with
+from tools.parser_cases import RANGES, REVISIONS, cases
+
 from hourmark.durable import write_durably
 from hourmark.errors import UsageError
 from hourmark.rules import PARSER
-from tools.parser_cases import RANGES, REVISIONS, cases
+from hourmark_delivery_service.parsing.parser_check import FOLDER, Vectors, made_with
 
 
 def main(folder: Path = FOLDER) -> None:

@@ -22,7 +22,7 @@ from hourmark.durable import write_durably
 from hourmark.errors import UsageError
 
 _ROOT: Final = Path(__file__).parents[1]
-FOLDER: Final = _ROOT / "src" / "delivery_service" / "parsing" / "zone_data"
+FOLDER: Final = _ROOT / "delivery_service" / "hourmark_delivery_service" / "parsing" / "zone_data"
 DIGESTS: Final = _ROOT / "tests" / "contract" / "vectors" / "zone_data.json"
 _LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)  # a zip's first day: the same content is the same file
 

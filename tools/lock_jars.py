@@ -1,30 +1,40 @@
-"""Make `infra/jars/jars.lock` anew from `tools.jar_sets`: `python -m tools.lock_jars`. Needs the network; takes a few minutes.
+"""Make `jars.lock` of `infra/hourmark_infra/jars`, and `spark_jars.lock` of `bench`, anew from `tools.jar_sets`:
+`python -m tools.lock_jars`.
 
-The roots are resolved with their runtime dependencies, each file is hashed, and the lock is replaced as a whole.
+Needs the network; takes a few minutes.
+
+The roots are resolved with their runtime dependencies, each file is hashed, and each lock is replaced as a whole.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from bench.etl_spark import JARS_LOCK
+from tools.jar_sets import PEER, SETS, JarSet
 
 from hourmark.durable import write_durably
 from hourmark.errors import Unavailable
-from infra.jars.cache import say_on_stderr
-from infra.jars.ivy import dependency, last_words, start_ivy
-from infra.jars.lockfile import LOCK_FILE, Jar, render_lock, sha256_of
-from infra.java.find import java_executable
-from tools.jar_sets import SETS, JarSet
+from hourmark_infra.jars.cache import say_on_stderr
+from hourmark_infra.jars.ivy import dependency, last_words, start_ivy
+from hourmark_infra.jars.lockfile import LOCK_FILE, Jar, render_lock, sha256_of
+from hourmark_infra.java.find import java_executable
 
 _RETRIEVED = "[organisation]/[module]/[revision]/[artifact](-[classifier]).[ext]"
 
 
 def main() -> None:
-    """Resolve all sets and write the lock."""
-    jars = [jar for jar_set in SETS for jar in _resolve(jar_set)]
-    write_durably(LOCK_FILE, render_lock(jars).encode(), mode=0o644)
-    for jar_set in SETS:
+    """Resolve all sets and write the locks."""
+    _lock(LOCK_FILE, SETS)
+    _lock(JARS_LOCK, (PEER,))
+
+
+def _lock(lock_file: Path, jar_sets: Sequence[JarSet]) -> None:
+    jars = [jar for jar_set in jar_sets for jar in _resolve(jar_set)]
+    write_durably(lock_file, render_lock(jars).encode(), mode=0o644)
+    for jar_set in jar_sets:
         chosen = [jar for jar in jars if jar.set == jar_set.name]
         say_on_stderr(f"{jar_set.name}: {len(chosen)} files, {sum(jar.size for jar in chosen) / 1e6:.1f} MB")
 
@@ -52,7 +62,16 @@ def _described(set_name: str, path: Path, out: Path) -> Jar:
     organisation, module, revision, file_name = path.relative_to(out).parts
     ext = "tar.gz" if file_name.endswith(".tar.gz") else file_name.rsplit(".", 1)[1]
     classifier = file_name.removeprefix(module).removesuffix(f".{ext}").removeprefix("-")
-    return Jar(set_name, organisation, module, revision, classifier, ext, sha256_of(path), path.stat().st_size)
+    return Jar(
+        set=set_name,
+        organisation=organisation,
+        module=module,
+        revision=revision,
+        classifier=classifier,
+        ext=ext,
+        sha256=sha256_of(path),
+        size=path.stat().st_size,
+    )
 
 
 if __name__ == "__main__":

@@ -11,9 +11,6 @@ import random
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hourmark.config import Parsing
-from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
-from hourmark.rules import Rules, TypeVersion
 from tools.keep_zone_data import installed_zones
 from tools.parser_texts import (
     BATCH_LINES,
@@ -28,6 +25,10 @@ from tools.parser_texts import (
     TEXTS,
     TIMES,
 )
+
+from hourmark.config import Parsing
+from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
+from hourmark.rules import Rules, TypeVersion
 
 Case = dict[str, Any]
 
@@ -127,7 +128,12 @@ _SOURCES: Final = (
 
 def _revision(sequence: int, parsing: Parsing, dead_letters: TypeVersion) -> Rules:
     versions = {t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(_TYPES, 1)}
-    return Rules(sequence, {**versions, DEAD_LETTERS.name: dead_letters}, {s.name: s for s in _SOURCES}, parsing)
+    return Rules(
+        sequence=sequence,
+        types={**versions, DEAD_LETTERS.name: dead_letters},
+        sources={s.name: s for s in _SOURCES},
+        parsing=parsing,
+    )
 
 
 _OURS: Final = TypeVersion(DEAD_LETTERS, len(_TYPES) + 1)

@@ -66,7 +66,7 @@ class Bucket:
         return blake2b(self.marker)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Report:
     """What was found; `findings`: (where, what)."""
 
@@ -140,12 +140,12 @@ def read_buckets(root: Path, report: Report) -> list[Bucket]:
 def check_marker(bucket: Bucket, where: Path, report: Report) -> None:
     """What a marker says must fit together, whatever its files hold."""
     m = bucket.manifest
-    excused, method = m["evidence"]["excused"], m["evidence"]["method"]
+    waived, method = m["evidence"]["waived"], m["evidence"]["method"]
     files, books = m["files"], m["books"].values()
     listed = sum(f["records"] for f in files)
     wrong = {
         f"its grade is {m['grade']!r}": m["grade"] not in GRADES,
-        f"it is {m['grade']}, and excuses {excused}": (m["grade"] == "proved") == bool(excused),
+        f"it is {m['grade']}, and waives {waived}": (m["grade"] == "proved") == bool(waived),
         f"it says {m['events']} events, its files add up to {listed}": m["events"] != listed,
         "it lists a file twice, or one of another folder": len({f["name"] for f in files if "/" not in f["name"]}) != len(files),
         f"nothing was promised (method {method}), yet it settles promises": method == "empty"
@@ -156,7 +156,7 @@ def check_marker(bucket: Bucket, where: Path, report: Report) -> None:
         "its books do not account for its duplicates": bool(books)
         and m["grade"] != "forced"  # which may go without files that are gone
         and sum(b["rows"] - b["events"] for b in books) != m["duplicates_removed"],
-        "it counts less than nothing": min(m["duplicates_removed"], m["surplus"], *(b["rows"] for b in books), 0) < 0,
+        "it counts less than nothing": min(m["duplicates_removed"], m["unaudited"], *(b["rows"] for b in books), 0) < 0,
     }
     for what in (what for what, is_wrong in wrong.items() if is_wrong):
         report.add(where / MARKER, what)
@@ -281,7 +281,7 @@ def verify(root: Path, last: str | None = None) -> Report:
 
 
 def told(report: Report, last: str | None) -> Iterator[str]:
-    """The report for people."""
+    """The report human-readable."""
     for where, what in report.findings:
         yield f"{where}: {what}"
     if report.buckets:

@@ -13,23 +13,31 @@ from typing import Any
 
 import pytest
 import re2
+from tools import keep_parser_vectors, keep_zone_data, parser_cases
+from tools.keep_zone_data import digest_of, installed_zones, zipped
+from tools.parser_texts import LOCAL_TIMES, PATTERNS
 
-from delivery_service.parsing import Record, json_payload, parser_check, patterns, primitives, records, zones
-from delivery_service.parsing.parser_check import Vectors, check_parser
-from delivery_service.parsing.parsers import PARSERS
-from delivery_service.parsing.patterns import Pattern
-from delivery_service.parsing.reject import Rejected
-from delivery_service.parsing.time_formats import TimeContext, TimeFormat
-from delivery_service.parsing.zones import FOLDER, zone_versions
-from delivery_service.server import run
 from hourmark import dead_letters
 from hourmark.config import Config
 from hourmark.dead_letters import Reason
 from hourmark.errors import Finding, UsageError
 from hourmark.rules import PARSER
-from tools import keep_parser_vectors, keep_zone_data, parser_cases
-from tools.keep_zone_data import digest_of, installed_zones, zipped
-from tools.parser_texts import LOCAL_TIMES, PATTERNS
+from hourmark_delivery_service.parsing import (
+    Record,
+    json_payload,
+    parser_check,
+    patterns,
+    primitives,
+    records,
+    zones,
+)
+from hourmark_delivery_service.parsing.parser_check import Vectors, check_parser
+from hourmark_delivery_service.parsing.parsers import PARSERS
+from hourmark_delivery_service.parsing.patterns import Pattern
+from hourmark_delivery_service.parsing.reject import Rejected
+from hourmark_delivery_service.parsing.time_formats import TimeContext, TimeFormat
+from hourmark_delivery_service.parsing.zones import FOLDER, zone_versions
+from hourmark_delivery_service.server import run
 
 VECTORS = Path(__file__).parent / "vectors"
 

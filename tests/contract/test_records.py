@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.audit import AuditRecord, Promise, promises, sum_tails
+from hourmark.audit import AuditRecord, Promise, promises, sum_low64
 from hourmark.avro import digest, fingerprint, frame, unframe
 from hourmark.config import Parsing
 from hourmark.event_id import EventId
@@ -37,7 +37,7 @@ def test_promises_count_distinct_ids_by_type_and_hour(events: list[tuple[str, in
     for event_type, hour, event_id in events:
         expected.setdefault((event_type, hour), set()).add(event_id)
     assert {(p.event_type, p.hour_start_s): (p.count, p.sum) for p in made} == {
-        key: (len(ids), sum(i.tail for i in ids) % 2**64) for key, ids in expected.items()
+        key: (len(ids), sum(i.low64 for i in ids) % 2**64) for key, ids in expected.items()
     }
     assert list(made) == sorted(made)
 
@@ -48,20 +48,34 @@ def test_promises_count_distinct_ids_by_type_and_hour(events: list[tuple[str, in
 )  # fmt: skip
 def test_audit_records_come_back(range_id: bytes, name: str, path: str, at: int, ms: int, promised: list[Promise]) -> None:
     record = AuditRecord(
-        RangeId(range_id), "range", "h" * 32, name, "f" * 32, 3, at, at, ms, "1-a", "app", path, len(promised), tuple(promised)
+        range_id=RangeId(range_id),
+        kind="range",
+        host_id="h" * 32,
+        host_name=name,
+        file_id="f" * 32,
+        generation=3,
+        start=at,
+        end=at,
+        observed_at_ms=ms,
+        rules="1-a",
+        source="app",
+        path=path,
+        lines=len(promised),
+        promised=tuple(promised),
     )
     assert AuditRecord.decode(record.encode()) == record
 
 
 @given(st.lists(IDS, max_size=10))
 def test_sums_of_tails_are_modulo_two_to_the_64(ids: list[EventId]) -> None:
-    assert 0 <= sum_tails(ids) < 2**64
-    assert sum_tails([EventId(b"\xff" * 16), EventId(bytes(15) + b"\x02")]) == 1
+    assert 0 <= sum_low64(ids) < 2**64
+    assert sum_low64([EventId(b"\xff" * 16), EventId(bytes(15) + b"\x02")]) == 1
 
 
 reports = st.builds(
-    HostReport, HEX, TEXT, st.sampled_from(["tailer", "service"]), TEXT, COUNTS, MILLIS, st.booleans(),
-    st.lists(
+    HostReport, host_id=HEX, host_name=TEXT, kind=st.sampled_from(["tailer", "service"]), incarnation=TEXT, sequence=COUNTS,
+    received_at_ms=MILLIS, goodbye=st.booleans(),
+    sources=st.lists(
         st.builds(SourceReport, NAMES, st.none() | MILLIS, COUNTS, COUNTS), max_size=4, unique_by=lambda s: s.source
     ).map(tuple),
 )  # fmt: skip
@@ -101,14 +115,39 @@ def test_a_report_of_another_form_is_refused(body: bytes) -> None:
 
 @given(HEX, HEX, st.integers(0, 1 << 40), st.integers(1, 1 << 20), st.text(min_size=1, max_size=40), st.sampled_from(Part))
 def test_range_headers_come_back(host: str, file: str, start: int, size: int, path: str, part: Part) -> None:
-    made = ByteRange(host, file, 1, start, start + size, 5, "1-a", "UTC", "app", path, "wëb 1", part)
+    made = ByteRange(
+        host_id=host,
+        file_id=file,
+        generation=1,
+        start=start,
+        end=start + size,
+        observed_at_ms=5,
+        rules="1-a",
+        zone="UTC",
+        source="app",
+        path=path,
+        host_name="wëb 1",
+        part=part,
+    )
     headers = range_headers(made)
     assert all(value.isascii() and value.isprintable() for value in headers.values())
     assert parse_range_headers(headers) == made
 
 
 def test_a_path_that_is_no_utf8_survives_the_headers() -> None:
-    made = ByteRange("a" * 32, "b" * 32, 0, 0, 1, 5, "1-a", "UTC", "app", b"/log/\xff".decode(errors="surrogateescape"), "h")
+    made = ByteRange(
+        host_id="a" * 32,
+        file_id="b" * 32,
+        generation=0,
+        start=0,
+        end=1,
+        observed_at_ms=5,
+        rules="1-a",
+        zone="UTC",
+        source="app",
+        path=b"/log/\xff".decode(errors="surrogateescape"),
+        host_name="h",
+    )
     assert parse_range_headers(range_headers(made)) == made
 
 
@@ -118,7 +157,21 @@ def test_a_path_that_is_no_utf8_survives_the_headers() -> None:
      ("Hourmark-Host", "x"), ("Hourmark-Part", "some"), ("Hourmark-Observed-At", "")],
 )  # fmt: skip
 def test_a_wrong_header_is_named(header: str, value: str) -> None:
-    headers = range_headers(ByteRange("a" * 32, "b" * 32, 0, 0, 1, 5, "1-a", "UTC", "app", "/p", "h"))
+    headers = range_headers(
+        ByteRange(
+            host_id="a" * 32,
+            file_id="b" * 32,
+            generation=0,
+            start=0,
+            end=1,
+            observed_at_ms=5,
+            rules="1-a",
+            zone="UTC",
+            source="app",
+            path="/p",
+            host_name="h",
+        )
+    )
     with pytest.raises(ValueError, match=r"Hourmark|host_id"):
         parse_range_headers({**headers, header: value})
     del headers["Hourmark-Offset"]
@@ -132,7 +185,7 @@ def _type(name: str = "click", **changes: Any) -> EventType:
 
 def _rules(sequence: int = 1, **types: EventType) -> Rules:
     versions = {t.name: TypeVersion(t, at + 1) for at, t in enumerate([DEAD_LETTERS, *types.values()])}
-    return Rules(sequence, versions, {"app": Source(name="app", types=["click"])}, Parsing())
+    return Rules(sequence=sequence, types=versions, sources={"app": Source(name="app", types=["click"])}, parsing=Parsing())
 
 
 def test_a_rules_book_has_every_revision_whole_and_the_latest() -> None:

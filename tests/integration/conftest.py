@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from etl.storage import Storage, open_storage
-from hourmark.config import Storage as StorageSettings
 from tests.support.memory_storage import MemoryStorage
+
+from hourmark.config import Storage as StorageSettings
+from hourmark_etl.storage import Storage, open_storage
 
 
 @pytest.fixture(params=["local", "memory", pytest.param("hdfs", marks=pytest.mark.stack)])

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.buckets import EARLIER, HOUR, LATER, SCHEMA, TYPE, Datum, Plan, make_event, usual_plan
+from tests.support.containers import append_all
 
-from etl.avro_container import ContainerWriter
-from etl.bucket_checks import BucketFinding, Kind, find_gaps, find_late_clashes, verify_bucket
-from etl.buckets import BadMarker, NotClosed, list_hours, list_types, read_events, read_manifest
-from etl.storage import LocalDisk, Storage, open_storage
 from hourmark.config import Config
 from hourmark.hours import Hour
 from hourmark.manifest import MARKER
-from tests.support.buckets import EARLIER, HOUR, LATER, SCHEMA, TYPE, Datum, Plan, make_event, usual_plan
-from tests.support.containers import append_all
+from hourmark_etl.buckets.avro_container import ContainerWriter
+from hourmark_etl.buckets.reader import BadMarker, NotClosed, list_hours, list_types, read_events, read_manifest
+from hourmark_etl.buckets.verify import BucketFault, BucketFinding, find_gaps, find_late_clashes, verify_bucket
+from hourmark_etl.storage import LocalDisk, Storage, open_storage
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def plan(storage: Storage) -> Plan:
     return usual_plan(storage)
 
 
-def found(storage: Storage, hour: Hour = HOUR) -> dict[Kind, BucketFinding]:
+def found(storage: Storage, hour: Hour = HOUR) -> dict[BucketFault, BucketFinding]:
     return {finding.kind: finding for finding in verify_bucket(storage, TYPE, hour).findings}
 
 
@@ -92,7 +92,7 @@ def test_a_bucket_on_hdfs_reads_as_one_on_disk(config: Config, plan: Plan) -> No
         folder = HOUR.bucket_path(TYPE)
         plan.storage.delete(f"{folder}/part-00001.avro")
         plan.storage.write_new(f"{folder}/part-00002.avro", b"Obj")
-        assert set(found(plan.storage)) == {Kind.MISSING_FILE, Kind.EXTRA_FILE}
+        assert set(found(plan.storage)) == {BucketFault.MISSING_FILE, BucketFault.EXTRA_FILE}
     finally:
         open_storage(config.storage).delete(name)
 
@@ -152,25 +152,27 @@ def strange_file_name(plan: Plan) -> None:
     plan.files["other.avro"] = plan.files.pop("part-00001.avro")
 
 
-BEFORE: list[tuple[Callable[[Plan], None], Kind]] = [
-    (doubled_within_a_file, Kind.DUPLICATE),
-    (doubled_across_files, Kind.DUPLICATE),
-    (of_a_later_hour, Kind.HOUR),
-    (of_an_earlier_hour_in_an_on_time_file, Kind.HOUR),
-    (on_time_in_a_late_file, Kind.HOUR),
-    (wrong_late_counts, Kind.LATE),
-    (wrong_id_sum, Kind.ID_SUM),
-    (id_sum_that_is_no_number, Kind.ID_SUM),
-    (wrong_total, Kind.COUNT),
-    (another_hour, Kind.BAD_MARKER),
-    (another_type, Kind.BAD_MARKER),
-    (newer_format, Kind.BAD_MARKER),
-    (strange_file_name, Kind.BAD_MARKER),
+BEFORE: list[tuple[Callable[[Plan], None], BucketFault]] = [
+    (doubled_within_a_file, BucketFault.DUPLICATE),
+    (doubled_across_files, BucketFault.DUPLICATE),
+    (of_a_later_hour, BucketFault.HOUR),
+    (of_an_earlier_hour_in_an_on_time_file, BucketFault.HOUR),
+    (on_time_in_a_late_file, BucketFault.HOUR),
+    (wrong_late_counts, BucketFault.LATE),
+    (wrong_id_sum, BucketFault.ID_SUM),
+    (id_sum_that_is_no_number, BucketFault.ID_SUM),
+    (wrong_total, BucketFault.COUNT),
+    (another_hour, BucketFault.BAD_MARKER),
+    (another_type, BucketFault.BAD_MARKER),
+    (newer_format, BucketFault.BAD_MARKER),
+    (strange_file_name, BucketFault.BAD_MARKER),
 ]
 
 
 @pytest.mark.parametrize(("plant", "kind"), BEFORE, ids=lambda value: getattr(value, "__name__", ""))
-def test_a_bucket_that_breaks_a_rule_is_named(storage: Storage, plan: Plan, plant: Callable[[Plan], None], kind: Kind) -> None:
+def test_a_bucket_that_breaks_a_rule_is_named(
+    storage: Storage, plan: Plan, plant: Callable[[Plan], None], kind: BucketFault
+) -> None:
     plant(plan)
     plan.close()
     assert set(found(storage)) == {kind}
@@ -254,27 +256,29 @@ def another_schema(folder: Path) -> None:
     rewritten(folder, [make_event(HOUR, number) for number in range(20)], {**SCHEMA, "doc": "another"})
 
 
-AFTER: list[tuple[Callable[[Path], None], set[Kind]]] = [
-    (dropped_file, {Kind.MISSING_FILE}),
-    (extra_file, {Kind.EXTRA_FILE}),
-    (extra_folder, {Kind.EXTRA_FILE}),
-    (no_marker, {Kind.MISSING_MARKER}),
-    (empty_marker, {Kind.BAD_MARKER}),
-    (marker_of_another_tool, {Kind.BAD_MARKER}),
-    (marker_that_is_no_utf8, {Kind.BAD_MARKER}),
-    (altered_byte, {Kind.DIGEST}),
-    (cut_short, {Kind.SIZE, Kind.DIGEST, Kind.UNREADABLE}),
-    (no_avro, {Kind.DIGEST, Kind.UNREADABLE}),
-    (appended, {Kind.SIZE, Kind.DIGEST}),
-    (one_event_less, {Kind.SIZE, Kind.DIGEST, Kind.COUNT, Kind.ID_SUM}),
-    (one_event_instead_of_another, {Kind.DIGEST, Kind.ID_SUM}),
-    (altered_event, {Kind.DIGEST}),
-    (another_schema, {Kind.DIGEST, Kind.SCHEMA}),
+AFTER: list[tuple[Callable[[Path], None], set[BucketFault]]] = [
+    (dropped_file, {BucketFault.MISSING_FILE}),
+    (extra_file, {BucketFault.EXTRA_FILE}),
+    (extra_folder, {BucketFault.EXTRA_FILE}),
+    (no_marker, {BucketFault.MISSING_MARKER}),
+    (empty_marker, {BucketFault.BAD_MARKER}),
+    (marker_of_another_tool, {BucketFault.BAD_MARKER}),
+    (marker_that_is_no_utf8, {BucketFault.BAD_MARKER}),
+    (altered_byte, {BucketFault.DIGEST}),
+    (cut_short, {BucketFault.SIZE, BucketFault.DIGEST, BucketFault.UNREADABLE}),
+    (no_avro, {BucketFault.DIGEST, BucketFault.UNREADABLE}),
+    (appended, {BucketFault.SIZE, BucketFault.DIGEST}),
+    (one_event_less, {BucketFault.SIZE, BucketFault.DIGEST, BucketFault.COUNT, BucketFault.ID_SUM}),
+    (one_event_instead_of_another, {BucketFault.DIGEST, BucketFault.ID_SUM}),
+    (altered_event, {BucketFault.DIGEST}),
+    (another_schema, {BucketFault.DIGEST, BucketFault.SCHEMA}),
 ]
 
 
 @pytest.mark.parametrize(("plant", "kinds"), AFTER, ids=lambda value: getattr(value, "__name__", ""))
-def test_a_change_after_closing_is_named(storage: Storage, plan: Plan, plant: Callable[[Path], None], kinds: set[Kind]) -> None:
+def test_a_change_after_closing_is_named(
+    storage: Storage, plan: Plan, plant: Callable[[Path], None], kinds: set[BucketFault]
+) -> None:
     plan.close()
     plant(path_of(storage, ""))
     findings = found(storage)
@@ -292,7 +296,7 @@ def test_any_single_altered_byte_is_a_finding(storage: Storage, plan: Plan) -> N
         altered = bytearray(whole)
         altered[position] ^= 1 << (position % 8)
         file.write_bytes(altered)
-        assert Kind.DIGEST in found(storage), position
+        assert BucketFault.DIGEST in found(storage), position
     file.write_bytes(whole)
     assert found(storage) == {}
 
@@ -306,7 +310,7 @@ def test_a_late_event_that_its_own_hour_holds_too_is_named(storage: Storage, pla
     verdicts = [verify_bucket(storage, TYPE, hour) for hour in (EARLIER, HOUR)]
     assert all(not verdict.findings for verdict in verdicts)
     (finding,) = find_late_clashes(storage, TYPE, verdicts)
-    assert (finding.kind, finding.hour) == (Kind.DUPLICATE, str(HOUR))
+    assert (finding.kind, finding.hour) == (BucketFault.DUPLICATE, str(HOUR))
     assert str(make_event(EARLIER, 3)[0]) in finding.detail and finding.detail.startswith("1 (")
 
 
@@ -314,7 +318,7 @@ def test_a_late_event_in_two_buckets_is_named(storage: Storage, plan: Plan) -> N
     plan.close()
     Plan(storage, LATER, {"late-00000.avro": [make_event(EARLIER, 4), make_event(EARLIER, 5)]}).close()
     (finding,) = find_late_clashes(storage, TYPE, [verify_bucket(storage, TYPE, hour) for hour in (HOUR, LATER)])
-    assert (finding.kind, finding.hour) == (Kind.DUPLICATE, str(LATER))
+    assert (finding.kind, finding.hour) == (BucketFault.DUPLICATE, str(LATER))
     assert str(make_event(EARLIER, 4)[0]) in finding.detail and str(HOUR) in finding.detail
 
 
@@ -326,7 +330,7 @@ def test_late_events_that_stand_once_are_no_clash(storage: Storage, plan: Plan) 
 
 def test_an_hour_left_out_is_named(storage: Storage) -> None:
     (finding,) = find_gaps(TYPE, [EARLIER, LATER])
-    assert (finding.kind, finding.hour) == (Kind.MISSING_BUCKET, str(HOUR))
+    assert (finding.kind, finding.hour) == (BucketFault.MISSING_BUCKET, str(HOUR))
 
 
 def test_a_bucket_that_is_not_there_is_not_closed(storage: Storage, plan: Plan) -> None:

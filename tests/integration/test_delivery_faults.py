@@ -11,15 +11,15 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.support.service.live import CLICK, RUN, Serving, StockReader, apply_types, lines
+from tests.support.waiting import wait_for
 
 from hourmark.audit import AuditRecord, promises
 from hourmark.clock import SystemClock
 from hourmark.config import Config
 from hourmark.event_id import EventId
 from hourmark.ranges import ByteRange
-from infra.stack import Stack
-from tests.support.waiting import wait_for
-from tests.unit.delivery_service.live import CLICK, RUN, Serving, StockReader, apply_types, lines
+from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos]
 
@@ -30,7 +30,7 @@ LINES = 200
 def service(stack: Stack, config: Config, tmp_path: Path) -> Iterator[Serving]:
     revision = apply_types(config, tmp_path / "ledger.sqlite", SystemClock())
     settings = {"HOURMARK_SERVICE__DELIVERY_TIMEOUT_SECONDS": "6"}
-    serving = Serving(stack.layout.config_file, tmp_path, revision, settings)
+    serving = Serving(config_file=stack.layout.config_file, folder=tmp_path, revision=revision, settings=settings)
     try:
         serving.start()
         yield serving

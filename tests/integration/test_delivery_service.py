@@ -9,9 +9,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.support.service.live import CLICK, RAW, RUN, Serving, StockReader, apply_types, lines
+from tests.support.service.queue_contract import CHECKS, Check
+from tests.support.waiting import wait_for
 
-from delivery_service.kafka_queue import KafkaQueue
-from delivery_service.metrics import Metrics
 from hourmark.audit import AuditRecord
 from hourmark.clock import SystemClock
 from hourmark.config import Config
@@ -20,10 +21,9 @@ from hourmark.kafka import Cluster, topic_settings
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.topic_setup import WantedTopic, ensure_topics
-from infra.stack import Stack
-from tests.support.waiting import wait_for
-from tests.unit.delivery_service.live import CLICK, RAW, RUN, Serving, StockReader, apply_types, lines
-from tests.unit.delivery_service.queue_contract import CHECKS, Check
+from hourmark_delivery_service.kafka_queue import KafkaQueue
+from hourmark_delivery_service.metrics import Metrics
+from hourmark_infra.stack import Stack
 
 pytestmark = pytest.mark.stack
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.stack
 def service(stack: Stack, config: Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     folder = tmp_path_factory.mktemp("service")
     revision = apply_types(config, folder / "ledger.sqlite", SystemClock())
-    serving = Serving(stack.layout.config_file, folder, revision)
+    serving = Serving(config_file=stack.layout.config_file, folder=folder, revision=revision)
     try:
         serving.start()
         yield serving
@@ -145,10 +145,13 @@ def test_queue_contract(config: Config, check: Check) -> None:
 
 
 def test_two_processes_never_share_an_identity(service: Serving, tmp_path: Path) -> None:
-    twin = Serving(
-        service.config_file, tmp_path, service.revision, {"HOURMARK_SERVICE__STATE_DIR": str(service.folder / "state")}
+    duplicate = Serving(
+        config_file=service.config_file,
+        folder=tmp_path,
+        revision=service.revision,
+        settings={"HOURMARK_SERVICE__STATE_DIR": str(service.folder / "state")},
     )
     with pytest.raises((AssertionError, ValueError)):
-        twin.start()
-    assert twin.end() == 2
+        duplicate.start()
+    assert duplicate.end() == 2
     assert "another service uses" in (tmp_path / "service.log").read_text()

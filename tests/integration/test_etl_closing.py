@@ -11,14 +11,15 @@ from typing import Any
 
 import fastavro
 import pytest
+from tests.support.delivery import DirectDelivery, Range
+from tests.support.etl import EtlRun, own_settings
+from tests.support.waiting import wait_for
 
-from etl.bucket_checks import verify_bucket
+from hourmark.errors import Unavailable
 from hourmark.event_id import EventId
 from hourmark.hours import Hour
-from infra.stack import Stack
-from tests.support.delivery import DirectDelivery, Range
-from tests.support.etl import EtlRun
-from tests.support.waiting import wait_for
+from hourmark_etl.buckets.verify import verify_bucket
+from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -64,19 +65,19 @@ def ids_of(*ranges: Range) -> list[EventId]:
     return sorted(event_id for r in ranges for _, event_id, _ in r.events)
 
 
-def test_an_hour_holds_each_promised_event_once_and_names_surplus_and_duplicates(
+def test_an_hour_holds_each_promised_event_once_and_names_unaudited_and_duplicates(
     run: EtlRun, delivery: DirectDelivery, first_hour: Hour
 ) -> None:
     promised = delivery.make(CLICK, times(first_hour, 100))
     delivery.deliver(promised)
     delivery.deliver(promised)  # the ack was lost
     delivery.deliver(delivery.recut(promised))  # the checkpoint was lost
-    surplus = delivery.make(CLICK, times(first_hour, 3))
-    delivery.send_events(surplus)  # the service was killed before the audit record
+    unaudited = delivery.make(CLICK, times(first_hour, 3))
+    delivery.send_events(unaudited)  # the service was killed before the audit record
     delivery.report(first_hour.end_ms)
     manifest = run.closed(CLICK, first_hour)
-    assert sorted(ids_in(run, CLICK, first_hour)) == ids_of(promised, surplus)
-    assert (manifest.events, manifest.duplicates_removed, manifest.surplus) == (103, 200, 3)
+    assert sorted(ids_in(run, CLICK, first_hour)) == ids_of(promised, unaudited)
+    assert (manifest.events, manifest.duplicates_removed, manifest.unaudited) == (103, 200, 3)
     assert (manifest.grade.value, manifest.evidence.method, manifest.evidence.promised) == ("proved", "join", 200)
     assert verify_bucket(run.storage, CLICK, first_hour).findings == ()
 
@@ -99,7 +100,7 @@ def test_late_events_go_to_the_next_bucket_and_what_a_bucket_holds_already_goes_
     delivery.deliver(delivery.recut(on_time))
     delivery.report(third.end_ms)
     manifest = run.closed(CLICK, third)
-    assert (manifest.events, manifest.duplicates_removed, manifest.surplus) == (0, 15, 0)
+    assert (manifest.events, manifest.duplicates_removed, manifest.unaudited) == (0, 15, 0)
     assert manifest.grade.value == "proved"
 
 
@@ -143,7 +144,11 @@ def test_a_folder_that_is_no_bucket_stops_its_type_alone_until_it_is_moved_away(
 def test_another_ledger_on_the_same_root_stops_before_it_writes(run: EtlRun, first_hour: Hour, tmp_path: Path) -> None:
     before = {h: run.manifest(CLICK, h) for h in (first_hour, first_hour.next())}
     folder = tmp_path / "another"
-    with EtlRun(run.file, folder, [CLICK, BROKEN], first_hour, root=run.config.storage.root) as other:
+    other = EtlRun(run.file, folder, [CLICK, BROKEN], first_hour)  # begun on a root of its own: on this one it is refused
+    with pytest.raises(Unavailable, match="it is lost"):
+        EtlRun(run.file, tmp_path / "a third", [CLICK], first_hour, root=run.config.storage.root)
+    other.file.write_text(own_settings(run.file, folder, run.config.storage.root, {}, "edge"))
+    with other:
         wait_for(lambda: not other.running(), "the driver with the other ledger ends", 120)
         assert other.exit_code() == 1
         assert other.logged("this ledger is an")

@@ -12,14 +12,14 @@ from typing import Any
 import fastavro
 import psutil
 import pytest
-
-from etl.bucket_checks import verify_bucket
-from hourmark.event_id import EventId
-from hourmark.hours import Hour
-from infra.stack import Stack
 from tests.support.delivery import DirectDelivery, Range
 from tests.support.spark_cluster import SparkCluster, SubmittedEtl
 from tests.support.waiting import wait_for
+
+from hourmark.event_id import EventId
+from hourmark.hours import Hour
+from hourmark_etl.buckets.verify import verify_bucket
+from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import time
@@ -14,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from etl.bucket_checks import find_late_clashes, verify_bucket
-from etl.ledger import tables
-from etl.ledger.database import Database
-from etl.ledger.frontiers import frontiers
-from hourmark.hours import Hour
-from hourmark.topics import AUDIT, HOSTS
-from infra.stack import Stack
 from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.ledger_queries import rewrite
 from tests.support.waiting import wait_for
+
+from hourmark.hours import Hour
+from hourmark.topics import AUDIT, HOSTS
+from hourmark_etl.buckets.verify import find_late_clashes, verify_bucket
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontiers import frontiers
+from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(600)]
 CLICK = f"click-{uuid.uuid4().hex[:8]}"
@@ -45,7 +44,7 @@ def run(stack: Stack, tmp_path: Path, first_hour: Hour) -> Iterator[EtlRun]:
 def hourmark(run: EtlRun, *arguments: str) -> dict[str, Any]:
     """What the command prints as JSON; it must end well."""
     command = [sys.executable, "-m", "hourmark", *arguments, "--json", "--config", str(run.file)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": "src"}, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     printed: dict[str, Any] = json.loads(done.stdout)
     return printed

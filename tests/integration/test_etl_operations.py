@@ -13,14 +13,14 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
-
-from etl.audit_cli import audit
-from etl.bucket_cli import bucket
-from hourmark.hours import Hour
-from infra.stack import Stack
 from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.waiting import wait_for
+
+from hourmark.hours import Hour
+from hourmark_etl.operators.audit import audit
+from hourmark_etl.operators.bucket import bucket
+from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -84,7 +84,7 @@ def test_the_metrics_say_what_was_staged_and_closed(run: EtlRun, port: int, firs
     assert found["hourmark_etl_buckets_closed_total{grade=proved}"] >= 3  # dead letters too
     assert found["hourmark_etl_batch_seconds_count"] >= 2
     assert found["hourmark_etl_staged_files_total{kind=audit}"] >= 2
-    assert time.time() - found["hourmark_etl_last_look_timestamp_seconds"] < 60
+    assert time.time() - found["hourmark_etl_last_poll_timestamp_seconds"] < 60
     wait_for(lambda: "hourmark_etl_batch_phase_seconds_total{phase=addBatch}" in scrape(port), "Spark's listener is heard")
     wait_for(lambda: run.logged("late, by"), "the line of progress in the log")
 
@@ -101,7 +101,7 @@ def test_the_books_of_a_real_run_add_up_range_by_range(run: EtlRun, first_hour: 
     (book,) = json.loads(result.stdout)["hours"]
     assert (book["closed"], book["duplicates_removed"], book["open"]) == (100, 100, 7)
     assert book["promised"] == 207  # proved by sums: the range that was sent twice counts twice
-    assert (book["state"], book["surplus"], book["staged"]) == ("proved", 0, 207)
+    assert (book["state"], book["unaudited"], book["staged"]) == ("proved", 0, 207)
     assert "the books add up" in ask(run, audit).stdout
 
 
@@ -119,7 +119,7 @@ def test_an_hour_that_a_host_holds_says_so_and_closes_by_an_order(run: EtlRun, f
     assert result.exit_code == 0, result.exception
     manifest = run.closed(TYPE, second, 240)
     assert manifest.grade.value == "forced"
-    assert any("ticket 17" in what for what in manifest.evidence.excused)
-    assert any(LOST_HOST in what for what in manifest.evidence.excused)
+    assert any("ticket 17" in what for what in manifest.evidence.waived)
+    assert any(LOST_HOST in what for what in manifest.evidence.waived)
     wait_for(lambda: '"state": "closed"' in ask(run, bucket, "why", TYPE, str(second), "--json").stdout, "it is told as closed")
     assert "closed as forced" in ask(run, bucket, "why", TYPE, str(second)).stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -12,20 +11,20 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
-
-from etl.ledger import staging, tables
-from etl.ledger.database import Database
-from etl.ledger.overview import set_aside
-from etl.staging.resuming import resume_type
-from hourmark.errors import UsageError
-from hourmark.hours import Hour
-from hourmark.kafka import Cluster, Partition, client_settings
-from hourmark.topics import events_topic
-from infra.stack import Stack
 from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.ledger_queries import rewrite
 from tests.support.waiting import wait_for
+
+from hourmark.errors import UsageError
+from hourmark.hours import Hour
+from hourmark.kafka import Cluster, Partition, client_settings
+from hourmark.topics import events_topic
+from hourmark_etl.ledger import batches, tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.overview import quarantined
+from hourmark_etl.staging.resume import resume_type
+from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -71,15 +70,15 @@ def test_a_poisoned_type_is_set_aside_and_holds_nobody_up_until_it_is_resumed(
     delivery.deliver(delivery.make(POISONED, times(first_hour, 5)))
     delivery.report(first_hour.end_ms)
     assert run.closed(CLICK, first_hour, 300).events == 20
-    (aside,) = set_aside(database).values()
+    (aside,) = quarantined(database).values()
     assert (aside.event_type, aside.topic, aside.partition, aside.offset) == (POISONED, events_topic(POISONED), 0, 20)
-    assert run.logged(f"the type {POISONED} is set aside")
+    assert run.logged(f"the type {POISONED} is quarantined")
     assert run.manifest(POISONED, first_hour) is None
     command = [sys.executable, "-m", "hourmark", "etl", "resume", POISONED, "--skip-record", "--config", str(run.file)]
-    subprocess.run(command, env={**os.environ, "PYTHONPATH": "src"}, check=True)
-    assert set_aside(database) == {}
+    subprocess.run(command, check=True)
+    assert quarantined(database) == {}
     assert run.closed(POISONED, first_hour, 300).events == 25
-    with pytest.raises(UsageError, match="not set aside"):
+    with pytest.raises(UsageError, match="not quarantined"):
         resume_type(run.config, POISONED, skip_record=False)
 
 
@@ -93,7 +92,7 @@ def test_a_type_moved_to_another_shard_goes_on_where_it_stood(
     assert run.closed(CLICK, second, 300).events == 30
     assert run.logged("staging shard heavy")
     cluster_id = Cluster(run.config.kafka.central_cluster, "central").cluster_id()
-    shards = {p.topic: p.shard for p in staging.positions(database, cluster_id)}
+    shards = {p.topic: p.shard for p in batches.positions(database, cluster_id)}
     assert shards[events_topic(CLICK)] == "heavy" and shards[events_topic(POISONED)] == "default"
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.support.judged.world import World, small_world
 
 from hourmark.config import Config
-from infra.judge.check import judge
-from infra.judge.expectations import read_expectations
-from infra.judge.report import Kind, Report
-from infra.judge.snapshot import Snapshot, compare_snapshot, take_snapshot
-from infra.judge.webhdfs import WebHdfs
-from tests.unit.judge.world import World, small_world
+from hourmark_infra.judge.check import judge
+from hourmark_infra.judge.expectations import read_expectations
+from hourmark_infra.judge.report import Kind, Report
+from hourmark_infra.judge.snapshot import Snapshot, compare_snapshot, take_snapshot
+from hourmark_infra.judge.webhdfs import WebHdfs
 
 pytestmark = pytest.mark.stack
 

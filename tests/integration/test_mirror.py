@@ -19,16 +19,16 @@ import psutil
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config, KafkaCluster
 from hourmark.kafka import Cluster, Partition, client_settings, topic_settings
 from hourmark.topic_setup import WantedTopic, ensure_topics
 from hourmark.topics import central_topic, events_topic
-from infra.stack import Stack
-from mirror.verdict_text import as_lines
-from mirror.verification import Verdict, Verification
-from tests.support.waiting import wait_for
+from hourmark_infra.stack import Stack
+from hourmark_mirror.verdict_text import as_lines
+from hourmark_mirror.verification import Verdict, Verification
 
 pytestmark = pytest.mark.stack
 
@@ -182,8 +182,8 @@ def test_the_command_names_an_altered_record_and_ends_with_1(
     assert partition["faults"][0]["edge_first"] == 1
 
 
-def test_a_topic_made_anew_at_the_edge_is_an_alarm_until_it_is_accepted(config: Config, verify: Verify) -> None:
-    """peers 30: `auto.offset.reset=earliest` hides the hole."""
+def test_a_topic_recreated_at_the_edge_is_an_alarm_until_it_is_accepted(config: Config, verify: Verify) -> None:
+    """peers 30: `auto.offset.reset=earliest` hides the gap."""
     produce(config, "anew", numbered(30), partition=0)
     assert verify("anew").ok
     edge = Cluster(config.kafka.edge, "edge")
@@ -196,9 +196,9 @@ def test_a_topic_made_anew_at_the_edge_is_an_alarm_until_it_is_accepted(config: 
     for _ in range(2):  # it stays
         alarms = verify("anew").alarms
         assert len(alarms) == 1
-        assert f"topic {topic('anew')} was deleted and made anew" in alarms[0]
+        assert f"topic {topic('anew')} was deleted and recreated" in alarms[0]
         assert f"{topic('anew')}-0 up to 30" in alarms[0]
-    assert not any("made anew" in alarm for alarm in verify("anew", timeout_s=0, accept=True).alarms)
+    assert not any("recreated" in alarm for alarm in verify("anew", timeout_s=0, accept=True).alarms)
 
 
 def test_after_a_kill_of_java_and_of_its_parent_nothing_is_missing_or_doubled(

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-
-from etl.closing.runner import OnSpark
-from etl.errors import Unreadable
-from etl.ledger.database import Database
-from etl.storage import open_storage
-from hourmark.config import Config, Etl, Storage
-from hourmark.event_types import EventType, Source
 from tests.support.proving import FIRST, TYPE, Range, Site
 from tests.support.rules import put_rules
+
+from hourmark.config import Config, Etl, Storage
+from hourmark.event_types import EventType, Source
+from hourmark_etl.closing.runner import OnSpark
+from hourmark_etl.errors import Unreadable
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.storage import open_storage
 
 # pyspark leaves the sockets by which results came to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
@@ -38,7 +38,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.mark.parametrize("ranges_here_max", [1_000_000, 5], ids=["judged by the driver", "judged in tasks"])
-def test_a_join_on_spark_finds_what_is_missing_and_what_is_surplus(
+def test_a_join_on_spark_finds_what_is_missing_and_what_is_unaudited(
     spark: SparkSession, tmp_path: Path, ranges_here_max: int
 ) -> None:
     ledger = f"sqlite:///{tmp_path}/ledger.sqlite"
@@ -54,11 +54,16 @@ def test_a_join_on_spark_finds_what_is_missing_and_what_is_surplus(
     at.stage()
     found, expected = at.close()
     assert (found.method, found.audit_records, found.promised) == ("join", 19, 95)
-    assert found.surplus == expected.surplus == 5 and found.surplus_file is not None and found.surplus_file.rows == 5
+    assert found.unaudited == expected.unaudited == 5 and found.unaudited_file is not None and found.unaudited_file.rows == 5
     assert [RANGES[7].range_id.hex() in text and "5 events" in text and "4 found" in text for text in found.findings] == [True]
     at.send(RANGES[1], audit=False)
     at.stage()
-    at.storage.delete("_staging/1")
-    with pytest.raises(Unreadable, match="_staging/1/events-"):
+    late, _ = at.close()
+    ((range_id, what),) = late.otherwise  # the closed bucket, as this site makes it, holds none of them
+    assert (range_id, late.unknown, late.unaudited) == (RANGES[1].range_id, (), 0) and "5 late events of 2027-01-15T08" in what
+    at.send(RANGES[2], audit=False)
+    at.stage()
+    at.storage.delete("_staging/2")
+    with pytest.raises(Unreadable, match="_staging/2/events-"):
         at.close()
     database.close()

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.bucket_world import SCHEMAS, World, an_id, frontier, hour_at
 
-from etl.buckets import NotClosed, read_manifest, standing_manifest
-from etl.closing.containers import WrittenHour
-from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish
-from etl.ledger.rows import StagedGroup
-from etl.storage import NotFound, Storage, StorageError
 from hourmark.errors import Finding
 from hourmark.manifest import MARKER, Manifest
-from tests.support.bucket_world import SCHEMAS, World, an_id, frontier, hour_at
+from hourmark_etl.buckets.reader import NotClosed, read_manifest, standing_manifest
+from hourmark_etl.closing.publishing import manifest_of, publish
+from hourmark_etl.closing.write.containers import WrittenHour
+from hourmark_etl.folders import ATTEMPTS_FOLDER
+from hourmark_etl.model import StagedGroup
+from hourmark_etl.storage import NotFound, Storage, StorageError
 
 HOUR = hour_at(0)
 BUCKET = HOUR.bucket_path("click")

@@ -1,4 +1,4 @@
-"""Rules and schemas on a real broker and registry: compacted at once, lost, made anew, restored older. On a stack of its own."""
+"""Rules and schemas on a real broker and registry: compacted at once, lost, recreated, restored older. On a stack of its own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from tests.support.service.live import APP, Serving
+from tests.support.waiting import wait_for
 
-from etl.ledger.database import Database
-from etl.ledger.schemas import known_schemas
 from hourmark.avro import fingerprint
 from hourmark.cli import root
 from hourmark.config import Config, Registry, load_config
@@ -23,10 +23,10 @@ from hourmark.registry import SchemaRegistry
 from hourmark.rules_topic import publish, read_rules
 from hourmark.topic_follower import read_topic
 from hourmark.topics import AUDIT, HOSTS, TYPES
-from infra.stack import Stack
-from infra.stack.config_file import render_toml
-from tests.support.waiting import wait_for
-from tests.unit.delivery_service.live import APP, Serving
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.schemas import known_schemas
+from hourmark_infra.stack import Stack
+from hourmark_infra.stack.config_file import render_toml
 
 pytestmark = pytest.mark.stack
 
@@ -52,7 +52,7 @@ class Site:
         self.file = folder / "hourmark.toml"
         self.file.write_text(render_toml(settings))
         self.config: Config = load_config(self.file)
-        self.serving = Serving(self.file, folder, "")
+        self.serving = Serving(config_file=self.file, folder=folder, revision="")
 
     def declare(self, **types: str) -> None:
         """These types, in files."""
@@ -82,7 +82,7 @@ class Site:
         return done
 
     def lose_registry(self, copy: Path | None = None) -> None:
-        """It is made anew; or restored from a copy."""
+        """It is recreated; or restored from a copy."""
         self.stack.stop("registry")
         shutil.rmtree(self.registry_data)
         if copy is not None:
@@ -198,7 +198,7 @@ def test_a_lost_topic_is_noticed_by_a_running_service_and_written_again_with_the
     assert cluster.ends([Partition(TYPES, 0)])[Partition(TYPES, 0)] > 0
 
 
-def test_a_registry_made_anew_gives_no_id_a_second_meaning_and_gets_its_ids_again(site: Site) -> None:
+def test_a_registry_recreated_gives_no_id_a_second_meaning_and_gets_its_ids_again(site: Site) -> None:
     site.declare(click=CLICK.format(n="long"))
     site.lose_registry()
     refused = site.types("apply")

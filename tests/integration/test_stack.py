@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config
 from hourmark.errors import UsageError
-from infra.stack import Stack
-from infra.stack.process import Process, is_alive, marked
-from infra.stack.state import load_state, save_state
+from hourmark_infra.stack import Stack
+from hourmark_infra.stack.process import Process, is_alive, marked
+from hourmark_infra.stack.state import load_state, save_state
 
 pytestmark = pytest.mark.stack
 
@@ -55,6 +56,57 @@ def test_status_shows_every_server_well_within_its_memory(stack: Stack) -> None:
     assert {server["name"] for server in found["servers"]} == set(stack.names)
     assert all(server["pid"] and server["healthy"] and server["memory_mb"] for server in found["servers"])
     assert found["memory_mb"] < 5 * 1024
+
+
+def _component(stack: Stack, name: str) -> dict[str, Any]:
+    return next(c for c in _json(_hourmark(stack, "status", "--json"))["components"] if c["name"] == name)
+
+
+def _is_told(stack: Stack, name: str, state: str, pid: int | None, detail: str = "") -> None:
+    """`status` says so (state "": that none runs); on a busy machine a component may miss its time to answer, once or twice."""
+    seen: list[dict[str, Any]] = []
+
+    def told() -> bool:
+        seen.append(_component(stack, name))
+        stands = seen[-1]["state"] == state if state else seen[-1]["state"] != "running"
+        return stands and seen[-1]["pid"] == pid and detail in seen[-1]["detail"]
+
+    try:
+        wait_for(told, f"status tells of {name}: {state}", 60)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; it said {seen[-1]}") from error
+
+
+def test_status_shows_each_component_of_hourmark_as_it_stands(stack: Stack, config: Config) -> None:
+    shown = _json(_hourmark(stack, "status", "--json"))["components"]
+    assert [component["name"] for component in shown] == ["service", "mirror", "etl", "tailers"]
+    if "mirror" in stack.names:
+        mirror = stack.process("mirror")
+        assert mirror is not None
+        _is_told(stack, "mirror", "running", mirror.pid, "copied")  # its progress
+    with subprocess.Popen(_command("serve"), env=_environment(stack), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as serve:
+        try:
+            assert serve.stdout is not None
+            assert serve.stdout.readline().strip() == f"http://{stack.layout.address('service')}".encode()
+            _is_told(stack, "service", "running", serve.pid, stack.layout.address("service"))
+        finally:
+            serve.terminate()
+    _is_told(stack, "service", "", None)
+    words = _hourmark(stack, "status").stdout
+    assert all(f"\n{component['name']:<10} " in words for component in shown)
+
+
+@pytest.mark.parametrize("options", [(), ("--no-restart",)])
+def test_a_second_mirror_is_refused_in_one_line_that_names_the_first(stack: Stack, options: tuple[str, ...]) -> None:
+    process = stack.process("mirror")
+    if process is None:
+        pytest.skip("this stack has no mirror")
+    done = subprocess.run(
+        _command("mirror", "run", *options), env=_environment(stack), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"process {process.pid}" in line and "`hourmark mirror lag`" in line
 
 
 def test_up_twice_changes_nothing(stack: Stack) -> None:

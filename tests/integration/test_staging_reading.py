@@ -1,4 +1,4 @@
-"""Spans read from a real broker: every committed record once and in order, whatever lies between; a hole is an error."""
+"""Spans read from a real broker: every committed record once and in order, whatever lies between; a gap is an error."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from etl.errors import DataLoss, EtlStop
-from etl.ledger.rows import Span
-from etl.staging.pieces import StagePlan
-from etl.staging.planner import ReadSpan
-from etl.staging.reading import Piece, SpanReader
-from etl.staging.task import Bad, stage_pieces
-from etl.storage import open_storage
 from hourmark.avro import frame
 from hourmark.config import Config, Storage
 from hourmark.event_id import LineIds
 from hourmark.kafka import Cluster, Partition, client_settings
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
+from hourmark_etl.errors import DataLoss, EtlStop
+from hourmark_etl.model import Span
+from hourmark_etl.staging.pieces import StagePlan
+from hourmark_etl.staging.plan import ReadSpan
+from hourmark_etl.staging.read import Piece, SpanReader
+from hourmark_etl.staging.stage import Bad, stage_pieces
+from hourmark_etl.storage import open_storage
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(120)]
 
@@ -66,7 +66,9 @@ def produce(central: Cluster, topic: str, records: Sequence[tuple[int, bytes, by
 def spans(central: Cluster, topic: str, bytes_max: int = 1 << 30) -> list[ReadSpan]:
     """From the begin of each partition to its committed end."""
     ends = central.ends([Partition(topic, 0), Partition(topic, 1)])
-    return [ReadSpan(Span(topic, "id", p.partition, 0, end), bytes_max) for p, end in ends.items()]
+    return [
+        ReadSpan(Span(topic=topic, topic_id="id", partition=p.partition, start=0, end=end), bytes_max) for p, end in ends.items()
+    ]
 
 
 def values(pieces: Sequence[Piece], partition: int) -> list[bytes]:
@@ -129,12 +131,21 @@ def test_a_record_that_cannot_be_staged_ends_its_partition_before_it_and_nothing
 ) -> None:
     other = [(1, key, value) for _, key, value in map(event, range(100, 110))]
     produce(central, topic, [event(0), event(1), (0, b"short", b"poison"), event(3), *other])
-    plan = StagePlan(Storage(root=f"file://{tmp_path}"), "_staging/one", 3600, {topic: "click"}, "audit", "hosts")
+    plan = StagePlan(
+        storage=Storage(root=f"file://{tmp_path}"),
+        folder="_staging/one",
+        bucket_seconds=3600,
+        types={topic: "click"},
+        audit_topic="audit",
+        hosts_topic="hosts",
+    )
     (answer,) = stage_pieces(reader, spans(central, topic), plan, open_storage(plan.storage))
     assert {s.partition: (s.start, s.end) for s in answer.spans} == {0: (0, 2), 1: (0, 10)}
     assert sum(g.rows for g in answer.piece.groups) == 12
     assert answer.bad == (Bad(topic, 0, 2, answer.bad[0].why),)
     assert pickle.loads(pickle.dumps(answer)) == answer
-    control = StagePlan(plan.storage, "_staging/two", 3600, {}, "audit", topic)
+    control = StagePlan(
+        storage=plan.storage, folder="_staging/two", bucket_seconds=3600, types={}, audit_topic="audit", hosts_topic=topic
+    )
     with pytest.raises(EtlStop, match=f"topic {topic} partition"):
         list(stage_pieces(reader, spans(central, topic), control, open_storage(plan.storage)))

@@ -8,10 +8,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-
-from etl.storage import open_storage
-from hourmark.config import Config
 from tests.support.buckets import HOUR, TYPE, usual_plan
+
+from hourmark.config import Config
+from hourmark_etl.storage import open_storage
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
-from etl.storage import AlreadyExists, Entry, NotFound, Storage, StorageError
 from tests.support.memory_storage import MemoryStorage
+
+from hourmark_etl.storage import AlreadyExists, Entry, NotFound, Storage, StorageError
 
 # Every character that a URL, a shell or WebHDFS treats in its own way and that HDFS allows in a name.
 AWKWARD = [

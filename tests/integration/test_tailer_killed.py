@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
+from tests.support.tailer.recorder import Received, Recorder, recording
 from tests.support.waiting import wait_for
-from tests.unit.producer.recorder import Received, Recorder, recording
 
 KILLS = 8
 LINES = 24_000
@@ -26,7 +25,6 @@ def start(config: Path, log: Path, *more: str) -> subprocess.Popen[bytes]:
             [sys.executable, "-m", "hourmark", "tail", "--config", str(config), *more],
             stdout=subprocess.DEVNULL,
             stderr=stderr,
-            env=os.environ | {"PYTHONPATH": "src"},
         )
 
 

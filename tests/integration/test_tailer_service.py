@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
+from tests.support.service.harness import Harness
+from tests.support.tailer.host import Host
+from tests.support.waiting import wait_for
 
-from delivery_service.app import create_app
 from hourmark.host_reports import HostReport
 from hourmark.topics import HOSTS
-from tests.support.waiting import wait_for
-from tests.unit.delivery_service.harness import Harness
-from tests.unit.producer.host import Host
+from hourmark_delivery_service.app import create_app
 
 
 @contextmanager

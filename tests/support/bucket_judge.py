@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import fastavro
+from tests.support.delivery import Range
 
-from etl.storage import NotFound, Storage
 from hourmark.event_id import EventId
 from hourmark.hours import Hour
-from tests.support.delivery import Range
+from hourmark_etl.storage import NotFound, Storage
 
 
 class BucketJudge:
@@ -34,7 +34,7 @@ class BucketJudge:
             for event_type, event_id, _ in delivered.events:
                 self._promised.setdefault((event_type, event_id), by)
 
-    def look(self, types: Sequence[str], hours: Sequence[Hour]) -> list[str]:
+    def poll(self, types: Sequence[str], hours: Sequence[Hour]) -> list[str]:
         """What is wrong with the buckets of these types and hours, all of which must stand; empty: nothing."""
         found: list[str] = []
         held: Counter[tuple[str, EventId]] = Counter()

@@ -13,23 +13,24 @@ import fastavro
 import pyarrow as pa
 from sqlalchemy import insert
 
-from etl.buckets import Event, read_events
-from etl.closing.containers import WrittenHour
-from etl.closing.engine import LocalEngine
-from etl.closing.indexing import keep_indexes
-from etl.closing.publishing import ATTEMPTS_FOLDER, manifest_of, publish
-from etl.closing.writing import SealedHour
-from etl.ledger import tables
-from etl.ledger.database import Database
-from etl.ledger.rows import Frontier, Seal, StagedGroup, State
-from etl.staging.pieces import StagePlan
-from etl.staging.task import stage_table
-from etl.storage import LocalDisk, Storage
 from hourmark.avro import event_schema, frame
 from hourmark.config import Config, Etl
 from hourmark.config import Storage as Settings
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
+from hourmark_etl.buckets.reader import Event, read_events
+from hourmark_etl.closing.engine import Engine
+from hourmark_etl.closing.publishing import manifest_of, publish
+from hourmark_etl.closing.write.containers import WrittenHour
+from hourmark_etl.closing.write.id_indexes import keep_indexes
+from hourmark_etl.closing.write.writing import SealedHour
+from hourmark_etl.folders import ATTEMPTS_FOLDER
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.model import Frontier, Seal, StagedGroup, State
+from hourmark_etl.staging.pieces import StagePlan
+from hourmark_etl.staging.stage import stage_table
+from hourmark_etl.storage import LocalDisk, Storage
 
 FIRST = Hour(1_800_000_000)
 SCHEMAS = {
@@ -70,7 +71,14 @@ class World:
         self.config = Config(storage=Settings(root=url), etl=Etl(ledger=f"sqlite:///{folder}/ledger.sqlite", **etl))
         self.database = Database(self.config.etl.ledger)
         self.lease = self.database.acquire("closer")
-        self._plan = StagePlan(self.config.storage, "_staging/one", 3600, {"events.click": "click"}, "audit", "hosts")
+        self._plan = StagePlan(
+            storage=self.config.storage,
+            folder="_staging/one",
+            bucket_seconds=3600,
+            types={"events.click": "click"},
+            audit_topic="audit",
+            hosts_topic="hosts",
+        )
 
     def stage(
         self, ids: Sequence[bytes], schema_id: int = 1, size: int = 0, datums: Mapping[bytes, bytes] | None = None
@@ -94,7 +102,7 @@ class World:
         texts = {number: json.dumps(schema) for number, schema in SCHEMAS.items()}
         sealed = SealedHour("click", hour, tuple(listed))
         folder = f"{ATTEMPTS_FOLDER}/{attempt}/_tasks"
-        (written,) = LocalEngine(self.storage, self.database, self.config).write([sealed], texts, folder)
+        (written,) = Engine(self.storage, self.database, self.config).write([sealed], texts, folder)
         return written
 
     def close(self, hour: Hour, listed: Collection[StagedGroup], *, indexed: bool = True) -> Manifest:
@@ -124,5 +132,16 @@ class World:
 
 
 def frontier(hour: Hour) -> Frontier:
-    seal = Seal("proved", "join", 1, 0, 1, 1, 0, (), ())
-    return Frontier("click", FIRST, hour, State.SEALED, frozenset(), 0, seal, ())
+    seal = Seal(
+        grade="proved", method="join", cut_at_ms=1, audit_next=0, audit_records=1, promised=1, unaudited=0, waived=(), offsets=()
+    )
+    return Frontier(
+        event_type="click",
+        first_hour=FIRST,
+        hour=hour,
+        state=State.SEALED,
+        sources=frozenset(),
+        settled_next=0,
+        seal=seal,
+        alarm=(),
+    )

@@ -8,14 +8,14 @@ import json
 from typing import Any
 
 import fastavro
+from tests.support.containers import append_all
 
-from etl.avro_container import ContainerWriter
-from etl.storage import Storage
 from hourmark.avro import event_schema, fingerprint
 from hourmark.event_id import EventId, LineIds
 from hourmark.hours import Hour
 from hourmark.manifest import MARKER, BucketFile, Evidence, Grade, Manifest, Previous
-from tests.support.containers import append_all
+from hourmark_etl.buckets.avro_container import ContainerWriter
+from hourmark_etl.storage import Storage
 
 TYPE = "end-song"
 HOUR = Hour.parse("2026-11-21T05")
@@ -73,8 +73,8 @@ class Plan:
             events=len(ids),
             late=late,
             duplicates_removed=2,
-            surplus=0,
-            id_sum=f"{sum(event_id.tail for event_id in ids) % (1 << 64):016x}",
+            unaudited=0,
+            id_sum=f"{sum(event_id.low64 for event_id in ids) % (1 << 64):016x}",
             offsets=[],
             ledger="3f0c8c1e",
             ledger_commit=7,

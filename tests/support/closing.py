@@ -1,19 +1,20 @@
-"""What a test does with `tests.property.world.World`, a step at a time."""
+"""What a test does with `tests.support.simulator.world.World`, a step at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from etl.closing.cut import Waiting
-from etl.ledger.orders import Wait, waits
-from etl.ledger.rows import Frontier
+from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, Range
+from tests.support.simulator.world import World
+
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.manifest import Manifest
 from hourmark.record_key import RecordKey
 from hourmark.topics import events_topic
-from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, Range
-from tests.property.world import World
+from hourmark_etl.closing.cut.cut import Waiting
+from hourmark_etl.ledger.overrides import Blocker, blockers
+from hourmark_etl.model import Frontier
 
 
 def hour(count: int) -> Hour:
@@ -28,10 +29,10 @@ def until(world: World, at: Hour, seconds: float = 1.0) -> None:
 def settle(world: World) -> None:
     """All that is sent arrives, and the closer looks until it waits."""
     world.producers.report(0)
-    look(world)
+    poll(world)
 
 
-def look(world: World) -> Waiting:
+def poll(world: World) -> Waiting:
     """The same without new reports."""
     world.pipeline.mirror_all(0)
     world.pipeline.stage_all(0)
@@ -51,8 +52,8 @@ def manifest(world: World, event_type: str, at: Hour = FIRST_HOUR) -> Manifest:
     return world.judge.manifests[event_type, at]
 
 
-def wait_of(world: World, event_type: str) -> Wait:
-    return waits(world.database, FIRST_HOUR.length_s)[event_type]
+def wait_of(world: World, event_type: str) -> Blocker:
+    return blockers(world.database, FIRST_HOUR.length_s)[event_type]
 
 
 def line(world: World) -> None:
@@ -75,8 +76,8 @@ def send(world: World, types: Sequence[str], time_ms: int) -> None:
     sent.acked = True
 
 
-def send_otherwise(world: World, readings: Sequence[tuple[str, int]]) -> Range:
-    """The last range again, read as an event of each of these types and times."""
+def send_otherwise(world: World, readings: Sequence[tuple[str, int]], *, recorded: bool = True) -> Range:
+    """The last range again, read as an event of each of these types and times; if not `recorded`, its service dies before."""
     producers, sent = world.producers, world.producers.ranges[-1]
     sent.otherwise = tuple(
         e if (e.event_type, e.time_ms) == reading else producers._event(-e.line, 0, *reading, place=e.line)
@@ -84,8 +85,17 @@ def send_otherwise(world: World, readings: Sequence[tuple[str, int]]) -> Range:
     )
     for e in sent.otherwise:
         producers._append(Partition(events_topic(e.event_type), 0), RecordKey(e.id, sent.id).encode(), e.value)
-    producers.promise(sent, sent.otherwise)
+    if recorded:
+        producers.promise(sent, sent.otherwise)
     return sent
+
+
+def send_again(world: World, sent: Range, *, recorded: bool = False) -> None:
+    """The range again, as it was read first."""
+    for e in sent.events:
+        world.producers._append(Partition(events_topic(e.event_type), 0), RecordKey(e.id, sent.id).encode(), e.value)
+    if recorded:
+        world.producers.promise(sent, sent.events)
 
 
 def arrive(world: World, *topics: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from etl.avro_container import ContainerWriter
+from hourmark_etl.buckets.avro_container import ContainerWriter
 
 
 def append_all(writer: ContainerWriter, datums: Iterable[bytes]) -> None:

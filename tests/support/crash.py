@@ -40,7 +40,7 @@ class Step:
 
 
 @dataclasses.dataclass(frozen=True)
-class Order:
+class CrashOrder:
     """Who dies when. A step that is taken in a Python worker may kill the worker ("itself") or the driver.
 
     SIGSTOP only pauses it: a test that has its pid wakes it.
@@ -66,7 +66,7 @@ class Order:
 
 
 def _storage(method: str) -> tuple[str, ...]:
-    return (f"etl.storage.webhdfs:WebHdfs.{method}", f"etl.storage.local_disk:LocalDisk.{method}")
+    return (f"hourmark_etl.storage.webhdfs:WebHdfs.{method}", f"hourmark_etl.storage.local_disk:LocalDisk.{method}")
 
 
 def _is_bucket(path: str) -> bool:
@@ -75,14 +75,14 @@ def _is_bucket(path: str) -> bool:
 
 STEPS: Final[Mapping[str, Step]] = {
     "staged-write": Step(_storage("create"), lambda a: a["path"].startswith("_staging/") and "/events" in a["path"]),
-    "ledger-commit": Step(("etl.ledger.staging:commit_batch",), lambda a: bool(a["batch"].groups)),
-    "freeze": Step(("etl.ledger.frontiers:freeze",), lambda a: bool(a["chosen"])),
-    "seal": Step(("etl.ledger.frontiers:seal",), lambda a: bool(a["chains"])),
-    "attempt": Step(("etl.closing.engine:SparkEngine.write",), lambda a: bool(a["sealed"])),
+    "ledger-commit": Step(("hourmark_etl.ledger.batches:commit_batch",), lambda a: bool(a["batch"].groups)),
+    "freeze": Step(("hourmark_etl.ledger.frontiers:freeze",), lambda a: bool(a["chosen"])),
+    "seal": Step(("hourmark_etl.ledger.frontiers:seal",), lambda a: bool(a["chains"])),
+    "attempt": Step(("hourmark_etl.closing.engine:Engine.write",), lambda a: bool(a["sealed"])),
     "attempt-file": Step(_storage("create"), lambda a: a["path"].startswith("_attempts/") and a["path"].endswith(".avro")),
     "marker": Step(_storage("create"), lambda a: a["path"].startswith("_attempts/") and a["path"].endswith("/_SUCCESS")),
     "rename": Step(_storage("rename_new"), lambda a: a["source"].startswith("_attempts/") and _is_bucket(a["target"])),
-    "ledger-close": Step(("etl.ledger.frontiers:close_all",), lambda a: bool(a["closings"])),
+    "ledger-close": Step(("hourmark_etl.ledger.frontiers:close_all",), lambda a: bool(a["closings"])),
 }
 IN_WORKERS: Final = frozenset({"staged-write", "attempt-file"})
 
@@ -150,7 +150,7 @@ def _die_if_ordered(steps: list[str], moment: Moment) -> None:
         return
     file = Path(os.environ[ORDER_VARIABLE])
     try:
-        order = Order(**json.loads(file.read_text()))
+        order = CrashOrder(**json.loads(file.read_text()))
         if order.step not in steps or order.moment != moment:
             return
         file.unlink()  # whoever unlinks it, dies: one process alone

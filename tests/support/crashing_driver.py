@@ -6,15 +6,16 @@ import os
 import sys
 from pathlib import Path
 
+from tests.support import crash
+
 from hourmark.config import load_config
 from hourmark.log import set_up_logging
-from tests.support import crash
 
 
 def main(file: Path) -> None:
     """As `hourmark etl run --config FILE`."""
     os.environ[crash.DRIVER_VARIABLE] = str(os.getpid())
-    from etl.job import run
+    from hourmark_etl.driver import run
 
     crash.install()
     config = load_config(file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pyspark import daemon
-
 from tests.support import crash
 
 if __name__ == "__main__":

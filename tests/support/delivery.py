@@ -25,7 +25,7 @@ from hourmark.kafka import client_settings
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.topics import AUDIT, HOSTS, events_topic
-from hourmark.types_servers import applied_rules
+from hourmark_declare.servers import applied_rules
 
 HOST_ID = "a" * 32
 FILE_ID = "f" * 32
@@ -83,10 +83,21 @@ class DirectDelivery:
         """Append the promise of the whole range."""
         seconds = self._config.parsing.bucket_seconds
         record = AuditRecord(
-            sent.range_id, "range", HOST_ID, "host", FILE_ID, 0, sent.start, self._offset, 0, "1-0", "app", "/log",
-            len(sent.events),
-            promises((t, hour_start_s(i.time_ms, seconds), i) for t, i, _ in sent.events),
-        )  # fmt: skip
+            range_id=sent.range_id,
+            kind="range",
+            host_id=HOST_ID,
+            host_name="host",
+            file_id=FILE_ID,
+            generation=0,
+            start=sent.start,
+            end=self._offset,
+            observed_at_ms=0,
+            rules="1-0",
+            source="app",
+            path="/log",
+            lines=len(sent.events),
+            promised=promises((t, hour_start_s(i.time_ms, seconds), i) for t, i, _ in sent.events),
+        )
         self._produce(AUDIT, bytes(sent.range_id), record.encode())
 
     def deliver(self, sent: Range) -> None:
@@ -98,7 +109,16 @@ class DirectDelivery:
         """A service's report (or, with another source, a tailer's), received now."""
         kind = "service" if source == API_SOURCE else "tailer"
         sources = (SourceReport(source, caught_up_at_ms, 0, 0),)
-        report = HostReport(host_id, "host", kind, "one", 0, SystemClock().now_ms(), goodbye, sources)
+        report = HostReport(
+            host_id=host_id,
+            host_name="host",
+            kind=kind,
+            incarnation="one",
+            sequence=0,
+            received_at_ms=SystemClock().now_ms(),
+            goodbye=goodbye,
+            sources=sources,
+        )
         self._produce(HOSTS, host_id.encode(), report.encode())
 
     def _produce(self, topic: str, key: bytes, datum: bytes) -> None:

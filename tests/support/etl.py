@@ -14,21 +14,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from etl.ledger import staging
-from etl.ledger.database import Database
-from etl.ledger.rows import Position
-from etl.storage import NotFound, Storage, open_storage
-from etl.topics import CentralTopics
+from tests.support.crash import ORDER_VARIABLE, CrashOrder
+from tests.support.waiting import wait_for
+
 from hourmark.config import Config, load_config
 from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, Source
 from hourmark.hours import Hour
 from hourmark.kafka import Cluster, Partition
 from hourmark.manifest import MARKER, Manifest
-from hourmark.types_apply import apply
-from hourmark.types_servers import servers
-from infra.stack.config_file import render_toml
-from tests.support.crash import ORDER_VARIABLE, Order
-from tests.support.waiting import wait_for
+from hourmark_declare.apply import apply
+from hourmark_declare.servers import servers
+from hourmark_etl.ledger import batches
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.model import Position
+from hourmark_etl.storage import NotFound, Storage, open_storage
+from hourmark_etl.topics import CentralTopics
+from hourmark_infra.stack.config_file import render_toml
 
 
 class EtlRun:
@@ -66,10 +67,10 @@ class EtlRun:
         """Start the driver; its log goes on in the same file."""
         assert self._process is None
         self._starts += 1
-        environment = {**os.environ, **self._environment, "PYTHONPATH": "src"}
+        environment = {**os.environ, **self._environment}
         command = ["hourmark", "etl", "run", "--config", str(self.file)]
         if self._crash_order is not None:
-            environment |= {"PYTHONPATH": "src:.", ORDER_VARIABLE: str(self._crash_order)}
+            environment |= {"PYTHONPATH": ".", ORDER_VARIABLE: str(self._crash_order)}
             command = ["tests.support.crashing_driver", str(self.file)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -84,12 +85,12 @@ class EtlRun:
         self._process.wait()
         self._process = None
 
-    def order(self, crash: Order) -> None:
+    def order(self, crash: CrashOrder) -> None:
         """The next process of this ETL that comes to the step dies."""
         assert self._crash_order is not None, "this run was not made to crash"
         crash.place(self._crash_order)
 
-    def took(self, crash: Order) -> bool:
+    def took(self, crash: CrashOrder) -> bool:
         """Whether the order was carried out, and where it was for the driver, that has ended."""
         assert self._crash_order is not None
         if self._crash_order.exists():
@@ -100,16 +101,16 @@ class EtlRun:
         return self.exit_code() is not None
 
     def wake(self) -> None:
-        """Let a driver go on that an order paused."""
+        """Let a driver go on that a crash order paused."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
-    def twin(self) -> EtlRun:
+    def duplicate(self) -> EtlRun:
         """A second driver with the same ledger and root, as on another machine: not yet started, with a log of its own."""
         made = copy.copy(self)
-        made.log = self.log.with_name("etl-twin.log")
+        made.log = self.log.with_name("etl-duplicate.log")
         made._process, made._starts, made._crash_order = None, 0, None
-        made._environment = {"HOURMARK_ETL__SCRATCH_DIR": str(self.log.parent / "scratch-twin")}
+        made._environment = {"HOURMARK_ETL__SCRATCH_DIR": str(self.log.parent / "scratch-duplicate")}
         return made
 
     def revive(self) -> None:
@@ -171,8 +172,13 @@ class EtlRun:
         database = Database(self.config.etl.ledger)
         lease = database.acquire("consumer:default")
         cluster_id = cluster.cluster_id()
-        staging.begin_positions(
-            database, lease, [Position(cluster_id, infos[p.topic].topic_id, p.topic, 0, end) for p, end in ends.items()]
+        batches.begin_positions(
+            database,
+            lease,
+            [
+                Position(cluster_id=cluster_id, topic_id=infos[p.topic].topic_id, topic=p.topic, partition=0, next_offset=end)
+                for p, end in ends.items()
+            ],
         )
         database.close()
 

@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hourmark.hours import Hour
-from hourmark.kafka import Cluster
-from hourmark.manifest import Manifest
 from tests.support.bucket_judge import BucketJudge
-from tests.support.crash import Order
+from tests.support.crash import CrashOrder
 from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.waiting import wait_for
+
+from hourmark.hours import Hour
+from hourmark.kafka import Cluster
+from hourmark.manifest import Manifest
 
 WITHIN_S = 600.0  # a driver takes a quarter of a minute to begin, and many times that on a busy machine
 REPORT_S = 5.0
@@ -26,7 +27,7 @@ EVENTS = ON_TIME + 1  # and one late
 DUPLICATES = 2 * ON_TIME
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class Scene:
     """One run, its types, and the hours begun so far; none of them is before `first`.
 
@@ -85,7 +86,7 @@ class Scene:
 
         wait_for(holds, f"{what} (see {self.run.log})", WITHIN_S)
 
-    def crashed(self, crash: Order) -> None:
+    def crashed(self, crash: CrashOrder) -> None:
         """Wait until the order is carried out."""
         self.wait(lambda: self.run.took(crash), str(crash))
 
@@ -122,7 +123,7 @@ class Scene:
         types = sorted(set(self.types) - set(without))
         standing = [h for h in self.hours if all(self.run.manifest(t, h) is not None for t in types)]
         if standing:
-            found = self.judge.look(types, standing)
+            found = self.judge.poll(types, standing)
             assert not found, f"{len(found)} findings (see {self.run.log}):\n" + "\n".join(found[:20])
 
 
@@ -138,7 +139,7 @@ def scene(
     run = EtlRun(
         stack_config, folder, list(types), first, root=root, etl=etl, cluster=cluster, crashing=crashing, source=f"app-{unique}"
     )
-    made = Scene(run, types, first, f"app-{unique}")
+    made = Scene(run=run, types=types, first=first, source=f"app-{unique}")
     with run:
         yield made
     made.caught_up(made.next_hour.start_s * 1000, goodbye=True)

@@ -8,12 +8,13 @@ import sqlite3
 import uuid
 from typing import Any
 
-from etl.ledger.database import Database
-from tests.property.hooks import share_compiled
-from tests.property.ledgers import LedgerFaults
-from tests.property.truth import config_of
-from tests.property.world import World
 from tests.support.memory_storage import MemoryStorage
+from tests.support.simulator.hooks import share_compiled
+from tests.support.simulator.ledgers import LedgerFaults
+from tests.support.simulator.truth import config_of
+from tests.support.simulator.world import World
+
+from hourmark_etl.ledger.database import Database
 
 
 def fork(world: World) -> World:

@@ -7,16 +7,9 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 from sqlalchemy import delete, select
+from tests.support import ledger_queries
+from tests.support.rules import put_rules
 
-from etl.ledger import frontiers, staging, tables
-from etl.ledger.database import Database
-from etl.ledger.first_hours import record_first_hours
-from etl.ledger.rebuild import Outside
-from etl.ledger.rows import Frontier, Position, Seal, Span, StagedBatch
-from etl.staging.pieces import StagedPiece, StagePlan
-from etl.staging.task import stage_table
-from etl.storage import Storage
-from etl.topics import Central, CentralTopics
 from hourmark.audit import AuditRecord, promises
 from hourmark.avro import frame
 from hourmark.config import Config, Etl, Kafka, Parsing
@@ -30,8 +23,15 @@ from hourmark.manifest import MARKER, BucketFile, Evidence, Grade, Manifest, Off
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.rules import Rules, RulesBook, TypeVersion
-from tests.support import ledger_queries
-from tests.support.rules import put_rules
+from hourmark_etl.ledger import batches, frontiers, tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.model import Frontier, Position, Seal, Span, StagedBatch
+from hourmark_etl.recovery.first_hours import record_first_hours
+from hourmark_etl.recovery.rebuild import Outside
+from hourmark_etl.staging.pieces import StagedPiece, StagePlan
+from hourmark_etl.staging.stage import stage_table
+from hourmark_etl.storage import Storage
+from hourmark_etl.topics import Central, CentralTopics
 
 CLUSTER = "cluster"
 LENGTH_S = 3600
@@ -72,10 +72,19 @@ class Life:
         self.kafka = Kafka()
         topics = CentralTopics.of(self.kafka, types)
         self.topics = Topics({name: [] for name in topics.all})
-        self._plan = StagePlan(StorageSettings(), "", LENGTH_S, dict(topics.types), topics.audit, topics.hosts)
+        self._plan = StagePlan(
+            storage=StorageSettings(),
+            folder="",
+            bucket_seconds=LENGTH_S,
+            types=dict(topics.types),
+            audit_topic=topics.audit,
+            hosts_topic=topics.hosts,
+        )
         put_rules(Config(etl=Etl(ledger=url)), self.declared, self.sources, FIRST)
         versions = {t.name: TypeVersion(t, at) for at, t in enumerate(self.declared, 1)}
-        self.rules = Rules(1, versions, {s.name: s for s in self.sources}, Parsing(bucket_seconds=LENGTH_S))
+        self.rules = Rules(
+            sequence=1, types=versions, sources={s.name: s for s in self.sources}, parsing=Parsing(bucket_seconds=LENGTH_S)
+        )
         self.database = Database(url)
         self.closer = self.database.acquire("closer")
         self.batches: list[str] = []
@@ -88,9 +97,11 @@ class Life:
         self._lease = self.database.acquire("consumer:default")
         record_first_hours(self.storage, self.database, LENGTH_S)
         infos = self.topics.topics(self.topics.logs)
-        begun = [Position(CLUSTER, i.topic_id, i.name, 0, 0) for i in infos.values()]
-        known = {p.topic: p for p in staging.positions(self.database, CLUSTER)}
-        staging.begin_positions(self.database, self._lease, [known.get(p.topic, p) for p in begun])
+        begun = [
+            Position(cluster_id=CLUSTER, topic_id=i.topic_id, topic=i.name, partition=0, next_offset=0) for i in infos.values()
+        ]
+        known = {p.topic: p for p in batches.positions(self.database, CLUSTER)}
+        batches.begin_positions(self.database, self._lease, [known.get(p.topic, p) for p in begun])
 
     def produce(self, event_type: str, hour: Hour, count: int) -> None:
         """A range: its events, then its promise."""
@@ -104,16 +115,35 @@ class Life:
             value = frame(self._version(event_type).schema_id) + b"datum" + bytes(ids[-1])
             self.topics.logs[topic].append((RecordKey(ids[-1], range_id).encode(), value))
         record = AuditRecord(
-            range_id, "range", "h", "host", "f", 0, 0, 9, 1, "1-x", "app", "/log", count,
-            promises((event_type, hour.start_s, i) for i in ids),
-        )  # fmt: skip
+            range_id=range_id,
+            kind="range",
+            host_id="h",
+            host_name="host",
+            file_id="f",
+            generation=0,
+            start=0,
+            end=9,
+            observed_at_ms=1,
+            rules="1-x",
+            source="app",
+            path="/log",
+            lines=count,
+            promised=promises((event_type, hour.start_s, i) for i in ids),
+        )
         self.topics.logs[self._plan.audit_topic].append((bytes(range_id), frame(1) + record.encode()))
 
     def report(self, host: str, *, goodbye: bool = False) -> None:
         """One more report of a host."""
         self._reports += 1
         said = HostReport(
-            host, host, "tailer", "one", self._reports, self._reports, goodbye, (SourceReport("app", self._reports, 0, 0),)
+            host_id=host,
+            host_name=host,
+            kind="tailer",
+            incarnation="one",
+            sequence=self._reports,
+            received_at_ms=self._reports,
+            goodbye=goodbye,
+            sources=(SourceReport("app", self._reports, 0, 0),),
         )
         self.topics.logs[self._plan.hosts_topic].append((host.encode(), frame(1) + said.encode()))
 
@@ -131,15 +161,18 @@ class Life:
             for offset in range(s.next_offset, e.next_offset)
             for key, value in [self.topics.logs[s.topic][offset]]
         ]
-        spans = tuple(Span(s.topic, s.topic_id, 0, s.next_offset, e.next_offset) for s, e in zip(starts, ends, strict=True))
+        spans = tuple(
+            Span(topic=s.topic, topic_id=s.topic_id, partition=0, start=s.next_offset, end=e.next_offset)
+            for s, e in zip(starts, ends, strict=True)
+        )
         piece = self._staged(rows, spans, folder)
         reports = [HostReport.decode(r.datum) for r in piece.reports]
         batch = StagedBatch(
-            folder, starts, ends, tuple(f.file for f in piece.files), piece.groups,
-            piece.audit_groups, tuple(staging.reporters_of(r, r.received_at_ms) for r in reports),
+            folder=folder, starts=starts, ends=ends, files=tuple(f.file for f in piece.files), groups=piece.groups,
+            audit_groups=piece.audit_groups, reports=tuple(batches.reporters_of(r, r.received_at_ms) for r in reports),
         )  # fmt: skip
         if commit:
-            staging.commit_batch(self.database, self._lease, batch)
+            batches.commit_batch(self.database, self._lease, batch)
         return batch
 
     def _staged(self, rows: list[tuple[bytes, bytes, str, int, int]], spans: Sequence[Span], folder: str) -> StagedPiece:
@@ -153,19 +186,29 @@ class Life:
 
     def positions(self) -> list[Position]:
         """As the ledger has them."""
-        return staging.positions(self.database, CLUSTER)
+        return batches.positions(self.database, CLUSTER)
 
     def freeze(self, event_type: str) -> None:
         """As a closer that dies before its proof."""
         frontiers.freeze(self.database, self.closer, [self.frontier(event_type)], {event_type: f"events.{event_type}"})
 
-    def close(self, event_type: str, *, in_ledger: bool = True, surplus: int = 0) -> Manifest:
+    def close(self, event_type: str, *, in_ledger: bool = True, unaudited: int = 0) -> Manifest:
         """Close the frontier hour; without `in_ledger` the closer dies after it published."""
         opened = self.frontier(event_type)
         self.now_ms = max(self.now_ms, opened.hour.end_ms)
         offsets = frontiers.freeze(self.database, self.closer, [opened], {event_type: f"events.{event_type}"})
-        audit = next(p for p in staging.positions(self.database, CLUSTER) if p.topic == self._plan.audit_topic)
-        sealed = Seal("proved", "join", self.now_ms, audit.next_offset, 1, 1, surplus, (), offsets[event_type])
+        audit = next(p for p in batches.positions(self.database, CLUSTER) if p.topic == self._plan.audit_topic)
+        sealed = Seal(
+            grade="proved",
+            method="join",
+            cut_at_ms=self.now_ms,
+            audit_next=audit.next_offset,
+            audit_records=1,
+            promised=1,
+            unaudited=unaudited,
+            waived=(),
+            offsets=offsets[event_type],
+        )
         frontiers.seal(self.database, self.closer, {event_type: [sealed]}, [self.frontier(event_type)])
         frontier = self.frontier(event_type)
         manifest = self._manifest(event_type, frontier.hour, sealed)
@@ -198,7 +241,7 @@ class Life:
             evidence=Evidence(
                 method="join", cut_at_ms=self.now_ms, audit_records=1, promised=1, audit_next={"0": sealed.audit_next}
             ),
-            events=sum(g.rows for g in listed), duplicates_removed=0, surplus=sealed.surplus, id_sum="0" * 16, ledger=ledger,
+            events=sum(g.rows for g in listed), duplicates_removed=0, unaudited=sealed.unaudited, id_sum="0" * 16, ledger=ledger,
             ledger_commit=commit, attempt="a", closed_at_ms=self.now_ms, software="test",
             offsets=[
                 Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset) for p in sealed.offsets
@@ -228,7 +271,14 @@ class Life:
 
     def outside(self) -> Outside:
         """What a rebuild may look at."""
-        return Outside(self.storage, self.kafka, self.topics, RulesBook(self.rules.records()), LENGTH_S, self.now_ms)
+        return Outside(
+            storage=self.storage,
+            kafka=self.kafka,
+            central=self.topics,
+            rules=RulesBook(self.rules.records()),
+            bucket_seconds=LENGTH_S,
+            now_ms=self.now_ms,
+        )
 
     def _version(self, event_type: str) -> TypeVersion:
         return self.rules.types[event_type]

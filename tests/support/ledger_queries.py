@@ -7,11 +7,11 @@ from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, Table, select, update
 
-from etl.ledger import tables
-from etl.ledger.database import Database
-from etl.ledger.digests import with_digest
-from etl.ledger.rows import StagedGroup, to_unsigned
 from hourmark.hours import Hour
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.digests import with_digest
+from hourmark_etl.model import StagedGroup, from_row, to_unsigned
 
 
 def rewrite(database: Database, table: Table, where: ColumnElement[bool], **changed: object) -> None:
@@ -45,7 +45,7 @@ def _groups(database: Database, event_type: str, *conditions: object) -> list[St
             table.c.hour,
             table.c.rows,
             table.c.bytes,
-            table.c.tail_sum,
+            table.c.low64_sum,
             table.c.schema_ids,
             table.c.first_row,
             table.c.first_id,
@@ -57,6 +57,6 @@ def _groups(database: Database, event_type: str, *conditions: object) -> list[St
     )
     with database.reading() as connection:
         return [
-            StagedGroup(*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6])), row[7], row[8], row[9])
+            from_row(StagedGroup, (*row[:5], to_unsigned(row[5]), tuple(json.loads(row[6])), row[7], row[8], row[9]))
             for row in connection.execute(query)
         ]

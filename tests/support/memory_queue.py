@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from delivery_service.errors import QueueError
-from delivery_service.queue import QueueRecord
+from hourmark_delivery_service.errors import QueueError
+from hourmark_delivery_service.queue import QueueRecord
 
 
 class Appended(NamedTuple):

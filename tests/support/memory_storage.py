@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from etl.storage import AlreadyExists, Entry, NotFound, StorageError
-from etl.storage.paths import SCRATCH, checked, parent
+from hourmark_etl.storage import AlreadyExists, Entry, NotFound, StorageError
+from hourmark_etl.storage.paths import SCRATCH, checked, parent
 
 _BY_NAME: dict[str, MemoryStorage] = {}
 
 
 class MemoryStorage:
-    """See `etl.storage.interface.Storage`. A pickled one is the same one, within this process."""
+    """See `hourmark_etl.storage.interface.Storage`. A pickled one is the same one, within this process."""
 
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 import psycopg
-
 from tests.support.waiting import wait_for
 
 MISSING: Final = "PostgreSQL is not installed; on Debian: apt install postgresql"

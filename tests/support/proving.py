@@ -9,15 +9,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from etl.closing.proof import Proof, Prover
-from etl.closing.runner import Runner
-from etl.ledger import frontiers, staging
-from etl.ledger.database import Database
-from etl.ledger.frontiers import WithSeals
-from etl.ledger.rows import Frontier, Position, Seal, Span, StagedBatch
-from etl.staging.pieces import StagePlan
-from etl.staging.task import stage_table
-from etl.storage import Storage
 from hourmark.audit import AuditRecord, Promise
 from hourmark.avro import frame
 from hourmark.config import Storage as StorageSettings
@@ -25,11 +16,23 @@ from hourmark.event_id import EventId, LineIds
 from hourmark.hours import Hour
 from hourmark.manifest import Evidence, Grade, Manifest
 from hourmark.ranges import RangeId
+from hourmark_etl.closing.proof.proof import Proof, Prover
+from hourmark_etl.closing.runner import Runner
+from hourmark_etl.ledger import batches, frontiers
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontiers import WithSeals
+from hourmark_etl.model import Frontier, Position, Seal, Span, StagedBatch
+from hourmark_etl.staging.pieces import StagePlan
+from hourmark_etl.staging.stage import stage_table
+from hourmark_etl.storage import Storage
 
 TYPE = "click"
 FIRST = Hour(1_800_000_000)
 EVENTS, AUDIT = "edge.events.click", "edge.hourmark.audit"
-_STARTS = (Position("c", "id-e", EVENTS, 0, 0), Position("c", "id-a", AUDIT, 0, 0))
+_STARTS = (
+    Position(cluster_id="c", topic_id="id-e", topic=EVENTS, partition=0, next_offset=0),
+    Position(cluster_id="c", topic_id="id-a", topic=AUDIT, partition=0, next_offset=0),
+)
 _IDS = LineIds("a" * 32, "b" * 32, 0)
 
 
@@ -53,17 +56,17 @@ class Range:
         """By hour: count and sum; `extra` makes them differ."""
         tails: dict[int, set[int]] = collections.defaultdict(set)
         for hour, number in self.events:
-            tails[hour].add(event_id(hour, number).tail)
+            tails[hour].add(event_id(hour, number).low64)
         return {hour: (len(of), (sum(of) + extra) % 2**64) for hour, of in tails.items()}
 
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What the oracle says: `kept` range by range; `inside`: every promised id is in a bucket; `surplus`: distinct rows."""
+    """What the oracle says: `kept` range by range; `inside`: every promised id is in a bucket; `unaudited`: distinct rows."""
 
     kept: bool
     inside: bool
-    surplus: int
+    unaudited: int
 
 
 class Site:
@@ -79,8 +82,14 @@ class Site:
     ) -> None:
         self.storage, self.database = storage, database
         self.lease = database.acquire("closer")
-        self.prover = Prover(runner or Runner(), storage, database, unit_bytes_max, ranges_here_max)
-        staging.begin_positions(database, self.lease, _STARTS)
+        self.prover = Prover(
+            runner=runner or Runner(),
+            storage=storage,
+            database=database,
+            unit_bytes_max=unit_bytes_max,
+            ranges_here_max=ranges_here_max,
+        )
+        batches.begin_positions(database, self.lease, _STARTS)
         self.audits: list[tuple[Range, int]] = []  # by central offset
         self._positions: tuple[Position, ...] = _STARTS
         self._batches = 0
@@ -88,7 +97,7 @@ class Site:
         self._staged_audits = 0
         self._unlisted: list[tuple[Range, tuple[int, int]]] = []
         self._listed: set[tuple[int, int, int]] = set()  # (range, hour, number), in any bucket
-        self._surplus: set[tuple[int, int, int]] = set()
+        self._unaudited: set[tuple[int, int, int]] = set()
 
     def send(self, sent: Range, rows: Sequence[int] | None = None, audit: bool = True, extra: int = 0) -> None:
         """Append rows (all, or these indexes) to the topic, and then, perhaps, the audit record."""
@@ -113,16 +122,34 @@ class Site:
             names=["key", "value", "topic", "partition", "offset"],
         )  # fmt: skip
         folder = f"_staging/{self._batches}"
-        plan = StagePlan(StorageSettings(root="file:///memory"), folder, 3600, {EVENTS: TYPE}, AUDIT, "edge.hourmark.hosts")
+        plan = StagePlan(
+            storage=StorageSettings(root="file:///memory"),
+            folder=folder,
+            bucket_seconds=3600,
+            types={EVENTS: TYPE},
+            audit_topic=AUDIT,
+            hosts_topic="edge.hourmark.hosts",
+        )
         added = (len(rows), len(audits))
         spans = [
-            Span(p.topic, p.topic_id, 0, p.next_offset, p.next_offset + n) for p, n in zip(self._positions, added, strict=True)
+            Span(topic=p.topic, topic_id=p.topic_id, partition=0, start=p.next_offset, end=p.next_offset + n)
+            for p, n in zip(self._positions, added, strict=True)
         ]
         piece = stage_table(table, spans, plan, self.storage)
         ends = tuple(dataclasses.replace(p, next_offset=p.next_offset + n) for p, n in zip(self._positions, added, strict=True))
         files = tuple(f.file for f in piece.files)
-        staging.commit_batch(
-            self.database, self.lease, StagedBatch(folder, self._positions, ends, files, piece.groups, piece.audit_groups, ())
+        batches.commit_batch(
+            self.database,
+            self.lease,
+            StagedBatch(
+                folder=folder,
+                starts=self._positions,
+                ends=ends,
+                files=files,
+                groups=piece.groups,
+                audit_groups=piece.audit_groups,
+                reports=(),
+            ),
         )
         self._positions, self._batches, self._pending = ends, self._batches + 1, []
         self._staged_audits = len(self.audits)
@@ -140,10 +167,21 @@ class Site:
         frontiers.freeze(self.database, self.lease, [f], {TYPE: EVENTS})
         (proof,) = self.prover.prove([f], below)
         expected = self._expected((f.hour.start_s - FIRST.start_s) // 3600, f.settled_next, below)
-        kept = proof.surplus_file
+        kept = proof.unaudited_file
         rows = [kept.ledger_row(below, 1)] if kept else []
-        seal = Seal("proved", proof.method, 1, below, 1, 1, 0, (), (), proof.books)
-        frontiers.seal(self.database, self.lease, {TYPE: [seal]}, [f], WithSeals(surplus=rows))
+        seal = Seal(
+            grade="proved",
+            method=proof.method,
+            cut_at_ms=1,
+            audit_next=below,
+            audit_records=1,
+            promised=1,
+            unaudited=0,
+            waived=(),
+            offsets=(),
+            books=proof.books,
+        )
+        frontiers.seal(self.database, self.lease, {TYPE: [seal]}, [f], WithSeals(unaudited=rows))
         frontiers.close_all(self.database, self.lease, [frontiers.Closing(self.frontier(), _manifest(f.hour))])
         return proof, expected
 
@@ -161,27 +199,42 @@ class Site:
         } - old
         held: dict[tuple[int, int], set[int]] = collections.defaultdict(set)
         for name, h, number in self._listed:
-            held[name, h].add(event_id(h, number).tail)
+            held[name, h].add(event_id(h, number).low64)
         kept = all((len(held[name, h]), sum(held[name, h]) % 2**64) == p for name, h, p in counting)
         ids = {(h, number) for _, h, number in self._listed}
         promised = {e for r, _ in self.audits[:below] for e in r.events if (r.name, e[0]) in {(n, h) for n, h, _ in counting}}
         audited = {(r.name, h) for r, extra in self.audits[:below] for h in r.promises(extra)}
-        surplus = {row for row in now if row[:2] not in audited} - self._surplus
-        self._surplus |= surplus
-        return Expected(kept, promised <= ids, len(surplus))
+        unaudited = {row for row in now if row[:2] not in audited} - self._unaudited
+        self._unaudited |= unaudited
+        return Expected(kept, promised <= ids, len(unaudited))
 
 
 def _record(r: Range, extra: int) -> AuditRecord:
     promised = tuple(
         Promise(TYPE, FIRST.start_s + 3600 * h, count, total) for h, (count, total) in sorted(r.promises(extra).items())
     )
-    return AuditRecord(RangeId(r.range_id), "range", "a" * 32, "web", "b" * 32, 0, 0, 10, 5, "1-a", "app", "/log", 3, promised)
+    return AuditRecord(
+        range_id=RangeId(r.range_id),
+        kind="range",
+        host_id="a" * 32,
+        host_name="web",
+        file_id="b" * 32,
+        generation=0,
+        start=0,
+        end=10,
+        observed_at_ms=5,
+        rules="1-a",
+        source="app",
+        path="/log",
+        lines=3,
+        promised=promised,
+    )
 
 
 def _manifest(hour: Hour) -> Manifest:
     evidence = Evidence(method="join", cut_at_ms=1, audit_records=1, promised=1, audit_next={"0": 0})
     return Manifest(
         type=TYPE, hour=str(hour), bucket_seconds=3600, grade=Grade.PROVED, evidence=evidence, files=[], events=0, late={},
-        duplicates_removed=0, surplus=0, id_sum="0", offsets=[], ledger="x", ledger_commit=1, attempt="a", closed_at_ms=1,
+        duplicates_removed=0, unaudited=0, id_sum="0", offsets=[], ledger="x", ledger_commit=1, attempt="a", closed_at_ms=1,
         software="test",
     )  # fmt: skip

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import uuid
 
-from etl.ledger.database import Database
-from etl.ledger.first_hours import record_first_hours
-from etl.ledger.rebuild import Outside, Rebuilt, rebuild
+from tests.support.simulator.sites import FakeCluster
+from tests.support.simulator.truth import CLUSTER, FIRST_HOUR, SCHEMA_IDS, SOURCES, TYPES, config_of
+from tests.support.simulator.world import World
+
 from hourmark.config import Parsing
 from hourmark.event_types import EventType
 from hourmark.kafka import Partition
 from hourmark.rules import Rules, RulesBook, TypeVersion
-from tests.property.sites import FakeCluster
-from tests.property.truth import CLUSTER, FIRST_HOUR, SCHEMA_IDS, SOURCES, TYPES, config_of
-from tests.property.world import World
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.recovery.first_hours import record_first_hours
+from hourmark_etl.recovery.rebuild import Outside, Rebuilt, rebuild
 
 
 class CentralCluster(FakeCluster):
@@ -41,10 +42,15 @@ def lose_ledger(world: World) -> Rebuilt:
     world.config = config_of(world.ledger)
     world.database = Database(world.config.etl.ledger)
     types = {t: TypeVersion(EventType(name=t, fields=[{"name": "number", "type": "long"}]), SCHEMA_IDS[t]) for t in TYPES}
-    rules = Rules(1, types, {s.name: s for s in SOURCES}, Parsing())
+    rules = Rules(sequence=1, types=types, sources={s.name: s for s in SOURCES}, parsing=Parsing())
     central = CentralCluster(world.pipeline.central)
     outside = Outside(
-        world.storage, world.config.kafka, central, RulesBook(rules.records()), FIRST_HOUR.length_s, world.clock.now_ms()
+        storage=world.storage,
+        kafka=world.config.kafka,
+        central=central,
+        rules=RulesBook(rules.records()),
+        bucket_seconds=FIRST_HOUR.length_s,
+        now_ms=world.clock.now_ms(),
     )
     done = rebuild(outside, world.database, lambda _: None)
     world.pipeline.database, world.pipeline.config = world.database, world.config

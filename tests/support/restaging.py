@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from etl.closing.engine import LocalEngine
+from tests.support.simulator.pipeline import PlayedRestager
+from tests.support.simulator.sites import ALIAS
+from tests.support.simulator.world import World
+
 from hourmark.topics import central_topic
-from tests.property.pipeline import PlayedRestager
-from tests.property.sites import ALIAS
-from tests.property.world import World
+from hourmark_etl.closing.engine import Engine
 
 
 def play_restager(world: World) -> PlayedRestager:
     """A new closer stages files again by it, and reads none but for its own sake."""
     restager = PlayedRestager(world.pipeline)
     world.pipeline.restage = restager.restage  # type: ignore[method-assign]
-    world.engine = lambda database: LocalEngine(world.storage, database, world.config)  # type: ignore[method-assign]
+    world.engine = lambda database: Engine(world.storage, database, world.config)  # type: ignore[method-assign]
     world.start_closer()
     return restager
 

@@ -21,7 +21,7 @@ IDS = {"dead-letters": 1, "click": 2, "view": 3}
 def revision(sequence: int, *types: EventType, sources: tuple[Source, ...] = (APP,)) -> Rules:
     """With these types and dead letters, under fixed ids."""
     versions = {t.name: TypeVersion(t, IDS[t.name]) for t in (DEAD_LETTERS, *types)}
-    return Rules(sequence, versions, {s.name: s for s in sources}, Parsing())
+    return Rules(sequence=sequence, types=versions, sources={s.name: s for s in sources}, parsing=Parsing())
 
 
 def declared(*types: EventType, sources: Sequence[Source] = (APP,)) -> Declarations:

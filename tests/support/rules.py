@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from etl.ledger.database import Database
-from etl.ledger.rules import LedgerRules
 from hourmark.config import Config
 from hourmark.event_types import Declarations, EventType, Source
 from hourmark.hours import Hour
 from hourmark.rules import TypeVersion
 from hourmark.rules_change import next_rules
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.rules import LedgerRules
 
 
 def put_rules(

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hourmark.avro import Schema
-from hourmark.avro_evolution import why_unreadable
 from hourmark.errors import UsageError
 from hourmark.event_types import EventType
 from hourmark.rules import Record, RulesBook
-from hourmark.types_apply import Ledger, Outside
+from hourmark_declare.apply import Ledger, Outside
+from hourmark_declare.avro_evolution import why_unreadable
 
 
 class Crash(Exception):
@@ -60,7 +60,7 @@ class MemoryTopic:
 
     def __init__(self) -> None:
         self.log: list[tuple[int, Record]] = []  # with offsets
-        self.made = 0  # how often it was made anew
+        self.made = 0  # how often it was recreated
         self._end = 0
 
     def read(self) -> RulesBook:
@@ -79,7 +79,7 @@ class MemoryTopic:
         self.log = [(offset, record) for offset, record in self.log if last[record[0]] == offset]
 
     def lose(self) -> None:
-        """Deleted, and made anew by whoever looks."""
+        """Deleted, and recreated by whoever looks."""
         self.log, self.made, self._end = [], self.made + 1, 0
 
 
@@ -118,10 +118,10 @@ def outside(ledger: Ledger, registry: MemoryRegistry, topic: MemoryTopic, at: Ca
         return []
 
     return Outside(
-        steps.around("ledger", ledger),
-        steps.around("registry", registry),
-        steps.around("topic", Torn()),
-        make_topics,
-        lambda _: None,
-        8 << 20,
+        ledger=steps.around("ledger", ledger),
+        registry=steps.around("registry", registry),
+        topic=steps.around("topic", Torn()),
+        make_topics=make_topics,
+        say=lambda _: None,
+        record_bytes_max=8 << 20,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hourmark.errors import Unavailable
-from infra.stack import Stack
+from hourmark_infra.stack import Stack
 
 
 def come_back(stack: Stack, *names: str) -> None:

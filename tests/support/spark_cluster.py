@@ -22,10 +22,10 @@ from typing import Any, Final, Self
 
 import psutil
 import pyspark
-
-from infra.java.find import java_executable
 from tests.support.etl import EtlRun
 from tests.support.waiting import wait_for
+
+from hourmark_infra.java.find import java_executable
 
 _SPARK: Final = Path(pyspark.__file__).parent
 _EXECUTOR: Final = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -132,7 +132,7 @@ class SubmittedEtl(EtlRun):
         settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
         return [
             str(Path(sys.executable).parent / "spark-submit"), "--master", self._cluster.url,
-            *settings, str(root / "src" / "etl" / "job.py"), "--config", str(self.file),
+            *settings, str(root / "etl" / "job.py"), "--config", str(self.file),
         ]  # fmt: skip
 
     def start(self) -> None:

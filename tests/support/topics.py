@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from confluent_kafka.admin import NewTopic
+from tests.support.waiting import wait_for
 
 from hourmark.kafka import Cluster
-from tests.support.waiting import wait_for
 
 
 def make_anew(cluster: Cluster, topic: str) -> None:

@@ -9,23 +9,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from bench.etl_compare import ratios
 from bench.etl_ours import wrong_buckets
 from bench.etl_traffic import Delivered, Plan, blocks, check_sample, nothing_yet
 from bench.process_tree import ProcessTree
-from etl.storage import open_storage
+from tests.support import buckets
+from tests.support.etl import own_settings
+
 from hourmark.audit import AuditRecord
 from hourmark.avro import unframe
 from hourmark.config import Storage as StorageSettings
 from hourmark.config import load_config
 from hourmark.hours import Hour
-from tests.support import buckets
-from tests.support.etl import own_settings
+from hourmark_etl.storage import open_storage
 
 TYPES = tuple(f"type-{n}" for n in range(20))
 SCHEMA_IDS = {t: n for n, t in enumerate(TYPES, 1)}
-PLAN = Plan(TYPES, Hour.parse("2026-11-21T05:07", 60), 2, 1000, 7)
+PLAN = Plan(types=TYPES, first_hour=Hour.parse("2026-11-21T05:07", 60), hours=2, ranges=1000, seed=7)
 
 
 def delivered_by(plan: Plan, ranges: int) -> Delivered:
@@ -75,14 +75,14 @@ def test_a_bucket_that_is_not_what_was_delivered_is_seen(tmp_path: Path) -> None
     storage = open_storage(StorageSettings(root=f"file://{tmp_path}"))
     datums = [buckets.make_event(buckets.HOUR, n) for n in range(5)]
     buckets.Plan(storage, buckets.HOUR, {"part-00000.avro": datums}).close()
-    delivered = nothing_yet(Plan((buckets.TYPE,), buckets.HOUR, 1, 1, 1))
+    delivered = nothing_yet(Plan(types=(buckets.TYPE,), first_hour=buckets.HOUR, hours=1, ranges=1, seed=1))
     delivered.distinct[0, 0] = 5
-    delivered.tail_sums[0, 0] = np.uint64(sum(event_id.tail for event_id, _ in datums) % (1 << 64))
+    delivered.low64_sums[0, 0] = np.uint64(sum(event_id.low64 for event_id, _ in datums) % (1 << 64))
     assert wrong_buckets(storage, delivered) == []
     delivered.distinct[0, 0] = 6
     assert len(wrong_buckets(storage, delivered)) == 1
     delivered.distinct[0, 0] = 5
-    delivered.tail_sums[0, 0] += np.uint64(1)
+    delivered.low64_sums[0, 0] += np.uint64(1)
     assert len(wrong_buckets(storage, delivered)) == 1
 
 
@@ -90,9 +90,9 @@ def test_a_doubled_event_is_seen_though_the_manifest_agrees(tmp_path: Path) -> N
     storage = open_storage(StorageSettings(root=f"file://{tmp_path}"))
     datums = [buckets.make_event(buckets.HOUR, n) for n in (0, 1, 1)]
     buckets.Plan(storage, buckets.HOUR, {"part-00000.avro": datums}).close()
-    delivered = nothing_yet(Plan((buckets.TYPE,), buckets.HOUR, 1, 1, 1))
+    delivered = nothing_yet(Plan(types=(buckets.TYPE,), first_hour=buckets.HOUR, hours=1, ranges=1, seed=1))
     delivered.distinct[0, 0] = 3
-    delivered.tail_sums[0, 0] = np.uint64(sum(event_id.tail for event_id, _ in datums) % (1 << 64))
+    delivered.low64_sums[0, 0] = np.uint64(sum(event_id.low64 for event_id, _ in datums) % (1 << 64))
     assert "duplicate" in wrong_buckets(storage, delivered)[0]
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery_service.parsing.encode import SchemaCompiler
-from delivery_service.parsing.primitives import Mismatch, encoded
-from delivery_service.parsing.text_values import text_encoder
+from hourmark_delivery_service.parsing.encode import SchemaCompiler
+from hourmark_delivery_service.parsing.primitives import Mismatch, encoded
+from hourmark_delivery_service.parsing.text_values import text_encoder
 
 TREE = {
     "type": "record",

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
+from tests.support.service.examples import NOW_MS, compiled, decoded, only, parsed, range_of, reasons, syslog
 
 from hourmark.event_types import DEAD_LETTERS
 from hourmark.ranges import Part
 from hourmark.record_key import RecordKey
-from tests.unit.delivery_service.examples import NOW_MS, compiled, decoded, only, parsed, range_of, reasons, syslog
 
 BOM = b"\xef\xbb\xbf"
 
@@ -229,7 +229,7 @@ def test_an_over_long_line_comes_in_chunks_each_a_dead_letter() -> None:
 
 
 def test_an_event_over_kafkas_limit_is_a_dead_letter_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("delivery_service.parsing.records.EVENT_BYTES_MAX", 200)
+    monkeypatch.setattr("hourmark_delivery_service.parsing.records.EVENT_BYTES_MAX", 200)
     assert reasons(parsed(syslog("note", b"x" * 100))) == ["event_too_large"]
 
 

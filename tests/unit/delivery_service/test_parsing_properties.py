@@ -6,9 +6,9 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.service.examples import NOW_MS, SOURCES, decoded, parsed, range_of, syslog
 
 from hourmark.record_key import RecordKey
-from tests.unit.delivery_service.examples import NOW_MS, SOURCES, decoded, parsed, range_of, syslog
 
 GOOD = [
     syslog(),

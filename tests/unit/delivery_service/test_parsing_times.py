@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery_service.parsing.time_formats import TimeContext, TimeFormat
-from delivery_service.parsing.timestamps import rfc3339_us
-from delivery_service.parsing.zones import zone_of
 from hourmark.rules import PARSER
+from hourmark_delivery_service.parsing.time_formats import TimeContext, TimeFormat
+from hourmark_delivery_service.parsing.timestamps import rfc3339_us
+from hourmark_delivery_service.parsing.zones import zone_of
 
 
 def ms(text: str) -> int:
@@ -19,7 +19,7 @@ def ms(text: str) -> int:
 
 
 def read(time_format: str, text: str, observed: str, zone: str = "UTC") -> int | None:
-    context = TimeContext(ms(observed), 900, zone, zone_of(zone, PARSER.zones))
+    context = TimeContext(observed_at_ms=ms(observed), future_seconds=900, zone_name=zone, zone=zone_of(zone, PARSER.zones))
     return TimeFormat(time_format).read_ms(text.encode(), context)
 
 

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.service.examples import decoded, range_of, rules_of
+from tests.support.service.harness import run, running
+from tools.keep_zone_data import installed_zones, zipped
 
-from delivery_service.metrics import Metrics
-from delivery_service.parsing import CompiledRules, Record, parse, zones
-from delivery_service.parsing.zones import zone_of, zone_versions
-from delivery_service.rules_store import RulesStore
 from hourmark.event_types import DEAD_LETTERS
 from hourmark.rules import PARSER, ParserVersion, Rules, TypeVersion
-from tests.unit.delivery_service.examples import decoded, range_of, rules_of
-from tests.unit.delivery_service.harness import run, running
-from tools.keep_zone_data import installed_zones, zipped
+from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.parsing import CompiledRules, Record, parse, zones
+from hourmark_delivery_service.parsing.zones import zone_of, zone_versions
+from hourmark_delivery_service.rules_store import RulesStore
 
 ROOT = Path(__file__).parents[3]
 LINE = b"2026-11-21 02:39:58,123 INFO started\n"  # in Berlin
@@ -104,7 +104,7 @@ def test_two_instances_with_other_zone_data_installed_give_equal_records(tmp_pat
 
 
 def _instance(folders: tuple[Path, ...], machine: str) -> list[str]:
-    path = os.pathsep.join(map(str, (*folders, ROOT / "src", ROOT)))
+    path = os.pathsep.join(map(str, (*folders, ROOT)))
     environment = {**os.environ, "PYTHONPATH": path, **({"PYTHONTZPATH": machine} if machine else {})}
     done = subprocess.run([sys.executable, "-c", _PARSES], env=environment, capture_output=True, text=True, check=True)
     return done.stdout.split(maxsplit=1)

@@ -9,26 +9,19 @@ import threading
 import types as python_types
 
 import pytest
+from tests.support.revisions import CLICK, OTHER, VIEW, encoded, of_newer_software, revision
+from tests.support.rules_servers import MemoryRegistry
+from tests.support.service.harness import Harness, run
+from tests.support.waiting import wait_for
 
-from delivery_service import framing, rules_follower
-from delivery_service.metrics import Metrics
-from delivery_service.rules_follower import RulesFollower
-from delivery_service.rules_store import RulesStore
 from hourmark.avro import canonical_json, digest
 from hourmark.config import Config, KafkaCluster, Parsing
 from hourmark.rules import Rules, RulesBook, TypeVersion
 from hourmark.topic_follower import TopicFollower
-from tests.support.revisions import (
-    CLICK,
-    OTHER,
-    VIEW,
-    encoded,
-    of_newer_software,
-    revision,
-)
-from tests.support.rules_servers import MemoryRegistry
-from tests.support.waiting import wait_for
-from tests.unit.delivery_service.harness import Harness, run
+from hourmark_delivery_service import framing, rules_follower
+from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.rules_follower import RulesFollower
+from hourmark_delivery_service.rules_store import RulesStore
 
 
 def test_a_revision_that_cannot_be_read_keeps_no_other_from_being_read() -> None:
@@ -66,7 +59,12 @@ def test_a_service_that_cannot_use_the_newest_revision_does_not_hand_out_the_one
 def test_a_service_that_read_a_strangers_revision_goes_on_once_the_topic_is_repaired() -> None:
     """A second ledger's, a test's, or one of a time before ids were fixed; deleted topic, then `types repair`."""
     first, second = revision(1, CLICK), revision(2, CLICK, VIEW)
-    stranger = Rules(1, {"dead-letters": first.types["dead-letters"], "other": TypeVersion(OTHER, 3)}, {}, Parsing())
+    stranger = Rules(
+        sequence=1,
+        types={"dead-letters": first.types["dead-letters"], "other": TypeVersion(OTHER, 3)},
+        sources={},
+        parsing=Parsing(),
+    )
     store = RulesStore(Metrics())
     store.feed(encoded(first.records()), anew=True)
     store.feed(encoded(stranger.records()), anew=False)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from delivery_service.app import create_app
+from tests.support.service.examples import range_of
+from tests.support.service.harness import Harness, run, running
+
 from hourmark import wire
 from hourmark.dead_letters import Reason
-from tests.unit.delivery_service.examples import range_of
-from tests.unit.delivery_service.harness import Harness, run, running
+from hourmark_delivery_service.app import create_app
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "http-api.md").read_text()
@@ -34,7 +35,7 @@ def test_every_header_is_described() -> None:
 
 
 def test_every_code_of_503_is_described() -> None:
-    code = "".join(file.read_text() for file in (ROOT / "src" / "delivery_service").glob("*.py"))
+    code = "".join(file.read_text() for file in (ROOT / "delivery_service" / "hourmark_delivery_service").glob("*.py"))
     codes = set(re.findall(r'NotNow\(\s*"(\w+)"', code))
     assert codes
     assert {found for found in codes if f"`{found}`" not in TEXT} == set()

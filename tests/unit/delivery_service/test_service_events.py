@@ -8,13 +8,13 @@ from typing import Any
 
 import fastavro
 import httpx
+from tests.support.service.examples import NOW_MS, TYPES, compiled
+from tests.support.service.harness import Harness
+from tests.unit.delivery_service.test_service_ranges import code, with_service
 
 from hourmark.audit import AuditRecord
 from hourmark.avro import unframe
 from hourmark.event_id import client_event_id
-from tests.unit.delivery_service.examples import NOW_MS, TYPES, compiled
-from tests.unit.delivery_service.harness import Harness
-from tests.unit.delivery_service.test_service_ranges import code, with_service
 
 LINE = b'{"user":"u","ms":1}'
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-
-from delivery_service.errors import NotDelivered, QueueUnavailable
-from delivery_service.kafka_queue import KafkaQueue, producer_settings
-from delivery_service.metrics import Metrics
-from delivery_service.queue import QueueRecord
-from hourmark.config import Config
 from tests.support.memory_queue import MemoryQueue
-from tests.unit.delivery_service.queue_contract import CHECKS, Check
+from tests.support.service.queue_contract import CHECKS, Check
+
+from hourmark.config import Config
+from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
+from hourmark_delivery_service.kafka_queue import KafkaQueue, producer_settings
+from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.queue import QueueRecord
 
 RECORDS = [QueueRecord("t", b"k%d" % n, b"v") for n in range(3)]
 
@@ -143,7 +143,7 @@ def test_a_full_producer_means_waiting_and_then_503_never_a_drop() -> None:
     with_queue(test, delivery_timeout_seconds=0.3)
 
 
-def test_a_producer_with_a_fatal_error_is_made_anew_without_a_restart() -> None:
+def test_a_producer_with_a_fatal_error_is_recreated_without_a_restart() -> None:
     async def test(queue: KafkaQueue, metrics: Metrics) -> None:
         FakeProducer.answer = "never"
         under_way = asyncio.create_task(queue.append(RECORDS, 7))
@@ -162,7 +162,7 @@ def test_a_producer_with_a_fatal_error_is_made_anew_without_a_restart() -> None:
     with_queue(test)
 
 
-def test_a_producer_that_delivers_nothing_although_the_cluster_is_well_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_producer_that_delivers_nothing_although_the_cluster_is_well_is_recreated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The classic: "producers fell into a state that only a restart cured"."""
 
     async def test(queue: KafkaQueue, _: Metrics) -> None:

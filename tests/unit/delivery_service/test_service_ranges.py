@@ -11,14 +11,14 @@ from typing import Any
 import httpx
 import pytest
 import zstandard
+from tests.support.service.examples import NOW_MS, compiled, parsed, range_of, syslog
+from tests.support.service.harness import Harness, run, running
 
-from delivery_service.errors import NotDelivered, QueueUnavailable
 from hourmark.audit import AuditRecord
 from hourmark.avro import unframe
 from hourmark.ranges import Part
 from hourmark.wire import range_headers
-from tests.unit.delivery_service.examples import NOW_MS, compiled, parsed, range_of, syslog
-from tests.unit.delivery_service.harness import Harness, run, running
+from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
 
 BODY = syslog() + syslog("note", b"words") + b"broken\n"
 

@@ -8,18 +8,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.service.harness import Harness, run
+from tests.support.waiting import wait_for
+from tests.unit.delivery_service.test_service_queue import FakeProducer, with_queue
 
-from delivery_service import rules_follower
-from delivery_service.kafka_queue import KafkaQueue
-from delivery_service.metrics import Metrics
-from delivery_service.rules_follower import RulesFollower
-from delivery_service.rules_store import RulesStore
 from hourmark.config import Config
 from hourmark.errors import Unavailable
 from hourmark.topic_follower import KeyValue
-from tests.support.waiting import wait_for
-from tests.unit.delivery_service.harness import Harness, run
-from tests.unit.delivery_service.test_service_queue import FakeProducer, with_queue
+from hourmark_delivery_service import rules_follower
+from hourmark_delivery_service.kafka_queue import KafkaQueue
+from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.rules_follower import RulesFollower
+from hourmark_delivery_service.rules_store import RulesStore
 
 
 def reasons(rules: RulesStore) -> list[str]:

@@ -7,20 +7,27 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.support.service.examples import HOST, NOW_MS, syslog
+from tests.support.service.harness import Harness
+from tests.unit.delivery_service.test_service_ranges import code, with_service
 
-from delivery_service.errors import NotDelivered
-from delivery_service.identity import Identity, take_identity
-from delivery_service.reporter import Reporter
 from hourmark.avro import unframe
 from hourmark.errors import ConfigError
 from hourmark.host_reports import HostReport, SourceReport
 from hourmark.wire import report_to_json
-from tests.unit.delivery_service.examples import HOST, NOW_MS, syslog
-from tests.unit.delivery_service.harness import Harness
-from tests.unit.delivery_service.test_service_ranges import code, with_service
+from hourmark_delivery_service.errors import NotDelivered
+from hourmark_delivery_service.identity import Identity, take_identity
+from hourmark_delivery_service.reporter import Reporter
 
 REPORT = HostReport(
-    HOST, "web-1", "tailer", "i1", 4, 0, False, (SourceReport("app", NOW_MS + 99_000, 5, 0), SourceReport("x", None, 0, 7))
+    host_id=HOST,
+    host_name="web-1",
+    kind="tailer",
+    incarnation="i1",
+    sequence=4,
+    received_at_ms=0,
+    goodbye=False,
+    sources=(SourceReport("app", NOW_MS + 99_000, 5, 0), SourceReport("x", None, 0, 7)),
 )
 
 

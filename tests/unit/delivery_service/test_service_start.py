@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 from click.testing import CliRunner
+from tests.support.service.examples import rules_of
 
-from delivery_service import framing
-from delivery_service.cli import serve
-from delivery_service.metrics import Metrics
-from delivery_service.rules_store import RulesStore
-from delivery_service.server import check_limits
 from hourmark.avro import Schema
 from hourmark.config import Config, Parsing
 from hourmark.errors import ConfigError, Unavailable
 from hourmark.rules import Rules
-from tests.unit.delivery_service.examples import rules_of
+from hourmark_delivery_service import framing
+from hourmark_delivery_service.cli import serve
+from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.rules_store import RulesStore
+from hourmark_delivery_service.server import check_limits
 
 
 def records(rules: Rules) -> list[tuple[bytes | None, bytes | None]]:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from etl.storage import Storage, WebHdfs, webhdfs_files, webhdfs_http
-from tests.property.truth import make_template
-from tests.property.world import World
 from tests.support import postgres as servers
 from tests.support.fake_hdfs import FakeHdfs
+from tests.support.simulator.truth import make_template
+from tests.support.simulator.world import World
+
+from hourmark_etl.storage import Storage, WebHdfs, webhdfs_files, webhdfs_http
 
 
 @pytest.fixture(scope="session")

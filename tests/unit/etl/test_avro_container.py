@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from etl.avro_container import ContainerReader, ContainerWriter, encode_long
-from hourmark.avro import event_schema
 from tests.support.containers import append_all
+
+from hourmark.avro import encode_long, event_schema
+from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter
 
 ENVELOPE_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "event_id": st.binary(min_size=16, max_size=16),

@@ -5,24 +5,33 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etl.closing.sealing import plan_round
-from etl.ledger.rows import Frontier, State
 from hourmark.hours import Hour
+from hourmark_etl.closing.sealing import plan_round
+from hourmark_etl.model import Frontier, State
 
 HOUR = Hour(1_800_000_000, 3600)
 
 
 def frontier(event_type: str, hour: Hour = HOUR) -> Frontier:
-    return Frontier(event_type, HOUR, hour, State.OPEN, frozenset(), 0, None, ())
+    return Frontier(
+        event_type=event_type,
+        first_hour=HOUR,
+        hour=hour,
+        state=State.OPEN,
+        sources=frozenset(),
+        settled_next=0,
+        seal=None,
+        alarm=(),
+    )
 
 
 def later(hours: int) -> Hour:
     return Hour(HOUR.start_s + 3600 * hours, 3600)
 
 
-def test_a_backlog_goes_as_far_as_the_horizon() -> None:
-    horizons = {"click": later(3).end_ms, "view": HOUR.end_ms + 5}
-    assert plan_round([frontier("click"), frontier("view")], horizons, {}) == {"click": later(3), "view": HOUR}
+def test_a_backlog_goes_as_far_as_the_watermark() -> None:
+    watermarks = {"click": later(3).end_ms, "view": HOUR.end_ms + 5}
+    assert plan_round([frontier("click"), frontier("view")], watermarks, {}) == {"click": later(3), "view": HOUR}
 
 
 def test_a_frontier_hour_takes_part_however_large_and_then_nothing_joins() -> None:
@@ -44,17 +53,17 @@ def test_an_hour_that_does_not_fit_ends_its_types_chain_but_no_other() -> None:
     st.integers(0, 40),
     st.integers(0, 9),
 )
-def test_a_round_is_bounded_and_within_every_horizon(
+def test_a_round_is_bounded_and_within_every_watermark(
     types: dict[str, tuple[int, int]], hours_max: int, bytes_max: int, size: int
 ) -> None:
     ready = [frontier(t, later(at)) for t, (at, _) in types.items()]
-    horizons = {t: later(at + more).end_ms for t, (at, more) in types.items()}
+    watermarks = {t: later(at + more).end_ms for t, (at, more) in types.items()}
     sizes = {(t, later(n).start_s): size for t in types for n in range(12)}
-    planned = plan_round(ready, horizons, sizes, hours_max=hours_max, bytes_max=bytes_max)
+    planned = plan_round(ready, watermarks, sizes, hours_max=hours_max, bytes_max=bytes_max)
     count = sum((last.start_s - later(types[t][0]).start_s) // 3600 + 1 for t, last in planned.items())
     assert len(planned) == min(len(types), hours_max)
     assert count <= hours_max
     assert (count - len(planned)) * size <= bytes_max
-    assert all(last.end_ms <= horizons[t] for t, last in planned.items())
+    assert all(last.end_ms <= watermarks[t] for t, last in planned.items())
     if hours_max >= len(types) * 7 and bytes_max >= size * len(types) * 7:
-        assert all(last.end_ms == horizons[t] for t, last in planned.items())
+        assert all(last.end_ms == watermarks[t] for t, last in planned.items())

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.support.buckets import HOUR, LATER, TYPE, Plan, make_event, usual_plan
 
-from etl.bucket_cli import bucket
-from etl.buckets import NotClosed
-from etl.storage import LocalDisk, Storage
 from hourmark.errors import Finding, UsageError
 from hourmark.manifest import MARKER, Manifest
-from tests.support.buckets import HOUR, LATER, TYPE, Plan, make_event, usual_plan
+from hourmark_etl.buckets.reader import NotClosed
+from hourmark_etl.operators.bucket import bucket
+from hourmark_etl.storage import LocalDisk, Storage
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_ls_shows_what_is_closed_and_makes_no_ledger(plan: Plan, run: Callable[.
     result = run("ls")
     assert result.exit_code == 0
     header, row = result.stdout.splitlines()
-    names = "type hour grade events late duplicates removed surplus bytes closed after s"
+    names = "type hour grade events late duplicates removed unaudited bytes closed after s"
     assert header.split() == names.split()
     size = sum(file.bytes for file in manifest.files)
     assert row.split() == [TYPE, str(HOUR), "proved", "35", "5", "2", "0", str(size), "0.0"]

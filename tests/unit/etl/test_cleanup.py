@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
-
-from etl.errors import StaleDriver
-from etl.ledger import tables
-from etl.ledger.database import Database
-from etl.ledger.edge import Hole, put_holes
-from etl.staging.cleanup import Cleaned, Cleaner
-from etl.storage import LocalDisk, StorageError
-from hourmark.clock import SystemClock
-from hourmark.config import Config, Etl
 from tests.support.ledger_life import FIRST, Life
 from tests.support.memory_storage import MemoryStorage
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config, Etl
+from hourmark_etl.closing.cleanup import Cleaned, Cleaner
+from hourmark_etl.errors import StaleDriver
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
+from hourmark_etl.storage import LocalDisk, StorageError
 
 HOUR_MS = 3_600_000
 KEEP_S = 100.0
@@ -83,7 +83,7 @@ def close_hours(life: Life, *types: str) -> None:
             life.close(event_type)
 
 
-def test_promises_that_came_with_those_of_an_open_hour_stay_so_that_a_rebuild_finds_no_hole(life: Life, cleaner: Cleaner) -> None:
+def test_promises_that_came_with_those_of_an_open_hour_stay_so_that_a_rebuild_finds_no_gap(life: Life, cleaner: Cleaner) -> None:
     life.produce("dead-letters", FIRST, 3)
     life.stage()
     close_hours(life, "dead-letters")  # while click's first hour is open
@@ -100,7 +100,7 @@ def test_promises_of_an_open_hour_stay_however_old(life: Life, cleaner: Cleaner)
 
 
 def test_an_old_file_that_is_needed_holds_up_no_newer_one(life: Life, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etl.staging.cleanup.FILES_AT_ONCE", 1)
+    monkeypatch.setattr("hourmark_etl.closing.cleanup.FILES_AT_ONCE", 1)
     life.produce("click", FIRST.next(), 1)
     life.stage()
     for _ in range(3):
@@ -130,10 +130,17 @@ def test_folders_that_the_ledger_does_not_know_stay_while_records_are_lost(life:
     life.database.acquire("consumer:default")
     life.storage.write_new(f"{folder}/events", b"rows")
     with life.database.transaction() as connection:
-        put_holes(connection, [Hole("events.click", None, "offsets [0, 3) are lost to retention")])
+        put_gaps(connection, [OffsetGap(topic="events.click", accepted_at_ms=None, what="offsets [0, 3) are lost to retention")])
     assert clean(life, cleaner).folders == 0
     with life.database.transaction() as connection:
-        put_holes(connection, [Hole("events.click", 1, "offsets [0, 3) are lost to retention", "an order")])
+        put_gaps(
+            connection,
+            [
+                OffsetGap(
+                    topic="events.click", accepted_at_ms=1, what="offsets [0, 3) are lost to retention", reason="an override"
+                )
+            ],
+        )
     assert clean(life, cleaner).folders == 1
 
 

@@ -1,6 +1,6 @@
-"""The closing machine by scripted histories: idle partitions, hosts that vanish and return, clocks that lie, orders.
+"""The closing machine by scripted histories: idle partitions, hosts that vanish and return, clocks that lie, overrides.
 
-Everything of closing is real; clusters, mirror and clock are played (tests/property/world.py).
+Everything of closing is real; clusters, mirror and clock are played (tests/support/simulator/world.py).
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
+from tests.support.closing import frontier, hour, line, manifest, poll, settle, until, wait_of
+from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES
+from tests.support.simulator.world import World
+from tools import verify_bucket
 
-from etl.closing.containers import WrittenHour
-from etl.closing.proof import Proof
-from etl.closing.writing import SealedHour
-from etl.ledger import staging
-from etl.ledger.orders import order_force, order_force_all, orders, waits
-from etl.ledger.rows import Frontier, State
-from etl.storage import SafeMode
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition
 from hourmark.manifest import MARKER
 from hourmark.topics import AUDIT, events_topic
-from tests.property.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES
-from tests.property.world import World
-from tests.support.closing import frontier, hour, line, look, manifest, settle, until, wait_of
-from tools import verify_bucket
+from hourmark_etl.closing.engine import Engine
+from hourmark_etl.closing.proof.proof import Proof
+from hourmark_etl.closing.write.containers import WrittenHour
+from hourmark_etl.closing.write.writing import SealedHour
+from hourmark_etl.ledger import batches
+from hourmark_etl.ledger.overrides import blockers, overrides, put_override, put_overrides
+from hourmark_etl.model import Frontier, State
+from hourmark_etl.storage import SafeMode
 
 CLICK = EDGE_PARTITIONS[2]
 assert CLICK.topic == events_topic("click")
@@ -55,7 +56,7 @@ def test_nothing_closes_before_its_end_however_often_the_closer_looks(world: Wor
     until(world, FIRST_HOUR, seconds=-1.0)
     settle(world)
     assert {f.hour for f in world.frontiers()} == {FIRST_HOUR}
-    assert waits(world.database, FIRST_HOUR.length_s) == {}, "to wait for time alone is no wait"
+    assert blockers(world.database, FIRST_HOUR.length_s) == {}, "to wait for time alone is no wait"
 
 
 def test_a_backlog_of_many_hours_and_types_is_one_proof_a_layer_and_one_write(
@@ -63,20 +64,17 @@ def test_a_backlog_of_many_hours_and_types_is_one_proof_a_layer_and_one_write(
 ) -> None:
     asked: list[int] = []
     written: list[int] = []
-    engine = world.engine(world.database)
 
-    class Counting:
+    class Counting(Engine):
         def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
             asked.append(len(frozen))
-            return engine.prove(frozen, audit_next)
-
-        compare = staticmethod(engine.compare)
+            return super().prove(frozen, audit_next)
 
         def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
             written.append(len(sealed))
-            return engine.write(sealed, schemas, folder)
+            return super().write(sealed, schemas, folder)
 
-    monkeypatch.setattr(world, "engine", lambda database: Counting())
+    monkeypatch.setattr(world, "engine", lambda database: Counting(world.storage, database, world.config))
     world.start_closer()
     for n in range(5):
         line(world)
@@ -87,7 +85,7 @@ def test_a_backlog_of_many_hours_and_types_is_one_proof_a_layer_and_one_write(
     world.judge.check_end()
 
 
-def test_a_host_that_vanishes_is_excused_after_the_deadline_by_name_and_not_awaited_again(world: World) -> None:
+def test_a_host_that_vanishes_is_waived_after_the_deadline_by_name_and_not_awaited_again(world: World) -> None:
     line(world)
     world.producers.host_dies(0)
     until(world, FIRST_HOUR)
@@ -103,11 +101,11 @@ def test_a_host_that_vanishes_is_excused_after_the_deadline_by_name_and_not_awai
     settle(world)
     closed = manifest(world, "click")
     assert closed.grade.value == "timed_out"
-    assert "source app of tailer host-0" in closed.evidence.excused[0] and len(closed.evidence.excused) == 1
-    assert [r.host_name for r in staging.reporters(world.database) if r.excused] == ["host-0"]
+    assert "source app of tailer host-0" in closed.evidence.waived[0] and len(closed.evidence.waived) == 1
+    assert [r.host_name for r in batches.reporters(world.database) if r.waived] == ["host-0"]
     settle(world)
-    assert manifest(world, "click", hour(1)).grade.value == "proved", "who was excused once is not awaited again"
-    assert waits(world.database, FIRST_HOUR.length_s) == {}
+    assert manifest(world, "click", hour(1)).grade.value == "proved", "who was waived once is not awaited again"
+    assert blockers(world.database, FIRST_HOUR.length_s) == {}
 
 
 def test_another_types_sources_are_not_held_up_by_a_host_that_vanished(world: World) -> None:
@@ -134,7 +132,7 @@ def test_a_host_that_returns_after_two_days_is_awaited_again_and_its_old_events_
     world.producers.report(0)  # it says that it holds something
     until(world, closed_before)
     world.producers.report(0)
-    look(world)
+    poll(world)
     assert frontier(world, "click").hour == closed_before, "it is awaited again"
     world.producers.send_all(0)
     settle(world)
@@ -157,7 +155,7 @@ def test_a_host_that_reports_and_stays_behind_times_out_each_hour_by_its_own_dea
     assert manifest(world, "click", hour(1)).grade.value == "timed_out"
 
 
-def test_reports_that_lay_unread_while_the_etl_was_down_excuse_nobody(world: World) -> None:
+def test_reports_that_lay_unread_while_the_etl_was_down_waive_nobody(world: World) -> None:
     settle(world)
     until(world, FIRST_HOUR, seconds=4 * 3600)
     world.producers.report(0)
@@ -169,7 +167,7 @@ def test_a_closers_clock_that_runs_ahead_closes_nothing_and_is_named(world: Worl
     until(world, FIRST_HOUR, seconds=-1800)
     world.producers.report(0)
     until(world, FIRST_HOUR, seconds=8 * 3600)  # by the closer alone: nobody reports at this time
-    look(world)
+    poll(world)
     assert world.judge.manifests == {}
     assert "the closer's clock is" in wait_of(world, "click").what[0] and "ahead" in wait_of(world, "click").what[0]
 
@@ -178,7 +176,7 @@ def test_a_services_clock_that_runs_ahead_closes_nothing_and_is_named(world: Wor
     until(world, FIRST_HOUR)
     world.producers.report(0)
     world.producers.say("service", "6" * 32, 1, "api", world.clock.now_ms() + 8 * 3_600_000, ahead_ms=8 * 3_600_000)
-    look(world)
+    poll(world)
     assert world.judge.manifests == {}
     assert "service host-6 source api" in wait_of(world, "click").what[0]
 
@@ -200,7 +198,7 @@ def test_a_promise_that_is_not_kept_waits_in_the_ledgers_words_and_times_out(wor
     until(world, FIRST_HOUR, seconds=7200)
     settle(world)
     assert manifest(world, stuck).grade.value == "timed_out"
-    assert manifest(world, stuck).evidence.excused[0].startswith("not kept: range")
+    assert manifest(world, stuck).evidence.waived[0].startswith("not kept: range")
     assert manifest(world, stuck, hour(1)).grade.value == "proved", "it is not held against later buckets"
     world.judge.check_end()
 
@@ -208,14 +206,14 @@ def test_a_promise_that_is_not_kept_waits_in_the_ledgers_words_and_times_out(wor
 def test_an_order_is_for_the_frontier_hour_alone_and_needs_a_reason(world: World) -> None:
     now_ms = hour(3).end_ms
     with pytest.raises(UsageError, match="needs a reason"):
-        order_force(world.database, "click", FIRST_HOUR, " ", "ada", now_ms)
+        put_override(world.database, "click", FIRST_HOUR, " ", "ada", now_ms)
     with pytest.raises(UsageError, match="the frontier of click is 2027-01-15T08"):
-        order_force(world.database, "click", hour(1), "why not", "ada", now_ms)
+        put_override(world.database, "click", hour(1), "why not", "ada", now_ms)
     with pytest.raises(UsageError, match="knows no event type nothing"):
-        order_force(world.database, "nothing", FIRST_HOUR, "why not", "ada", now_ms)
+        put_override(world.database, "nothing", FIRST_HOUR, "why not", "ada", now_ms)
     with pytest.raises(UsageError, match="has not ended"):
-        order_force(world.database, "click", FIRST_HOUR, "why not", "ada", FIRST_HOUR.end_ms - 1)
-    assert orders(world.database) == {}
+        put_override(world.database, "click", FIRST_HOUR, "why not", "ada", FIRST_HOUR.end_ms - 1)
+    assert overrides(world.database) == {}
 
 
 def test_an_order_closes_an_hour_whatever_is_missing_and_names_it_all(world: World) -> None:
@@ -225,16 +223,16 @@ def test_an_order_closes_an_hour_whatever_is_missing_and_names_it_all(world: Wor
     world.producers.host_dies(0)
     until(world, FIRST_HOUR)
     world.pipeline.stage_all(0)  # nothing was mirrored
-    order_force(world.database, "click", FIRST_HOUR, "the auditors are at the door", "ada", world.clock.now_ms())
+    put_override(world.database, "click", FIRST_HOUR, "the auditors are at the door", "ada", world.clock.now_ms())
     assert world.closer.step() == 1
     world.check()
     forced = manifest(world, "click")
     assert forced.grade.value == "forced"
-    assert forced.evidence.excused[0] == "forced by ada: the auditors are at the door"
-    said = "\n".join(forced.evidence.excused)
+    assert forced.evidence.waived[0] == "forced by ada: the auditors are at the door"
+    said = "\n".join(forced.evidence.waived)
     assert "mirror: events.click-" in said and "the cut is" in said
     assert "no delivery service has reported yet" in said
-    assert orders(world.database) == {}, "it is done"
+    assert overrides(world.database) == {}, "it is done"
     assert frontier(world, "view").hour == FIRST_HOUR
     settle(world)
     until(world, hour(1), seconds=7200)
@@ -243,7 +241,7 @@ def test_an_order_closes_an_hour_whatever_is_missing_and_names_it_all(world: Wor
     world.judge.check_end()
 
 
-def test_a_hole_keeps_its_type_open_until_an_order_accepts_it_and_then_hours_are_proved_again(world: World) -> None:
+def test_a_gap_keeps_its_type_open_until_an_order_accepts_it_and_then_hours_are_proved_again(world: World) -> None:
     line(world)
     settle(world)  # the mirror is known to stand somewhere
     for seed in range(10):
@@ -253,20 +251,20 @@ def test_a_hole_keeps_its_type_open_until_an_order_accepts_it_and_then_hours_are
     world.pipeline.mirror.overtake(CLICK)
     until(world, FIRST_HOUR, seconds=10_000)
     settle(world)
-    assert frontier(world, "click").hour == FIRST_HOUR, "no time excuses a hole"
+    assert frontier(world, "click").hour == FIRST_HOUR, "no time waives a gap"
     assert "log start passed the mirror" in wait_of(world, "click").what[0]
     assert manifest(world, "view").grade.value == "proved"
-    order_force(world.database, "click", FIRST_HOUR, "the disk is gone", "ada", world.clock.now_ms())
+    put_override(world.database, "click", FIRST_HOUR, "the disk is gone", "ada", world.clock.now_ms())
     settle(world)
     assert manifest(world, "click").grade.value == "forced"
-    assert any("accepted" in e or "may be missing" in e for e in manifest(world, "click").evidence.excused)
-    for later in (hour(1), hour(2), hour(3)):  # the mirror has nothing to copy, and its position stays before the hole
+    assert any("accepted" in e or "may be missing" in e for e in manifest(world, "click").evidence.waived)
+    for later in (hour(1), hour(2), hour(3)):  # the mirror has nothing to copy, and its position stays before the gap
         until(world, later, seconds=10_000)
         settle(world)
         assert manifest(world, "click", later).grade.value == "proved"
 
 
-def test_a_hole_in_promises_holds_all_types_and_takes_an_order_for_each(world: World) -> None:
+def test_a_gap_in_promises_holds_all_types_and_takes_an_order_for_each(world: World) -> None:
     line(world)
     settle(world)
     line(world)
@@ -276,18 +274,18 @@ def test_a_hole_in_promises_holds_all_types_and_takes_an_order_for_each(world: W
     until(world, FIRST_HOUR)
     settle(world)
     assert {f.hour for f in world.frontiers()} == {FIRST_HOUR}
-    order_force(world.database, "click", FIRST_HOUR, "click is wanted now", "ada", world.clock.now_ms())
+    put_override(world.database, "click", FIRST_HOUR, "click is wanted now", "ada", world.clock.now_ms())
     settle(world)
     assert manifest(world, "click").grade.value == "forced"
     assert frontier(world, "view").hour == FIRST_HOUR, "one type's order accepts nothing for the others"
     until(world, hour(1))
     settle(world)
     assert frontier(world, "click").hour == hour(1), "nor for its own later hours"
-    ordered = order_force_all(world.database, 3600, "the disk is gone", "ada", world.clock.now_ms())
+    ordered = put_overrides(world.database, 3600, "the disk is gone", "ada", world.clock.now_ms())
     assert ordered == {"click": hour(1), "view": FIRST_HOUR}
     settle(world)
     assert {manifest(world, "click", hour(1)).grade.value, manifest(world, "view").grade.value} == {"forced"}
-    assert manifest(world, "view", hour(1)).grade.value == "forced", "it had begun before the hole was accepted"
+    assert manifest(world, "view", hour(1)).grade.value == "forced", "it had begun before the gap was accepted"
     until(world, hour(3))
     settle(world)
     assert manifest(world, "view", hour(3)).grade.value == "proved"
@@ -311,7 +309,7 @@ def test_storage_that_refuses_is_waited_for_and_closing_goes_on_by_itself(world:
     settle(world)
     assert manifest(world, "click").grade.value == "proved"
     settle(world)
-    assert waits(world.database, FIRST_HOUR.length_s) == {}
+    assert blockers(world.database, FIRST_HOUR.length_s) == {}
 
 
 def test_an_unreadable_staged_file_is_staged_again_and_the_hour_closes(world: World) -> None:
@@ -332,7 +330,7 @@ def test_two_live_incarnations_of_one_host_are_an_alarm_and_no_more(world: World
         world.clock.advance(2)
         world.producers.say("tailer", "0" * 32, n + 5, "app", world.clock.now_ms(), incarnation=incarnation)
         with caplog.at_level(logging.ERROR):
-            look(world)
+            poll(world)
     assert sum("two live incarnations" in r.message for r in caplog.records) == 2
     until(world, FIRST_HOUR)
     settle(world)

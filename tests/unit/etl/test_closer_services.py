@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from etl.closing.cut import Waiting
-from etl.ledger.orders import order_force
+from tests.support.closing import frontier, hour, manifest, poll, send, settle, until, wait_of
+from tests.support.simulator.truth import FIRST_HOUR
+from tests.support.simulator.world import World
+
 from hourmark.avro import frame
 from hourmark.host_reports import API_SOURCE, HostReport, SourceReport
 from hourmark.kafka import Partition
 from hourmark.topics import HOSTS
-from tests.property.truth import FIRST_HOUR
-from tests.property.world import World
-from tests.support.closing import frontier, hour, look, manifest, send, settle, until, wait_of
+from hourmark_etl.closing.cut.cut import Waiting
+from hourmark_etl.ledger.overrides import put_override
 
 SERVICE, OTHER = "5" * 32, "6" * 32
 DEADLINE_S = 7200
@@ -23,7 +24,16 @@ def report(
     now_ms = world.clock.now_ms() + round(1000 * ahead_s)
     kind = "service" if source == API_SOURCE else "tailer"
     sources = (SourceReport(source, now_ms - round(1000 * behind_s), 0, 0),)
-    said = HostReport(host_id, "h", kind, "one", world.clock.now_ms(), now_ms, goodbye, sources)
+    said = HostReport(
+        host_id=host_id,
+        host_name="h",
+        kind=kind,
+        incarnation="one",
+        sequence=world.clock.now_ms(),
+        received_at_ms=now_ms,
+        goodbye=goodbye,
+        sources=sources,
+    )
     world.producers._append(Partition(HOSTS, 0), host_id.encode(), frame(1) + said.encode())
 
 
@@ -41,20 +51,20 @@ def test_after_all_goodbyes_a_closers_clock_ten_hours_ahead_closes_nothing(world
     world.pipeline.mirror_all(0)
     world.pipeline.stage_all(0)
     world.clock.advance(10 * 3600)  # the closer's alone
-    outcome = look(world)
+    outcome = poll(world)
     assert not world.judge.manifests, "hours that have not even begun"
     assert "every delivery service has said goodbye, service h source api" in outcome.what[0]
     assert "`hourmark serve`" in wait_of(world, "click").what[0]
 
 
-def test_without_a_live_service_no_deadline_excuses_anything_and_a_report_closes_it(world: World) -> None:
+def test_without_a_live_service_no_deadline_waives_anything_and_a_report_closes_it(world: World) -> None:
     send(world, ["click"], FIRST_HOUR.start_s * 1000 + 5)
     settle(world)
     all_leave(world)
     until(world, FIRST_HOUR, seconds=2 * DEADLINE_S)
-    assert isinstance(look(world), Waiting) and not world.judge.manifests
+    assert isinstance(poll(world), Waiting) and not world.judge.manifests
     report(world, SERVICE)  # it is back
-    look(world)
+    poll(world)
     assert manifest(world, "click").grade.value == "proved"
 
 
@@ -63,13 +73,13 @@ def test_without_a_live_service_an_order_closes_an_hour_and_says_what_was_missin
     settle(world)
     all_leave(world)
     until(world, FIRST_HOUR)
-    assert isinstance(look(world), Waiting) and not world.judge.manifests
-    order_force(world.database, "click", FIRST_HOUR, "the site is closed for good", "ada", world.clock.now_ms())
+    assert isinstance(poll(world), Waiting) and not world.judge.manifests
+    put_override(world.database, "click", FIRST_HOUR, "the site is closed for good", "ada", world.clock.now_ms())
     assert world.closer.step() == 1
     world.check()
     forced = manifest(world, "click")
     assert forced.grade.value == "forced" and forced.events == 1
-    assert any("every delivery service has said goodbye" in what for what in forced.evidence.excused)
+    assert any("every delivery service has said goodbye" in what for what in forced.evidence.waived)
     assert frontier(world, "view").hour == FIRST_HOUR
 
 
@@ -81,10 +91,10 @@ def test_a_service_whose_clock_lags_by_minutes_is_awaited_beside_one_that_is_ahe
         world.producers.report(0)
         report(world, SERVICE, ahead_s=120)
         report(world, OTHER, ahead_s=-120, behind_s=240)  # a request is under way since before the hour's end
-        outcome = look(world)
+        outcome = poll(world)
     assert f"service h source api ({OTHER}): caught up" in outcome.by_type["click"][1][0]
     report(world, OTHER, ahead_s=-120)
-    look(world)
+    poll(world)
     assert manifest(world, "click").grade.value == "proved"
 
 
@@ -93,18 +103,18 @@ def test_a_service_that_died_without_goodbye_is_awaited_for_a_minute_whatever_th
     settle(world)
     until(world, FIRST_HOUR, seconds=-30)
     report(world, OTHER, behind_s=1)  # and dies
-    look(world)
+    poll(world)
     until(world, FIRST_HOUR, seconds=29)
     world.producers.report(0)
     report(world, SERVICE, ahead_s=250)
-    assert OTHER in str(look(world).by_type["click"])
+    assert OTHER in str(poll(world).by_type["click"])
     until(world, FIRST_HOUR, seconds=32)
     world.producers.report(0)
     report(world, SERVICE)
-    look(world)
+    poll(world)
     assert manifest(world, "click").grade.value == "proved"
     until(world, hour(1))
     world.producers.report(0)
     report(world, SERVICE)
-    look(world)
+    poll(world)
     assert manifest(world, "click", hour(1)).grade.value == "proved"

@@ -1,4 +1,4 @@
-"""A range that was read in two ways holds what either reading names, and nothing else, until an order."""
+"""A range that was read in two ways holds what either reading names, and nothing else, until an override."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-
-from etl.closing import closer
-from etl.closing.comparing import Comparer
-from etl.closing.engine import LocalEngine
-from etl.closing.runner import Runner
-from etl.errors import DataLoss
-from etl.ledger.conflicts import AuditFile, conflicts, keep_compared
-from etl.ledger.orders import order_force, waits
-from etl.ledger.rows import State
-from tests.property.hooks import Killed
-from tests.property.truth import FIRST_HOUR
-from tests.property.world import World
 from tests.support.closing import frontier, hour, manifest, send, send_otherwise, settle, until, wait_of
 from tests.support.rebuilding import lose_ledger, staged_files
+from tests.support.simulator.hooks import Killed
+from tests.support.simulator.truth import FIRST_HOUR
+from tests.support.simulator.world import World
+
+from hourmark_etl.closing import closer
+from hourmark_etl.closing.engine import Engine
+from hourmark_etl.closing.proof.readings import Comparer
+from hourmark_etl.closing.runner import Runner
+from hourmark_etl.errors import DataLoss
+from hourmark_etl.ledger.conflicts import AuditFile, conflicts, keep_compared
+from hourmark_etl.ledger.overrides import blockers, put_override
+from hourmark_etl.model import State
 
 HOUR_MS = 3_600_000
 
@@ -29,7 +29,7 @@ HOUR_MS = 3_600_000
 @pytest.fixture
 def world(world: World) -> World:
     """With the engine alone: the plain proof knows of no conflicts."""
-    world.engine = lambda database: LocalEngine(world.storage, database, world.config)  # type: ignore[method-assign]
+    world.engine = lambda database: Engine(world.storage, database, world.config)  # type: ignore[method-assign]
     world.start_closer()
     return world
 
@@ -40,7 +40,7 @@ def stage(world: World) -> None:
 
 
 def order(world: World, event_type: str) -> None:
-    order_force(world.database, event_type, frontier(world, event_type).hour, "both are wanted", "ada", world.clock.now_ms())
+    put_override(world.database, event_type, frontier(world, event_type).hour, "both are wanted", "ada", world.clock.now_ms())
 
 
 def hours_held(world: World) -> dict[str, list[int]]:
@@ -71,12 +71,12 @@ def test_readings_of_two_hours_hold_both_until_an_order_and_each_manifest_names_
         settle(world)
         bucket = manifest(world, "click", hour(at))
         assert (bucket.grade.value, bucket.events) == ("forced", 1)
-        (named,) = [e for e in bucket.evidence.excused if e.startswith("read otherwise")]
+        (named,) = [e for e in bucket.evidence.waived if e.startswith("read otherwise")]
         assert str(sent.id) in named and named.count("range of host: /log [0, 1)") == 2
         assert "1 of click 2027-01-15T08" in named and "1 of click 2027-01-15T09" in named
     assert (hours_held(world), frontiers(world)) == ({}, {"click": 4, "view": 4})
     assert manifest(world, "click", hour(2)).grade.value == "proved"
-    assert waits(world.database, 3600) == {}
+    assert blockers(world.database, 3600) == {}
 
 
 def test_a_time_that_moved_within_its_hour_is_told_though_counts_and_sums_are_equal(world: World) -> None:
@@ -93,7 +93,7 @@ def test_a_time_that_moved_within_its_hour_is_told_though_counts_and_sums_are_eq
     assert (bucket.grade.value, bucket.events) == ("forced", 2)
 
 
-def test_no_deadline_excuses_it(world: World) -> None:
+def test_no_deadline_waives_it(world: World) -> None:
     start_ms = world.clock.now_ms()
     send(world, ["click"], start_ms)
     send_otherwise(world, [("click", start_ms + HOUR_MS)])

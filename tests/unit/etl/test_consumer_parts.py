@@ -1,4 +1,4 @@
-"""What a batch commits, how a query's end is understood, how a type is set aside and resumed."""
+"""What a batch commits, how a query's end is understood, how a type is quarantined and resumed."""
 
 from __future__ import annotations
 
@@ -6,32 +6,39 @@ from pathlib import Path
 
 import pytest
 
-from etl.errors import DataLoss, EtlStop, StaleDriver
-from etl.ledger import staging as ledger
-from etl.ledger.database import Database
-from etl.ledger.overview import SetAside, set_aside
-from etl.ledger.rows import AUDIT, EVENTS, Position, Span, StagedBatch
-from etl.staging.consumer import batch_of, cause_of
-from etl.staging.pieces import StagedNote, StagedPiece
-from etl.staging.task import Answer
-from etl.topics import CentralTopics
 from hourmark.config import Kafka
 from hourmark.errors import Unavailable, UsageError
+from hourmark_etl.errors import DataLoss, EtlStop, StaleDriver
+from hourmark_etl.ledger import batches as ledger
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.overview import Quarantined, quarantined
+from hourmark_etl.model import AUDIT, EVENTS, Position, Span, StagedBatch
+from hourmark_etl.staging.consumer import batch_of, cause_of
+from hourmark_etl.staging.pieces import StagedNote, StagedPiece
+from hourmark_etl.staging.stage import TaskResult
+from hourmark_etl.topics import CentralTopics
 
 NAMING = CentralTopics.of(Kafka(), ())
-AT = Position("cluster", "id", "events.click", 0, 5)
-BAD = SetAside("click", "events.click", 0, 5, "the key has not 24 bytes", 1)
+AT = Position(cluster_id="cluster", topic_id="id", topic="events.click", partition=0, next_offset=5)
+BAD = Quarantined(
+    event_type="click", topic="events.click", partition=0, offset=5, reason="the key has not 24 bytes", quarantined_at_ms=1
+)
 
 
 def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans() -> None:
-    click = [Span("events.click", "id", 0, 0, 5), Span("events.click", "id", 0, 5, 9)]
-    audit = Span(NAMING.audit, "ida", 0, 3, 4)
+    click = [
+        Span(topic="events.click", topic_id="id", partition=0, start=0, end=5),
+        Span(topic="events.click", topic_id="id", partition=0, start=5, end=9),
+    ]
+    audit = Span(topic=NAMING.audit, topic_id="ida", partition=0, start=3, end=4)
     files = (
-        StagedNote("uuid", EVENTS, 5, (click[0],), path="_staging/f/a"),
-        StagedNote("uuid", AUDIT, 1, (audit,), path="_staging/f/b"),
+        StagedNote(ledger="uuid", kind=EVENTS, rows=5, spans=(click[0],), path="_staging/f/a"),
+        StagedNote(ledger="uuid", kind=AUDIT, rows=1, spans=(audit,), path="_staging/f/b"),
     )
-    first = Answer(StagedPiece(files), (click[0], audit))
-    second = Answer(StagedPiece((StagedNote("uuid", EVENTS, 4, (click[1],), path="_staging/f/c"),)), (click[1],))
+    first = TaskResult(StagedPiece(files), (click[0], audit))
+    second = TaskResult(
+        StagedPiece((StagedNote(ledger="uuid", kind=EVENTS, rows=4, spans=(click[1],), path="_staging/f/c"),)), (click[1],)
+    )
     batch = batch_of([second, first], "cluster", "default", 0)
     assert batch.folder == "_staging/f"
     assert {(p.topic, p.next_offset) for p in batch.starts} == {("events.click", 0), (NAMING.audit, 3)}
@@ -42,8 +49,12 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [
-        ("Traceback\netl.errors.DataLoss: topic x partition 1: gone\n SQLSTATE: 38000", DataLoss, "topic x partition 1: gone"),
-        ("etl.storage.errors.SafeMode: /a (hdfs://x): read-only", Unavailable, "read-only"),
+        (
+            "Traceback\nhourmark_etl.errors.DataLoss: topic x partition 1: gone\n SQLSTATE: 38000",
+            DataLoss,
+            "topic x partition 1: gone",
+        ),
+        ("hourmark_etl.storage.errors.SafeMode: /a (hdfs://x): read-only", Unavailable, "read-only"),
         ("hourmark.kafka._NoLeader: a\n\nhourmark.errors.Unavailable: the broker is away", Unavailable, "the broker is away"),
         ("Python worker exited unexpectedly (crashed)", Unavailable, "worker"),
         ("Python worker failed to connect back.\n=== Streaming Query ===", Unavailable, "worker"),
@@ -65,21 +76,24 @@ def database(tmp_path: Path) -> Database:
 
 def test_a_type_is_set_aside_with_its_batch_and_resumed_past_its_record(database: Database) -> None:
     lease = database.acquire("consumer:default")
-    empty = StagedBatch("", (), (), (), (), (), ())
+    empty = StagedBatch(folder="", starts=(), ends=(), files=(), groups=(), audit_groups=(), reports=())
     ledger.commit_batch(database, lease, empty, [BAD])
     ledger.commit_batch(database, lease, empty, [BAD])  # another partition of it: the first record stays named
-    assert set_aside(database) == {"click": BAD}
+    assert quarantined(database) == {"click": BAD}
     assert ledger.resume(database, "click", skip_record=True) == BAD
-    assert set_aside(database) == {}
+    assert quarantined(database) == {}
     assert [p.next_offset for p in ledger.positions(database, "cluster")] == [6]
-    with pytest.raises(UsageError, match="is not set aside"):
+    with pytest.raises(UsageError, match="is not quarantined"):
         ledger.resume(database, "click", skip_record=False)
 
 
 def test_only_the_one_record_is_ever_skipped(database: Database) -> None:
     lease = database.acquire("consumer:default")
     ledger.commit_batch(
-        database, lease, StagedBatch("", (), (), (), (), (), ()), [SetAside("click", "events.click", 0, 4, "", 1)]
+        database,
+        lease,
+        StagedBatch(folder="", starts=(), ends=(), files=(), groups=(), audit_groups=(), reports=()),
+        [Quarantined(event_type="click", topic="events.click", partition=0, offset=4, reason="", quarantined_at_ms=1)],
     )
     with pytest.raises(UsageError, match="is not at offset 4"):
         ledger.resume(database, "click", skip_record=True)

@@ -5,27 +5,59 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from etl.closing.cut import LAGGARD_SECONDS, OVERDUE_MS, Cut, CutTaker, Phase, Waiting
-from etl.ledger.edge import EdgeCheck, Hole
-from etl.ledger.rows import Frontier, Reporter, State
+from tests.support.clock import FakeClock
+
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, CONTROL, HOSTS
-from tests.support.clock import FakeClock
+from hourmark_etl.closing.cut.cut import LAGGARD_SECONDS, OVERDUE_MS, Cut, CutTaker, Waiting
+from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
+from hourmark_etl.model import Frontier, Phase, Reporter, State
 
 HOUR = Hour(1_800_000_000, 3600)
 DEADLINE_S = 7200.0
 CLICK, VIEW = Partition("events.click", 0), Partition("events.view", 0)
 SERVICE = Reporter(
-    "s" * 32, "api", "svc", "service", "one", 0, HOUR.end_ms, HOUR.end_ms + 1, 0, 0, goodbye=False, heard_at_ms=HOUR.end_ms
+    host_id="s" * 32,
+    source="api",
+    host_name="svc",
+    kind="service",
+    incarnation="one",
+    sequence=0,
+    received_at_ms=HOUR.end_ms,
+    caught_up_at_ms=HOUR.end_ms + 1,
+    pending_bytes=0,
+    lost_bytes=0,
+    goodbye=False,
+    heard_at_ms=HOUR.end_ms,
 )
 TAILER = Reporter(
-    "t" * 32, "app", "web", "tailer", "one", 0, HOUR.end_ms, HOUR.end_ms + 1, 0, 0, goodbye=False, heard_at_ms=HOUR.end_ms
+    host_id="t" * 32,
+    source="app",
+    host_name="web",
+    kind="tailer",
+    incarnation="one",
+    sequence=0,
+    received_at_ms=HOUR.end_ms,
+    caught_up_at_ms=HOUR.end_ms + 1,
+    pending_bytes=0,
+    lost_bytes=0,
+    goodbye=False,
+    heard_at_ms=HOUR.end_ms,
 )
 
 
 def frontier(event_type: str) -> Frontier:
-    return Frontier(event_type, HOUR, HOUR, State.OPEN, frozenset({"app"}), 0, None, ())
+    return Frontier(
+        event_type=event_type,
+        first_hour=HOUR,
+        hour=HOUR,
+        state=State.OPEN,
+        sources=frozenset({"app"}),
+        settled_next=0,
+        seal=None,
+        alarm=(),
+    )
 
 
 class FakeSites:
@@ -46,7 +78,7 @@ class FakeSites:
     def not_mirrored(self, cut: Mapping[Partition, int]) -> dict[str, str]:
         return {p.topic: f"{p} behind" for p, end in cut.items() if self.mirrored[p] < end}
 
-    def holes(self) -> dict[str, str]:
+    def gaps(self) -> dict[str, str]:
         return self.bad
 
     def central_ends(self, topics: Collection[str]) -> dict[Partition, int]:
@@ -55,7 +87,7 @@ class FakeSites:
     def check(self, types: Collection[str]) -> None:
         pass
 
-    def acceptable(self, topics: Collection[str]) -> tuple[list[Hole], list[EdgeCheck]]:
+    def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
         return [], []
 
     def close(self) -> None:
@@ -104,7 +136,7 @@ def test_a_cut_passes_all_phases_in_their_order() -> None:
     cut = cuts.poll(types)
     assert isinstance(cut, Cut)
     assert cut.audit_next == 20
-    assert set(cut.horizons_ms) == {"click"}
+    assert set(cut.watermarks_ms) == {"click"}
 
 
 def test_a_type_set_aside_while_its_cut_is_taken_holds_up_nobody() -> None:
@@ -121,7 +153,7 @@ def test_a_type_set_aside_while_its_cut_is_taken_holds_up_nobody() -> None:
     assert phase(cuts.poll(types)) is Phase.ARRIVAL, "the other type's events are awaited"
     cut = cuts.poll(types[:1])
     assert isinstance(cut, Cut)
-    assert set(cut.horizons_ms) == {"click"}
+    assert set(cut.watermarks_ms) == {"click"}
 
 
 def test_no_cut_begins_while_a_source_is_behind() -> None:
@@ -162,20 +194,20 @@ def test_a_topic_that_lags_is_left_to_the_next_cut() -> None:
     clock.advance(LAGGARD_SECONDS)
     cut = cuts.poll(types)
     assert isinstance(cut, Cut)
-    assert set(cut.horizons_ms) == {"click"}
+    assert set(cut.watermarks_ms) == {"click"}
 
 
-def test_a_type_with_a_hole_is_not_cut_and_holds_nobody_up() -> None:
+def test_a_type_with_a_gap_is_not_cut_and_holds_nobody_up() -> None:
     sites = FakeSites()
-    sites.bad = {"events.view": "made anew"}
+    sites.bad = {"events.view": "recreated"}
     sites.mirror_all()
     sites.stage_all()
     cut = taker(sites).poll([frontier("click"), frontier("view")])
     assert isinstance(cut, Cut)
-    assert set(cut.horizons_ms) == {"click"}
+    assert set(cut.watermarks_ms) == {"click"}
 
 
-def test_a_hole_in_promises_or_reports_stops_all_closing() -> None:
+def test_a_gap_in_promises_or_reports_stops_all_closing() -> None:
     for topic in CONTROL:
         sites = FakeSites()
         sites.bad = {topic: "retention passed the mirror"}
@@ -191,7 +223,7 @@ def gone_and_present(now_ms: int) -> list[Reporter]:
     return [*present, dataclasses.replace(TAILER, host_id="g" * 32, host_name="gone", caught_up_at_ms=HOUR.end_ms - 1)]
 
 
-def test_past_the_deadline_a_cut_excuses_who_is_still_behind_when_the_reports_of_now_are_staged() -> None:
+def test_past_the_deadline_a_cut_waives_who_is_still_behind_when_the_reports_of_now_are_staged() -> None:
     sites, clock = FakeSites(), FakeClock(HOUR.end_ms + 7_200_000)
     sites.known = gone_and_present(clock.now_ms())
     cuts = taker(sites, clock)
@@ -200,10 +232,10 @@ def test_past_the_deadline_a_cut_excuses_who_is_still_behind_when_the_reports_of
     sites.stage_all()
     cut = cuts.poll([frontier("click")])
     assert isinstance(cut, Cut)
-    assert [r.host_name for r in cut.excused["click"]] == ["gone"]
+    assert [r.host_name for r in cut.waived["click"]] == ["gone"]
 
 
-def test_old_reports_of_an_etl_that_was_down_excuse_nobody() -> None:
+def test_old_reports_of_an_etl_that_was_down_waive_nobody() -> None:
     sites, clock = FakeSites(), FakeClock(HOUR.end_ms + 7_200_000)
     sites.known = gone_and_present(clock.now_ms())
     cuts = taker(sites, clock)
@@ -214,7 +246,7 @@ def test_old_reports_of_an_etl_that_was_down_excuse_nobody() -> None:
     assert phase(cuts.poll([frontier("click")])) is Phase.REPORTS, "it had caught up all the time: the reports lay unread"
     cut = cuts.poll([frontier("click")])
     assert isinstance(cut, Cut)
-    assert cut.excused == {}
+    assert cut.waived == {}
 
 
 def test_nothing_closes_while_clocks_are_apart_and_each_type_says_so() -> None:

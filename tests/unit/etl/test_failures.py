@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from etl.errors import EtlStop
-from etl.staging.consumer import cause_of
 from hourmark.errors import Unavailable
+from hourmark_etl.errors import EtlStop
+from hourmark_etl.staging.consumer import cause_of
 
 PYTHON = "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n  File x\n"
 
@@ -14,7 +14,7 @@ PYTHON = "org.apache.spark.api.python.PythonException: Traceback (most recent ca
 @pytest.mark.parametrize(
     "line",
     [
-        "etl.storage.webhdfs_http.Lost: a/b (hdfs://n/a/b): no answer from http://d:9864 (ConnectionRefusedError: refused)",
+        "hourmark_etl.storage.webhdfs_http.Lost: a/b (hdfs://n/a/b): no answer from http://d:9864 (ConnectionRefusedError)",
         "ConnectionRefusedError: [Errno 111] Connection refused",
         "ConnectionResetError: [Errno 104] Connection reset by peer",
         "BrokenPipeError: [Errno 32] Broken pipe",
@@ -35,7 +35,7 @@ def test_a_server_or_worker_that_is_away_is_begun_again(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "etl.errors.EtlStop: a record of the control topic hosts",
+        "hourmark_etl.errors.EtlStop: a record of the control topic hosts",
         "ZeroDivisionError: division by zero",
         "AttributeError: 'NoneType' object has no attribute 'makefile'",
         "AssertionError: pieces of events.click leave a gap",
@@ -48,5 +48,7 @@ def test_a_fault_of_the_program_stops_the_driver_and_says_what(line: str) -> Non
 
 
 def test_an_error_of_ours_outweighs_what_the_network_said_beside_it() -> None:
-    text = f"{PYTHON}ConnectionResetError: Connection reset by peer\n{PYTHON}etl.errors.TopicReplaced: it is another topic"
+    text = (
+        f"{PYTHON}ConnectionResetError: Connection reset by peer\n{PYTHON}hourmark_etl.errors.TopicReplaced: it is another topic"
+    )
     assert not isinstance(cause_of(text), Unavailable)

@@ -15,16 +15,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from etl.avro_container import ContainerReader, ContainerWriter
-from etl.closing import ids as ids_module
-from etl.closing.ids import held
-from etl.closing.indexing import INDEX_FOLDER, clean_indexes, keep_indexes
-from etl.ledger.closed import ClosedBucket, IdRun, closed_buckets
-from etl.storage import AccessDenied, LocalDisk
-from hourmark.errors import Finding
 from tests.support.bucket_world import SCHEMAS, World, an_id, datum, hour_at
 from tests.support.containers import append_all
+
+from hourmark.errors import Finding
+from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter
+from hourmark_etl.closing import ids as ids_module
+from hourmark_etl.closing.ids import held
+from hourmark_etl.closing.write.id_indexes import clean_indexes, keep_indexes
+from hourmark_etl.folders import INDEX_FOLDER
+from hourmark_etl.ledger.closed import ClosedBucket, IdRun, closed_buckets
+from hourmark_etl.storage import AccessDenied, LocalDisk
 
 HOUR_MS = 3_600_000
 
@@ -59,8 +60,8 @@ def test_index_and_containers_give_the_same_exact_answer(
         writer = ContainerWriter(file, json.dumps(SCHEMAS[1]), block_bytes=block_bytes)
         append_all(writer, (datum(event_id) for event_id in own))
         digest = writer.close().blake2b
-    indexed = ClosedBucket("click", 0, len(own), (IdRun(path, first, len(own)),), ())
-    read = ClosedBucket("click", 0, len(own), (), (("part", digest),))
+    indexed = ClosedBucket(event_type="click", hour_s=0, events=len(own), index=(IdRun(path, first, len(own)),), files=())
+    read = ClosedBucket(event_type="click", hour_s=0, events=len(own), index=(), files=(("part", digest),))
     ids = [an_id(hour_at(0), n) for n in wanted] + [b"\xff" * 16, bytes(16)]
     expected = [n in inside for n in wanted] + [False, False]
     assert asked(storage, indexed, ids) == expected
@@ -106,7 +107,7 @@ def test_containers_that_are_not_sorted_are_decoded_whole(tmp_path: Path) -> Non
         writer = ContainerWriter(file, json.dumps(SCHEMAS[1]), block_bytes=1)
         append_all(writer, (datum(event_id) for event_id in ids))
         digest = writer.close().blake2b
-    read = ClosedBucket("click", 0, 60, (), (("part", digest),))
+    read = ClosedBucket(event_type="click", hour_s=0, events=60, index=(), files=(("part", digest),))
     assert all(asked(storage, read, ids))
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-
-from etl.ledger import tables
-from etl.ledger.check import Kind, check_ledger
-from hourmark.manifest import MARKER
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.ledger_queries import rewrite
 from tests.support.memory_storage import MemoryStorage
+
+from hourmark.manifest import MARKER
+from hourmark_etl.ledger import tables
+from hourmark_etl.recovery.check import LedgerFault, check_ledger
 
 SECOND = FIRST.next()
 
@@ -31,7 +31,7 @@ def life(ledger_url: str) -> Iterator[Life]:
     made.database.close()
 
 
-def kinds(life: Life) -> list[Kind]:
+def kinds(life: Life) -> list[LedgerFault]:
     return [f.kind for f in check_ledger(life.database, life.storage, LENGTH_S, life.topics)]
 
 
@@ -89,39 +89,39 @@ def test_files_that_nothing_needs_may_be_gone(life: Life) -> None:
     assert kinds(life) == []
 
 
-FAULTS: dict[str, tuple[Kind, Callable[[Life], object]]] = {
-    "a bucket forgotten": (Kind.CHAIN, lambda life: sql(life, "DELETE FROM buckets")),
+FAULTS: dict[str, tuple[LedgerFault, Callable[[Life], object]]] = {
+    "a bucket forgotten": (LedgerFault.CHAIN, lambda life: sql(life, "DELETE FROM buckets")),
     "a frontier set back": (
-        Kind.CHAIN,
+        LedgerFault.CHAIN,
         lambda life: put_frontier(life, "click", hour=FIRST.start_s),
     ),
-    "sealed without a seal": (Kind.SEAL, lambda life: put_frontier(life, "view", state="sealed")),
+    "sealed without a seal": (LedgerFault.SEAL, lambda life: put_frontier(life, "view", state="sealed")),
     "listed for an open hour": (
-        Kind.LISTING,
+        LedgerFault.LISTING,
         lambda life: sql(life, f"UPDATE staged_groups SET listed_hour = {SECOND.start_s} WHERE listed_hour IS NULL"),
     ),
     "listed for an earlier hour": (
-        Kind.LISTING,
+        LedgerFault.LISTING,
         lambda life: sql(life, f"UPDATE staged_groups SET listed_hour = {FIRST.start_s} WHERE hour = {SECOND.start_s}"),
     ),
-    "a group lost": (Kind.SUMS, lambda life: sql(life, "DELETE FROM staged_groups WHERE type = 'view'")),
-    "promises lost": (Kind.SUMS, lambda life: sql(life, "DELETE FROM audit_groups WHERE type = 'view'")),
-    "a marker lost": (Kind.MARKER, lambda life: life.storage.delete(f"{FIRST.bucket_path('click')}/{MARKER}")),
-    "a marker changed": (Kind.MARKER, change_marker),
-    "a marker that the ledger does not know": (Kind.OLDER_COPY, publish_unknown),
-    "a staged file lost": (Kind.FILE, delete_needed_file),
-    "a staged file cut off": (Kind.FILE, damage_needed_file),
-    "a row too many in a file": (Kind.FILE, lambda life: sql(life, "UPDATE staged_files SET rows = rows + 1")),
+    "a group lost": (LedgerFault.SUMS, lambda life: sql(life, "DELETE FROM staged_groups WHERE type = 'view'")),
+    "promises lost": (LedgerFault.SUMS, lambda life: sql(life, "DELETE FROM audit_groups WHERE type = 'view'")),
+    "a marker lost": (LedgerFault.MARKER, lambda life: life.storage.delete(f"{FIRST.bucket_path('click')}/{MARKER}")),
+    "a marker changed": (LedgerFault.MARKER, change_marker),
+    "a marker that the ledger does not know": (LedgerFault.OLDER_COPY, publish_unknown),
+    "a staged file lost": (LedgerFault.FILE, delete_needed_file),
+    "a staged file cut off": (LedgerFault.FILE, damage_needed_file),
+    "a row too many in a file": (LedgerFault.FILE, lambda life: sql(life, "UPDATE staged_files SET rows = rows + 1")),
     "an offset beyond the topic": (
-        Kind.POSITION,
+        LedgerFault.POSITION,
         lambda life: sql(life, "UPDATE positions SET next_offset = 99 WHERE topic = 'events.view'"),
     ),
-    "an offset below the log start": (Kind.POSITION, lambda life: life.topics.log_starts.update({"events.view": 9})),
-    "a topic made anew": (
-        Kind.POSITION,
+    "an offset below the log start": (LedgerFault.POSITION, lambda life: life.topics.log_starts.update({"events.view": 9})),
+    "a topic recreated": (
+        LedgerFault.POSITION,
         lambda life: sql(life, "UPDATE positions SET topic_id = 'x' WHERE topic = 'events.view'"),
     ),
-    "a topic gone": (Kind.POSITION, lambda life: life.topics.logs.pop("events.view")),
+    "a topic gone": (LedgerFault.POSITION, lambda life: life.topics.logs.pop("events.view")),
 }
 
 

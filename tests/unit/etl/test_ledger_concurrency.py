@@ -10,20 +10,20 @@ from functools import partial
 from threading import Barrier, Event
 
 import pytest
+from tests.support import ledger_queries
+from tests.support.rules import put_rules
 
-from etl.errors import StaleDriver
-from etl.ledger import frontiers, staging
-from etl.ledger.database import Database
-from etl.ledger.rows import EVENTS, Position, Span, StagedBatch, StagedFile, StagedGroup, State
 from hourmark.config import Config, Etl
 from hourmark.errors import UsageError
 from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
-from tests.support import ledger_queries
-from tests.support.rules import put_rules
+from hourmark_etl.errors import StaleDriver
+from hourmark_etl.ledger import batches, frontiers
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.model import EVENTS, Position, Span, StagedBatch, StagedFile, StagedGroup, State
 
 HOUR = Hour(1_800_000_000, 3600)
-START = Position("cluster", "id-1", "events.click", 0, 0)
+START = Position(cluster_id="cluster", topic_id="id-1", topic="events.click", partition=0, next_offset=0)
 DRIVERS = 4
 CLICK = EventType(name="click", fields=[{"name": "n", "type": "long"}])
 
@@ -33,7 +33,7 @@ def drivers(ledger_url: str) -> Iterator[list[Database]]:
     """One ledger as several drivers see it; one type; one partition at offset 0."""
     put_rules(Config(etl=Etl(ledger=ledger_url)), [CLICK], [Source(name="app", types=["click"])], HOUR)
     made = [Database(ledger_url) for _ in range(DRIVERS)]
-    staging.begin_positions(made[0], made[0].acquire("consumer:default"), [START])
+    batches.begin_positions(made[0], made[0].acquire("consumer:default"), [START])
     yield made
     for database in made:
         database.close()
@@ -42,9 +42,33 @@ def drivers(ledger_url: str) -> Iterator[list[Database]]:
 def batch(name: str, start: int, end: int) -> StagedBatch:
     path = f"_staging/{name}/events.parquet"
     begin = dataclasses.replace(START, next_offset=start)
-    file = StagedFile(path, EVENTS, end - start, (Span(START.topic, START.topic_id, 0, start, end),))
-    group = StagedGroup(path, "click", HOUR.start_s, end - start, 10, 7, (1,), 0, bytes(16), bytes(16))
-    return StagedBatch(f"_staging/{name}", (begin,), (dataclasses.replace(begin, next_offset=end),), (file,), (group,), (), ())
+    file = StagedFile(
+        path=path,
+        kind=EVENTS,
+        rows=end - start,
+        spans=(Span(topic=START.topic, topic_id=START.topic_id, partition=0, start=start, end=end),),
+    )
+    group = StagedGroup(
+        path=path,
+        event_type="click",
+        hour_s=HOUR.start_s,
+        rows=end - start,
+        datum_bytes=10,
+        low64_sum=7,
+        schema_ids=(1,),
+        first_row=0,
+        first_id=bytes(16),
+        last_id=bytes(16),
+    )
+    return StagedBatch(
+        folder=f"_staging/{name}",
+        starts=(begin,),
+        ends=(dataclasses.replace(begin, next_offset=end),),
+        files=(file,),
+        groups=(group,),
+        audit_groups=(),
+        reports=(),
+    )
 
 
 def at_once(tasks: list[Callable[[], object]]) -> list[object]:
@@ -70,12 +94,12 @@ def test_of_batches_that_begin_at_one_offset_exactly_one_is_committed(drivers: l
     lease = drivers[0].acquire("consumer:default")
 
     def commit(database: Database, staged: StagedBatch) -> None:
-        staging.commit_batch(database, lease, staged)
+        batches.commit_batch(database, lease, staged)
 
     for begin in range(0, 50, 5):
         outcomes = at_once([partial(commit, d, batch(f"{begin}-{n}", begin, begin + 5)) for n, d in enumerate(drivers)])
         assert refused(outcomes) == DRIVERS - 1
-    assert [p.next_offset for p in staging.positions(drivers[0], "cluster")] == [50]
+    assert [p.next_offset for p in batches.positions(drivers[0], "cluster")] == [50]
     (opened,) = frontiers.frontiers(drivers[0], 3600)
     frontiers.freeze(drivers[0], drivers[0].acquire("closer"), [opened], {"click": "events.click"})
     assert sum(g.rows for g in ledger_queries.listed_groups(drivers[0], "click", HOUR)) == 50
@@ -83,11 +107,11 @@ def test_of_batches_that_begin_at_one_offset_exactly_one_is_committed(drivers: l
 
 def test_whoever_took_the_lease_last_is_the_only_one_to_commit(drivers: list[Database]) -> None:
     def take_and_commit(database: Database, name: str) -> None:
-        staging.commit_batch(database, database.acquire("consumer:default"), batch(name, 0, 5))
+        batches.commit_batch(database, database.acquire("consumer:default"), batch(name, 0, 5))
 
     outcomes = at_once([partial(take_and_commit, d, str(n)) for n, d in enumerate(drivers)])
     assert refused(outcomes) == DRIVERS - 1
-    assert [p.next_offset for p in staging.positions(drivers[0], "cluster")] == [5]
+    assert [p.next_offset for p in batches.positions(drivers[0], "cluster")] == [5]
 
 
 def test_leases_taken_at_once_have_different_epochs(drivers: list[Database]) -> None:
@@ -109,7 +133,7 @@ def test_a_batch_is_listed_whole_or_not_at_all_whenever_the_freeze_comes(drivers
         (opened,) = frontiers.frontiers(drivers[1], 3600)
         _, offsets = at_once(
             [
-                partial(staging.commit_batch, drivers[0], consumer, batch(str(begin), begin, begin + 10)),
+                partial(batches.commit_batch, drivers[0], consumer, batch(str(begin), begin, begin + 10)),
                 partial(frontiers.freeze, drivers[1], closer, [opened], {"click": "events.click"}),
             ]
         )
@@ -125,7 +149,7 @@ def test_a_transaction_that_fails_leaves_nothing_and_holds_up_nobody(drivers: li
         connection.exec_driver_sql("UPDATE positions SET next_offset = 99")
         raise UsageError("stop")
     assert drivers[1].identity() == before
-    assert [p.next_offset for p in staging.positions(drivers[1], "cluster")] == [0]
+    assert [p.next_offset for p in batches.positions(drivers[1], "cluster")] == [0]
 
 
 def test_a_reader_sees_one_moment_while_others_write(drivers: list[Database]) -> None:
@@ -142,7 +166,7 @@ def test_a_reader_sees_one_moment_while_others_write(drivers: list[Database]) ->
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read)
         assert seen_first.wait(30)
-        staging.commit_batch(drivers[0], lease, batch("one", 0, 5))
+        batches.commit_batch(drivers[0], lease, batch("one", 0, 5))
         written.set()
         assert reading.result(30) == (0, 0)
 

@@ -9,20 +9,20 @@ from typing import Any, Final
 
 import pytest
 from sqlalchemy import Table, select, update
+from tests.support.closing import frontier, manifest, poll, send, settle, until, wait_of
+from tests.support.simulator.truth import FIRST_HOUR, TYPES
+from tests.support.simulator.world import World
 
-from etl.closing.cut import Waiting
-from etl.closing.engine import LocalEngine
-from etl.errors import EtlStop
-from etl.ledger import digests, listings, staging, tables
-from etl.ledger import frontiers as frontiers_module
-from etl.ledger.database import Database
-from etl.ledger.digests import damaged_rows
-from etl.ledger.frontiers import frontiers
-from etl.ledger.rows import State
 from hourmark.errors import HourmarkError
-from tests.property.truth import FIRST_HOUR, TYPES
-from tests.property.world import World
-from tests.support.closing import frontier, look, manifest, send, settle, until, wait_of
+from hourmark_etl.closing.cut.cut import Waiting
+from hourmark_etl.closing.engine import Engine
+from hourmark_etl.errors import EtlStop
+from hourmark_etl.ledger import batches, digests, listings, tables
+from hourmark_etl.ledger import frontiers as frontiers_module
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.digests import damaged_rows
+from hourmark_etl.ledger.frontiers import frontiers
+from hourmark_etl.model import State
 
 DIGESTED: Final = (tables.positions, tables.frontiers, tables.staged_files, tables.groups, tables.audit_groups)
 
@@ -30,7 +30,7 @@ DIGESTED: Final = (tables.positions, tables.frontiers, tables.staged_files, tabl
 def staged(world: World) -> None:
     """Two types with promised events, their hour ended, all staged."""
     world.closer_database.close()
-    world.engine = lambda database: LocalEngine(world.storage, database, world.config)  # type: ignore[method-assign]
+    world.engine = lambda database: Engine(world.storage, database, world.config)  # type: ignore[method-assign]
     world.start_closer()
     send(world, ["click", "view"], FIRST_HOUR.start_s * 1000 + 5)
     send(world, ["click"], FIRST_HOUR.start_s * 1000 + 9)
@@ -96,7 +96,7 @@ def test_the_checker_notices_digests_that_are_switched_off(
     world: World, monkeypatch: pytest.MonkeyPatch, table: Table, column: str
 ) -> None:
     """A planted fault: no digest is compared."""
-    for module in (digests, frontiers_module, listings, staging):
+    for module in (digests, frontiers_module, listings, batches):
         monkeypatch.setattr(module, "check", lambda *_, **__: None)
     with pytest.raises(AssertionError):
         changed_row(world, table, column)
@@ -118,7 +118,7 @@ def changed_row(world: World, table: Table, column: str) -> None:
         world.check()
         world.clock.advance(11)
     assert manifest(world, "view").grade.value == "proved", "another type"
-    if (table.name, column) in UNSEEN:  # no question finds it; its rows are listed, and count as surplus
+    if (table.name, column) in UNSEEN:  # no question finds it; its rows are listed, and count as unaudited rows
         assert manifest(world, "click").events == 2
     else:
         assert not any(event_type == "click" for event_type, _ in world.judge.manifests)
@@ -129,15 +129,15 @@ def test_a_damaged_group_says_so_to_operators(world: World) -> None:
     staged(world)
     with world.database.reading() as connection:
         row = dict(connection.execute(select(tables.groups).where(tables.groups.c.type == "click")).mappings().first() or {})
-    put(world.database, tables.groups, row, "tail_sum", row["tail_sum"] ^ 4)
+    put(world.database, tables.groups, row, "low64_sum", row["low64_sum"] ^ 4)
     while not isinstance(world.closer.step(), Waiting):
         pass
     world.check()
     wait = wait_of(world, "click")
     assert wait.phase == "ledger" and "row of staged_groups" in wait.what[0] and "`hourmark ledger rebuild`" in wait.what[0]
-    put(world.database, tables.groups, row | {"tail_sum": row["tail_sum"] ^ 4}, "tail_sum", row["tail_sum"])
+    put(world.database, tables.groups, row | {"low64_sum": row["low64_sum"] ^ 4}, "low64_sum", row["low64_sum"])
     world.clock.advance(60)
-    look(world)
+    poll(world)
     assert manifest(world, "click").grade.value == "proved"
 
 
@@ -146,7 +146,7 @@ def test_a_damaged_frontier_is_a_state_of_its_own(world: World) -> None:
     row = {"type": "click", "settled_next": 0}
     put(world.database, tables.frontiers, row, "settled_next", 1 << 20)
     assert frontier(world, "click").state is State.DAMAGED
-    look(world)
+    poll(world)
     assert wait_of(world, "click").phase == "ledger"
     assert [f.event_type for f in frontiers(world.database, 3600) if f.state is State.DAMAGED] == ["click"]
 
@@ -166,20 +166,20 @@ def test_a_sealed_hour_whose_listing_changed_is_not_written(
         return real(self, sealed)
 
     monkeypatch.setattr(publisher, "publish", publish)
-    look(world)
+    poll(world)
     world.check()
     assert frontier(world, "click").state is State.SEALED and ("click", FIRST_HOUR) not in world.judge.manifests
     assert "which was sealed with 2" in wait_of(world, "click").what[0]
     assert manifest(world, "view").grade.value == "proved"
 
 
-@pytest.mark.parametrize("name", [b"TABL\xc5 waits", b"TABLE \xf7aits"])
+@pytest.mark.parametrize("name", [b"TABL\xc5 blockers", b"TABLE \xe2lockers"])
 def test_a_schema_that_is_no_text_any_more_is_a_damaged_ledger(world: World, name: bytes) -> None:
     world.closer_database.close()
     world.database.close()
     whole = world.ledger.read_bytes()
-    assert b"TABLE waits" in whole
-    world.ledger.write_bytes(whole.replace(b"TABLE waits", name))
+    assert b"TABLE blockers" in whole
+    world.ledger.write_bytes(whole.replace(b"TABLE blockers", name))
     with pytest.raises(EtlStop, match=r"cannot be read: .*`hourmark ledger rebuild`"):
         Database(world.config.etl.ledger)
 

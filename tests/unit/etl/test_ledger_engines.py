@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from etl.errors import EtlStop
-from etl.ledger.database import Database
-from etl.ledger.engines import refuse_moving_driver, refuse_network_disk, shown
-from etl.ledger.tables import meta
-from hourmark.errors import ConfigError, Unavailable
 from tests.support.postgres import Postgres
+
+from hourmark.errors import ConfigError, Unavailable
+from hourmark_etl.errors import EtlStop
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.engines import check_moving_driver, check_network_disk, shown
+from hourmark_etl.ledger.tables import meta
 
 SQLITE = "sqlite:////var/lib/hourmark/ledger.sqlite"
 POSTGRESQL = "postgresql://me:secret@db.example/hourmark?password=secret"
@@ -94,21 +94,21 @@ def test_readers_cannot_write_on_postgresql(postgres: Postgres) -> None:
 )
 def test_a_file_is_refused_where_the_cluster_places_the_driver(conf: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="Use PostgreSQL"):
-        refuse_moving_driver(SQLITE, conf)
-    refuse_moving_driver(POSTGRESQL, conf)
+        check_moving_driver(SQLITE, conf)
+    check_moving_driver(POSTGRESQL, conf)
 
 
 @pytest.mark.parametrize("conf", [{}, {"spark.master": "yarn", "spark.submit.deployMode": "client"}])
 def test_a_file_is_fine_where_the_driver_stays(conf: dict[str, str]) -> None:
-    refuse_moving_driver(SQLITE, conf)
+    check_moving_driver(SQLITE, conf)
 
 
 @pytest.mark.parametrize("file", ["/srv/shared files/ledger.sqlite", "/mnt/ssh/a/ledger.sqlite"])
 def test_a_file_on_a_network_file_system_is_refused(file: str) -> None:
     with pytest.raises(ConfigError, match=r"write-ahead log is not safe"):
-        refuse_network_disk(Path(file), MOUNTS)
+        check_network_disk(Path(file), MOUNTS)
 
 
 @pytest.mark.parametrize("file", ["/srv/shared files/local/ledger.sqlite", "/srv/sharedfiles/ledger.sqlite", "/ledger.sqlite"])
 def test_a_file_on_a_disk_is_fine(file: str) -> None:
-    refuse_network_disk(Path(file), MOUNTS)
+    check_network_disk(Path(file), MOUNTS)

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from etl.errors import ForeignLedger
-from etl.ledger.database import Database
-from etl.ledger.first_hours import FirstHours, read_first_hours, record_first_hours
-from etl.ledger.markers import refuse_older_copy
-from hourmark.config import Config, Etl
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.memory_storage import MemoryStorage
 from tests.support.rules import put_rules
+
+from hourmark.config import Config, Etl
+from hourmark_etl.errors import ForeignLedger
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours, record_first_hours
+from hourmark_etl.recovery.markers import check_older_copy
 
 
 @pytest.fixture
@@ -45,14 +45,14 @@ def copy_of(folder: Path, copied: list[Database]) -> Database:
 
 
 def test_the_newest_ledger_is_taken_at_every_step(life: Life) -> None:
-    refuse_older_copy(life.storage, life.database, LENGTH_S)
+    check_older_copy(life.storage, life.database, LENGTH_S)
     for _ in range(3):
         life.close("click")
-        refuse_older_copy(life.storage, life.database, LENGTH_S)
+        check_older_copy(life.storage, life.database, LENGTH_S)
     life.close("view", in_ledger=False)
-    refuse_older_copy(life.storage, life.database, LENGTH_S)
+    check_older_copy(life.storage, life.database, LENGTH_S)
     life.freeze("click")
-    refuse_older_copy(life.storage, life.database, LENGTH_S)
+    check_older_copy(life.storage, life.database, LENGTH_S)
 
 
 @pytest.mark.parametrize("closed_before", [0, 1, 2])
@@ -68,7 +68,7 @@ def test_yesterdays_copy_is_refused(
     with pytest.raises(
         ForeignLedger, match=r"click .* older copy, or another; restore the newest copy, or .*hourmark ledger rebuild"
     ):
-        refuse_older_copy(life.storage, older, LENGTH_S)
+        check_older_copy(life.storage, older, LENGTH_S)
 
 
 def test_a_copy_that_had_sealed_what_was_closed_since_goes_on_unless_more_was(
@@ -76,13 +76,13 @@ def test_a_copy_that_had_sealed_what_was_closed_since_goes_on_unless_more_was(
 ) -> None:
     life.close("click", in_ledger=False)
     older = copy_of(tmp_path, copied)
-    refuse_older_copy(life.storage, older, LENGTH_S)
+    check_older_copy(life.storage, older, LENGTH_S)
     manifest = life.storage.read(f"{FIRST.bucket_path('click')}/_SUCCESS").replace(
         str(FIRST).encode(), str(FIRST.next()).encode()
     )
     life.storage.write_new(f"{FIRST.next().bucket_path('click')}/_SUCCESS", manifest)
     with pytest.raises(ForeignLedger, match="has not even sealed it"):
-        refuse_older_copy(life.storage, older, LENGTH_S)
+        check_older_copy(life.storage, older, LENGTH_S)
 
 
 def test_a_new_ledger_on_an_old_root_is_refused(life: Life, tmp_path: Path, copied: list[Database]) -> None:
@@ -90,11 +90,11 @@ def test_a_new_ledger_on_an_old_root_is_refused(life: Life, tmp_path: Path, copi
     url = f"sqlite:///{tmp_path}/new.sqlite"
     copied.append(Database(url))
     with pytest.raises(ForeignLedger, match="types that this ledger has never heard of"):
-        refuse_older_copy(life.storage, copied[0], LENGTH_S)
+        check_older_copy(life.storage, copied[0], LENGTH_S)
     later = FIRST.next().next()
     put_rules(Config(etl=Etl(ledger=url)), life.declared, life.sources, later)
     with pytest.raises(ForeignLedger, match="has closed none of the type"):
-        refuse_older_copy(life.storage, copied[0], LENGTH_S)
+        check_older_copy(life.storage, copied[0], LENGTH_S)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_new_ledger_on_an_old_root_is_refused(life: Life, tmp_path: Path, copi
 )
 def test_folders_without_a_marker_say_nothing_of_the_ledger(life: Life, stray: str) -> None:
     life.storage.make_folder(stray)
-    refuse_older_copy(life.storage, life.database, LENGTH_S)
+    check_older_copy(life.storage, life.database, LENGTH_S)
 
 
 def test_a_bucket_of_a_later_commit_than_the_ledgers_is_refused(life: Life, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_bucket_of_a_later_commit_than_the_ledgers_is_refused(life: Life, tmp_
     with life.database.transaction() as connection:
         connection.exec_driver_sql("UPDATE meta SET value = '1' WHERE key = 'commit'")
     with pytest.raises(ForeignLedger, match=r"was closed by ledger .*commit"):
-        refuse_older_copy(life.storage, life.database, LENGTH_S)
+        check_older_copy(life.storage, life.database, LENGTH_S)
 
 
 def test_first_hours_are_recorded_once_and_new_types_beside_them(life: Life, tmp_path: Path) -> None:

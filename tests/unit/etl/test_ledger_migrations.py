@@ -11,10 +11,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, create_engine, text
 
-from etl.errors import EtlStop
-from etl.ledger import migrations, tables
-from etl.ledger.database import Database
-from etl.ledger.engines import open_engine
+from hourmark_etl.errors import EtlStop
+from hourmark_etl.ledger import migrations, tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.engines import open_engine
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def test_the_revisions_make_what_the_code_expects(engine: Engine) -> None:
 
 def test_the_comparison_sees_a_difference(engine: Engine) -> None:
     with engine.begin() as connection:
-        connection.execute(text("DROP TABLE waits"))
-        connection.execute(text("ALTER TABLE orders ADD COLUMN more TEXT"))
+        connection.execute(text("DROP TABLE blockers"))
+        connection.execute(text("ALTER TABLE overrides ADD COLUMN more TEXT"))
         found = compare_metadata(MigrationContext.configure(connection), tables.metadata)
     assert [difference[0] for difference in found] == ["add_table", "remove_column"]
 

@@ -11,26 +11,26 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from sqlalchemy import select
+from tests.support import ledger_queries
+from tests.support.ledger_life import FIRST, LENGTH_S, Life
+from tests.support.memory_storage import MemoryStorage
 
-from etl.closing.engine import LocalEngine
-from etl.closing.evidence import SURPLUS_SCHEMA
-from etl.closing.proof import Proof
-from etl.closing.surplus import write_surplus
-from etl.ledger import frontiers, tables
-from etl.ledger.database import Database
-from etl.ledger.edge import accepted_holes, open_holes
-from etl.ledger.markers import refuse_older_copy
-from etl.ledger.rebuild import Rebuilt, rebuild
-from etl.ledger.rules import LedgerRules
-from etl.ledger.schemas import known_schemas
 from hourmark.config import Config
 from hourmark.errors import Finding, UsageError
 from hourmark.event_types import EventType
 from hourmark.hours import Hour
 from hourmark.rules import RulesBook, TypeVersion
-from tests.support import ledger_queries
-from tests.support.ledger_life import FIRST, LENGTH_S, Life
-from tests.support.memory_storage import MemoryStorage
+from hourmark_etl.closing.engine import Engine
+from hourmark_etl.closing.proof.evidence import UNAUDITED_SCHEMA
+from hourmark_etl.closing.proof.proof import Proof
+from hourmark_etl.closing.proof.unaudited import write_unaudited
+from hourmark_etl.ledger import frontiers, tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
+from hourmark_etl.ledger.rules import LedgerRules
+from hourmark_etl.ledger.schemas import known_schemas
+from hourmark_etl.recovery.markers import check_older_copy
+from hourmark_etl.recovery.rebuild import Rebuilt, rebuild
 
 SECOND = FIRST.next()
 
@@ -154,7 +154,7 @@ def proved(life: Life) -> Proof:
     opened = life.frontier("click")
     frontiers.freeze(life.database, life.closer, [opened], {"click": "events.click"})
     below = len(life.topics.logs["hourmark.audit"])
-    return LocalEngine(life.storage, life.database, Config()).prove([opened], below)["click"]
+    return Engine(life.storage, life.database, Config()).prove([opened], below)["click"]
 
 
 def unlisted_of(life: Life, hour: Hour) -> int:
@@ -177,7 +177,7 @@ def test_a_restored_copy_that_is_lost_later_knows_no_less(tmp_path: Path, target
     life.stage()
     life.database.close()
     life.go_on_with(Database(f"sqlite:///{copy}"))
-    refuse_older_copy(life.storage, life.database, LENGTH_S)  # nothing was closed since: it is taken
+    check_older_copy(life.storage, life.database, LENGTH_S)  # nothing was closed since: it is taken
     life.produce("click", SECOND, 4)
     life.stage(at_most=8)
     life.stage()
@@ -206,7 +206,7 @@ def test_what_kafka_no_longer_holds_is_listed_from_staged_files(life: Life, targ
 
 
 @pytest.mark.parametrize("how", ["damaged", "gone"])
-def test_promises_that_neither_kafka_nor_a_file_holds_are_a_hole(life: Life, target: Database, how: str) -> None:
+def test_promises_that_neither_kafka_nor_a_file_holds_are_a_gap(life: Life, target: Database, how: str) -> None:
     life.produce("click", FIRST, 3)
     batch = life.stage()
     life.produce("click", FIRST, 4)
@@ -216,7 +216,7 @@ def test_promises_that_neither_kafka_nor_a_file_holds_are_a_hole(life: Life, tar
     life.storage.delete(audit) if how == "gone" else life.storage.damage(audit)  # type: ignore[attr-defined]
     done = rebuilt(life, target)
     assert done.lost == ["topic hourmark.audit partition 0: offsets [0, 1) are lost to retention"]
-    assert [h.topic for h in open_holes(target)] == ["hourmark.audit"]
+    assert [h.topic for h in open_gaps(target)] == ["hourmark.audit"]
     assert [note for note in done.notes if audit in note] == done.notes and bool(done.notes) == (how == "damaged")
 
 
@@ -241,9 +241,9 @@ def test_lost_events_are_named_and_hold_nothing(life: Life, target: Database) ->
     life.topics.log_starts = {"events.click": 3}
     life.storage.delete(next(f.path for f in batch.files if f.kind == "events"))
     assert rebuilt(life, target).lost == []
-    (hole,) = accepted_holes(target)
-    assert (hole.topic, hole.what) == ("events.click", "topic events.click partition 0: offsets [0, 3) are lost to retention")
-    assert open_holes(target) == []
+    (gap,) = accepted_gaps(target)
+    assert (gap.topic, gap.what) == ("events.click", "topic events.click partition 0: offsets [0, 3) are lost to retention")
+    assert open_gaps(target) == []
 
 
 def test_an_audit_topic_that_is_shorter_than_what_is_settled_is_refused(life: Life, target: Database) -> None:
@@ -297,7 +297,7 @@ def test_markers_and_rules_that_contradict_each_other_stop_a_rebuild(life: Life,
 
 
 def test_without_the_topic_ids_of_markers_keep_their_meaning(life: Life, target: Database) -> None:
-    """A registry that is made anew then cannot give them another."""
+    """A registry that is recreated then cannot give them another."""
     life.produce("click", FIRST, 1)
     life.stage()
     life.close("click")
@@ -312,29 +312,29 @@ def test_without_the_topic_ids_of_markers_keep_their_meaning(life: Life, target:
     assert known_schemas(target)[1].text
 
 
-def test_surplus_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(life: Life, target: Database) -> None:
+def test_unaudited_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(life: Life, target: Database) -> None:
     paths = {}
     for rows in (2, 3):
         for hour in (FIRST, SECOND):
             found = {"hour": [FIRST.start_s] * rows, "event_id": [bytes(16)] * rows, "range_id": [bytes(8)] * rows}
             opened = dataclasses.replace(life.frontier("click"), hour=hour)
-            paths[rows, hour] = write_surplus(life.storage, 7, opened, pa.table(found, schema=SURPLUS_SCHEMA)).path
+            paths[rows, hour] = write_unaudited(life.storage, 7, opened, pa.table(found, schema=UNAUDITED_SCHEMA)).path
     life.produce("click", FIRST, 4)
     life.stage()
-    life.close("click", surplus=3)
+    life.close("click", unaudited=3)
     rebuilt(life, target)
     with target.reading() as connection:
-        (row,) = connection.execute(select(tables.surplus)).mappings().all()
+        (row,) = connection.execute(select(tables.unaudited)).mappings().all()
     assert dict(row) == {
         "type": "click", "hour": FIRST.start_s, "path": paths[3, FIRST], "rows": 3,
         "audit_next": 1, "sealed_at_ms": FIRST.end_ms,
     }  # fmt: skip
 
 
-def test_damaged_surplus_is_told_of(life: Life, target: Database) -> None:
+def test_damaged_unaudited_is_told_of(life: Life, target: Database) -> None:
     found = {"hour": [FIRST.start_s], "event_id": [bytes(16)], "range_id": [bytes(8)]}
-    path = write_surplus(life.storage, 7, life.frontier("click"), pa.table(found, schema=SURPLUS_SCHEMA)).path
-    life.close("click", surplus=1)
+    path = write_unaudited(life.storage, 7, life.frontier("click"), pa.table(found, schema=UNAUDITED_SCHEMA)).path
+    life.close("click", unaudited=1)
     life.storage.damage(path)  # type: ignore[attr-defined]
     (note,) = rebuilt(life, target).notes
-    assert path in note and "stays unkept" in note
+    assert path in note and "stays unmet" in note

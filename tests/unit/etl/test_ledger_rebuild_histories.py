@@ -11,16 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
-
-from etl.ledger import remains, tables
-from etl.ledger.database import Database
-from etl.ledger.edge import open_holes
-from etl.ledger.rebuild import rebuild
-from etl.staging.files import Rows, read_all, read_rows
-from etl.storage import Storage
-from hourmark.hours import Hour
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.memory_storage import MemoryStorage
+
+from hourmark.hours import Hour
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.offset_gaps import open_gaps
+from hourmark_etl.recovery import storage_scan
+from hourmark_etl.recovery.rebuild import rebuild
+from hourmark_etl.staging.files import Rows, read_all, read_rows
+from hourmark_etl.storage import Storage
 
 TYPES = ("click", "view")
 ACTIONS = st.lists(
@@ -113,7 +114,7 @@ def compared(actions: list[Action], folder: str) -> Compared:
         differ = [(f.hour, f.settled_next) for f in frontiers] != [
             (life.frontier(t).hour, life.frontier(t).settled_next) for t in TYPES
         ]
-        result = Compared(events - found, promises - promised, bool(open_holes(target)), differ)
+        result = Compared(events - found, promises - promised, bool(open_gaps(target)), differ)
     storage.forget()
     return result
 
@@ -139,12 +140,12 @@ def test_a_planted_fault_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch,
     (tmp_path / "again").mkdir()
     match fault:
         case "takes a marker's offset for all below it":
-            monkeypatch.setattr(remains, "EARLY_MS", -(1 << 60))
+            monkeypatch.setattr(storage_scan, "EARLIEST_MS", -(1 << 60))
         case "lists no staged file":
-            monkeypatch.setattr("etl.ledger.rebuild.read_notes", lambda _: ())
+            monkeypatch.setattr("hourmark_etl.recovery.rebuild.read_notes", lambda _: ())
         case "looks for no promise":
-            monkeypatch.setattr("etl.ledger.rebuild.read_notes", lambda _: ())
-            monkeypatch.setattr("etl.ledger.rebuild._Rebuild._first_promise", lambda _: 1 << 60)
+            monkeypatch.setattr("hourmark_etl.recovery.rebuild.read_notes", lambda _: ())
+            monkeypatch.setattr("hourmark_etl.recovery.rebuild._Rebuild._first_promise", lambda _: 1 << 60)
     found = compared(FAULTS[fault], str(tmp_path / "again"))
     assert found.missing or found.missing_promises
-    assert found.held == (fault == "lists no staged file"), "where promises are looked for, a hole is told of"
+    assert found.held == (fault == "lists no staged file"), "where promises are looked for, a gap is told of"

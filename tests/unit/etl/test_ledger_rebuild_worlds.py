@@ -9,19 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from etl.ledger.database import Database
-from etl.ledger.edge import accepted_holes, open_holes
-from etl.ledger.orders import order_force_all
-from hourmark.hours import Hour
-from hourmark.manifest import Manifest
-from hourmark.topics import AUDIT, CONTROL, events_topic
-from tests.property.truth import FIRST_HOUR, TYPES, config_of
-from tests.property.world import World
 from tests.support.closing import frontier, hour, send, until
 from tests.support.forking import fork
 from tests.support.rebuilding import begin, lose_ledger, next_offsets, staged_files
 from tests.support.restaging import play_restager, retention_passes
+from tests.support.simulator.truth import FIRST_HOUR, TYPES, config_of
+from tests.support.simulator.world import World
+
+from hourmark.hours import Hour
+from hourmark.manifest import Manifest
+from hourmark.topics import AUDIT, CONTROL, events_topic
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
+from hourmark_etl.ledger.overrides import put_overrides
 
 TOPICS = (*CONTROL, *map(events_topic, TYPES))
 
@@ -47,10 +47,10 @@ def live(world: World, count: int) -> None:
             world.pipeline.mirror_all(0)
             world.pipeline.stage_all(0)
         until(world, Hour(start // 1000))
-        look(world)
+        poll(world)
 
 
-def look(world: World) -> None:
+def poll(world: World) -> None:
     """Everything that can arrive does, and what can close closes."""
     for _ in range(3):
         world.producers.report(0)
@@ -70,7 +70,7 @@ def again(world: World) -> None:
 def finish(world: World) -> None:
     """All hours until now are closed, and everything acknowledged stands in one bucket."""
     until(world, Hour.of(world.clock.now_ms()))
-    look(world)
+    poll(world)
     world.judge.check_end()
 
 
@@ -130,13 +130,13 @@ def test_an_hour_that_was_held_open_for_longer_than_retention_closes_whole(world
     assert set(grades(world).values()) | set(grades(world, "view").values()) == {"proved"}
 
 
-def test_surplus_and_the_promises_it_waits_for_are_found_again(world: World) -> None:
+def test_unaudited_and_the_promises_it_waits_for_are_found_again(world: World) -> None:
     live(world, 3)
     producers = world.producers
     send(world, ["click"], world.clock.now_ms())
     late = producers.edge.logs[next(p for p in producers.edge.logs if p.topic == AUDIT)].records.pop()  # its service died first
     finish_hour(world)
-    assert [m.surplus for m in manifests(world)][-1] == 1
+    assert [m.unaudited for m in manifests(world)][-1] == 1
     held_open(world)
     lose_ledger(world)
     again(world)
@@ -147,7 +147,7 @@ def test_surplus_and_the_promises_it_waits_for_are_found_again(world: World) -> 
 
 def finish_hour(world: World) -> None:
     until(world, Hour.of(world.clock.now_ms()))
-    look(world)
+    poll(world)
 
 
 def manifests(world: World, event_type: str = "click") -> list[Manifest]:
@@ -161,16 +161,16 @@ def test_a_lost_file_of_events_can_only_be_forced_and_names_its_offsets(world: W
     world.storage.delete(path)
     done = lose_ledger(world)
     again(world)
-    assert done.lost == [] and len(accepted_holes(world.database)) > 0
+    assert done.lost == [] and len(accepted_gaps(world.database)) > 0
     world.judge.given_up |= world.producers.events.keys()
     until(world, hour(30))
-    look(world)
-    look(world)
+    poll(world)
+    poll(world)
     said = {at: m for (t, at), m in world.judge.manifests.items() if t == "click" and at >= open_from}
     wrong = {at: m for at, m in said.items() if m.grade.value != "proved"}
     assert wrong and {m.grade.value for m in wrong.values()} == {"forced"}
     for m in wrong.values():
-        assert any("events.click partition" in text and "offsets [" in text for text in m.evidence.excused)
+        assert any("events.click partition" in text and "offsets [" in text for text in m.evidence.waived)
 
 
 def test_a_lost_file_of_promises_holds_every_type_until_an_order_for_all(world: World) -> None:
@@ -181,17 +181,17 @@ def test_a_lost_file_of_promises_holds_every_type_until_an_order_for_all(world: 
     again(world)
     assert "hourmark.audit partition 0: offsets [" in lost and done.staged_files > 0
     finish_hour(world)
-    assert len(world.judge.manifests) == closed_before and [h.what for h in open_holes(world.database)] == [lost]
-    order_force_all(world.database, 3600, "the disk burnt", "ada", world.clock.now_ms())
+    assert len(world.judge.manifests) == closed_before and [h.what for h in open_gaps(world.database)] == [lost]
+    put_overrides(world.database, 3600, "the disk burnt", "ada", world.clock.now_ms())
     begun_by = Hour.of(world.clock.now_ms())
-    look(world)
+    poll(world)
     until(world, hour(14))
-    look(world)
+    poll(world)
     new = list(world.judge.manifests.values())[closed_before:]
     assert any(m.hour > str(begun_by.next()) for m in new)
     for m in new:
         assert m.grade.value == ("forced" if m.hour <= str(begun_by) else "proved") or m.hour == str(begun_by.next())
-        assert m.grade.value == "proved" or any(lost in text for text in m.evidence.excused)
+        assert m.grade.value == "proved" or any(lost in text for text in m.evidence.waived)
 
 
 def test_whichever_file_is_lost_nothing_is_proved_that_is_not_whole(world: World) -> None:
@@ -207,9 +207,9 @@ def test_whichever_file_is_lost_nothing_is_proved_that_is_not_whole(world: World
         again(other)
         for n in range(3):
             until(other, hour(12 + 3 * n))
-            look(other)
-            if open_holes(other.database):
-                order_force_all(other.database, 3600, "lost", "ada", other.clock.now_ms())
+            poll(other)
+            if open_gaps(other.database):
+                put_overrides(other.database, 3600, "lost", "ada", other.clock.now_ms())
         other.judge.check()  # every event that a proved bucket should hold, it holds
         assert frontier(other, "click").hour > hour(12)
         other.end()
@@ -251,14 +251,14 @@ def test_storage_away_for_longer_than_retention_is_forced_by_orders_that_name_th
     closed_before = len(world.judge.manifests)
     finish_hour(world)
     assert len(world.judge.manifests) == closed_before
-    assert {h.topic for h in open_holes(world.database)} == {AUDIT, events_topic("click")}
+    assert {h.topic for h in open_gaps(world.database)} == {AUDIT, events_topic("click")}
     world.judge.given_up |= world.producers.events.keys()
-    order_force_all(world.database, 3600, "away for two weeks", "ada", world.clock.now_ms())
-    look(world)
+    put_overrides(world.database, 3600, "away for two weeks", "ada", world.clock.now_ms())
+    poll(world)
     new = list(world.judge.manifests.values())[closed_before:]
     assert new and {m.grade.value for m in new} == {"forced"}
-    assert all(any(f"{AUDIT} partition 0: offsets [" in text for text in m.evidence.excused) for m in new)
-    assert open_holes(world.database) == [] and len(accepted_holes(world.database)) == 2
+    assert all(any(f"{AUDIT} partition 0: offsets [" in text for text in m.evidence.waived) for m in new)
+    assert open_gaps(world.database) == [] and len(accepted_gaps(world.database)) == 2
     until(world, hour(12))
-    look(world)
+    poll(world)
     assert grades(world)[hour(12)] == "proved"

@@ -9,24 +9,17 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select, update
+from tests.support.revisions import APP, CLICK, HOUR, VIEW, WEB, revision
 
-from etl.errors import DamagedRow
-from etl.ledger import tables
-from etl.ledger.database import Database
-from etl.ledger.frontiers import frontiers
-from etl.ledger.rules import LedgerRules
-from etl.ledger.schemas import known_schemas, types_of_ids
 from hourmark.errors import Finding, UsageError
 from hourmark.event_types import EventType, Source
 from hourmark.rules import RulesBook, TypeVersion
-from tests.support.revisions import (
-    APP,
-    CLICK,
-    HOUR,
-    VIEW,
-    WEB,
-    revision,
-)
+from hourmark_etl.errors import DamagedRow
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontiers import frontiers
+from hourmark_etl.ledger.rules import LedgerRules
+from hourmark_etl.ledger.schemas import known_schemas, types_of_ids
 
 
 @pytest.fixture

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.closing import frontier, hour, send, send_again, settle, until, wait_of
+from tests.support.restaging import play_restager, retention_passes
+from tests.support.simulator.truth import FIRST_HOUR
+from tests.support.simulator.world import World
 
-from etl.closing.containers import WrittenHour
-from etl.closing.publishing import publish
-from etl.errors import Unreadable
-from etl.ledger.edge import accepted_holes
-from etl.ledger.orders import order_force
-from etl.ledger.rows import Frontier, State
-from etl.storage import Storage
 from hourmark.kafka import Partition
 from hourmark.manifest import Manifest
 from hourmark.topics import AUDIT, events_topic
-from tests.property.truth import FIRST_HOUR
-from tests.property.world import World
-from tests.support.closing import frontier, hour, send, settle, until, wait_of
-from tests.support.restaging import play_restager, retention_passes
+from hourmark_etl.closing.publishing import publish
+from hourmark_etl.closing.write.containers import WrittenHour
+from hourmark_etl.errors import Unreadable
+from hourmark_etl.ledger.offset_gaps import accepted_gaps
+from hourmark_etl.ledger.overrides import put_override
+from hourmark_etl.model import Frontier, State
+from hourmark_etl.storage import Storage
 
 START_MS = FIRST_HOUR.start_s * 1000
 
@@ -98,11 +98,11 @@ def test_an_order_closes_a_sealed_hour_whose_file_is_lost_and_names_what_is_miss
     path = sealed_and_lost(world)
     assert frontier(world, "click").state is State.SEALED and closed(world, "click") == []
     assert wait_of(world, "click").phase == "staged" and "cannot be staged again" in wait_of(world, "click").what[0]
-    order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
+    put_override(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
     look_for_a_while(world, 1)
     (manifest, *_) = closed(world, "click")
     assert (manifest.grade.value, manifest.events) == ("forced", 0)
-    said = manifest.evidence.excused
+    said = manifest.evidence.waived
     assert said[0] == "forced by ada: cannot wait"
     assert f"topic edge.{events_topic('click')} partition" in said[1] and "offsets [0, 2)" in said[1] and path in said[1]
     until(world, hour(3))
@@ -110,6 +110,18 @@ def test_an_order_closes_a_sealed_hour_whose_file_is_lost_and_names_what_is_miss
     grades = [m.grade.value for m in closed(world, "click")]
     assert grades[0] == "forced" and set(grades[1:]) == {"proved"} and len(grades) > 1, "nothing else is missing"
     assert {m.grade.value for m in closed(world, "view")} == {"proved"}
+
+
+def test_what_a_sealed_hour_was_closed_without_is_no_second_reading_when_it_comes_again(world: World) -> None:
+    sealed_and_lost(world)
+    put_override(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
+    look_for_a_while(world, 1)
+    send_again(world, world.producers.ranges[0])
+    until(world, hour(2))
+    look_for_a_while(world, 2)
+    first, second, *_ = closed(world, "click")
+    assert (first.grade.value, first.events) == ("forced", 0)
+    assert (second.grade.value, second.late) == ("proved", {str(FIRST_HOUR): 1})
 
 
 def test_an_order_for_an_open_hour_gives_up_the_file_and_promises_name_what_is_missing(world: World) -> None:
@@ -122,15 +134,15 @@ def test_an_order_for_an_open_hour_gives_up_the_file_and_promises_name_what_is_m
     world.damages.lose(path)
     retention_passes(world, events_topic("click"))
     until(world, FIRST_HOUR)
-    order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
+    put_override(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
     look_for_a_while(world, 2)
     first = closed(world, "click")[0]
-    assert first.grade.value == "forced" and any(path in text for text in first.evidence.excused)
-    assert any("not kept" in text for text in first.evidence.excused)
+    assert first.grade.value == "forced" and any(path in text for text in first.evidence.waived)
+    assert any("not kept" in text for text in first.evidence.waived)
     until(world, hour(5))
     look_for_a_while(world)
     second = closed(world, "click")[1]
-    assert second.grade.value == "forced" and any(path in text for text in second.evidence.excused), "its row is lost too"
+    assert second.grade.value == "forced" and any(path in text for text in second.evidence.waived), "its row is lost too"
     assert [m.grade.value for m in closed(world, "click")[2:]][-1] == "proved"
 
 
@@ -144,25 +156,25 @@ def test_other_types_of_the_file_wait_for_orders_of_their_own(world: World) -> N
     retention_passes(world, events_topic("view"))
     until(world, FIRST_HOUR)
     look_for_a_while(world, 2)
-    order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
+    put_override(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
     look_for_a_while(world, 2)
     assert [m.grade.value for m in closed(world, "click")][:1] == ["forced"] and closed(world, "view") == []
     assert wait_of(world, "view").phase == "staged"
-    order_force(world.database, "view", FIRST_HOUR, "cannot wait either", "ada", world.clock.now_ms())
+    put_override(world.database, "view", FIRST_HOUR, "cannot wait either", "ada", world.clock.now_ms())
     look_for_a_while(world, 2)
     assert [m.grade.value for m in closed(world, "view")][:1] == ["forced"]
 
 
 def test_lost_promises_leave_no_hour_proved_that_had_begun_by_then(world: World) -> None:
     path = lost_promises(world)
-    order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
+    put_override(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
     look_for_a_while(world, 1)
     until(world, hour(6))
     look_for_a_while(world)
     said = {m.hour: m.grade.value for m in closed(world, "click")}
-    (hole,) = accepted_holes(world.database)
-    assert (hole.topic, hole.type) == (AUDIT, "click") and path in hole.what and "offsets [0, 3)" in hole.what
-    assert hole.accepted_at_ms is not None
+    (gap,) = accepted_gaps(world.database)
+    assert (gap.topic, gap.type) == (AUDIT, "click") and path in gap.what and "offsets [0, 3)" in gap.what
+    assert gap.accepted_at_ms is not None
     assert {grade for at, grade in said.items() if at > str(hour(2))} == {"proved"} and said[str(FIRST_HOUR)] == "forced"
     assert {m.grade.value for m in closed(world, "view")} == {"proved"}
 
@@ -192,11 +204,11 @@ def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(world: Wo
         pass
 
     def publish_late(storage: Storage, f: Frontier, written: WrittenHour, manifest: Manifest) -> Manifest:
-        """All is written; then the file is lost, an order gives it up, and only then the rename comes."""
+        """All is written; then the file is lost, an override gives it up, and only then the rename comes."""
         if f.event_type == "click":
             world.damages.lose(path)
             retention_passes(world, events_topic("click"))
-            order_force(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
+            put_override(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
             world.closer._stage_again(Unreadable(path, "gone"))
             seal = frontier(world, "click").seal
             assert f.seal is not None and seal is not None and (f.seal.grade, seal.grade) == ("proved", "forced")
@@ -205,7 +217,7 @@ def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(world: Wo
             raise Paused
         return publish(storage, f, written, manifest)
 
-    monkeypatch.setattr("etl.closing.publishing.publish", publish_late)
+    monkeypatch.setattr("hourmark_etl.closing.publishing.publish", publish_late)
     until(world, FIRST_HOUR)
     with pytest.raises(Paused):
         settle(world)

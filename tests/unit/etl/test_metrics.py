@@ -10,9 +10,9 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from etl.metrics import OLDEST_SHOWN, Metrics, Staged, Standing, serve_metrics
 from hourmark.hours import Hour
 from hourmark.manifest import Evidence, Grade, Manifest
+from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Gauges, Metrics, Staged, serve_metrics
 
 HOUR = Hour(1_800_000_000, 3600)
 
@@ -27,11 +27,11 @@ def values(metrics: Metrics) -> dict[str, float]:
     return found
 
 
-def standing(ages: dict[str, float]) -> Standing:
-    return Standing(
-        types={"open": len(ages), "frozen": 0, "sealed": 0}, open_ages_s=ages, types_in_alarm=1, types_set_aside=2, orders=3,
+def standing(ages: dict[str, float]) -> Gauges:
+    return Gauges(
+        types={"open": len(ages), "frozen": 0, "sealed": 0}, open_ages_s=ages, types_in_alarm=1, types_quarantined=2, overrides=3,
         buckets_in_conflict=4,
-        reporters={"live": 4, "excused": 1, "gone": 0}, pending_bytes=10, lost_bytes=20, watermark_lag_mean_s=1.5,
+        reporters={"live": 4, "waived": 1, "gone": 0}, pending_bytes=10, lost_bytes=20, watermark_lag_mean_s=1.5,
         watermark_lag_max_s=9.0,
     )  # fmt: skip
 
@@ -40,7 +40,7 @@ def manifest() -> Manifest:
     evidence = Evidence(method="join", cut_at_ms=1, audit_records=1, promised=1, audit_next={"0": 0})
     return Manifest(
         type="click", hour=str(HOUR), bucket_seconds=3600, grade=Grade.TIMED_OUT, evidence=evidence, files=[], events=10,
-        late={"2027-01-15T07": 3}, duplicates_removed=2, surplus=1, id_sum="0" * 16, offsets=[], ledger="l", ledger_commit=1,
+        late={"2027-01-15T07": 3}, duplicates_removed=2, unaudited=1, id_sum="0" * 16, offsets=[], ledger="l", ledger_commit=1,
         attempt="a", closed_at_ms=HOUR.end_ms + 90_000, software="test",
     )  # fmt: skip
 
@@ -64,7 +64,17 @@ def test_counters_that_alarms_look_at_are_there_before_anything_happens() -> Non
 
 def test_a_batch_is_counted() -> None:
     metrics = Metrics()
-    batch = Staged(100, 7, 2, 25_200.0, bytes=5_000, event_files=2, audit_files=1, promised=105, seconds=3.0)
+    batch = Staged(
+        timely=100,
+        late=7,
+        falsely_late=2,
+        late_seconds=25_200.0,
+        bytes=5_000,
+        event_files=2,
+        audit_files=1,
+        promised=105,
+        seconds=3.0,
+    )
     metrics.staged(batch, 5_000)
     metrics.staged(batch, 6_000)
     found = values(metrics)
@@ -91,7 +101,7 @@ def test_a_closed_bucket_is_counted_under_its_grade_with_its_delay() -> None:
     assert found["hourmark_etl_events_closed_total{arrival=timely}"] == 7
     assert found["hourmark_etl_events_closed_total{arrival=late}"] == 3
     assert found["hourmark_etl_duplicates_removed_total"] == 2
-    assert found["hourmark_etl_surplus_events_total"] == 1
+    assert found["hourmark_etl_unaudited_events_total"] == 1
 
 
 def test_only_the_oldest_open_buckets_have_a_series_and_those_closed_meanwhile_lose_theirs() -> None:
@@ -115,11 +125,11 @@ def test_metrics_are_served_and_a_port_that_is_taken_is_said(caplog: pytest.LogC
         serve_metrics(Metrics(), "127.0.0.1", port)()
         assert f"etl.metrics_port = {port}" in caplog.text
     metrics = Metrics()
-    metrics.looked(7_000)
+    metrics.polled(7_000)
     stop = serve_metrics(metrics, "127.0.0.1", port)
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            assert "hourmark_etl_last_look_timestamp_seconds 7.0" in answer.read().decode()
+            assert "hourmark_etl_last_poll_timestamp_seconds 7.0" in answer.read().decode()
     finally:
         stop()
     serve_metrics(Metrics(), "127.0.0.1", 0)()

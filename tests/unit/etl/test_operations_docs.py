@@ -7,46 +7,26 @@ import functools
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-
-from etl.metrics import Metrics
-from hourmark.cli import root
+from tests.support.documents import ROOT, console_lines, resolved
 from tools import verify_bucket
 
-ROOT = Path(__file__).resolve().parents[3]
+from hourmark_etl.telemetry.metrics import Metrics
+
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 METRICS = (ROOT / "docs" / "metrics.md").read_text()
 PROGRAMS = ("hourmark ", "bucket ")
 CODE = re.compile(r"`([^`]+)`")
 
 
-def console_lines(text: str) -> list[str]:
-    """What console blocks say after `$ `."""
-    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
-    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
-
-
 def mentioned(text: str) -> list[str]:
     """Commands named within a sentence or a table: they may leave out arguments."""
     codes = CODE.findall(re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     return sorted({code if code.startswith("hourmark ") else f"hourmark {code}" for code in codes if code.startswith(PROGRAMS)})
-
-
-def resolved(words: list[str]) -> tuple[click.Command, list[str]]:
-    """The command, and the words after its name."""
-    found: click.Command = root
-    while isinstance(found, click.Group):
-        assert words, f"{found.name} is a group, and no command"
-        inner = found.get_command(click.Context(found), words[0])
-        assert inner is not None, f"no command {words[0]}"
-        found, words = inner, words[1:]
-    return found, words
 
 
 @pytest.mark.parametrize("line", [*console_lines(OPERATIONS), *console_lines(METRICS)])
@@ -75,7 +55,7 @@ def said() -> str:
 
 def literals() -> Iterator[str]:
     """Every text that the sources hold, those of f-strings with `…` for what they fill in."""
-    for file in (ROOT / "src").rglob("*.py"):
+    for file in ROOT.glob("*/hourmark*/**/*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.JoinedStr):
                 yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)  # type: ignore[misc]
@@ -122,7 +102,7 @@ def test_every_expression_of_an_alarm_names_metrics_that_exist() -> None:
 
 
 def test_every_stage_of_the_books_is_explained() -> None:
-    from etl.books import Stage
+    from hourmark_etl.operators.reconciliation import Stage
 
     for stage in Stage:
         assert f"| `{stage.value}` |" in OPERATIONS

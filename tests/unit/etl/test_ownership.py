@@ -7,22 +7,34 @@ from pathlib import Path
 
 import pytest
 
-from etl.closing.publishing import refuse_foreign_root, refuse_other_seal, refuse_published
-from etl.errors import ForeignLedger
-from etl.ledger.rows import Frontier, Position, Seal, State
-from etl.storage import LocalDisk
 from hourmark.hours import Hour
 from hourmark.manifest import Evidence, Grade, Manifest, Offsets
+from hourmark_etl.closing.publishing import check_foreign_root, check_other_seal, check_published
+from hourmark_etl.errors import ForeignLedger
+from hourmark_etl.model import Frontier, Position, Seal, State
+from hourmark_etl.storage import LocalDisk
 
 HOUR = Hour(1_800_000_000)
-OPENED = Frontier("click", HOUR, HOUR, State.OPEN, frozenset(), 0, None, ())
-SEAL = Seal("proved", "join", 1, 7, 1, 1, 0, (), (Position("c", "id-1", "edge.events.click", 0, 42),))
+OPENED = Frontier(
+    event_type="click", first_hour=HOUR, hour=HOUR, state=State.OPEN, sources=frozenset(), settled_next=0, seal=None, alarm=()
+)
+SEAL = Seal(
+    grade="proved",
+    method="join",
+    cut_at_ms=1,
+    audit_next=7,
+    audit_records=1,
+    promised=1,
+    unaudited=0,
+    waived=(),
+    offsets=(Position(cluster_id="c", topic_id="id-1", topic="edge.events.click", partition=0, next_offset=42),),
+)
 
 
 def manifest() -> Manifest:
     return Manifest(
         type="click", hour=str(HOUR), bucket_seconds=3600, grade=Grade.PROVED, files=[], events=0, late={}, duplicates_removed=0,
-        evidence=Evidence(method="join", cut_at_ms=1, audit_records=1, promised=1, audit_next={"0": 7}), surplus=0,
+        evidence=Evidence(method="join", cut_at_ms=1, audit_records=1, promised=1, audit_next={"0": 7}), unaudited=0,
         id_sum="0" * 16,
         offsets=[Offsets(topic="edge.events.click", topic_id="id-1", partition=0, next=42)], ledger="mine", ledger_commit=1,
         attempt="a", closed_at_ms=5, software="test",
@@ -31,21 +43,21 @@ def manifest() -> Manifest:
 
 def test_an_open_hour_whose_bucket_stands_means_an_older_ledger(tmp_path: Path) -> None:
     storage = LocalDisk(root=tmp_path)
-    refuse_published(storage, [OPENED])
+    check_published(storage, [OPENED])
     storage.write_new(f"{HOUR.bucket_path('click')}/_SUCCESS", b"{}")
     with pytest.raises(ForeignLedger, match="has not closed click 2027-01-15T08"):
-        refuse_published(storage, [OPENED])
-    refuse_published(storage, [dataclasses.replace(OPENED, hour=HOUR.next())])
+        check_published(storage, [OPENED])
+    check_published(storage, [dataclasses.replace(OPENED, hour=HOUR.next())])
 
 
 def test_a_root_with_buckets_and_a_ledger_without_means_a_lost_one(tmp_path: Path) -> None:
     storage = LocalDisk(root=tmp_path)
-    refuse_foreign_root(storage, [OPENED], set())
+    check_foreign_root(storage, [OPENED], set())
     storage.write_new(f"{HOUR.bucket_path('click')}/_SUCCESS", b"{}")
     with pytest.raises(ForeignLedger, match="_SUCCESS stands, but this ledger has closed nothing of click"):
-        refuse_foreign_root(storage, [OPENED], set())
-    refuse_foreign_root(storage, [OPENED], {"click"})
-    refuse_foreign_root(storage, [dataclasses.replace(OPENED, state=State.SEALED, seal=SEAL)], set())
+        check_foreign_root(storage, [OPENED], set())
+    check_foreign_root(storage, [OPENED], {"click"})
+    check_foreign_root(storage, [dataclasses.replace(OPENED, state=State.SEALED, seal=SEAL)], set())
 
 
 @pytest.mark.parametrize(
@@ -63,7 +75,7 @@ def test_folders_without_a_marker_make_no_foreign_root(tmp_path: Path, stray: st
     storage.make_folder(stray)
     storage.write_new(f"{stray}/notes.txt", b"quota: 1 TiB")
     storage.write_new("notes.txt", b"not a type")
-    refuse_foreign_root(storage, [OPENED], set())
+    check_foreign_root(storage, [OPENED], set())
 
 
 def test_buckets_of_another_length_make_a_foreign_root_too(tmp_path: Path) -> None:
@@ -71,17 +83,17 @@ def test_buckets_of_another_length_make_a_foreign_root_too(tmp_path: Path) -> No
     storage.make_folder("click/date=2027-01-14/hour=07")
     storage.write_new("click/date=2027-01-15/hour=07/minute=59/_SUCCESS", b"{}")
     with pytest.raises(ForeignLedger, match="minute=59/_SUCCESS stands"):
-        refuse_foreign_root(storage, [OPENED], set())
+        check_foreign_root(storage, [OPENED], set())
 
 
 def test_only_a_marker_of_the_own_seal_is_taken_as_the_truth() -> None:
-    refuse_other_seal(manifest(), SEAL, "mine")
+    check_other_seal(manifest(), SEAL, "mine")
     for other in (
         dataclasses.replace(SEAL, audit_next=8),
         dataclasses.replace(SEAL, offsets=(dataclasses.replace(SEAL.offsets[0], next_offset=41),)),
         dataclasses.replace(SEAL, offsets=()),
     ):
         with pytest.raises(ForeignLedger, match="with other contents"):
-            refuse_other_seal(manifest(), other, "mine")
+            check_other_seal(manifest(), other, "mine")
     with pytest.raises(ForeignLedger, match="by ledger mine"):
-        refuse_other_seal(manifest(), SEAL, "another")
+        check_other_seal(manifest(), SEAL, "another")

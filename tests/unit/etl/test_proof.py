@@ -16,17 +16,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
-
-from etl.closing import evidence, promises, proof
-from etl.closing.surplus import SurplusCleaner, surplus_left_over
-from etl.ledger.closed import surplus_files
-from etl.ledger.database import Database
-from etl.storage import StorageError
-from hourmark.config import Config, Etl
-from hourmark.event_types import EventType, Source
 from tests.support.memory_storage import MemoryStorage
 from tests.support.proving import FIRST, TYPE, Range, Site
 from tests.support.rules import put_rules
+
+from hourmark.config import Config, Etl
+from hourmark.event_types import EventType, Source
+from hourmark_etl.closing.proof import evidence, promises, proof
+from hourmark_etl.closing.proof.unaudited import UnauditedCleaner, unaudited_left_over
+from hourmark_etl.ledger.closed import unaudited_files
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.storage import StorageError
 
 CLICK = EventType(name=TYPE, fields=[{"name": "n", "type": "long"}])
 LAST_HOUR = 4
@@ -118,11 +118,11 @@ def violations(template: Path, history: list[Action], backs: tuple[int, ...], fa
                 wrong.append(f"hour {closes - 1} is not proved, but every promise is kept: {found.findings}")
             if proved and not expected.kept and (found.method == "join" or not faults):
                 wrong.append(f"hour {closes - 1} is proved by {found.method}, but a promise is not kept")
-            if found.surplus != expected.surplus and (found.method != "sums" or not faults):
-                wrong.append(f"hour {closes - 1}: surplus {found.surplus}, should be {expected.surplus} ({found.method})")
-            if found.surplus != (found.surplus_file.rows if found.surplus_file else 0):
-                wrong.append(f"hour {closes - 1}: {found.surplus} of surplus, kept {found.surplus_file}")
-            if (found.promised, found.surplus) != (sum(b.promised for b in found.books), sum(b.surplus for b in found.books)):
+            if found.unaudited != expected.unaudited and (found.method != "sums" or not faults):
+                wrong.append(f"hour {closes - 1}: unaudited {found.unaudited}, should be {expected.unaudited} ({found.method})")
+            if found.unaudited != (found.unaudited_file.rows if found.unaudited_file else 0):
+                wrong.append(f"hour {closes - 1}: {found.unaudited} of unaudited rows, kept {found.unaudited_file}")
+            if (found.promised, found.unaudited) != (sum(b.promised for b in found.books), sum(b.unaudited for b in found.books)):
                 wrong.append(f"hour {closes - 1}: the books {found.books} do not add up to {found}")
     return wrong
 
@@ -141,7 +141,7 @@ def test_an_hour_is_proved_if_and_only_if_every_promise_is_kept(
 
 @given(histories(faults=False), BACKS, st.sampled_from([8, 1 << 20]))
 @QUIET
-def test_without_loss_surplus_is_exact_by_sums_too_and_units_do_not_matter(
+def test_without_loss_unaudited_is_exact_by_sums_too_and_units_do_not_matter(
     template: Path, history: list[Action], backs: tuple[int, ...], unit_bytes_max: int
 ) -> None:
     assert violations(template, history, backs, False, unit_bytes_max=unit_bytes_max) == []
@@ -149,7 +149,7 @@ def test_without_loss_surplus_is_exact_by_sums_too_and_units_do_not_matter(
 
 def _counts_only(listed: Any, promised: Any) -> proof.Proof | None:
     if sum(s.events for s in listed.values()) == sum(s.events for s in promised.values()):
-        return proof.Proof("sums", 0, 0, 0)
+        return proof.Proof(method="sums", audit_records=0, promised=0, unaudited=0)
     return None
 
 
@@ -164,12 +164,12 @@ TWO = Range(1, ((0, 1), (0, 2)))
     ("module", "name", "planted", "history"),
     [
         (proof, "by_sums", _counts_only, [Send(TWO, (0, 0))]),
-        (proof, "surplus_files", lambda _: [], [Send(TWO, audit=False), CLOSE, Send(TWO, ())]),
+        (proof, "unaudited_files", lambda _: [], [Send(TWO, audit=False), CLOSE, Send(TWO, ())]),
         (promises, "distinct_rows", _duplicates_count, [Send(TWO), Send(TWO, (0,), audit=False)]),
-        (proof, "_still_unkept", lambda unkept, _: (list(unkept), []), [Send(TWO), CLOSE, Send(TWO, ())]),
+        (proof, "_still_unmet", lambda unmet, _: (list(unmet), []), [Send(TWO), CLOSE, Send(TWO, ())]),
         (evidence.Windows, "counting", lambda self, rows: promises.PROMISED.empty_table(), [Send(TWO, (0,))]),
     ],
-    ids=["counts only", "surplus forgotten", "duplicates count", "second copies must be kept anew", "promises not read"],
+    ids=["counts only", "unaudited forgotten", "duplicates count", "second copies must be kept anew", "promises not read"],
 )
 def test_a_planted_fault_turns_a_history_red(
     template: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, planted: Any, history: list[Action]
@@ -183,17 +183,17 @@ FIRST_HALF, WHOLE = Range(1, ((0, 1), (0, 2))), Range(2, ((0, 3), (1, 4)))
 DAY_MS = 24 * 3600 * 1000
 
 
-def test_rows_without_a_record_are_surplus_and_settle_the_record_that_comes_later(template: Path) -> None:
+def test_rows_without_a_record_are_unaudited_and_settle_the_record_that_comes_later(template: Path) -> None:
     with site(template) as at:
         at.send(FIRST_HALF, audit=False)
         at.stage()
         first, _ = at.close()
-        assert (first.method, first.surplus, first.findings) == ("join", 2, ())
+        assert (first.method, first.unaudited, first.findings) == ("join", 2, ())
         at.send(Range(9, ()))
         at.audits.append((FIRST_HALF, 0))
         at.stage()
         second, _ = at.close()
-        assert (second.method, second.promised, second.surplus, second.findings) == ("join", 2, 0, ())
+        assert (second.method, second.promised, second.unaudited, second.findings) == ("join", 2, 0, ())
         assert [b.hour_s for b in second.books] == [FIRST.start_s]
 
 
@@ -201,11 +201,11 @@ def test_a_range_listed_half_here_and_half_there_is_whole_for_its_record(templat
     with site(template) as at:
         at.send(FIRST_HALF, rows=[0], audit=False)
         at.stage()
-        assert at.close()[0].surplus == 1
+        assert at.close()[0].unaudited == 1
         at.send(FIRST_HALF, rows=[1])
         at.stage()
         late, _ = at.close()
-        assert (late.method, late.promised, late.surplus, late.findings) == ("join", 2, 0, ())
+        assert (late.method, late.promised, late.unaudited, late.findings) == ("join", 2, 0, ())
 
 
 def test_a_range_sent_again_is_proved_whether_or_not_its_second_record_has_rows_of_its_own(template: Path) -> None:
@@ -216,7 +216,7 @@ def test_a_range_sent_again_is_proved_whether_or_not_its_second_record_has_rows_
         at.send(FIRST_HALF, rows=[0], audit=False)
         at.stage()
         copies, _ = at.close()
-        assert (copies.method, copies.surplus, copies.findings) == ("join", 0, ())  # copies of what a record explains
+        assert (copies.method, copies.unaudited, copies.findings) == ("join", 0, ())  # copies of what a record explains
         at.audits.append((FIRST_HALF, 0))
         at.stage()
         second, _ = at.close()
@@ -249,13 +249,13 @@ def test_of_two_records_that_differ_one_is_not_kept_by_the_rows_there_are(templa
         assert [f.endswith("found, but others") for f in at.close()[0].findings] == [True, True], "of each of its two hours"
 
 
-def test_surplus_files_go_when_promised_or_old_and_leftovers_are_swept(template: Path) -> None:
+def test_unaudited_files_go_when_promised_or_old_and_leftovers_are_swept(template: Path) -> None:
     with site(template) as at:
         at.send(FIRST_HALF, audit=False)
         at.send(WHOLE, audit=False)
         at.stage()
-        path = at.close()[0].surplus_file.path  # type: ignore[union-attr]  # there is surplus
-        cleaner = SurplusCleaner(at.storage, at.database, keep_ms=DAY_MS)
+        path = at.close()[0].unaudited_file.path  # type: ignore[union-attr]  # there is unaudited
+        cleaner = UnauditedCleaner(at.storage, at.database, keep_ms=DAY_MS)
         assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0 and at.storage.exists(path)
         at.audits.append((FIRST_HALF, 0))
         at.stage()
@@ -267,19 +267,19 @@ def test_surplus_files_go_when_promised_or_old_and_leftovers_are_swept(template:
         assert cleaner.clean(at.lease, now_ms=DAY_MS) == 2 and not at.storage.exists(path)  # and WHOLE's of the second hour
         at.send(Range(3, ((0, 9),)), audit=False)
         at.stage()
-        abandoned = at.close()[0].surplus_file.path  # type: ignore[union-attr]
-        assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0 and [f.path for f in surplus_files(at.database)] == [abandoned]
-        assert cleaner.clean(at.lease, now_ms=DAY_MS + 2) == 1 and surplus_files(at.database) == []
+        abandoned = at.close()[0].unaudited_file.path  # type: ignore[union-attr]
+        assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0 and [f.path for f in unaudited_files(at.database)] == [abandoned]
+        assert cleaner.clean(at.lease, now_ms=DAY_MS + 2) == 1 and unaudited_files(at.database) == []
         assert not at.storage.exists(abandoned)
-        at.storage.write_new("_surplus/click/left-over.parquet", b"x")
-        assert surplus_left_over(at.storage, at.database) == ["_surplus/click/left-over.parquet"]
+        at.storage.write_new("_unaudited/click/left-over.parquet", b"x")
+        assert unaudited_left_over(at.storage, at.database) == ["_unaudited/click/left-over.parquet"]
 
 
-def test_surplus_whose_promises_cannot_be_read_stays_and_cleaning_goes_on(template: Path) -> None:
+def test_unaudited_whose_promises_cannot_be_read_stays_and_cleaning_goes_on(template: Path) -> None:
     with site(template) as at:
         at.send(WHOLE, audit=False)
         at.stage()
-        path = at.close()[0].surplus_file.path  # type: ignore[union-attr]  # there is surplus
+        path = at.close()[0].unaudited_file.path  # type: ignore[union-attr]  # there is unaudited
         at.audits.append((WHOLE, 0))
         at.stage()
         at.close()
@@ -287,15 +287,15 @@ def test_surplus_whose_promises_cannot_be_read_stays_and_cleaning_goes_on(templa
             for entry in at.storage.list(f"_staging/{folder.name}"):
                 if entry.name.startswith("audit"):
                     at.storage.delete(f"_staging/{folder.name}/{entry.name}")
-        assert SurplusCleaner(at.storage, at.database, keep_ms=DAY_MS).clean(at.lease, now_ms=DAY_MS) == 0
+        assert UnauditedCleaner(at.storage, at.database, keep_ms=DAY_MS).clean(at.lease, now_ms=DAY_MS) == 0
         assert at.storage.exists(path)
 
 
-def test_surplus_that_cannot_be_read_for_now_stays(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unaudited_that_cannot_be_read_for_now_stays(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with site(template) as at:
         at.send(WHOLE, audit=False)
         at.stage()
-        path = at.close()[0].surplus_file.path  # type: ignore[union-attr]  # there is surplus
+        path = at.close()[0].unaudited_file.path  # type: ignore[union-attr]  # there is unaudited
         at.stage()
         at.audits.append((FIRST_HALF, 0))
         at.stage()
@@ -309,8 +309,8 @@ def test_surplus_that_cannot_be_read_for_now_stays(template: Path, monkeypatch: 
 
         monkeypatch.setattr(at.storage, "open", lost)
         with pytest.raises(StorageError, match="BlockMissing"):
-            SurplusCleaner(at.storage, at.database, keep_ms=DAY_MS).clean(at.lease, now_ms=DAY_MS)
-        assert at.storage.exists(path) and path in [f.path for f in surplus_files(at.database)]
+            UnauditedCleaner(at.storage, at.database, keep_ms=DAY_MS).clean(at.lease, now_ms=DAY_MS)
+        assert at.storage.exists(path) and path in [f.path for f in unaudited_files(at.database)]
 
 
 def test_both_kinds_of_ledger_give_the_same_proofs(ledger_url: str) -> None:

@@ -8,31 +8,53 @@ from collections.abc import Collection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etl.closing.readiness import (
+from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport, SourceReport
+from hourmark.hours import Hour
+from hourmark_etl.closing.cut.readiness import (
     SILENT_MS,
     Readiness,
     Reports,
     clocks_apart,
     fallen_silent,
-    newcomers,
+    newly_seen,
     ready,
-    still_excused,
+    still_waived,
 )
-from etl.closing.readiness import readiness as readiness_of
-from etl.ledger.rows import Frontier, Reporter, State
-from etl.ledger.staging import reporters_of
-from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport, SourceReport
-from hourmark.hours import Hour
+from hourmark_etl.closing.cut.readiness import readiness as readiness_of
+from hourmark_etl.ledger.batches import reporters_of
+from hourmark_etl.model import Frontier, Reporter, State
 
 HOUR = Hour(1_800_000_000, 3600)
 END = HOUR.end_ms
 DEADLINE_MS = 7_200_000
-SERVICE = Reporter("s" * 32, "api", "svc", "service", "one", 0, END, END + 1, 0, 0, goodbye=False, heard_at_ms=END)
-TAILER = Reporter("t" * 32, "app", "web", "tailer", "one", 0, END, END + 1, 0, 0, goodbye=False, heard_at_ms=END)
+SERVICE = Reporter(
+    host_id="s" * 32,
+    source="api",
+    host_name="svc",
+    kind="service",
+    incarnation="one",
+    sequence=0,
+    received_at_ms=END,
+    caught_up_at_ms=END + 1,
+    pending_bytes=0,
+    lost_bytes=0,
+    goodbye=False,
+    heard_at_ms=END,
+)
+TAILER = dataclasses.replace(SERVICE, host_id="t" * 32, source="app", host_name="web", kind="tailer")
 
 
 def frontier(**changes: object) -> Frontier:
-    made = Frontier("click", HOUR, HOUR, State.OPEN, frozenset({"app"}), 0, None, ())
+    made = Frontier(
+        event_type="click",
+        first_hour=HOUR,
+        hour=HOUR,
+        state=State.OPEN,
+        sources=frozenset({"app"}),
+        settled_next=0,
+        seal=None,
+        alarm=(),
+    )
     return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -43,13 +65,25 @@ def readiness(of: Frontier, reporters: Collection[Reporter], now_ms: int) -> Rea
 def is_ready(*reporters: Reporter, now_ms: int = END + 1, of: Frontier | None = None) -> bool:
     asked = of or frontier()
     found = ready([asked], Reports(reporters), now_ms, DEADLINE_MS)
-    return any(r.horizon_ms >= asked.hour.end_ms for r in found.values())
+    return any(r.watermark_ms >= asked.hour.end_ms for r in found.values())
 
 
 def said(host_id: str, at_ms: int, caught_up_ms: int, ahead_ms: int) -> Reporter:
     """A service's report as the ledger has it, made at this true time by a clock that runs ahead."""
     sources = (SourceReport("api", caught_up_ms + ahead_ms, 0, 0),)
-    (reporter,) = reporters_of(HostReport(host_id, "h", "service", "one", 1, at_ms + ahead_ms, False, sources), at_ms)
+    (reporter,) = reporters_of(
+        HostReport(
+            host_id=host_id,
+            host_name="h",
+            kind="service",
+            incarnation="one",
+            sequence=1,
+            received_at_ms=at_ms + ahead_ms,
+            goodbye=False,
+            sources=sources,
+        ),
+        at_ms,
+    )
     return reporter
 
 
@@ -100,27 +134,27 @@ def test_frozen_and_sealed_hours_are_not_cut_again() -> None:
 
 
 @given(st.lists(st.none() | st.integers(END - 5, END + 5), max_size=5), st.integers(END - 5, END + 5))
-def test_the_horizon_is_never_past_anybody(caught_up: list[int | None], now_ms: int) -> None:
+def test_the_watermark_is_never_past_anybody(caught_up: list[int | None], now_ms: int) -> None:
     reporters = [
         SERVICE,
         *(dataclasses.replace(TAILER, host_id=str(n), caught_up_at_ms=at) for n, at in enumerate(caught_up)),
     ]
     found = readiness(frontier(), reporters, now_ms)
-    assert found.horizon_ms <= min([now_ms, SERVICE.caught_up_at_ms or 0, *(at or 0 for at in caught_up)])
-    assert bool(found.waits_for) == (found.horizon_ms < END)
+    assert found.watermark_ms <= min([now_ms, SERVICE.caught_up_at_ms or 0, *(at or 0 for at in caught_up)])
+    assert bool(found.waits_for) == (found.watermark_ms < END)
 
 
-def test_newcomers_are_hosts_not_known_before_or_back_after_a_goodbye() -> None:
+def test_newly_seen_are_hosts_not_known_before_or_back_after_a_goodbye() -> None:
     gone, back = dataclasses.replace(TAILER, goodbye=True), dataclasses.replace(TAILER, incarnation="two")
     came_and_left = dataclasses.replace(back, goodbye=True)
-    assert newcomers([SERVICE], [SERVICE, TAILER]) == [TAILER]
-    assert newcomers([SERVICE], [SERVICE, gone]) == [gone]
-    assert newcomers([SERVICE, gone], [SERVICE, back]) == [back]
-    assert newcomers([SERVICE, gone], [SERVICE, came_and_left]) == [came_and_left]
-    assert newcomers([SERVICE, gone], [SERVICE, gone]) == []
-    assert newcomers([SERVICE, TAILER], [SERVICE, gone]) == []
-    assert newcomers([SERVICE, TAILER], [SERVICE, back]) == [], "restarted: it had caught up before"
-    assert newcomers([], [SERVICE]) == []
+    assert newly_seen([SERVICE], [SERVICE, TAILER]) == [TAILER]
+    assert newly_seen([SERVICE], [SERVICE, gone]) == [gone]
+    assert newly_seen([SERVICE, gone], [SERVICE, back]) == [back]
+    assert newly_seen([SERVICE, gone], [SERVICE, came_and_left]) == [came_and_left]
+    assert newly_seen([SERVICE, gone], [SERVICE, gone]) == []
+    assert newly_seen([SERVICE, TAILER], [SERVICE, gone]) == []
+    assert newly_seen([SERVICE, TAILER], [SERVICE, back]) == [], "restarted: it had caught up before"
+    assert newly_seen([], [SERVICE]) == []
 
 
 def test_a_service_that_has_fallen_silent_is_not_awaited_while_another_reports() -> None:
@@ -136,18 +170,36 @@ def test_no_clock_within_the_allowed_difference_makes_a_neighbour_silent(ahead_m
     fast = said("a", END + 5_000, END + 5_000, ahead_ms)
     busy = said("b", END + 4_000, END - 40_000, behind_ms)  # with a request under way since before the hour's end
     held = caught_up(busy) < END  # by its own clock
-    assert readiness(frontier(), [fast, busy], END + 6_000).excused == ()
+    assert readiness(frontier(), [fast, busy], END + 6_000).waived == ()
     assert is_ready(fast, busy, now_ms=END + 6_000) == (caught_up(fast) >= END and not held)
 
 
 def test_a_report_that_is_older_than_clocks_may_be_apart_was_heard_when_it_says() -> None:
-    report = HostReport("h", "h", "service", "one", 1, END, goodbye=False, sources=(SourceReport("api", END, 0, 0),))
+    report = HostReport(
+        host_id="h",
+        host_name="h",
+        kind="service",
+        incarnation="one",
+        sequence=1,
+        received_at_ms=END,
+        goodbye=False,
+        sources=(SourceReport("api", END, 0, 0),),
+    )
     assert [r.heard_at_ms for r in reporters_of(report, END + CLOCKS_APART_MS_MAX)] == [END + CLOCKS_APART_MS_MAX]
     assert [r.heard_at_ms for r in reporters_of(report, END + CLOCKS_APART_MS_MAX + 1)] == [END], "a backlog is being staged"
 
 
 def test_a_service_whose_clock_runs_ahead_cannot_say_that_a_source_has_caught_up_with_a_time_to_come() -> None:
-    report = HostReport("h", "h", "tailer", "one", 1, END + 90_000, goodbye=False, sources=(SourceReport("app", END + 1, 0, 0),))
+    report = HostReport(
+        host_id="h",
+        host_name="h",
+        kind="tailer",
+        incarnation="one",
+        sequence=1,
+        received_at_ms=END + 90_000,
+        goodbye=False,
+        sources=(SourceReport("app", END + 1, 0, 0),),
+    )
     assert not is_ready(SERVICE, *reporters_of(report, END - 30_000))
     assert is_ready(SERVICE, *reporters_of(report, END + 1))
 
@@ -157,9 +209,9 @@ def test_past_its_deadline_an_hour_goes_without_whoever_is_behind_and_names_them
     fine = dataclasses.replace(TAILER, caught_up_at_ms=END + DEADLINE_MS)
     service = dataclasses.replace(SERVICE, caught_up_at_ms=END + DEADLINE_MS)
     before = readiness(frontier(), [service, fine, gone], END + DEADLINE_MS - 1)
-    assert (before.horizon_ms, before.excused) == (END - 1, ())
+    assert (before.watermark_ms, before.waived) == (END - 1, ())
     after = readiness(frontier(), [service, fine, gone], END + DEADLINE_MS)
-    assert (after.horizon_ms, after.waits_for, after.excused) == (END, (), (gone,))
+    assert (after.watermark_ms, after.waits_for, after.waived) == (END, (), (gone,))
 
 
 def test_each_hour_of_a_backlog_has_its_own_deadline() -> None:
@@ -167,32 +219,32 @@ def test_each_hour_of_a_backlog_has_its_own_deadline() -> None:
     now_ms = END + DEADLINE_MS + 2 * 3_600_000 + 5
     service = dataclasses.replace(SERVICE, caught_up_at_ms=now_ms)
     found = readiness(frontier(), [service, gone], now_ms)
-    assert found.horizon_ms == END + 2 * 3_600_000 + 5, "the hours that ended at least a deadline ago, and no other"
+    assert found.watermark_ms == END + 2 * 3_600_000 + 5, "the hours that ended at least a deadline ago, and no other"
 
 
-def test_a_source_that_had_caught_up_with_the_hour_bounds_the_horizon_also_when_another_is_excused() -> None:
+def test_a_source_that_had_caught_up_with_the_hour_bounds_the_watermark_also_when_another_is_waived() -> None:
     gone = dataclasses.replace(TAILER, caught_up_at_ms=None, host_id="g" * 32)
     slow = dataclasses.replace(TAILER, caught_up_at_ms=END + 10)
     now_ms = END + DEADLINE_MS + 3_600_000
     service = dataclasses.replace(SERVICE, caught_up_at_ms=now_ms)
-    assert readiness(frontier(), [service, gone, slow], now_ms).horizon_ms == END + 10
+    assert readiness(frontier(), [service, gone, slow], now_ms).watermark_ms == END + 10
 
 
-def test_a_source_that_was_excused_is_not_awaited_until_it_reports_and_then_counts_as_new() -> None:
-    excused = dataclasses.replace(TAILER, caught_up_at_ms=END - 1, excused=True)
-    back = dataclasses.replace(excused, excused=False, sequence=1)
-    assert is_ready(SERVICE, excused)
+def test_a_source_that_was_waived_is_not_awaited_until_it_reports_and_then_counts_as_new() -> None:
+    waived = dataclasses.replace(TAILER, caught_up_at_ms=END - 1, waived=True)
+    back = dataclasses.replace(waived, waived=False, sequence=1)
+    assert is_ready(SERVICE, waived)
     assert not is_ready(SERVICE, back)
-    assert newcomers([SERVICE, excused], [SERVICE, back]) == [back]
-    assert newcomers([SERVICE, excused], [SERVICE, excused]) == []
+    assert newly_seen([SERVICE, waived], [SERVICE, back]) == [back]
+    assert newly_seen([SERVICE, waived], [SERVICE, waived]) == []
 
 
-def test_who_has_caught_up_while_the_cut_was_taken_is_not_excused_after_all() -> None:
+def test_who_has_caught_up_while_the_cut_was_taken_is_not_waived_after_all() -> None:
     behind = dataclasses.replace(TAILER, caught_up_at_ms=END - 1)
-    assert still_excused(frontier(), [behind], Reports([dataclasses.replace(behind, caught_up_at_ms=END - 1, sequence=9)]))
-    assert not still_excused(frontier(), [behind], Reports([dataclasses.replace(behind, caught_up_at_ms=END)]))
-    assert not still_excused(frontier(), [behind], Reports([dataclasses.replace(behind, goodbye=True)]))
-    assert not still_excused(frontier(), [behind], Reports([]))
+    assert still_waived(frontier(), [behind], Reports([dataclasses.replace(behind, caught_up_at_ms=END - 1, sequence=9)]))
+    assert not still_waived(frontier(), [behind], Reports([dataclasses.replace(behind, caught_up_at_ms=END)]))
+    assert not still_waived(frontier(), [behind], Reports([dataclasses.replace(behind, goodbye=True)]))
+    assert not still_waived(frontier(), [behind], Reports([]))
 
 
 def test_clocks_that_are_minutes_apart_are_named_and_whose_they_are() -> None:

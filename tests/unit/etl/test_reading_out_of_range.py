@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from etl.errors import DataLoss
-from etl.ledger.rows import Span
-from etl.staging import reading
-from etl.staging.planner import ReadSpan
-from etl.staging.reading import SpanReader
+from hourmark import committed_reader
 from hourmark.config import KafkaCluster
 from hourmark.errors import HourmarkError, Unavailable
 from hourmark.kafka import Partition
+from hourmark_etl.errors import DataLoss
+from hourmark_etl.model import Span
+from hourmark_etl.staging import read
+from hourmark_etl.staging.plan import ReadSpan
+from hourmark_etl.staging.read import SpanReader
 
 CLICK = Partition("edge.events.click", 0)
 
@@ -53,8 +54,8 @@ def test_only_what_the_log_no_longer_has_is_lost(
         return {CLICK: offset}
 
     log = SimpleNamespace(starts=lambda _: told(start), ends=lambda _, *, committed: told(end))
-    monkeypatch.setattr(reading, "Cluster", lambda *_: log)
-    monkeypatch.setattr(reading, "Consumer", lambda *_, **__: RefusingConsumer())
+    monkeypatch.setattr(read, "Cluster", lambda *_: log)
+    monkeypatch.setattr(committed_reader, "Consumer", lambda *_, **__: RefusingConsumer())
     reader = SpanReader(KafkaCluster(), 1 << 20)
     with pytest.raises(raised):
-        list(reader.read([ReadSpan(Span(CLICK.topic, "id", 0, 5, 9), 1 << 20)]))
+        list(reader.read([ReadSpan(Span(topic=CLICK.topic, topic_id="id", partition=0, start=5, end=9), 1 << 20)]))

@@ -13,12 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etl.errors import BadRecord
-from etl.ledger.rows import RANGE_WEIGHT, AuditGroup, Span
-from etl.staging.files import EVENT_SCHEMA
-from etl.staging.pieces import StagedPiece, StagePlan
-from etl.staging.task import stage_table
-from etl.storage import open_storage
 from hourmark.audit import AuditRecord, Promise
 from hourmark.avro import frame
 from hourmark.config import Storage
@@ -26,6 +20,12 @@ from hourmark.event_id import LineIds
 from hourmark.host_reports import HostReport, SourceReport
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
+from hourmark_etl.errors import BadRecord
+from hourmark_etl.model import RANGE_WEIGHT, AuditGroup, Span
+from hourmark_etl.staging.files import EVENT_SCHEMA
+from hourmark_etl.staging.pieces import StagedPiece, StagePlan
+from hourmark_etl.staging.stage import stage_table
+from hourmark_etl.storage import open_storage
 
 IDS = LineIds("a" * 32, "b" * 32, 0)
 RANGE = RangeId(b"12345678")
@@ -34,7 +34,14 @@ Row = tuple[bytes, bytes, str, int, int]
 
 
 def plan(folder: Path) -> StagePlan:
-    return StagePlan(Storage(root=f"file://{folder}"), "_staging/one", 3600, TYPES, "edge.hourmark.audit", "edge.hourmark.hosts")
+    return StagePlan(
+        storage=Storage(root=f"file://{folder}"),
+        folder="_staging/one",
+        bucket_seconds=3600,
+        types=TYPES,
+        audit_topic="edge.hourmark.audit",
+        hosts_topic="edge.hourmark.hosts",
+    )
 
 
 def batch(rows: list[Row]) -> pa.RecordBatch:
@@ -62,8 +69,8 @@ def spans_of(table: pa.Table) -> list[Span]:
     topics = [str(t) for t in table.column("topic").to_pylist()]
     places = [*zip(topics, table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True)]
     return [
-        Span(topic, "id", partition, min(o for *p, o in places if p == [topic, partition]),
-             1 + max(o for *p, o in places if p == [topic, partition]))
+        Span(topic=topic, topic_id="id", partition=partition, start=min(o for *p, o in places if p == [topic, partition]),
+             end=1 + max(o for *p, o in places if p == [topic, partition]))
         for topic, partition in sorted({(t, p) for t, p, _ in places})
     ]  # fmt: skip
 
@@ -107,7 +114,7 @@ def test_every_row_is_in_one_group_whose_count_sum_and_schemas_agree(
         group_ids = ids[g.first_row : g.first_row + g.rows]
         assert group_ids == sorted(group_ids) and [g.first_id, g.last_id] == [group_ids[0], group_ids[-1]]
         own = [r for r in rows if TYPES[r[2]] == g.event_type and hour_of(r) == g.hour_s]
-        assert g.tail_sum == sum(digest_of(key) for key, *_ in own) % 2**64
+        assert g.low64_sum == sum(digest_of(key) for key, *_ in own) % 2**64
         assert g.datum_bytes == sum(len(value) - 5 for _, value, *_ in own)
         assert g.schema_ids == tuple(sorted({int.from_bytes(value[1:5], "big") for _, value, *_ in own}))
 
@@ -129,10 +136,31 @@ def test_topics_may_come_as_a_dictionary_in_chunks(tmp_path: Path) -> None:
 
 def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Path) -> None:
     record = AuditRecord(
-        RANGE, "range", "a" * 32, "web", "b" * 32, 0, 0, 10, 5, "1-a", "app", "/log", 3,
-        (Promise("click", 3600, 2, 2**64 - 1), Promise("view", 7200, 1, 5)),
-    )  # fmt: skip
-    report = HostReport("a" * 32, "web", "tailer", "one", 0, 5, False, (SourceReport("app", 4, 0, 0),))
+        range_id=RANGE,
+        kind="range",
+        host_id="a" * 32,
+        host_name="web",
+        file_id="b" * 32,
+        generation=0,
+        start=0,
+        end=10,
+        observed_at_ms=5,
+        rules="1-a",
+        source="app",
+        path="/log",
+        lines=3,
+        promised=(Promise("click", 3600, 2, 2**64 - 1), Promise("view", 7200, 1, 5)),
+    )
+    report = HostReport(
+        host_id="a" * 32,
+        host_name="web",
+        kind="tailer",
+        incarnation="one",
+        sequence=0,
+        received_at_ms=5,
+        goodbye=False,
+        sources=(SourceReport("app", 4, 0, 0),),
+    )
     rows: list[Row] = [
         (b"k", frame(9) + record.encode(), "edge.hourmark.audit", 0, 7),
         (b"k", frame(9) + report.encode(), "edge.hourmark.hosts", 0, 3),
@@ -142,8 +170,26 @@ def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Pa
     assert (file.kind, file.rows) == ("audit", 2)
     ranged = RANGE_WEIGHT * int.from_bytes(RANGE, "big")
     assert out.audit_groups == (
-        AuditGroup(file.path, "click", 3600, 1, 7, 7, 2, (2**64 - 1 + 2 * ranged) % 2**64),
-        AuditGroup(file.path, "view", 7200, 1, 7, 7, 1, (5 + ranged) % 2**64),
+        AuditGroup(
+            path=file.path,
+            event_type="click",
+            hour_s=3600,
+            rows=1,
+            first_offset=7,
+            last_offset=7,
+            promised=2,
+            low64_sum=(2**64 - 1 + 2 * ranged) % 2**64,
+        ),
+        AuditGroup(
+            path=file.path,
+            event_type="view",
+            hour_s=7200,
+            rows=1,
+            first_offset=7,
+            last_offset=7,
+            promised=1,
+            low64_sum=(5 + ranged) % 2**64,
+        ),
     )
     assert pq.read_table(tmp_path / file.path).column("sum").to_pylist() == [-1, 5]
     assert [HostReport.decode(r.datum) for r in out.reports] == [report]

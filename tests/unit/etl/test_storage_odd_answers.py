@@ -7,11 +7,20 @@ import json
 from collections.abc import Callable
 
 import pytest
-
-from etl.staging.consumer import cause_of
-from etl.storage import AlreadyExists, BadBlocks, Entry, NotFound, Storage, StorageError, is_of_the_path, webhdfs_http
-from hourmark.errors import Unavailable
 from tests.support.fake_hdfs import FakeHdfs, Handler, Trouble, done_but_lost, lost
+
+from hourmark.errors import Unavailable
+from hourmark_etl.staging.consumer import cause_of
+from hourmark_etl.storage import (
+    AlreadyExists,
+    BadBlocks,
+    Entry,
+    NotFound,
+    Storage,
+    StorageError,
+    is_of_the_path,
+    webhdfs_http,
+)
 
 FOLDER = "/root/folder"
 HTML = b"<html>please log in</html>"
@@ -200,7 +209,7 @@ def test_a_staging_query_that_met_a_dead_datanode_begins_again(hdfs: FakeHdfs, s
     assert isinstance(cause_of(text), Unavailable)
 
 
-def refuse_blocks(handler: Handler, _: str) -> bool:
+def check_blocks(handler: Handler, _: str) -> bool:
     handler.refuse(403, "IOException", "No active and not excluded nodes contain this block")
     return True
 
@@ -212,7 +221,7 @@ def no_hosts(handler: Handler, _: str) -> bool:
 
 def test_a_file_without_any_replica_is_lost_by_the_namenodes_own_word(hdfs: FakeHdfs, storage: Storage) -> None:
     hdfs.names["/root/file"] = b"content"
-    hdfs.troubles = [("OPEN", refuse_blocks), ("GETFILEBLOCKLOCATIONS", no_hosts)]
+    hdfs.troubles = [("OPEN", check_blocks), ("GETFILEBLOCKLOCATIONS", no_hosts)]
     with pytest.raises(BadBlocks) as caught:
         storage.read("file")
     assert is_of_the_path(caught.value)
@@ -246,7 +255,7 @@ def test_no_file_is_lost_whose_only_datanode_was_excluded(
 
     def down(handler: Handler, operation: str) -> bool:
         if "excludedatanodes" in handler.query:
-            return refuse_blocks(handler, operation)
+            return check_blocks(handler, operation)
         handler.answer(307, location="http://127.0.0.1:9/webhdfs/v1/root/file?op=OPEN")
         return True
 

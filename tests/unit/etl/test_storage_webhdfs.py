@@ -6,8 +6,10 @@ A small HTTP server plays NameNode and DataNode; the names it keeps are a dict. 
 from __future__ import annotations
 
 import pytest
+from tests.support.fake_hdfs import FakeHdfs, Handler, done_but_lost, lost, refusing
 
-from etl.storage import (
+from hourmark.config import Storage as StorageSettings
+from hourmark_etl.storage import (
     AccessDenied,
     AlreadyExists,
     NoSpace,
@@ -19,13 +21,13 @@ from etl.storage import (
     open_storage,
     webhdfs_http,
 )
-from hourmark.config import Storage as StorageSettings
-from tests.support.fake_hdfs import FakeHdfs, Handler, done_but_lost, lost, refusing
 
 
 def test_settings_name_the_backend() -> None:
     found = open_storage(StorageSettings(root="hdfs://namenode:8020/hourmark/", webhdfs="http://namenode:9870/", user="me"))
-    assert found == WebHdfs("hdfs://namenode:8020", "/hourmark", "http://namenode:9870", "me", 3)
+    assert found == WebHdfs(
+        namenode="hdfs://namenode:8020", root="/hourmark", http="http://namenode:9870", user="me", replication=3
+    )
     assert found.url("a/b c") == "hdfs://namenode:8020/hourmark/a/b c"
     assert open_storage(StorageSettings(root="hdfs://namenode:8020")).url("a") == "hdfs://namenode:8020/a"
     assert open_storage(StorageSettings(root="file:///srv/hourmark")).url("a") == "file:///srv/hourmark/a"

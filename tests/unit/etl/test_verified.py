@@ -12,21 +12,47 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from etl.errors import Unreadable
-from etl.ledger.rows import EVENTS, AuditGroup, Span, StagedGroup
-from etl.staging import files, verified
-from etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, ID_MAX, IdRange, Rows, read_all, read_note, read_rows, write_rows
-from etl.staging.pieces import StagedNote
-from etl.storage import StorageError
-from hourmark.event_id import LineIds
 from tests.support.memory_storage import MemoryStorage
+
+from hourmark.event_id import LineIds
+from hourmark_etl.errors import Unreadable
+from hourmark_etl.model import EVENTS, AuditGroup, Span, StagedGroup
+from hourmark_etl.staging import files, verified
+from hourmark_etl.staging.files import (
+    AUDIT_SCHEMA,
+    EVENT_SCHEMA,
+    ID_MAX,
+    IdRange,
+    Rows,
+    read_all,
+    read_note,
+    read_rows,
+    write_rows,
+)
+from hourmark_etl.staging.pieces import StagedNote
+from hourmark_etl.storage import StorageError
 
 ROWS = 200
 IDS = sorted(bytes(LineIds("a" * 32, "b" * 32, 0).make(1_800_000_000_000 + n, n, b"x")) for n in range(ROWS))
-SPANS = (Span("events.click", "id", 0, 5, 5 + ROWS), Span("events.view", "id2", 1, 0, 1))
-GROUPS = (StagedGroup("", "click", 1_800_000_000, ROWS, 999, 2**64 - 1, (1, 2), 0, IDS[0], IDS[-1]),)
-NOTE = StagedNote("uuid", EVENTS, ROWS, SPANS, GROUPS)
+SPANS = (
+    Span(topic="events.click", topic_id="id", partition=0, start=5, end=5 + ROWS),
+    Span(topic="events.view", topic_id="id2", partition=1, start=0, end=1),
+)
+GROUPS = (
+    StagedGroup(
+        path="",
+        event_type="click",
+        hour_s=1_800_000_000,
+        rows=ROWS,
+        datum_bytes=999,
+        low64_sum=2**64 - 1,
+        schema_ids=(1, 2),
+        first_row=0,
+        first_id=IDS[0],
+        last_id=IDS[-1],
+    ),
+)
+NOTE = StagedNote(ledger="uuid", kind=EVENTS, rows=ROWS, spans=SPANS, groups=GROUPS)
 COLUMNS = ("event_id", "schema_id", "datum")
 MIDDLE = int.from_bytes(IDS[ROWS // 2], "big")
 
@@ -79,12 +105,14 @@ def test_what_is_written_is_read_and_any_reader_can(storage: MemoryStorage) -> N
 
 
 def test_a_file_says_what_it_holds(storage: MemoryStorage) -> None:
-    audit = AuditGroup("", "click", 3600, 1, 7, 9, 2, 2**63)
+    audit = AuditGroup(
+        path="", event_type="click", hour_s=3600, rows=1, first_offset=7, last_offset=9, promised=2, low64_sum=2**63
+    )
     note = dataclasses.replace(NOTE, audit_groups=(audit,))
     path = write_rows(storage, "f/x", table(), note).path
     assert read_note(storage, path) == note.at(path)
     assert read_note(storage, path).groups[0].path == path
-    no_rows = StagedNote("uuid", "audit", 0)
+    no_rows = StagedNote(ledger="uuid", kind="audit", rows=0)
     assert read_note(storage, write_rows(storage, "f/y", AUDIT_SCHEMA.empty_table(), no_rows).path).rows == 0
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from etl.bucket_checks import Kind, verify_bucket
-from etl.storage import LocalDisk
-from hourmark.hours import Hour
-from hourmark.manifest import MARKER, Grade, Manifest
 from tests.support.buckets import EARLIER, HOUR, LATER, TYPE, Plan, make_event, usual_plan
 from tools import verify_bucket as tool
+
+from hourmark.hours import Hour
+from hourmark.manifest import MARKER, Grade, Manifest
+from hourmark_etl.buckets.verify import BucketFault, verify_bucket
+from hourmark_etl.storage import LocalDisk
 
 LAST = LATER.next()
 
@@ -146,12 +146,12 @@ BEFORE: dict[str, tuple[Callable[[Plan], object], str]] = {
     "late and on time": (late_and_on_time, "more than once"),
     "of another hour": (of_another_hour, "of another hour"),
     "late of its own hour": (late_of_its_own_hour, "of another hour"),
-    "proved, and excuses": (lambda p: p.changes.update(evidence=_evidence(p, excused=["a host"])), "and excuses"),
-    "timed out without excuse": (lambda p: p.changes.update(grade=Grade.TIMED_OUT), "and excuses []"),
+    "proved, and waives": (lambda p: p.changes.update(evidence=_evidence(p, waived=["a host"])), "and waives"),
+    "timed out without waive": (lambda p: p.changes.update(grade=Grade.TIMED_OUT), "and waives []"),
     "empty, and promised": (lambda p: p.changes.update(evidence=_evidence(p, method="empty")), "nothing was promised"),
     "an unknown method": (lambda p: p.changes.update(evidence=_evidence(p, method="guess")), "its method is 'guess'"),
     "closed too early": (lambda p: p.changes.update(closed_at_ms=HOUR.end_ms - 1), "before its hour had ended"),
-    "fewer than nothing": (lambda p: p.changes.update(surplus=-1), "less than nothing"),
+    "fewer than nothing": (lambda p: p.changes.update(unaudited=-1), "less than nothing"),
 }
 
 
@@ -175,7 +175,7 @@ def test_the_end_of_the_chain_is_missed_only_where_it_is_known(folder: Path) -> 
 def test_bucket_verify_says_so_too(folder: Path) -> None:
     of(folder, HOUR, MARKER).write_bytes(of(folder, HOUR, MARKER).read_bytes() + b" ")
     storage = LocalDisk(folder.parent)
-    assert [f.kind for f in verify_bucket(storage, TYPE, LATER).findings] == [Kind.CHAIN]
+    assert [f.kind for f in verify_bucket(storage, TYPE, LATER).findings] == [BucketFault.CHAIN]
     assert verify_bucket(storage, TYPE, HOUR).findings == ()
 
 

@@ -17,24 +17,24 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.bucket_world import SCHEMAS, World, an_id, datum, frontier, hour_at
 
-from etl.avro_container import ContainerReader
-from etl.closing import containers, writing
-from etl.closing import ids as ids_module
-from etl.closing.containers import Containers, Run, Sample, WrittenFile, WrittenHour, read_back
-from etl.closing.ids import held
-from etl.closing.publishing import manifest_of, publish
-from etl.closing.runner import Runner
-from etl.closing.writing import SealedHour, WriteLimits, plan_tasks
-from etl.errors import Unreadable
-from etl.ledger.closed import ClosedBucket
-from etl.ledger.rows import StagedGroup
-from etl.staging.files import read_rows
-from etl.storage import Storage
 from hourmark.avro import ENVELOPE, event_schema
 from hourmark.errors import Finding
 from hourmark.hours import Hour
-from tests.support.bucket_world import SCHEMAS, World, an_id, datum, frontier, hour_at
+from hourmark_etl.buckets.avro_container import ContainerReader
+from hourmark_etl.closing import ids as ids_module
+from hourmark_etl.closing.ids import held
+from hourmark_etl.closing.publishing import manifest_of, publish
+from hourmark_etl.closing.runner import Runner
+from hourmark_etl.closing.write import containers, writing
+from hourmark_etl.closing.write.containers import Containers, Run, Sample, WrittenFile, WrittenHour, read_back
+from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, plan_tasks
+from hourmark_etl.errors import Unreadable
+from hourmark_etl.ledger.closed import ClosedBucket
+from hourmark_etl.model import StagedGroup
+from hourmark_etl.staging.files import read_rows
+from hourmark_etl.storage import Storage
 
 batches = st.lists(st.lists(st.tuples(st.integers(-2, 4), st.integers(0, 6), st.sampled_from([1, 2])), max_size=12), max_size=3)
 
@@ -135,7 +135,7 @@ def test_a_large_hour_is_written_in_slots_and_files_of_about_the_wanted_size(tmp
 
 
 def test_a_container_rolls_over_once_it_has_reached_the_wanted_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etl.closing.containers._STEP_BYTES", 50_000)
+    monkeypatch.setattr("hourmark_etl.closing.write.containers._STEP_BYTES", 50_000)
     world = World(tmp_path)
     listed = world.stage([an_id(hour_at(0), n) for n in range(20_000)])
     sealed = SealedHour("click", hour_at(0), listed)
@@ -193,7 +193,7 @@ def test_what_does_not_read_back_is_named(tmp_path: Path, damage: str) -> None:
 
 
 NUMBER = {"name": "n", "type": "long"}
-# What a registry that was made anew, or restored from an older copy, may give for the id of SCHEMAS[1].
+# What a registry that was recreated, or restored from an older copy, may give for the id of SCHEMAS[1].
 OTHERS = {
     "swap": (event_schema("view", [NUMBER]), "its schema is of hourmark.events.view, and not of the type click"),
     "type": (event_schema("click", [{"name": "n", "type": "double"}]), "does not read back as Avro"),
@@ -303,7 +303,7 @@ def test_other_rows_than_are_listed_make_their_file_unreadable(
 ) -> None:
     world = World(tmp_path, unit_bytes_max=unit_bytes_max)
     listed = world.stage([an_id(hour_at(0), n) for n in range(15_000)], size=100)
-    monkeypatch.setattr("etl.closing.rows.read_rows", lambda *of: fault(*read_rows(*of)))
+    monkeypatch.setattr("hourmark_etl.closing.units.read_rows", lambda *of: fault(*read_rows(*of)))
     with pytest.raises(Unreadable) as caught:
         world.write(hour_at(0), listed, "one")
     assert caught.value.path == listed[0].path
@@ -314,7 +314,7 @@ def test_a_group_whose_digest_is_not_the_listed_one_makes_its_file_unreadable(tm
     (group,) = world.stage([an_id(hour_at(0), n) for n in range(50)])
     replaced = functools.partial(dataclasses.replace, group)
     shorter = replaced(rows=49)
-    for wrong in (replaced(tail_sum=group.tail_sum ^ 1), shorter, replaced(rows=49, first_row=1), replaced(schema_ids=(2,))):
+    for wrong in (replaced(low64_sum=group.low64_sum ^ 1), shorter, replaced(rows=49, first_row=1), replaced(schema_ids=(2,))):
         with pytest.raises(Unreadable, match=group.path):
             world.write(hour_at(0), [wrong], "one")
 

@@ -10,12 +10,21 @@ from pathlib import Path
 import pytest
 
 from hourmark.errors import Finding, Unavailable
-from infra.jars.cache import ensure_jars
-from infra.jars.lockfile import Jar
+from hourmark_infra.jars.cache import ensure_jars
+from hourmark_infra.jars.lockfile import Jar
 
 CONTENT = {"one": b"first", "two": b"second"}
 JARS = tuple(
-    Jar("kafka", "org.example", name, "1.0", "", "jar", hashlib.sha256(content).hexdigest(), len(content))
+    Jar(
+        set="kafka",
+        organisation="org.example",
+        module=name,
+        revision="1.0",
+        classifier="",
+        ext="jar",
+        sha256=hashlib.sha256(content).hexdigest(),
+        size=len(content),
+    )
     for name, content in CONTENT.items()
 )
 

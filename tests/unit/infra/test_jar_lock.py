@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from bench.etl_spark import JARS_LOCK
+from tools.jar_sets import PEER, SETS, JarSet
 
-from infra.jars.ivy import locked_dependencies
-from infra.jars.lockfile import LOCK_FILE, digest_of, read_lock, render_lock
-from tools.jar_sets import SETS, JarSet
+from hourmark_infra.jars.ivy import locked_dependencies
+from hourmark_infra.jars.lockfile import LOCK_FILE, digest_of, read_lock, render_lock
+
+LOCKED = [*((jar_set, LOCK_FILE) for jar_set in SETS), (PEER, JARS_LOCK)]
 
 
-@pytest.mark.parametrize("jar_set", SETS, ids=lambda jar_set: jar_set.name)
-def test_every_root_is_locked_in_the_version_that_is_wanted(jar_set: JarSet) -> None:
-    locked = {(jar.organisation, jar.module, jar.revision, jar.classifier, jar.ext) for jar in read_lock(jar_set.name)}
+@pytest.mark.parametrize(("jar_set", "lock_file"), LOCKED, ids=[jar_set.name for jar_set, _ in LOCKED])
+def test_every_root_is_locked_in_the_version_that_is_wanted(jar_set: JarSet, lock_file: Path) -> None:
+    locked = {(jar.organisation, jar.module, jar.revision, jar.classifier, jar.ext) for jar in read_lock(jar_set.name, lock_file)}
     assert {(root.organisation, root.module, root.revision, root.classifier, root.ext) for root in jar_set.roots} <= locked
 
 
-@pytest.mark.parametrize("jar_set", SETS, ids=lambda jar_set: jar_set.name)
-def test_no_module_is_locked_twice(jar_set: JarSet) -> None:
-    names = [(jar.organisation, jar.module, jar.classifier) for jar in read_lock(jar_set.name)]
+@pytest.mark.parametrize(("jar_set", "lock_file"), LOCKED, ids=[jar_set.name for jar_set, _ in LOCKED])
+def test_no_module_is_locked_twice(jar_set: JarSet, lock_file: Path) -> None:
+    names = [(jar.organisation, jar.module, jar.classifier) for jar in read_lock(jar_set.name, lock_file)]
     assert len(names) == len(set(names))
 
 
-def test_the_lock_is_sorted_and_whole() -> None:
-    jars = [jar for jar_set in SETS for jar in read_lock(jar_set.name)]
-    assert render_lock(jars) == LOCK_FILE.read_text()
+@pytest.mark.parametrize(("lock_file", "jar_sets"), [(LOCK_FILE, SETS), (JARS_LOCK, (PEER,))], ids=["servers", "peer"])
+def test_the_lock_is_sorted_and_whole(lock_file: Path, jar_sets: Sequence[JarSet]) -> None:
+    jars = [jar for jar_set in jar_sets for jar in read_lock(jar_set.name, lock_file)]
+    assert render_lock(jars) == lock_file.read_text()
     assert all(len(jar.sha256) == 64 and jar.size > 0 for jar in jars)
 
 
 def test_a_change_of_one_digest_names_another_folder() -> None:
-    jars = read_lock("spark")
+    jars = read_lock("registry")
     assert digest_of(jars) != digest_of([replace(jars[0], sha256="0" * 64), *jars[1:]])
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.java.find import export_java_home, find_java, parse_version
-from infra.java.install import render_wrapper
+from hourmark_infra.java.find import export_java_home, find_java, parse_version
+from hourmark_infra.java.install import render_wrapper
 
 
 @pytest.mark.parametrize(

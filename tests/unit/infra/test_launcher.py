@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-_LOCKS = ("requirements.lock", "pyproject.toml", "src/infra/launcher/uv.lock", "src/infra/launcher/build.lock")
+_LOCKS = ("core/pyproject.toml", "requirements.lock", "infra/launcher/uv.lock", "infra/launcher/build.lock")
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def checkout(tmp_path: Path) -> Path:
     python.parent.mkdir(parents=True)
     python.write_text('#!/bin/sh\nprintf \'[%s]\' "$HOURMARK_HOME" "$@"\n')
     python.chmod(0o755)
-    locks = "".join((here / name).read_text() for name in ("requirements.lock", *_LOCKS[2:]))
-    (here / ".venv" / "hourmark.stamp").write_text(f'{here}\n"0.1.0"\n{locks}')
+    locks = "".join((here / name).read_text() for name in _LOCKS)
+    (here / ".venv" / "hourmark.stamp").write_text(f"{here}\n{locks}")
     return here
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
-from infra.stack.health import Health, of_namenode, of_registry
 from tests.support.http_server import Answering, serving
+
+from hourmark_infra.stack.health import Health, of_namenode, of_registry
 
 
 def asked(ask: Callable[[str], Health], code: int, body: bytes) -> tuple[Health, Health]:

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 import pytest
 
 from hourmark.config import load_config
-from infra.stack import hadoop, kafka
-from infra.stack.config_file import render_config
-from infra.stack.layout import PORT_NAMES, Layout
-from infra.stack.servers import Programs, server_table
-from infra.stack.settings import write_settings
+from hourmark_infra.stack import hadoop, kafka
+from hourmark_infra.stack.config_file import render_config
+from hourmark_infra.stack.layout import PORT_NAMES, Layout
+from hourmark_infra.stack.servers import Programs, server_table
+from hourmark_infra.stack.settings import write_settings
 
 PORTS = {name: 20_000 + index for index, name in enumerate(PORT_NAMES)}
 PROGRAMS = Programs(Path("/usr/bin/java"), Path("/c/kafka"), Path("/c/hadoop"), Path("/c/registry"))
@@ -22,7 +22,7 @@ PROGRAMS = Programs(Path("/usr/bin/java"), Path("/c/kafka"), Path("/c/hadoop"), 
 def test_the_written_configuration_loads_and_names_this_stack(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOURMARK_CONFIG", raising=False)
     layout = Layout(tmp_path / name, PORTS)
-    write_settings(layout, render_config(layout, PROGRAMS, ["/c/spark/a.jar", "/c/spark/b.jar"], "me"))
+    write_settings(layout, render_config(layout, PROGRAMS, "me"))
     config = load_config(layout.config_file)
     assert config.kafka.mirrored
     assert config.kafka.edge.bootstrap == "127.0.0.1:20000,127.0.0.1:20001,127.0.0.1:20002"
@@ -31,7 +31,6 @@ def test_the_written_configuration_loads_and_names_this_stack(tmp_path: Path, na
     assert (config.kafka.central_cluster.replication_factor, config.kafka.central_cluster.min_insync_replicas) == (1, 1)
     assert config.registry.url.endswith(f":{PORTS['registry']}/apis/ccompat/v7")
     assert config.etl.ledger == f"sqlite:///{layout.state}/ledger.sqlite"
-    assert config.etl.spark_jars == ["/c/spark/a.jar", "/c/spark/b.jar"]
     assert config.tailer.service_urls == [f"http://127.0.0.1:{config.service.port}"]
     for folder in (config.service.state_dir, config.tailer.state_dir, config.mirror.work_dir, config.etl.scratch_dir):
         assert folder.is_relative_to(layout.home)
@@ -39,7 +38,7 @@ def test_the_written_configuration_loads_and_names_this_stack(tmp_path: Path, na
 
 def test_the_broker_takes_the_longest_message_that_the_configuration_allows(tmp_path: Path) -> None:
     layout = Layout(tmp_path, PORTS)
-    write_settings(layout, render_config(layout, PROGRAMS, [], "me"))
+    write_settings(layout, render_config(layout, PROGRAMS, "me"))
     assert load_config(layout.config_file).kafka.max_message_bytes == kafka.MESSAGE_BYTES_MAX
 
 
@@ -66,12 +65,8 @@ def test_hadoop_sites_are_xml_with_every_address_on_loopback() -> None:
 
 
 def test_the_mirror_is_in_the_table_only_where_it_is_wanted(tmp_path: Path) -> None:
-    registry = tmp_path / "registry"
-    registry.mkdir()
-    (registry / "apicurio-registry-app-3.0.9-runner.jar").touch()
-    programs = Programs(PROGRAMS.java, PROGRAMS.kafka, PROGRAMS.hadoop, registry)
     ids = {"edge": "e", "central": "c"}
-    with_mirror = server_table(Layout(tmp_path, PORTS), programs, ids, mirror=True)
-    without = server_table(Layout(tmp_path, PORTS), programs, ids, mirror=False)
+    with_mirror = server_table(Layout(tmp_path, PORTS), lambda: PROGRAMS, ids, mirror=True)
+    without = server_table(Layout(tmp_path, PORTS), lambda: PROGRAMS, ids, mirror=False)
     assert set(with_mirror) - set(without) == {"mirror"}
     assert set(with_mirror["mirror"].needs) == {"edge-1", "edge-2", "edge-3", "central-1"}

@@ -13,10 +13,10 @@ import pytest
 
 from hourmark.clock import SystemClock
 from hourmark.errors import HourmarkError, UsageError
-from infra.stack import Stack
-from infra.stack.lifecycle import end
-from infra.stack.process import Process, is_alive, marked, send, spawn, started_of, wait_gone
-from infra.stack.state import load_state, new_state, save_state, state_file
+from hourmark_infra.stack import Stack
+from hourmark_infra.stack.lifecycle import end
+from hourmark_infra.stack.process import Process, is_alive, marked, send, spawn, started_of, wait_gone
+from hourmark_infra.stack.state import load_state, new_state, save_state, state_file
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition
-from mirror.checks import Check, Checks
+from hourmark_mirror.checks import Check, Checks
 
 
 def test_checks_are_read_back(tmp_path: Path) -> None:

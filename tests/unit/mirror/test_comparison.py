@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.comparison import Comparison, compare
-from mirror.reading import Record, digest_of
+from hourmark_mirror.comparison import Comparison, compare
+from hourmark_mirror.reading import Record, digest_of
 
 
 def records(contents: list[str], *, step: int = 1, first: int = 0) -> list[Record]:

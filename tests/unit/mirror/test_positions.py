@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hourmark.kafka import Offset, Partition
-from hourmark.mirror_positions import ahead, apply, holes, made_anew, reached
+from hourmark.mirror_positions import ahead, apply, gaps, reached, recreated
 
 # As MirrorMaker 2 4.3.0 wrote them.
 KEY = b'["MirrorSourceConnector",{"cluster":"edge","partition":0,"topic":"events.end-song"}]'
@@ -52,18 +52,18 @@ def test_reached_means_that_no_readable_offset_below_the_cut_is_uncopied(
 
 def test_an_empty_partition_has_reached_its_cut_without_a_position() -> None:
     assert reached({P: 0}, {P: 0}, {}) == []
-    assert reached({P: 7}, {P: 7}, {}) == []  # all of it deleted by retention; `holes` speaks of that
+    assert reached({P: 7}, {P: 7}, {}) == []  # all of it deleted by retention; `gaps` speaks of that
     assert [str(b) for b in reached({P: 7}, {P: 6}, {})] == ["events.end-song-0: nothing was copied, the cut is 7"]
 
 
 @given(st.data())
-def test_a_hole_is_never_missed_and_without_retention_never_named(data: st.DataObject) -> None:
+def test_a_gap_is_never_missed_and_without_retention_never_named(data: st.DataObject) -> None:
     """A small history: the mirror copies up to `previous` by the first check, then retention and the mirror race."""
     previous = data.draw(OFFSETS)
     copied_later = data.draw(st.integers(previous, 60))
     start = data.draw(OFFSETS)
     lost = start > previous and data.draw(st.booleans())  # the mirror was slower than retention
-    found = holes({P: previous}, {P: start})
+    found = gaps({P: previous}, {P: start})
     if lost or start > copied_later:
         assert [h.partition for h in found] == [P]
         assert (found[0].first, found[0].end) == (previous, start)
@@ -72,14 +72,14 @@ def test_a_hole_is_never_missed_and_without_retention_never_named(data: st.DataO
 
 
 def test_a_partition_without_a_position_had_nothing_copied() -> None:
-    assert holes({}, {P: 0}) == []
-    assert [str(h) for h in holes({}, {P: 5})] == [
+    assert gaps({}, {P: 0}) == []
+    assert [str(h) for h in gaps({}, {P: 5})] == [
         "events.end-song-0: offsets 0 to 4 may be missing: the edge's log start passed the mirror's last known position"
     ]
 
 
-def test_a_topic_made_anew_or_deleted_is_named_and_a_new_one_is_not() -> None:
-    assert made_anew({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "9", "d": "4"}) == ["b", "c"]
+def test_a_topic_recreated_or_deleted_is_named_and_a_new_one_is_not() -> None:
+    assert recreated({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "9", "d": "4"}) == ["b", "c"]
 
 
 def test_a_position_past_the_end_is_stale() -> None:

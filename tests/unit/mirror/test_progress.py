@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hourmark.kafka import Partition
-from mirror.progress import STALL_S, Progress
+from hourmark_mirror.progress import STALL_S, Progress
 
 P, Q = Partition("events.a", 0), Partition("events.a", 1)
 

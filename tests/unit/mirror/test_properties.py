@@ -6,7 +6,7 @@ import pytest
 
 from hourmark.config import Config, Kafka, KafkaCluster, Mirror
 from hourmark.errors import ConfigError
-from mirror.properties import properties, render
+from hourmark_mirror.properties import properties, render
 
 GOLDEN = r"""clusters=edge,central
 edge.bootstrap.servers=e1\:9092,e2\:9092

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from tests.support.clock import FakeClock
 
 from hourmark.errors import Finding, Unavailable, UsageError
-from mirror.supervisor import Supervisor
-from mirror.task_status import Failure, TaskStates
-from tests.support.clock import FakeClock
+from hourmark_mirror.supervisor import Supervisor
+from hourmark_mirror.task_status import Failure, TaskStates
 
 KEY = b"status-task-MirrorSourceConnector-0"
 TRACE = (

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from tests.unit.producer.host import Host
-from tests.unit.producer.recorder import Recorder, recording
+from tests.support.tailer.host import Host
+from tests.support.tailer.recorder import Recorder, recording
 
 
 @pytest.fixture

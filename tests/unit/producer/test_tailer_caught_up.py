@@ -7,24 +7,36 @@ import os
 import threading
 
 import pytest
+from tests.support.tailer.host import Host, lines
+from tests.support.tailer.recorder import Recorder
+from tests.support.waiting import wait_for
 
 from hourmark.config import TailedSource
 from hourmark.ranges import ByteRange
-from producer.caught_up import CaughtUp, Target
-from producer.files import NEVER, Observation, Outgoing, Place, Position, Progress, TrackedFile
-from producer.identity import Identity
-from producer.scanner import Scanner, Seen
-from producer.tailer import Tailer
-from tests.support.waiting import wait_for
-from tests.unit.producer.host import Host, lines
-from tests.unit.producer.recorder import Recorder
+from hourmark_producer.caught_up import CaughtUp, Target
+from hourmark_producer.files import NEVER, Observation, Outgoing, Place, Position, Progress, TrackedFile
+from hourmark_producer.identity import Identity
+from hourmark_producer.scanner import Scanner, Seen
+from hourmark_producer.tailer import Tailer
 
-RANGE = ByteRange("0" * 32, "1" * 32, 0, 100, 150, 0, "r", "UTC", "app", "/app.log", "host")
+RANGE = ByteRange(
+    host_id="0" * 32,
+    file_id="1" * 32,
+    generation=0,
+    start=100,
+    end=150,
+    observed_at_ms=0,
+    rules="r",
+    zone="UTC",
+    source="app",
+    path="/app.log",
+    host_name="host",
+)
 
 
 def tracked(size: int, **progress: object) -> TrackedFile:
-    file = TrackedFile("1" * 32, Identity(1, 1, 1), Place("app", "/app.log", "/app.log"))
-    file.observed = Observation(size, 0, 0.0, size, None, 0.0)
+    file = TrackedFile(file_id="1" * 32, identity=Identity(1, 1, 1), place=Place("app", "/app.log", "/app.log"))
+    file.observed = Observation(size=size, mtime_ns=0, at_s=0.0, high=size, low=None, base_s=0.0)
     file.due = 1
     file.progress = dataclasses.replace(Progress(examined_scan=1), **progress)  # type: ignore[arg-type]
     return file
@@ -62,7 +74,7 @@ def test_an_attempt_is_kept_until_it_succeeds_and_given_up_when_it_cannot() -> N
     assert claim.at_ms() is None
     file.progress = dataclasses.replace(file.progress, quiet_to=100)
     assert claim.at_ms() == 1000
-    file.observed, file.due = Observation(200, 1, 1.0, 200, None, 0.0), 3
+    file.observed, file.due = Observation(size=200, mtime_ns=1, at_s=1.0, high=200, low=None, base_s=0.0), 3
     claim.begin(3, 3000, [Target.of(file)])
     assert claim.at_ms() == 1000
     file.progress = dataclasses.replace(file.progress, position=Position(generation=1))  # truncated
@@ -100,7 +112,7 @@ def test_reports_of_one_incarnation_are_numbered_and_end_with_goodbye(host: Host
 
 
 def test_no_goodbye_with_work_left(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("producer.tailer.STOP_WITHIN_S", 0.3)
+    monkeypatch.setattr("hourmark_producer.tailer.STOP_WITHIN_S", 0.3)
     recorder.behaviour = lambda _: 503
     host.append(lines(10))
     with host.running():
@@ -142,7 +154,7 @@ def test_a_file_that_cannot_be_opened_holds_its_source_back_and_is_named(
             raise PermissionError(13, "Permission denied", str(path))
         return real(path, flags, *rest)
 
-    monkeypatch.setattr("producer.scanner.os.open", guarded)
+    monkeypatch.setattr("hourmark_producer.scanner.os.open", guarded)
     host.append(lines(1))
     host.append(lines(1, 1), host.logs / "app.log.secret")
     (host.logs / "other").mkdir()
@@ -168,7 +180,7 @@ def test_a_drain_that_cannot_read_everything_says_what(host: Host, recorder: Rec
             raise PermissionError(13, "Permission denied", str(path))
         return real(path)
 
-    monkeypatch.setattr("producer.discovery.os.scandir", guarded)
+    monkeypatch.setattr("hourmark_producer.discovery.os.scandir", guarded)
     with pytest.raises(Exception, match=f"{host.logs}: Permission denied"):
         host.drain()
     assert not any(one.goodbye for one in recorder.reports)
@@ -196,7 +208,7 @@ def test_what_is_claimed_is_a_reading_from_before_the_scan(
         before[number] = now[0]
         seen = scan(self, number)
         now[0] += 1000
-        running[0]._link.fresh(age_max_s=-1.0)  # an answer arrives while it scans
+        running[0]._client.fresh(age_max_s=-1.0)  # an answer arrives while it scans
         return seen
 
     def noted(self: CaughtUp, number: int, reading_ms: int, targets: list[Target]) -> None:

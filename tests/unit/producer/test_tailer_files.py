@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.tailer.host import Host, lines
+from tests.support.tailer.recorder import Recorder
+from tests.support.waiting import wait_for
 
 from hourmark.config import TailedSource
-from producer import retirement
-from producer.identity import Identity, identify
-from tests.support.waiting import wait_for
-from tests.unit.producer.host import Host, lines
-from tests.unit.producer.recorder import Recorder
+from hourmark_producer import retirement
+from hourmark_producer.identity import Identity, identify
 
 
 def narrow(host: Host) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.support.tailer.host import Host, lines
+from tests.support.tailer.recorder import Recorder
 
 from hourmark.cli import root
 from hourmark.errors import UsageError
-from tests.unit.producer.host import Host, lines
-from tests.unit.producer.recorder import Recorder
 
 CHECKPOINT = "checkpoint.sqlite"
 

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.support.tailer.host import Host, lines
+from tests.support.tailer.recorder import Recorder
+from tests.support.waiting import wait_for
 
 from hourmark.config import TailedSource
 from hourmark.ranges import Part
-from tests.support.waiting import wait_for
-from tests.unit.producer.host import Host, lines
-from tests.unit.producer.recorder import Recorder
 
 
 @pytest.mark.parametrize(

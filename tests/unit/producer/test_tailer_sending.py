@@ -7,15 +7,15 @@ import sqlite3
 import threading
 
 import pytest
+from tests.support.tailer.host import Host, lines
+from tests.support.tailer.recorder import Recorder, recording
+from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.errors import ConfigError
-from producer.checkpoint import Checkpoint, CheckpointFailed, lose
-from producer.link import Busy, Refused, ServiceLink
-from producer.retries import pause_s
-from tests.support.waiting import wait_for
-from tests.unit.producer.host import Host, lines
-from tests.unit.producer.recorder import Recorder, recording
+from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed, lose
+from hourmark_producer.retries import pause_s
+from hourmark_producer.service_client import Busy, Refused, ServiceLink
 
 
 def test_a_lost_ack_makes_the_same_range_again(host: Host, recorder: Recorder) -> None:

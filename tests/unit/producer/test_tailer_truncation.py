@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producer.truncation import ANCHOR_BYTES, Judgement, Verdict, judge, next_anchor
+from hourmark_producer.truncation import ANCHOR_BYTES, Judgement, Verdict, judge, next_anchor
 
 
 def test_growing_is_no_truncation() -> None:

@@ -1,0 +1,96 @@
+"""Audit records: what was promised, range by range (topic `hourmark.audit`, keyed by range id).
+
+The delivery service appends one after all of a range is in Kafka and before it acknowledges it. A retry makes the very same
+record, so two records with one key and different content are an alarm. What is in Kafka without an audit record was never
+acknowledged.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+
+from hourmark.avro import Datum, read_schema, unix_ms
+from hourmark.event_id import EventId
+from hourmark.ranges import RangeId
+
+_MODULUS: Final = 1 << 64
+
+SCHEMA: Final = read_schema("audit.avsc")
+_DATUM: Final = Datum(SCHEMA)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Promise:
+    """Of one type and hour: how many distinct ids, and the sum of their low 64 bits."""
+
+    event_type: str
+    hour_start_s: int
+    count: int
+    sum: int
+
+    def __post_init__(self) -> None:
+        assert self.count > 0, "a promise of nothing is not written"
+        assert 0 <= self.sum < _MODULUS
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecord:
+    """One range's promises, sorted by type and hour."""
+
+    range_id: RangeId
+    kind: str  # "range" or "batch"
+    host_id: str
+    host_name: str
+    file_id: str
+    generation: int
+    start: int
+    end: int
+    observed_at_ms: int
+    rules: str
+    source: str
+    path: str
+    lines: int
+    promised: tuple[Promise, ...]
+    ids: bytes = b""  # digest of the records' ids in their order: it also tells a time that moved within its hour
+
+    def encode(self) -> bytes:
+        """The Avro datum, without framing."""
+        promised = [
+            {"type": p.event_type, "hour_start": p.hour_start_s, "count": p.count, "sum": p.sum.to_bytes(8, "big")}
+            for p in self.promised
+        ]
+        return _DATUM.encode(dataclasses.asdict(self) | {"observed_at": self.observed_at_ms, "promised": promised})
+
+    @classmethod
+    def decode(cls, datum: bytes) -> AuditRecord:
+        """The inverse of `encode`."""
+        row = _DATUM.decode(datum)
+        return cls(
+            range_id=RangeId(row.pop("range_id")),
+            observed_at_ms=unix_ms(row.pop("observed_at")),
+            promised=tuple(
+                Promise(p["type"], p["hour_start"], p["count"], int.from_bytes(p["sum"], "big")) for p in row.pop("promised")
+            ),
+            **row,
+        )
+
+
+def promises(events: Iterable[tuple[str, int, EventId]]) -> tuple[Promise, ...]:
+    """What (type, hour start in seconds, id) of a range's records amount to; an id that occurs twice counts once."""
+    ids: dict[tuple[str, int], set[EventId]] = {}
+    for event_type, hour_start_s, event_id in events:
+        ids.setdefault((event_type, hour_start_s), set()).add(event_id)
+    return tuple(Promise(t, h, len(found), sum_low64(found)) for (t, h), found in sorted(ids.items()))
+
+
+def digest_of_ids(ids: Iterable[EventId]) -> bytes:
+    """8 bytes of BLAKE2b over the ids, in the order of the range's records."""
+    return hashlib.blake2b(b"".join(ids), digest_size=8).digest()
+
+
+def sum_low64(ids: Iterable[EventId]) -> int:
+    """Sum of the ids' last 8 bytes, modulo 2^64."""
+    return sum(int.from_bytes(event_id[8:], "big") for event_id in ids) % _MODULUS

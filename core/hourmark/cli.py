@@ -1,0 +1,104 @@
+"""The command line: a table of commands, each found in its room only when it is run.
+
+The rooms are imported by name at run time, so `hourmark tail` on a log host never loads Spark, and this package imports
+no room. A command's module defines a `click.Command`; results go to stdout, progress and logs to stderr.
+Exit codes: 0, 1 (a finding or a fault), 2 (wrong use).
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from hourmark.errors import HourmarkError, UsageError
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    # name: (module:attribute, one line of help shown without loading the room)
+    "demo": ("hourmark_infra.demo.cli:demo", "The whole path on a local stack: real files to closed, proved buckets."),
+    "test": ("hourmark_infra.checks.cli:test", "Run every check and the whole test suite."),
+    "bench": ("hourmark_infra.checks.bench:bench", "Run a benchmark of this checkout, side by side with its peers."),
+    "up": ("hourmark_infra.stack.cli:up", "Start the local stack: Kafka, MirrorMaker 2, HDFS, schema registry."),
+    "status": ("hourmark_infra.stack.cli:status", "Show the local stack's servers, and how Hourmark's own components stand."),
+    "down": ("hourmark_infra.stack.cli:down", "Stop what `up` started; data stays."),
+    "purge": ("hourmark_infra.stack.cli:purge", "Stop the local stack and delete its data."),
+    "config": ("hourmark.config_show:config_group", "Settings: which are in force, and where each is from."),
+    "types": ("hourmark_declare.cli:types", "Event types: apply, list, check."),
+    "tail": ("hourmark_producer.cli:tail", "Run the File Tailer on a log host."),
+    "serve": ("hourmark_delivery_service.cli:serve", "Run the Event Delivery Service."),
+    "mirror": ("hourmark_mirror.cli:mirror", "MirrorMaker 2: run it, show its lag, verify it."),
+    "etl": ("hourmark_etl.cli:etl", "The PySpark job from the central cluster to closed buckets."),
+    "ledger": ("hourmark_etl.operators.ledger:ledger", "The ETL's ledger: check it, recreate a lost one."),
+    "bucket": ("hourmark_etl.operators.bucket:bucket", "Hourly buckets: list, show, verify, print; why one is open, force one."),
+    "audit": ("hourmark_etl.operators.audit:audit", "The books: what was promised, and what became of it."),
+    "judge": (
+        "hourmark_infra.judge.cli:judge",
+        "Compare source files with buckets and dead letters, sharing no code with either.",
+    ),
+}
+
+ROOMS = frozenset(module.partition(".")[0] for module, _ in COMMANDS.values())
+
+
+# What a command needs that does not come with its room by itself.
+EXTRAS: Mapping[str, str] = {"etl": "[spark]", "ledger": "[arrow]", "bucket": "[arrow]", "audit": "[arrow]"}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def __init__(self, table: Mapping[str, tuple[str, str]], **attrs: object) -> None:
+        super().__init__(**attrs)  # type: ignore[arg-type]  # click's own keyword arguments, passed on unchanged
+        self._table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
+        return list(self._table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in self._table:
+            return None
+        module, attribute = self._table[cmd_name][0].split(":")
+        try:
+            command = getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            raise self._not_installed(cmd_name, error) from error
+        assert isinstance(command, click.Command), f"{module}:{attribute} is no click command"
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; UsageError says what to install where something that it loads as it runs is not there."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            raise self._not_installed(str(ctx.invoked_subcommand), error) from error
+
+    def _not_installed(self, name: str, error: ModuleNotFoundError) -> UsageError:
+        room = self._table[name][0].partition(".")[0]
+        missing = str(error.name).partition(".")[0]
+        distribution = room.replace("_", "-") + ("" if missing == room else EXTRAS.get(name, ""))
+        return UsageError(f"`hourmark {name}` needs {missing}, which is not installed; pip install '{distribution}'")
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in self._table.items()])
+
+
+@click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="hourmark")
+def root() -> None:
+    """Log events from files on many hosts into hourly buckets on HDFS: each exactly once, each bucket closed with a proof.
+
+    Start with:  ./hourmark demo
+    """
+
+
+def main() -> None:
+    """Entry point of `hourmark`: shows a `HourmarkError` as one message and exits with its code."""
+    try:
+        root(standalone_mode=True)
+    except HourmarkError as error:
+        click.echo(f"hourmark: {error}", err=True)
+        sys.exit(error.exit_code)

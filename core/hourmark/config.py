@@ -1,0 +1,357 @@
+"""Configuration: one typed tree, read from one TOML file, overridden by the environment.
+
+Precedence: environment (`HOURMARK_SERVICE__PORT=8080`), then the file, then the defaults below, each with its reason.
+docs/configuration.md is made from the descriptions below (`python -m tools.configuration_page`); `hourmark config show` tells
+what is in force, and from where.
+The file is `--config`, else `$HOURMARK_CONFIG`, else `./hourmark.toml`, else what `hourmark up` wrote for the local stack.
+A wrong setting stops the start: the message names the setting, its value and what is allowed. Unknown settings are refused,
+so that a typing error cannot become a silent default.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import click
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
+
+from hourmark.errors import ConfigError
+from hourmark.hidden import shown
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+PREFIX: Final = "HOURMARK_"
+_NEXT: Final = "docs/configuration.md lists all"
+
+
+class Group(BaseModel):
+    """A group of settings: fixed once read, nothing unknown in it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KafkaCluster(Group):
+    """One Kafka cluster; `properties` are librdkafka's (security and the like), passed on unchanged."""
+
+    bootstrap: str = Field("127.0.0.1:9092", description="host:port, comma separated")
+    replication_factor: int = Field(3, ge=1, description="of new topics; 1 only where there is one broker")
+    min_insync_replicas: int = Field(2, ge=1, description="an ack means this many; 2 of 3 survives one broker")
+    properties: dict[str, str] = Field(
+        {},
+        description='security and the like, by librdkafka\'s names ("security.protocol"); those of security go to the mirror too',
+    )
+
+
+class Kafka(Group):
+    """The edge cluster takes events from the services, the central one feeds the ETL. They may be one and the same."""
+
+    edge: KafkaCluster = Field(KafkaCluster(), description="takes events from the delivery services")
+    central: KafkaCluster | None = Field(None, description="feeds the ETL; absent: one cluster is both, and there is no mirror")
+    edge_alias: Name = Field("edge", description="MirrorMaker 2's name of the source; prefix of remote topics")
+    max_message_bytes: int = Field(
+        8 * 1024 * 1024,
+        ge=1 << 20,
+        description="one limit along the whole path; above the largest line (4 MiB) and its dead letter",
+    )
+    retention_hours: int = Field(168, ge=1, description="of event topics: how long HDFS or the ETL may be away")
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether there are two clusters with a mirror between them."""
+        return self.central is not None
+
+    @property
+    def central_cluster(self) -> KafkaCluster:
+        """The cluster that the ETL reads."""
+        return self.central if self.central is not None else self.edge
+
+
+class Registry(Group):
+    """A schema registry with Confluent's API."""
+
+    url: str = Field("http://127.0.0.1:8081", description="its API's address; https://user:password@host where it wants that")
+
+
+class Buckets(Group):
+    """Hourly buckets. What else parsing depends on stands beside the event types: `[limits]`."""
+
+    bucket_seconds: int = Field(
+        3600,
+        description="length of a bucket: 3600, an hour, or for tests whole minutes that divide an hour (60: a bucket a minute). "
+        "It goes into every rules revision, so once types were applied it is fixed for a root and its clusters: set it alike for "
+        "`hourmark types`, `etl`, `ledger`, `bucket` and `audit`; services take it from the revision",
+    )
+
+    @field_validator("bucket_seconds")
+    @classmethod
+    def _divides_an_hour(cls, value: int) -> int:
+        if value < 60 or value % 60 or 3600 % value:
+            raise ValueError("allowed: 3600, or whole minutes that divide an hour, for tests (60 is a bucket a minute)")
+        return value
+
+
+class Limits(Group):
+    """Of event times. They stand in `types/sources.toml`, so that all who apply types mean the same."""
+
+    future_seconds: int = Field(900, ge=0, description="an event time further ahead of observed_at is a dead letter `future`")
+    lateness_seconds: int = Field(7 * 86400, ge=0, description="an event time further back is a dead letter `too_late`")
+
+
+class Parsing(Limits, Buckets):
+    """Goes into every rules revision, so that parsing stays a pure function of the range."""
+
+
+class Service(Group):
+    """The Event Delivery Service."""
+
+    host: str = Field("127.0.0.1", description="127.0.0.1, ::1 or localhost, because there is no authentication yet")
+    port: Port = Field(8780, description="0 takes a free one and prints it")
+    state_dir: Path = Field(Path("/var/lib/hourmark/service"), description="its identity, which survives restarts")
+    range_bytes_max: int = Field(1 << 20, ge=1024, description="inflated; a single longer record is allowed up to line_bytes_max")
+    line_bytes_max: int = Field(4 << 20, ge=1024, description="a longer line becomes dead-letter chunks")
+    inflight_bytes_max: int = Field(64 << 20, ge=1 << 20, description="memory for requests under way; above it 503")
+    delivery_timeout_seconds: float = Field(30.0, gt=0, description="no ack from all in-sync replicas by then: 503")
+    report_seconds: float = Field(2.0, gt=0, description="between the service's own reports")
+
+    @field_validator("host")
+    @classmethod
+    def _loopback_only(cls, value: str) -> str:
+        if value not in ("127.0.0.1", "::1", "localhost"):
+            raise ValueError("allowed: 127.0.0.1, ::1 or localhost, because there is no authentication yet")
+        return value
+
+
+class TailedSource(Group):
+    """Files of one kind on this host. `name` is a source that `hourmark types apply` knows; it decides how lines are parsed."""
+
+    name: Name = Field(description="the source, as types/sources.toml declares it")
+    paths: list[str] = Field(min_length=1, description="absolute globs; ** is understood")
+    zone: str = Field("UTC", description="IANA time zone of timestamps without one")
+
+
+class Tailer(Group):
+    """The File Tailer."""
+
+    state_dir: Path = Field(Path("/var/lib/hourmark/tailer"), description="host id, checkpoint, unacknowledged ranges")
+    service_urls: list[str] = Field(["http://127.0.0.1:8780"], min_length=1, description="tried in turn")
+    host_name: str = Field("", description="the envelope's `host`; empty: the machine's name")
+    range_bytes: int = Field(512 * 1024, ge=1024, le=1 << 20, description="a range is cut at the last line end before this")
+    line_bytes_max: int = Field(4 << 20, ge=1024, description="as the service's")
+    scan_seconds: float = Field(0.5, gt=0, description="between looks at the files; half a second is far below a bucket")
+    report_seconds: float = Field(2.0, gt=0, description="between host reports; closing waits for one after the hour")
+    backoff_max_seconds: float = Field(10.0, gt=0, description="retries never end; this bounds the pause between them")
+    sources: list[TailedSource] = Field([], description="what is tailed: tables `[[tailer.sources]]`, see below")
+
+
+class Mirror(Group):
+    """MirrorMaker 2, run by `hourmark mirror run`."""
+
+    java: str = Field("java", description="Java 17 or 21")
+    classpath: str = Field("", description="jars of Kafka's connect-mirror, as java's -cp takes them")
+    heap_mb: int = Field(512, ge=128, description="of its Java process; 512 does for a local stack")
+    work_dir: Path = Field(Path("/var/lib/hourmark/mirror"), description="generated properties and logs")
+    rest_port: Port = Field(8783, description="loopback; exactly-once source support needs it")
+    tasks_max: int = Field(2, ge=1, description="copying tasks at once, for each connector")
+
+
+class Storage(Group):
+    """Where staged files and buckets live."""
+
+    root: str = Field("hdfs://127.0.0.1:8020/hourmark", description="hdfs://host:port/path, or file:///path")
+    webhdfs: str = Field("http://127.0.0.1:9870", description="the NameNode's HTTP address; used where root is hdfs://")
+    user: str = Field("", description="HDFS user; empty: the process's user")
+    replication: int = Field(3, ge=1, description="of files written by Hourmark; 1 only where there is one DataNode")
+
+    @field_validator("root")
+    @classmethod
+    def _known_scheme(cls, value: str) -> str:
+        if not value.startswith(("hdfs://", "file:///")):
+            raise ValueError("allowed: hdfs://host:port/path or file:///path")
+        return value.rstrip("/")
+
+
+class Etl(Group):
+    """The PySpark job."""
+
+    ledger: str = Field(
+        "sqlite:////var/lib/hourmark/ledger.sqlite",
+        description="the only commit point: sqlite:////absolute/path (driver on one machine) or postgresql://user:password@host/database",
+    )
+    master: str = Field("local[2]", description="Spark master; under spark-submit the submitted one wins")
+    spark_conf: dict[str, str] = Field({}, description='further settings of Spark, by its names ("spark.driver.memory")')
+    scratch_dir: Path = Field(Path("/var/tmp/hourmark-etl"), description="Spark's checkpoint and temporary files; may be lost")  # noqa: S108  # scratch by intent
+    trigger_seconds: float = Field(
+        10.0, ge=0, description="between micro-batches: ten seconds of delay buy five times fewer, larger files than two"
+    )
+    tasks: int = Field(2, ge=1, description="of a micro-batch, and so staged files, whatever the number of types")
+    batch_records_max: int = Field(
+        2_000_000, ge=1, description="of a micro-batch: bounds how long one takes when a backlog is worked off"
+    )
+    type_batch_bytes_max: int = Field(
+        1 << 30, ge=1 << 20, description="of one type's values in a micro-batch: large records must not hold up the other types"
+    )
+    close_poll_seconds: float = Field(1.0, gt=0, description="between looks at what closing waits for")
+    deadline_seconds: float = Field(
+        7200.0,
+        gt=0,
+        description="after an hour's end: what is missing of it then is waived by name, and it closes as timed_out. Two hours: "
+        "longer than a restart, a failover or an evening's repair, short enough that one dead host does not stop a day's work",
+    )
+    target_file_bytes: int = Field(256 << 20, ge=1 << 20, description="of a bucket's files")
+    unit_bytes_max: int = Field(
+        128 << 20,
+        ge=1 << 20,
+        le=1 << 30,
+        description="of events in a closing task at once: a task's memory is some five times that, whatever a bucket's size",
+    )
+    staged_keep_seconds: float = Field(
+        3600.0, ge=0, description="staged files of closed buckets: an hour in which `audit --ranges` can name ranges"
+    )
+    index_hours: int = Field(
+        192, ge=1, description="how long ids of closed buckets are indexed; a day more than the default allowed lateness"
+    )
+    index_bytes_max: int = Field(
+        64 << 30, ge=0, description="of all id indexes, 16 bytes an event; beyond it late events are looked up in the buckets"
+    )
+    metrics_port: Port = Field(8784, description="Prometheus' text at /metrics; 0: none. A port taken is said, not fatal")
+    metrics_host: str = Field("127.0.0.1", description="loopback, because there is no authentication")
+
+
+class Types(Group):
+    """Where the declarations of event types and sources are."""
+
+    dir: Path = Field(Path("types"), description="*.toml: event types, and sources.toml")
+
+
+class Config(BaseSettings):
+    """The whole tree. Each group is owned by the room that reads it; `kafka`, `parsing`, `storage` are shared."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        frozen=True,
+        extra="forbid",
+        nested_model_default_partial_update=True,
+    )
+
+    kafka: Kafka = Kafka()
+    registry: Registry = Registry()
+    parsing: Buckets = Buckets()
+    service: Service = Service()
+    tailer: Tailer = Tailer()
+    mirror: Mirror = Mirror()
+    storage: Storage = Storage()
+    etl: Etl = Etl()
+    types: Types = Types()
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="of the log on stderr, of every command")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003  # pydantic-settings' signature
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment wins over the file (which arrives as init arguments)."""
+        return env_settings, init_settings
+
+
+def load_config(path: Path | None = None) -> Config:
+    """Read and check the configuration; ConfigError names the wrong setting.
+
+    `path` None looks where the module's docstring says; no file at all means the defaults and the environment.
+    """
+    return checked(*read_file(path))
+
+
+def read_file(path: Path | None) -> tuple[Path | None, dict[str, Any]]:
+    """The file that is used, if any, and what stands in it. ConfigError if it cannot be read."""
+    file = path or default_path()
+    if file is None:
+        return None, {}
+    try:
+        return file, tomllib.loads(file.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {file}: {error.strerror}; name another with --config") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is no valid TOML: {error}") from error
+
+
+def checked(file: Path | None, values: Mapping[str, Any]) -> Config:
+    """The configuration of what `file` holds and the environment. ConfigError."""
+    for name in os.environ:
+        group, nested, _ = name.upper().removeprefix(PREFIX).partition("__")
+        if name.upper().startswith(PREFIX) and nested and group.lower() not in Config.model_fields:
+            raise ConfigError(f"{name}: there are no settings {group.lower()!r}; {_NEXT}")
+    try:
+        return Config(**values)
+    except ValidationError as error:
+        raise ConfigError(_describe(error, file)) from None  # the cause would show values, passwords too
+    except SettingsError as error:
+        group = next(iter(re.findall(r'field "(\w+)"', str(error))), "")
+        raise ConfigError(
+            f"a variable {PREFIX}{group.upper()}… holds no valid JSON; lists and tables are written as JSON, such as "
+            f"""{PREFIX}TAILER__SERVICE_URLS='["http://127.0.0.1:8780"]'"""
+        ) from None
+
+
+def default_path() -> Path | None:
+    """The configuration file used when none is named, or None."""
+    if named := os.environ.get("HOURMARK_CONFIG"):
+        return Path(named)
+    candidates = (Path("hourmark.toml"), home() / "stack" / "hourmark.toml")
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+def home() -> Path:
+    """Where the local stack keeps its state: `$HOURMARK_HOME`, else `.hourmark` in the working directory."""
+    return Path(os.environ.get("HOURMARK_HOME", ".hourmark")).absolute()
+
+
+def _describe(error: ValidationError, file: Path | None) -> str:
+    origin = f"{file} (or a {PREFIX}… variable)" if file else f"the environment ({PREFIX}…)"
+    lines = []
+    for problem in error.errors(include_url=False):
+        setting = ".".join(str(part) for part in problem["loc"])
+        given, said = f" = {shown(problem['input'], setting)!r:.200}", problem["msg"]
+        if problem["type"] == "extra_forbidden":  # a value under a wrong name may be anything, a password too
+            given, said = "", f"no such setting; {_NEXT}"
+        elif problem["type"] == "missing" or isinstance(problem["input"], (dict, list)):
+            given = ""
+        lines.append(f"  {setting}{given}: {said}")
+    return f"wrong settings in {origin}:\n" + "\n".join(lines)
+
+
+_NAMED = "hourmark.config"  # in click's context: the file that was named
+
+
+def _callback(context: click.Context, _: click.Parameter, path: Path | None) -> Config:
+    if context.resilient_parsing:
+        return Config.model_construct()
+    context.meta[_NAMED] = path
+    return load_config(path)
+
+
+def named_config() -> tuple[str, ...]:
+    """`--config FILE` as the running command was given it, for a command to be shown beside it; empty where it was not."""
+    path = click.get_current_context().meta.get(_NAMED)
+    return () if path is None else ("--config", str(path))
+
+
+# Every command that reads settings takes this option; the function receives a checked `Config` as `config`.
+config_option = click.option(
+    "--config",
+    "config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=_callback,
+    help="Configuration file (TOML). Default: $HOURMARK_CONFIG, ./hourmark.toml, or the local stack's.",
+)

@@ -1,0 +1,52 @@
+"""Dead letters: what could not become an event, kept with its reason and its raw bytes.
+
+They are an event type of their own, always in the hour of the range's `observed_at`, made by the delivery service alone, and
+staged, deduplicated and closed into buckets like any other type.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+TYPE: Final = "dead-letters"
+
+
+class Reason(enum.Enum):
+    """Why; stable names that tools may rely on."""
+
+    UNKNOWN_TYPE = "unknown_type"  # MSGID names no type, or none that the source may carry
+    NOT_RFC5424 = "not_rfc5424"  # the line has not the form that its source declares
+    NO_PATTERN = "no_pattern"  # no pattern of the source's types fits the line
+    BAD_JSON = "bad_json"
+    MISSING_FIELD = "missing_field"
+    UNKNOWN_FIELD = "unknown_field"
+    WRONG_FIELD = "wrong_field"  # a field's value is not of the declared type
+    NO_TIMESTAMP = "no_timestamp"
+    BAD_TIMESTAMP = "bad_timestamp"
+    FUTURE = "future"  # event time too far after observed_at
+    TOO_LATE = "too_late"  # event time older than the allowed lateness
+    NOT_UTF8 = "not_utf8"
+    EMPTY_LINE = "empty_line"
+    LINE_TOO_LONG = "line_too_long"  # over the hard limit; the raw bytes are one chunk of it
+    EVENT_TOO_LARGE = "event_too_large"  # its Avro form is over Kafka's message limit
+    UNKNOWN_SOURCE = "unknown_source"  # the rules revision declares no such source
+
+
+# Avro fields of the type, after the envelope. `raw` is the line without its LF, byte for byte.
+FIELDS: Final[list[dict[str, object]]] = [
+    {"name": "reason", "type": "string", "doc": "one of the reasons in the documentation"},
+    {"name": "detail", "type": "string", "doc": "human-readable: what exactly was wrong"},
+    {
+        "name": "claimed_type",
+        "type": ["null", "string"],
+        "default": None,
+        "doc": "the type it was meant to be, if known",
+    },
+    {"name": "raw", "type": "bytes", "doc": "the line without its line feed, byte for byte"},
+    {"name": "range_id", "type": "bytes", "doc": "8 bytes: the range or batch it came in"},
+    {"name": "range_start", "type": "long"},
+    {"name": "range_end", "type": "long"},
+    {"name": "rules", "type": "string", "doc": "rules revision that it was parsed under"},
+    {"name": "declared_source", "type": "string", "doc": "name of the declared source or client"},
+]

@@ -1,0 +1,35 @@
+"""What of a setting's value may be shown: never a password or a key.
+
+Settings of our own hold secrets in URLs only. Maps whose names are others' (librdkafka's, Spark's) may hold them anywhere, so
+there a name that speaks of security is hidden unless it is known to be harmless: too much is hidden rather than too little.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+HIDDEN: Final = "(hidden)"
+_NAME: Final = re.compile(r"pass|pwd|secret|token|credential|jaas|key|pem|auth|sasl|ssl", re.IGNORECASE)
+_PLAIN_NAMES: Final = ("sasl.mechanism", "sasl.mechanisms", "ssl.ca.location", "ssl.endpoint.identification.algorithm")
+# Options within one text, such as `-Djavax.net.ssl.keyStorePassword=…` for Java.
+_ASSIGNED: Final = re.compile(r"(pass|pwd|secret|token|credential|jaas|key)[\w.-]*[\"']?\s*[=:]", re.IGNORECASE)
+# Greedy, as a password may hold an `@` or a `/` of its own.
+_USER: Final = re.compile(r"^([a-z][\w+.-]*:/+)?.*@", re.IGNORECASE | re.DOTALL)
+_OPTIONS: Final = re.compile(r"(://[^?]*\?).*", re.DOTALL)
+
+
+def shown(value: Any, name: str = "") -> Any:
+    """The value with `(hidden)` in place of secrets; `name` is that of the setting, or of the entry of a map."""
+    if value and _NAME.search(name) and name not in _PLAIN_NAMES:
+        return HIDDEN
+    if isinstance(value, Mapping):
+        return {key: shown(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [shown(inner, name) for inner in value]
+    if not isinstance(value, str) or re.match("/(?!/)", value):  # a path, or a class path
+        return value
+    without_user = _USER.sub(rf"\1{HIDDEN}@", value)
+    without_options = _OPTIONS.sub(rf"\1{HIDDEN}", without_user)
+    return HIDDEN if _ASSIGNED.search(without_options) else without_options

@@ -1,0 +1,74 @@
+"""Host reports: how far each source of a host has been read and acknowledged (topic `hourmark.hosts`).
+
+They replace end-of-file markers: a bucket waits until every live source says that it had caught up at some time past the
+hour's end. Tailers report through the delivery service (`POST /v1/reports`); services report likewise, which covers
+API traffic. A first report precedes a host's first range; a goodbye follows its drain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, ClassVar, Final
+
+from pydantic import ConfigDict, Field
+
+from hourmark.avro import Datum, read_schema, unix_ms
+
+CLOCKS_APART_MS_MAX: Final = 300_000  # more than any healthy clock, report, mirror and staging together
+API_SOURCE: Final = "api"  # the source name under which a delivery service reports its own requests
+
+SCHEMA: Final = read_schema("host_report.avsc")
+_DATUM: Final = Datum(SCHEMA)
+_AS_SENT: Final = ConfigDict(extra="forbid", strict=True)  # how a report that came as JSON is checked
+_Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceReport:
+    """One source of one host. Times are Unix milliseconds of the service's clock."""
+
+    __pydantic_config__: ClassVar = _AS_SENT
+
+    source: str
+    caught_up_at_ms: _Count | None
+    pending_bytes: _Count
+    lost_bytes: _Count
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HostReport:
+    """One report of one host."""
+
+    __pydantic_config__: ClassVar = _AS_SENT
+
+    host_id: str
+    host_name: str
+    kind: Annotated[str, Field(pattern="^(tailer|service)$")]
+    incarnation: str
+    sequence: _Count
+    received_at_ms: _Count
+    goodbye: bool
+    sources: tuple[SourceReport, ...]
+
+    def encode(self) -> bytes:
+        """The Avro datum, without framing."""
+        sources = [dataclasses.asdict(s) | {"caught_up_at": s.caught_up_at_ms} for s in self.sources]
+        return _DATUM.encode(dataclasses.asdict(self) | {"received_at": self.received_at_ms, "sources": sources})
+
+    @classmethod
+    def decode(cls, datum: bytes) -> HostReport:
+        """The inverse of `encode`."""
+        row = _DATUM.decode(datum)
+        sources = []
+        for source in row.pop("sources"):
+            at = source.pop("caught_up_at")
+            sources.append(SourceReport(caught_up_at_ms=None if at is None else unix_ms(at), **source))
+        return cls(received_at_ms=unix_ms(row.pop("received_at")), sources=tuple(sources), **row)
+
+    def received(self, clock_ms: int) -> HostReport:
+        """As the service stores it: stamped with its clock, no `caught_up_at` later than that."""
+        sources = tuple(
+            dataclasses.replace(s, caught_up_at_ms=None if s.caught_up_at_ms is None else min(s.caught_up_at_ms, clock_ms))
+            for s in self.sources
+        )
+        return dataclasses.replace(self, received_at_ms=clock_ms, sources=sources)

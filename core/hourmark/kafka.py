@@ -1,0 +1,205 @@
+"""Settings of Kafka clients, and what all rooms ask of a cluster. Offsets always mean: the next to read.
+
+`confluent_kafka` (librdkafka) is the one client library. Only rooms that talk to Kafka import this module; the tailer never does.
+Its answers are checked here: while a leader is away, librdkafka gives -1001 ("invalid") for an offset, and no error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Self
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from hourmark.config import KafkaCluster
+from hourmark.errors import Unavailable
+
+TIMEOUT_S: Final = 15.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Partition:
+    """A topic-partition."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Offset(int):
+    """The next offset of a topic-partition to read. ValueError for a negative number: librdkafka's codes are no offsets."""
+
+    def __new__(cls, number: int) -> Self:
+        if number < 0:
+            raise ValueError(f"{number} is no offset")
+        return super().__new__(cls, number)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """What a cluster says of a topic. `topic_id` changes when a topic is deleted and recreated."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[int, ...]
+
+
+def client_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
+    """librdkafka's settings for this cluster; `more` in its names with `.` as `_`."""
+    return {
+        "bootstrap.servers": cluster.bootstrap,
+        "log_level": 3,
+        **cluster.properties,
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+def quiet_logger() -> logging.Logger:
+    """Where librdkafka's own log lines go."""
+    return logging.getLogger(f"{__name__}.librdkafka")
+
+
+_NAMED_MAX: Final = 5
+_NO_LEADER: Final = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
+
+
+class _NoLeader(Unavailable):
+    """A partition has no leader that answers at the moment."""
+
+
+class _NoTopic(Unavailable):
+    """The cluster does not know the topic."""
+
+
+class Cluster:
+    """One cluster, asked through its admin API. Every method raises Unavailable, naming the cluster, when it does not answer."""
+
+    def __init__(self, settings: KafkaCluster, name: str) -> None:
+        self.settings = settings
+        self.name = name
+        self.admin = self._connect()  # confluent_kafka's own client, for what is not here
+
+    def cluster_id(self) -> str:
+        """The id the cluster was formatted with."""
+        description = self._result(self.admin.describe_cluster(request_timeout=TIMEOUT_S), "describe the cluster")
+        return str(description.cluster_id)
+
+    def names(self) -> list[str]:
+        """Of all topics."""
+        try:
+            return sorted(self.admin.list_topics(timeout=TIMEOUT_S).topics)
+        except KafkaException as error:
+            raise self._unavailable("list topics", error) from error
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """Those of `names` that exist. A topic of which partitions are not told is Unavailable: it is neither there nor gone."""
+        wanted = list(names)
+        if not wanted:
+            return {}
+        futures = self.admin.describe_topics(TopicCollection(wanted), request_timeout=TIMEOUT_S)
+        found = {}
+        for name, future in futures.items():
+            try:
+                description = self._result(future, f"describe topic {name}")
+            except _NoTopic:
+                continue
+            partitions = tuple(sorted(p.id for p in description.partitions))
+            if partitions != tuple(range(max(1, len(partitions)))):
+                raise self._error(_NoLeader, f"did not tell all partitions of topic {name}, only {partitions}")
+            found[name] = TopicInfo(name, str(description.topic_id), partitions)
+        return found
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """By topic: its settings, in Kafka's names; the topics must exist."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        if not resources:
+            return {}
+        futures = self.admin.describe_configs(resources, request_timeout=TIMEOUT_S)
+        return {
+            r.name: {name: entry.value for name, entry in self._result(future, f"settings of topic {r.name}").items()}
+            for r, future in futures.items()
+        }
+
+    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, Offset]:
+        """End offsets of all: those that a `read_committed` reader can reach now (last stable offsets), or the high watermarks.
+
+        A record of a transaction that is being committed may lie between the two: whoever must not miss it takes the latter.
+        """
+        return self._offsets(partitions, OffsetSpec.latest(), committed=committed)
+
+    def starts(self, partitions: Sequence[Partition]) -> dict[Partition, Offset]:
+        """Log start offsets of all: below them, retention has deleted."""
+        return self._offsets(partitions, OffsetSpec.earliest())
+
+    def _offsets(self, partitions: Sequence[Partition], spec: OffsetSpec, *, committed: bool = True) -> dict[Partition, Offset]:
+        if not partitions:
+            return {}
+        give_up_s = time.monotonic() + TIMEOUT_S
+        for pause_s in (0.2, 0.5, 1.0, 2.0):  # a topic just made, or a leader just lost, has none for a moment
+            try:
+                return self._list_offsets(partitions, spec, committed)
+            except _NoLeader:
+                if time.monotonic() + pause_s > give_up_s:  # librdkafka itself has waited for the leader
+                    raise
+                time.sleep(pause_s)
+        return self._list_offsets(partitions, spec, committed)
+
+    def _list_offsets(self, partitions: Sequence[Partition], spec: OffsetSpec, committed: bool) -> dict[Partition, Offset]:
+        request = {TopicPartition(p.topic, p.partition): spec for p in partitions}
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        futures = self.admin.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT_S)
+        told = {
+            Partition(tp.topic, tp.partition): self._result(future, f"offsets of {tp.topic}-{tp.partition}").offset
+            for tp, future in futures.items()
+        }
+        if silent := [p for p in partitions if told.get(p, -1) < 0]:
+            more = f" and {len(silent) - _NAMED_MAX} more" if len(silent) > _NAMED_MAX else ""
+            named = ", ".join(map(str, silent[:_NAMED_MAX])) + more
+            raise self._error(_NoLeader, f"told no offset of {named}: no leader answers")
+        return {p: Offset(told[p]) for p in partitions}
+
+    def _result(self, future: Any, what: str) -> Any:
+        try:
+            return future.result(TIMEOUT_S + 1)
+        except (KafkaException, TimeoutError, RuntimeError) as error:  # RuntimeError: its answer lacks what was asked for
+            raise self._unavailable(what, error) from error
+
+    def _unavailable(self, what: str, error: Exception) -> Unavailable:
+        code = error.args[0].name() if isinstance(error, KafkaException) else ""
+        kind = _NoLeader if code in _NO_LEADER else _NoTopic if code == "UNKNOWN_TOPIC_OR_PART" else Unavailable
+        return self._error(kind, f"did not answer ({what}): {str(error) or f'nothing within {TIMEOUT_S:.0f} s'}")
+
+    def _error(self, kind: type[Unavailable], what: str) -> Unavailable:
+        """The error. The next question goes to a new client: an old one asks a broker that died again, until that comes back."""
+        if kind is not _NoTopic:
+            self.admin = self._connect()
+        return kind(
+            f"the {self.name} Kafka cluster ({self.settings.bootstrap}) {what}; is it up? `hourmark status` shows the local stack"
+        )
+
+    def _connect(self) -> AdminClient:
+        # With connections made on demand, a question to a broker that is down has librdkafka 2.16 spin until it times out: its
+        # main thread and the broker's wake each other, at up to a core.
+        return AdminClient(client_settings(self.settings, enable_sparse_connections=False), logger=quiet_logger())
+
+
+def topic_settings(retention_hours: int, max_message_bytes: int, min_insync_replicas: int) -> Mapping[str, str]:
+    """Settings of event and control topics, the same on both clusters."""
+    return {
+        "retention.ms": str(retention_hours * 3_600_000),
+        "max.message.bytes": str(max_message_bytes),
+        "min.insync.replicas": str(min_insync_replicas),
+        "unclean.leader.election.enable": "false",
+        "message.timestamp.type": "CreateTime",
+    }

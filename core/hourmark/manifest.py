@@ -1,0 +1,117 @@
+"""The manifest of a closed bucket: the content of `_SUCCESS`, JSON.
+
+Its presence says that the bucket is complete, for ever. Readers trust what it lists, and nothing else in the folder.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from typing import Final
+
+from pydantic import Field, ValidationError
+
+from hourmark.config import Group
+
+MARKER: Final = "_SUCCESS"
+FORMAT: Final = 1
+
+
+class Grade(enum.Enum):
+    """How a bucket was proved complete."""
+
+    PROVED = "proved"  # every promise up to the cut is kept
+    TIMED_OUT = "timed_out"  # past a deadline; what was waived is named
+    FORCED = "forced"  # by an operator; what was waived is named
+
+
+class BucketFile(Group):
+    """One Avro container file."""
+
+    name: str
+    records: int = Field(ge=1)
+    bytes: int = Field(ge=1)
+    blake2b: str = Field(description="hex digest (16 bytes) of the file")
+    schema_id: int
+    schema_fingerprint: str
+    origin_hour: str | None = Field(None, description="of late files: always null where a file mixes origin hours")
+
+
+class Previous(Group):
+    """The marker of the hour before: markers of a type are chained, so none can be changed, added or left out unseen."""
+
+    hour: str
+    blake2b: str = Field(description="hex digest (16 bytes) of its `_SUCCESS`")
+
+    @classmethod
+    def of(cls, hour: str, marker: bytes) -> Previous:
+        """Of the hour whose `_SUCCESS` holds these bytes."""
+        return cls(hour=hour, blake2b=hashlib.blake2b(marker, digest_size=16).hexdigest())
+
+
+class Offsets(Group):
+    """A topic-partition of the central cluster at the freeze: `next` is the first offset not in this bucket or before."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    next: int
+
+
+class Evidence(Group):
+    """What the grade rests on."""
+
+    method: str = Field(
+        description="sums: counts and id sums agree; join: by range id over distinct ids; empty: nothing was promised"
+    )
+    cut_at_ms: int = Field(description="the closer's clock when the cut was taken")
+    audit_records: int = Field(description="settled by this bucket")
+    promised: int = Field(description="distinct ids promised by them, of hours up to this one")
+    audit_next: dict[str, int] = Field(description="central offset up to which audit records were read, by partition")
+    waived: list[str] = Field([])
+
+
+class Book(Group):
+    """One origin hour in this bucket. What was promised = the events of all buckets' books of that hour, less unaudited."""
+
+    rows: int = Field(description="listed, duplicates counted each time")
+    events: int = Field(description="records in this bucket")
+    promised: int = Field(description="distinct ids promised by the audit records that this bucket settles")
+    unaudited: int = Field(description="records that no audit record had promised when this bucket was sealed")
+
+
+class Manifest(Group):
+    """See the fields."""
+
+    format: int = FORMAT
+    type: str
+    hour: str
+    bucket_seconds: int
+    previous: Previous | None = Field(None, description="null: this is the type's first bucket")
+    grade: Grade
+    evidence: Evidence
+    files: list[BucketFile]
+    events: int = Field(description="records in all files")
+    late: dict[str, int] = Field(description="late records by origin hour")
+    books: dict[str, Book] = Field({}, description="by origin hour, this bucket's own included")
+    duplicates_removed: int
+    unaudited: int = Field(description="records that no audit record promised (yet)")
+    id_sum: str = Field(description="sum modulo 2^64 of the last 8 bytes of all ids, hex")
+    offsets: list[Offsets]
+    ledger: str = Field(description="UUID of the ledger")
+    ledger_commit: int
+    attempt: str
+    closed_at_ms: int
+    software: str
+
+    def encode(self) -> bytes:
+        """Indented JSON, human-readable."""
+        return self.model_dump_json(indent=1).encode()
+
+    @classmethod
+    def decode(cls, content: bytes) -> Manifest:
+        """The inverse; ValueError says what is wrong."""
+        try:
+            return cls.model_validate_json(content)
+        except ValidationError as error:
+            raise ValueError(f"not a manifest: {error}") from error

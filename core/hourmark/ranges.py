@@ -1,0 +1,114 @@
+"""Byte ranges of files, and the identities they rest on: host id, file id, range id.
+
+A range is what the tailer ships and the delivery service parses: raw bytes and everything that parsing depends on. It is
+durable on the host before its first send, so a retry is the same range and has the same range id.
+Golden vectors: tests/contract/vectors/ranges.json.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import re
+import uuid
+from typing import Final
+
+LINE_BYTES_MAX: Final = 4 * 1024 * 1024  # the hard limit of a line, without its LF
+
+HEX_128: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class Part(enum.Enum):
+    """What the bytes are. A line over the hard limit is shipped as chunks, each of which becomes a dead letter."""
+
+    LINES = "lines"  # whole lines, each with its LF
+    CHUNK = "chunk"  # a piece of an over-long line, not its last
+    LAST_CHUNK = "last-chunk"  # the piece that ends with the line's LF
+
+
+class RangeId(bytes):
+    """Eight bytes that name a range or an API batch: BLAKE2b over every field that parsing depends on, and its bytes."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: bytes) -> RangeId:
+        if len(value) != 8:
+            raise ValueError(f"a range id has 8 bytes, not {len(value)}")
+        return super().__new__(cls, value)
+
+    def __str__(self) -> str:
+        return self.hex()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ByteRange:
+    """Where bytes come from and how they are to be read. Raises ValueError, naming the field, when something is off.
+
+    `start` and `end` are byte offsets in the file's generation; `end` is the next byte to read.
+    """
+
+    host_id: str  # 32 hex digits, minted once per installation
+    file_id: str  # 32 hex digits, see `file_id`
+    generation: int  # how often that file was truncated
+    start: int
+    end: int
+    observed_at_ms: int  # the service's clock, as last answered to the tailer
+    rules: str  # rules revision
+    zone: str  # IANA time zone of timestamps without one
+    source: str  # name of a declared source
+    path: str  # where the file was found
+    host_name: str  # human-readable; the envelope's `host`
+    part: Part = Part.LINES
+
+    def __post_init__(self) -> None:
+        for name in ("host_id", "file_id"):
+            if not HEX_128.fullmatch(getattr(self, name)):
+                raise ValueError(f"{name} must be 32 hex digits, not {getattr(self, name)!r}")
+        for name in ("generation", "start", "observed_at_ms"):
+            if not 0 <= getattr(self, name) < 1 << 63:
+                raise ValueError(f"{name} must be from 0 to 2^63 - 1, not {getattr(self, name)}")
+        if self.end <= self.start:
+            raise ValueError(f"a range holds at least a byte: end {self.end} is not after start {self.start}")
+        for name, longest in (("rules", 64), ("zone", 64), ("source", 100), ("path", 4096), ("host_name", 255)):
+            if not 0 < len(getattr(self, name).encode(errors="surrogateescape")) <= longest:
+                raise ValueError(f"{name} must have 1 to {longest} bytes")
+
+    def range_id(self, body: bytes) -> RangeId:
+        """The id of this range with these bytes (inflated)."""
+        if len(body) != self.end - self.start:
+            raise ValueError(f"the range says {self.end - self.start} bytes, the body has {len(body)}")
+        fields = (
+            "range", self.host_id, self.file_id, str(self.generation), str(self.start), str(self.end),
+            str(self.observed_at_ms), self.rules, self.zone, self.source, self.path, self.host_name, self.part.value,
+        )  # fmt: skip
+        return _range_id(fields, body)
+
+
+def batch_range_id(event_type: str, batch_key: str, client: str, observed_at_ms: int, rules: str, body: bytes) -> RangeId:
+    """The range id of an API batch: its idempotency key, its time and rules, and its body (inflated)."""
+    return _range_id(("batch", event_type, batch_key, client, str(observed_at_ms), rules), body)
+
+
+def file_id(device: int, inode: int, birth_ns: int) -> str:
+    """The id of a file: 32 hex digits of BLAKE2b over device, inode and birth time (nanoseconds; 0 where unknown).
+
+    Taken when the file is first seen and kept in the checkpoint from then on.
+    """
+    parts = b"".join(value.to_bytes(8, "big") for value in (device, inode, birth_ns))
+    return hashlib.blake2b(parts, digest_size=16).hexdigest()
+
+
+def new_host_id() -> str:
+    """A fresh host id: 32 hex digits, random."""
+    return uuid.uuid4().hex
+
+
+def _range_id(fields: tuple[str, ...], body: bytes) -> RangeId:
+    digest = hashlib.blake2b(digest_size=8)
+    for field in fields:
+        encoded = field.encode(errors="surrogateescape")
+        digest.update(len(encoded).to_bytes(4, "big") + encoded)
+    digest.update(len(body).to_bytes(4, "big"))
+    digest.update(body)
+    return RangeId(digest.digest())

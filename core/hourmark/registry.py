@@ -1,0 +1,110 @@
+"""The schema registry, by Confluent's API: one id space for all sites.
+
+Subjects are BACKWARD_TRANSITIVE: whoever has the newest schema reads the buckets of every one before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from confluent_kafka.schema_registry import Schema as RegistrySchema
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+from httpx2 import HTTPError
+
+from hourmark.avro import Schema, canonical_json
+from hourmark.config import Registry
+from hourmark.errors import HourmarkError, Unavailable, UsageError
+from hourmark.hidden import shown
+
+_COMPATIBILITY: Final = "BACKWARD_TRANSITIVE"
+_NEXT_STEPS: Final = {
+    401: "it wants credentials: give them in registry.url (https://user:password@host)",
+    403: "these credentials may not do that: ask who runs it for the right to read and register schemas",
+    404: "there is no registry under this path: does registry.url name its API, path included?",
+    429: "it is asked too often: try again later",
+}
+
+
+class SchemaRegistry:
+    """Registers and fetches Avro schemas. Raises Unavailable, naming the URL, when it does not answer, or refuses for now."""
+
+    def __init__(self, settings: Registry) -> None:
+        self._name = f"the schema registry {shown(settings.url)} (registry.url)"
+        self._client = SchemaRegistryClient({"url": settings.url})
+
+    def close(self) -> None:
+        """Let go of its connections."""
+        self._client.close()
+
+    def register(self, topic: str, schema: Schema) -> int:
+        """The id of `schema` under TopicNameStrategy; registers it where it is new. UsageError if it is wrong or incompatible."""
+        subject, asked = _subject(topic), _asked_schema(schema)
+        with self._asked(subject):
+            self._client.set_compatibility(subject_name=subject, level=_COMPATIBILITY)
+            return int(self._client.register_schema(subject, asked))
+
+    def find(self, topic: str, schema: Schema) -> int | None:
+        """The id under which this very schema is registered for the topic, or None where it is not. Registers nothing."""
+        subject, asked = _subject(topic), _asked_schema(schema)
+        with self._asked(subject):
+            try:
+                found: Any = self._client.lookup_schema(subject, asked).schema_id
+            except SchemaRegistryError as error:
+                if _has_none(error):
+                    return None
+                raise
+            return int(found)
+
+    def schema(self, schema_id: int) -> Schema | None:
+        """The schema of this id; None if the registry answers, and knows none."""
+        with self._asked(f"id {schema_id}"):
+            try:
+                text: Any = self._client.get_schema(schema_id).schema_str
+            except SchemaRegistryError as error:
+                if _has_none(error):
+                    return None
+                raise
+            parsed: Schema = json.loads(text)
+        return parsed
+
+    @contextmanager
+    def _asked(self, what: str) -> Iterator[None]:
+        """Whatever the registry answers but what it is asked for, as an error that says what to do."""
+        try:
+            yield
+        except SchemaRegistryError as error:
+            raise self._refusal(what, error) from error
+        except HTTPError as error:
+            raise Unavailable(f"{self._name} did not answer: {error}; is it up?") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # its client makes of an answer what it can
+            raise Unavailable(f"{self._name} answered for {what} what no registry answers: {error!r}; is it one?") from error
+
+    def _refusal(self, what: str, error: SchemaRegistryError) -> HourmarkError:
+        status, reason = error.http_status_code, error.error_message
+        if status == 409:
+            return UsageError(
+                f"the schema of {what} is not backward compatible with every schema registered before it: {reason}; "
+                "new fields need a default, and fields keep their type"
+            )
+        if status == 422:
+            return UsageError(f"{self._name} does not accept the schema of {what}: {reason}; change the declaration")
+        next_step = _NEXT_STEPS.get(status, "look in its log")
+        return Unavailable(f"{self._name} refused {what} with {status}: {reason}; {next_step}")
+
+
+def _subject(topic: str) -> str:
+    return f"{topic}-value"  # TopicNameStrategy
+
+
+def _asked_schema(schema: Schema) -> RegistrySchema:
+    """In one spelling: some registries (Apicurio) tell schemas apart by the order of their keys."""
+    return RegistrySchema(canonical_json(schema), "AVRO")
+
+
+def _has_none(error: SchemaRegistryError) -> bool:
+    """Whether a registry says that it has no such thing: its 404 has a code, one of a wrong URL has none."""
+    return error.http_status_code == 404 and isinstance(error.error_code, int) and error.error_code > 0

@@ -1,0 +1,100 @@
+"""The state folder of a tailer, a service or a mirror: what makes it the same one after a restart, and no two at once.
+
+lock       held while the process runs; holds its process id
+host-id    32 hex digits, minted once, never changed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from hourmark.durable import write_durably
+from hourmark.errors import ConfigError
+from hourmark.ranges import HEX_128
+
+
+class StateFolder:
+    """The folder that the setting `<group>.state_dir` names. ConfigError, naming it, where it cannot be used."""
+
+    def __init__(self, path: Path, group: str) -> None:
+        self.path = path
+        self._group = group
+        self._host_id_file = path / "host-id"
+
+    def lock(self) -> IO[bytes]:
+        """Hold the folder until this is closed; ConfigError names the process that holds it already."""
+        with self._usable():
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / "lock").open("a+b")
+            try:
+                _take(lock)
+            except BlockingIOError:
+                with lock:
+                    holder = _written_in(lock) or "unknown"
+                raise ConfigError(
+                    f"another {self._group} uses {self.path} (process {holder}); stop it, or give this one its own "
+                    f"{self._group}.state_dir"
+                ) from None
+            lock.truncate(0)
+            lock.write(str(os.getpid()).encode())
+            lock.flush()
+            return lock
+
+    def holder(self) -> int | None:
+        """The process that holds the folder now; None where nobody does, or where this user may not look."""
+        with contextlib.suppress(FileNotFoundError, PermissionError), (self.path / "lock").open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return _written_in(lock)
+        return None
+
+    def host_id(self) -> str | None:
+        """The host id; None before the first start."""
+        with self._usable():
+            if not self._host_id_file.exists():
+                return None
+            text = self._host_id_file.read_text(errors="replace").strip()
+        if not HEX_128.fullmatch(text):
+            raise ConfigError(
+                f"{self._host_id_file} holds {text[:40]!r} and not 32 hex digits. It is this installation's identity: put it "
+                "back, or remove it (a tailer finds it in its checkpoint, a service becomes a new instance)"
+            )
+        return text
+
+    def keep_host_id(self, host_id: str) -> str:
+        """Write it down, durably; returns it."""
+        with self._usable():
+            write_durably(self._host_id_file, f"{host_id}\n".encode())
+        return host_id
+
+    @contextlib.contextmanager
+    def _usable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ConfigError(
+                f"{self._group}.state_dir = {str(self.path)!r} cannot be used: {error.strerror}; name a folder that this user "
+                "may write"
+            ) from error
+
+
+def _take(lock: IO[bytes]) -> None:
+    """Hold it; BlockingIOError if another does. Who looks for a holder has it for a moment, so it is tried again."""
+    for pause_s in (0.01, 0.05):
+        with contextlib.suppress(BlockingIOError):
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(pause_s)
+    return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _written_in(lock: IO[bytes]) -> int | None:
+    lock.seek(0)
+    text = lock.read(20).strip()
+    return int(text) if text.isdigit() else None

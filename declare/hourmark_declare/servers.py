@@ -1,0 +1,59 @@
+"""The servers that declarations are applied to: registry, both clusters, ledger."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from hourmark.config import Config, Kafka
+from hourmark.event_types import EventType
+from hourmark.kafka import Cluster
+from hourmark.registry import SchemaRegistry
+from hourmark.rules import Record, Rules, RulesBook
+from hourmark.rules_topic import publish, read_rules
+from hourmark.topic_setup import ensure_topics
+from hourmark_declare.apply import Outside
+from hourmark_declare.topics import central_topics, edge_topics
+from hourmark_etl.ledger.existing import ledger_to_begin
+from hourmark_etl.ledger.rules import LedgerRules
+
+
+class EdgeTopic:
+    """The topic `hourmark.types` of the edge cluster."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._cluster, self._bytes_max = kafka.edge, kafka.max_message_bytes
+
+    def read(self) -> RulesBook:
+        """All that it holds."""
+        return read_rules(self._cluster)
+
+    def publish(self, records: Sequence[Record]) -> None:
+        """Return once all in-sync replicas have them."""
+        publish(self._cluster, records, self._bytes_max)
+
+
+@contextlib.contextmanager
+def servers(config: Config, say: Callable[[str], None]) -> Iterator[Outside]:
+    """Connections to all of them, as the configuration names them. The ledger is made where there is none, and none is lost."""
+    with contextlib.closing(SchemaRegistry(config.registry)) as registry, ledger_to_begin(config) as ledger:
+
+        def make_topics(types: Sequence[EventType]) -> list[str]:
+            created: list[str] = []
+            if config.kafka.central is not None:  # before the edge's: the mirror would make a remote topic, with other settings
+                created += ensure_topics(Cluster(config.kafka.central, "central"), central_topics(config, types))
+            return created + ensure_topics(Cluster(config.kafka.edge, "edge"), edge_topics(config, types))
+
+        yield Outside(
+            ledger=LedgerRules(ledger),
+            registry=registry,
+            topic=EdgeTopic(config.kafka),
+            make_topics=make_topics,
+            say=say,
+            record_bytes_max=config.kafka.max_message_bytes,
+        )
+
+
+def applied_rules(config: Config) -> Rules | None:
+    """The revision that services use now, or None before the first `types apply`."""
+    return read_rules(config.kafka.edge).latest

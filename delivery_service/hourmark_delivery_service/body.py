@@ -1,0 +1,90 @@
+"""Request bodies, read and inflated within limits: a small body that inflates to gigabytes is refused before it does."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+import zlib
+from typing import Final
+
+import zstandard
+from starlette.requests import Request
+
+from hourmark_delivery_service.errors import BadRequest, TooLarge, TooSlow, UnknownEncoding
+
+ENCODINGS: Final = ("zstd", "gzip", "identity")
+READ_TIMEOUT_S: Final = 30.0
+COMPRESSED_SLACK: Final = 64 * 1024  # what compression may add to bytes that cannot be compressed
+_WINDOW_MAX: Final = 8 << 20  # of zstd; level 19 needs no more
+
+
+def encoding_of(request: Request) -> str:
+    """The body's content encoding; UnknownEncoding names those that are understood."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower() or "identity"
+    if encoding not in ENCODINGS:
+        raise UnknownEncoding("encoding", f"Content-Encoding {encoding[:40]!r} is not understood", f"use {', '.join(ENCODINGS)}")
+    return encoding
+
+
+def declared_length(request: Request) -> int | None:
+    """Content-Length, where there is one."""
+    text = request.headers.get("content-length")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise BadRequest("content_length", "Content-Length is not a number", "send the body's length in bytes")
+    return int(text)
+
+
+async def read_body(request: Request, bytes_max: int) -> bytes:
+    """The body as it was sent; TooLarge as soon as it is known to be over `bytes_max`."""
+    declared = declared_length(request)
+    if declared is not None and declared > bytes_max:
+        raise _too_large(bytes_max)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(READ_TIMEOUT_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > bytes_max:
+                    raise _too_large(bytes_max)
+                parts.append(part)
+    except TimeoutError:
+        raise TooSlow("slow_body", f"the body did not come within {READ_TIMEOUT_S:g} s", "send the same request again") from None
+    return b"".join(parts)
+
+
+async def plain_body(request: Request, encoding: str, bytes_max: int) -> bytes:
+    """The body, inflated, at most `bytes_max` bytes."""
+    return inflate(encoding, await read_body(request, bytes_max + COMPRESSED_SLACK), bytes_max)
+
+
+def inflate(encoding: str, body: bytes, bytes_max: int) -> bytes:
+    """The plain body, at most `bytes_max` bytes; no more than one byte above that is ever made."""
+    if encoding == "identity":
+        plain = body
+    else:
+        try:
+            plain = _unzstd(body, bytes_max + 1) if encoding == "zstd" else _gunzip(body, bytes_max + 1)
+        except (zstandard.ZstdError, zlib.error, EOFError, gzip.BadGzipFile) as error:
+            raise BadRequest("broken_encoding", f"the body is no valid {encoding}: {error}", "compress it anew") from error
+    if len(plain) > bytes_max:
+        raise _too_large(bytes_max)
+    return plain
+
+
+def _unzstd(body: bytes, size_max: int) -> bytes:
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_MAX)
+    with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
+        return reader.read(size_max)
+
+
+def _gunzip(body: bytes, size_max: int) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(body)) as reader:
+        return reader.read(size_max)
+
+
+def _too_large(bytes_max: int) -> TooLarge:
+    return TooLarge("too_large", f"the body is over {bytes_max} bytes", "send smaller parts")

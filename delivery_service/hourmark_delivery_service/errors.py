@@ -1,0 +1,96 @@
+"""What the service answers when it does not answer 200, and what may go wrong behind it.
+
+HourmarkError
+├── ServiceError            becomes an HTTP answer: {"error": {"code", "message", "next_step"}}
+│   ├── BadRequest          400  the same request will never be accepted
+│   ├── NotFound            404
+│   ├── TooSlow             408  the body did not come in time
+│   ├── TooLarge            413
+│   ├── UnknownEncoding     415
+│   └── NotNow              503  with Retry-After: nothing was acknowledged, send the same again
+└── Unavailable
+    └── QueueError          nothing may be acknowledged; trying again may help
+        ├── QueueUnavailable    the queue does not take records now
+        └── NotDelivered        it took them, and they did not reach all in-sync replicas in time
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from hourmark.errors import HourmarkError, Unavailable
+
+
+class ServiceError(HourmarkError):
+    """Base of HTTP answers other than 200. `code` is stable, `message` and `next_step` are human-readable."""
+
+    status: ClassVar[int]
+
+    def __init__(self, code: str, message: str, next_step: str, *, retry_after_s: int | None = None) -> None:
+        super().__init__(f"{message}; {next_step}")
+        self.answer: dict[str, Any] = {"error": {"code": code, "message": message, "next_step": next_step}}  # as JSON
+        self.retry_after_s = retry_after_s
+
+
+class BadRequest(ServiceError):
+    """The request contradicts the contract."""
+
+    status = 400
+
+
+@contextlib.contextmanager
+def bad_request(code: str, next_step: str) -> Iterator[None]:
+    """A ValueError within is the client's fault, and says what is wrong."""
+    try:
+        yield
+    except ValueError as error:
+        raise BadRequest(code, str(error)[:500], next_step) from error
+
+
+class NotFound(ServiceError):
+    """There is nothing of that name."""
+
+    status = 404
+
+
+class TooSlow(ServiceError):
+    """The body did not come in time."""
+
+    status = 408
+
+
+class TooLarge(ServiceError):
+    """The body is over a limit."""
+
+    status = 413
+
+
+class UnknownEncoding(ServiceError):
+    """The body's encoding is not understood."""
+
+    status = 415
+
+
+class NotNow(ServiceError):
+    """Nothing was acknowledged; the same request may be accepted later."""
+
+    status = 503
+
+    def __init__(
+        self, code: str, message: str, next_step: str = "send the same request again", *, retry_after_s: int = 1
+    ) -> None:
+        super().__init__(code, message, next_step, retry_after_s=retry_after_s)
+
+
+class QueueError(Unavailable):
+    """The durable queue did not take everything: nothing of it may be acknowledged."""
+
+
+class QueueUnavailable(QueueError):
+    """The queue does not take records now."""
+
+
+class NotDelivered(QueueError):
+    """Records did not reach all in-sync replicas in time. They may be there nevertheless."""

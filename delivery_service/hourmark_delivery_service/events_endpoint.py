@@ -1,0 +1,128 @@
+"""`POST /v1/events/{type}`: NDJSON events of one type, from any client."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hourmark import dead_letters
+from hourmark.wire import CLIENT_HEADER, IDEMPOTENCY_HEADER, OBSERVED_AT_HEADER, RULES_HEADER
+from hourmark_delivery_service.answers import json_answer
+from hourmark_delivery_service.body import declared_length, encoding_of, plain_body
+from hourmark_delivery_service.errors import BadRequest, NotFound, ServiceError, TooLarge, bad_request
+from hourmark_delivery_service.parsing import Batch, BatchParser
+from hourmark_delivery_service.parsing.compiled import CompiledRules
+from hourmark_delivery_service.service import Service
+
+_CLIENT_DEFAULT: Final = "api"
+_NAME_CHARS_MAX: Final = 255
+
+
+class EventsEndpoint:
+    """A bad line becomes a dead letter and is counted in the answer; only a batch that is none is refused."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._line_max = service.settings.line_bytes_max
+        self._batch_max = service.settings.range_bytes_max
+
+    async def post(self, http: Request) -> Response:
+        """200 once everything is on all in-sync replicas.
+
+        `repeat` in the answer, of an error too, holds the headers with which a retry is the same batch.
+        """
+        service = self._service
+        with service.inflight.request() as request:
+            encoding = encoding_of(http)
+            service.check_accepting()
+            batch, keyed = self._batch(http, request.start_ms)
+            try:
+                service.check_clock(batch.observed_at_ms)
+                rules = service.rules_of(batch.rules)
+                _check_type(batch.event_type, rules)
+                service.inflight.reserve(request, 2 * self._expected_size(http, encoding))
+                body = await plain_body(http, encoding, self._line_max + 1)
+                self._check_size(body)
+                with bad_request("batch", "send at least one line of JSON"):
+                    parser = BatchParser(batch, body, rules)
+                delivered = await service.deliver(parser, len(body), request.start_ms)
+            except ServiceError as error:
+                error.answer["repeat"] = _repeat(batch)
+                raise
+            exactly = keyed or parser.keyed_by_batch == 0
+            return json_answer(
+                {
+                    "events": delivered.events,
+                    "dead_letters": delivered.dead_letters,
+                    "delivery": "exactly once" if exactly else "at least once",
+                    "repeat": _repeat(batch),
+                }
+            )
+
+    def _batch(self, http: Request, start_ms: int) -> tuple[Batch, bool]:
+        """Who sent what; and whether the client gave it a key."""
+        key = _name(http, IDEMPOTENCY_HEADER)
+        latest = self._service.rules.latest
+        assert latest is not None, "check_accepting comes first"
+        batch = Batch(
+            event_type=http.path_params["type"],
+            client=_name(http, CLIENT_HEADER) or _CLIENT_DEFAULT,
+            key=key or uuid.uuid4().hex,
+            observed_at_ms=_observed_at(http, start_ms),
+            rules=http.headers.get(RULES_HEADER, latest.id),
+        )
+        return batch, key is not None
+
+    def _expected_size(self, http: Request, encoding: str) -> int:
+        declared = declared_length(http)
+        return min(declared, self._line_max) if declared is not None and encoding == "identity" else self._batch_max
+
+    def _check_size(self, body: bytes) -> None:
+        if len(body) > self._batch_max and body.find(b"\n") not in (-1, len(body) - 1):
+            raise TooLarge("too_large", f"a batch of several lines may have {self._batch_max} bytes", "send smaller batches")
+
+
+def _check_type(event_type: str, rules: CompiledRules) -> None:
+    if event_type == dead_letters.TYPE:
+        raise NotFound("unknown_type", "dead letters are made by the service alone", "post events of a declared type")
+    if event_type not in rules.types:
+        known = ", ".join(sorted(set(rules.types) - {dead_letters.TYPE})[:50])
+        raise NotFound(
+            "unknown_type", f"there is no type {event_type!r:.120}; there are {known}", "`hourmark types apply` adds types"
+        )
+
+
+def _observed_at(http: Request, start_ms: int) -> int:
+    text = http.headers.get(OBSERVED_AT_HEADER)
+    if text is None:
+        return start_ms
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise BadRequest("headers", f"{OBSERVED_AT_HEADER} must be Unix milliseconds", "repeat what the first answer said")
+    return int(text)
+
+
+def _name(http: Request, header: str) -> str | None:
+    """A header that names something; percent-encoding is undone. None where it is not sent.
+
+    What is not UTF-8 then is refused: two names must never be read as one.
+    """
+    text = http.headers.get(header)
+    if text is None:
+        return None
+    try:
+        name = unquote_to_bytes(text.encode("latin-1")).decode()  # as it came: HTTP's header values are bytes
+    except UnicodeDecodeError as error:
+        raise BadRequest(
+            "headers", f"{header} is not UTF-8 once its percent-encoding is undone", "percent-encode the UTF-8 of the name"
+        ) from error
+    if not 0 < len(name) <= _NAME_CHARS_MAX or not name.isprintable():
+        raise BadRequest("headers", f"{header} must have 1 to {_NAME_CHARS_MAX} printable characters", "choose a shorter name")
+    return name
+
+
+def _repeat(batch: Batch) -> dict[str, str]:
+    return {OBSERVED_AT_HEADER: str(batch.observed_at_ms), RULES_HEADER: batch.rules}

@@ -1,0 +1,70 @@
+"""Schema ids of audit records and host reports: asked of the registry at start, again and again while it is away.
+
+They are only asked for: `hourmark types apply` registers them. A service that registered schemas would take ids from types in a
+registry that was made anew, before anybody could repair it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from hourmark import audit, host_reports
+from hourmark.avro import Schema, frame
+from hourmark.errors import Unavailable, UsageError
+from hourmark.topics import AUDIT, HOSTS
+
+_LOG = logging.getLogger(__name__)
+
+_PAUSE_MAX_S: Final = 10.0
+
+
+class Registry(Protocol):
+    """What is needed of a registry: `hourmark.registry.SchemaRegistry` has it."""
+
+    def find(self, topic: str, schema: Schema) -> int | None:
+        """The schema's id, or None where it has none; Unavailable, or UsageError."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Framing:
+    """What stands before each datum."""
+
+    audit: bytes
+    hosts: bytes
+
+
+async def find(registry: Registry, taken: Callable[[], Mapping[int, str]], say: Callable[[str], None]) -> Framing:
+    """Both ids, however long it takes. `taken`: the ids of the rules, and their types. `say` is told why it takes long."""
+    pause_s = 0.5
+    while True:
+        try:
+            return await asyncio.to_thread(_find, registry, taken())
+        except (Unavailable, UsageError) as error:
+            _LOG.warning("the schema ids of audit records and reports are not known yet: %s", error)
+            say(f": {error}")
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+
+
+def _find(registry: Registry, taken: Mapping[int, str]) -> Framing:
+    return Framing(
+        audit=frame(_id(registry, AUDIT, audit.SCHEMA, taken)),
+        hosts=frame(_id(registry, HOSTS, host_reports.SCHEMA, taken)),
+    )
+
+
+def _id(registry: Registry, topic: str, schema: Schema, taken: Mapping[int, str]) -> int:
+    schema_id = registry.find(topic, schema)
+    if schema_id is None:
+        raise UsageError(f"the schema registry has no schema of {topic}: `hourmark types apply`, or `hourmark types repair`")
+    if schema_id in taken:
+        raise UsageError(
+            f"the schema registry gives id {schema_id} for {topic}, which the rules know as that of {taken[schema_id]}: it was "
+            "made anew. Give registry.url an empty one, or a copy of the lost one, then `hourmark types repair`"
+        )
+    return schema_id

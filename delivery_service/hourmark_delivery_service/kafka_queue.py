@@ -1,0 +1,258 @@
+"""The durable queue on Kafka: one idempotent producer, acks from all in-sync replicas, memory bounded.
+
+What is promised beside the port's contract:
+
+- one producer for the whole process, whatever the number of connections
+- too few in-sync replicas, a leader killed, paused or moved: librdkafka retries within `delivery_timeout_seconds`
+- a producer that fell into a state it cannot leave (a fatal error, or nothing but failures for long while the cluster itself
+  is well) is made anew inside the process; requests under way get NotDelivered and are sent again by their clients, with the
+  same event ids
+- a full producer makes `append` wait, then fail: nothing is dropped and nothing grows
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from hourmark.config import Config
+from hourmark.kafka import client_settings, quiet_logger
+from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
+from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.queue import QueueRecord
+
+_LOG = logging.getLogger(__name__)
+
+FAILING_TIMEOUTS: Final = 2  # delivery timeouts of nothing but failures, before the producer itself is suspected
+_YIELD_EVERY: Final = 256  # records produced before other tasks get their turn
+_FULL_PAUSE_S: Final = 0.02
+_PROBE_TIMEOUT_S: Final = 3.0
+_GRACE_S: Final = 5.0  # past librdkafka's own limit, before an append gives up waiting for its callbacks
+
+MakeProducer = Callable[[dict[str, Any]], Any]
+
+
+def make_producer(settings: dict[str, Any]) -> Producer:
+    """librdkafka's own."""
+    return Producer(settings, logger=quiet_logger())
+
+
+class KafkaQueue:
+    """Implements `hourmark_delivery_service.queue.Queue`. Make it inside the event loop that uses it."""
+
+    def __init__(self, config: Config, metrics: Metrics, make_producer: MakeProducer = make_producer) -> None:
+        self._metrics = metrics
+        self._min_insync = config.kafka.edge.min_insync_replicas
+        self._timeout_s = config.service.delivery_timeout_seconds
+        self._settings = producer_settings(config)
+        self._make_producer = make_producer
+        self._failing_since: float | None = None
+        self._suspicion: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._current = _RunningProducer(make_producer, self._settings)
+
+    async def append(self, records: Sequence[QueueRecord], timestamp_ms: int) -> None:
+        if not records:
+            return
+        producer = self._current
+        delivery = _Delivery(self._loop, len(records), functools.partial(self._count, producer))
+        deadline = self._loop.time() + self._timeout_s
+        try:
+            for index, record in enumerate(records):
+                while not self._produce(producer, record, timestamp_ms, delivery):
+                    if self._loop.time() > deadline:
+                        raise QueueUnavailable("the producer's memory is full: Kafka takes records more slowly than they come")
+                    await asyncio.sleep(_FULL_PAUSE_S)
+                if index % _YIELD_EVERY == _YIELD_EVERY - 1:
+                    await asyncio.sleep(0)
+            async with asyncio.timeout(self._timeout_s + _GRACE_S):
+                await delivery.done
+        except (NotDelivered, QueueUnavailable, TimeoutError) as error:
+            self._after_failure(producer, {record.topic for record in records})
+            if isinstance(error, TimeoutError):
+                raise NotDelivered(f"Kafka did not answer within {self._timeout_s + _GRACE_S:g} s") from error
+            raise
+        finally:
+            delivery.abandon()
+        self._failing_since = None
+
+    async def problems(self, topics: Sequence[str]) -> list[str]:
+        found = await self._cluster_problems(topics)
+        if self._failing_since is not None:  # brokers without a controller go on telling of replicas that are gone
+            failing_s = self._loop.time() - self._failing_since
+            found.append(f"nothing was delivered since {failing_s:.0f} s")
+        return found
+
+    async def close(self, timeout_s: float) -> None:
+        left = await asyncio.to_thread(self._current.close, timeout_s)
+        if left:
+            _LOG.warning("%d records were not delivered before the end; they were never acknowledged", left)
+
+    async def _cluster_problems(self, topics: Sequence[str]) -> list[str]:
+        return await asyncio.to_thread(self._problems, self._current, topics)
+
+    def _produce(self, producer: _RunningProducer, record: QueueRecord, timestamp_ms: int, delivery: _Delivery) -> bool:
+        """False if the producer's memory is full."""
+        try:
+            producer.produce(record.topic, record.value, record.key, on_delivery=delivery.report, timestamp=timestamp_ms)
+        except BufferError:
+            return False
+        except KafkaException as error:
+            self._count(producer, error.args[0])
+            raise QueueUnavailable(f"the producer refuses records: {error.args[0]}") from error
+        return True
+
+    def _count(self, producer: _RunningProducer, error: KafkaError) -> None:
+        self._metrics.produce_errors.labels(error.name()).inc()
+        producer.fatal = producer.fatal or is_fatal(error)
+
+    def _after_failure(self, producer: _RunningProducer, topics: set[str]) -> None:
+        if producer is not self._current:
+            return  # it was replaced already
+        now_s = self._loop.time()
+        self._failing_since = now_s if self._failing_since is None else self._failing_since
+        if producer.fatal:
+            self._renew(producer, "it had a fatal error")
+        elif now_s - self._failing_since > FAILING_TIMEOUTS * self._timeout_s and self._suspicion is None:
+            self._suspicion = asyncio.create_task(self._suspect(producer, topics))
+
+    async def _suspect(self, producer: _RunningProducer, topics: set[str]) -> None:
+        """Nothing was delivered for long. If the cluster is well, the producer is not."""
+        try:
+            if not await self._cluster_problems(sorted(topics)) and self._failing_since is not None:
+                self._renew(producer, "it delivers nothing although the cluster is well")
+        finally:
+            self._suspicion = None
+
+    def _renew(self, producer: _RunningProducer, why: str) -> None:
+        if producer is not self._current:
+            return
+        _LOG.warning("the Kafka producer is made anew: %s", why)
+        self._failing_since = None
+        self._metrics.producer_renewals.inc()
+        self._current = _RunningProducer(self._make_producer, self._settings)
+        threading.Thread(target=producer.purge, name="retired-producer", daemon=True).start()
+
+    def _problems(self, producer: _RunningProducer, topics: Sequence[str]) -> list[str]:
+        try:
+            known = producer.list_topics(_PROBE_TIMEOUT_S).topics
+        except KafkaException as error:
+            return [f"Kafka does not answer: {error.args[0]}"]
+        found = []
+        for topic in topics:
+            metadata = known.get(topic)
+            if metadata is None or metadata.error is not None:
+                found.append(f"the topic {topic} does not answer: {metadata.error if metadata else 'it does not exist'}")
+                continue
+            if not metadata.partitions:
+                found.append(f"nobody tells the partitions of the topic {topic}")
+            for partition in metadata.partitions.values():
+                if partition.leader < 0:
+                    found.append(f"{topic}-{partition.id} has no leader")
+                elif len(partition.isrs) < self._min_insync:
+                    found.append(
+                        f"{topic}-{partition.id} has {len(partition.isrs)} in-sync replicas of {self._min_insync} needed"
+                    )
+        return found
+
+
+class _Delivery:
+    """Counts the delivery reports of one append; `done` resolves with the last of them, or fails with the first error."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, records: int, failed: Callable[[KafkaError], None]) -> None:
+        self.done: asyncio.Future[None] = loop.create_future()
+        self._loop = loop
+        self._left = records  # touched by the poll thread alone
+        self._failed = failed
+
+    def report(self, error: KafkaError | None, _: Any) -> None:
+        """librdkafka's callback, in the poll thread."""
+        self._left -= 1
+        if (error is not None or self._left == 0) and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._settle, error)
+
+    def abandon(self) -> None:
+        """Nobody waits any longer; later reports change nothing."""
+        if not self.done.done():
+            self.done.cancel()
+        elif not self.done.cancelled():
+            self.done.exception()  # seen
+
+    def _settle(self, error: KafkaError | None) -> None:
+        if error is not None:
+            self._failed(error)
+        if self.done.done():
+            return
+        if error is not None:
+            self.done.set_exception(NotDelivered(f"Kafka did not take a record: {error}"))
+        else:
+            self.done.set_result(None)
+
+
+class _RunningProducer:
+    """A producer and the thread that serves its callbacks."""
+
+    def __init__(self, make: MakeProducer, settings: dict[str, Any]) -> None:
+        self.fatal = False
+        self._producer = make({**settings, "error_cb": self._on_error})
+        self.produce: Callable[..., None] = self._producer.produce
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name="kafka-delivery-reports", daemon=True)
+        self._thread.start()
+
+    def list_topics(self, timeout_s: float) -> Any:
+        """The cluster's metadata; KafkaException if it does not answer."""
+        return self._producer.list_topics(timeout=timeout_s)
+
+    def purge(self) -> None:
+        """Fail what is under way (its callbacks run), and end."""
+        self._producer.purge()
+        self.close(_GRACE_S)
+
+    def close(self, timeout_s: float) -> int:
+        """Deliver what is under way within the time; how many records were not."""
+        left: int = self._producer.flush(timeout_s)
+        self._stopping.set()
+        self._thread.join(2)
+        return left
+
+    def _poll(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._producer.poll(0.2)
+            except Exception:  # noqa: BLE001  # of a callback; without this thread nothing would ever be acknowledged again
+                _LOG.exception("a delivery report could not be handled")
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.fatal = self.fatal or is_fatal(error)
+        _LOG.log(logging.ERROR if self.fatal else logging.DEBUG, "Kafka producer: %s", error)
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """Whether the producer will never deliver anything again."""
+    return bool(error.fatal()) or error.code() == KafkaError._FATAL
+
+
+def producer_settings(config: Config) -> dict[str, Any]:
+    """librdkafka's settings of the one producer, each with its reason."""
+    timeout_ms = int(config.service.delivery_timeout_seconds * 1000)
+    return client_settings(
+        config.kafka.edge,
+        acks="all",
+        enable_idempotence=True,  # no duplicates, no reordering by the client's own retries
+        compression_type="lz4",  # the cheapest for the brokers' and our CPU
+        linger_ms=5,  # a range comes at once; waiting longer adds delay and no batching
+        message_max_bytes=config.kafka.max_message_bytes,
+        queue_buffering_max_messages=500_000,
+        queue_buffering_max_kbytes=max(2 * config.service.inflight_bytes_max // 1024, 32 * 1024),
+        delivery_timeout_ms=timeout_ms,
+        request_timeout_ms=max(1000, min(10_000, timeout_ms // 3)),  # a paused leader must not use up the whole time
+        reconnect_backoff_max_ms=1000,
+        topic_metadata_refresh_interval_ms=60_000,
+    )

@@ -1,0 +1,138 @@
+"""Parsing of an API batch: NDJSON lines, each an object of the type's own fields, with two of its own beside them.
+
+    event_id     the client's own name of the event, 1 to 255 characters
+    event_time   Unix milliseconds, or RFC 3339; default: observed_at
+
+As with ranges, a bad line becomes a dead letter and stops nothing, and equal arguments give equal records.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+from hourmark import dead_letters
+from hourmark.audit import AuditRecord
+from hourmark.dead_letters import Reason
+from hourmark.event_id import EventId, batch_event_id, client_event_id
+from hourmark.host_reports import API_SOURCE
+from hourmark.ranges import batch_range_id
+from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
+from hourmark_delivery_service.parsing.json_payload import json_object
+from hourmark_delivery_service.parsing.lines import check_plausible
+from hourmark_delivery_service.parsing.records import (
+    SLICE_BYTES,
+    SLICE_RECORDS,
+    Event,
+    Origin,
+    Parser,
+    Record,
+    avro_string,
+)
+from hourmark_delivery_service.parsing.reject import Rejected
+from hourmark_delivery_service.parsing.timestamps import rfc3339_us
+
+CLIENT_ID_CHARS_MAX: Final = 255
+_NO_FILE: Final = b"\x00"  # the union's branch 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Whose it is and how it is to be read. `key`: the client's idempotency key, else a random one."""
+
+    event_type: str
+    client: str
+    key: str
+    observed_at_ms: int
+    rules: str
+
+
+class BatchParser(Parser):
+    """Parses one batch in slices. ValueError for a body without lines, or an `observed_at` where no calendar goes.
+
+    Ids of events without the client's own come from client, key, a digest of the body, and index: a key used twice by
+    mistake, for different bodies, doubles nothing and hides nothing.
+    """
+
+    def __init__(self, batch: Batch, body: bytes, rules: CompiledRules) -> None:
+        self._lines = body.removesuffix(b"\n").split(b"\n") if body else []
+        if not self._lines:
+            raise ValueError("the body holds no line")
+        self._batch = batch
+        self._type: CompiledType = rules.types[batch.event_type]
+        self._parsing = rules.parsing
+        self._host = avro_string(batch.client)
+        self._key = f"{batch.client}\n{batch.key}\n{hashlib.blake2b(body, digest_size=16).hexdigest()}"
+        self.keyed_by_batch = 0  # records whose ids rest on the batch's key
+        origin = Origin(
+            range_id=batch_range_id(batch.event_type, batch.key, batch.client, batch.observed_at_ms, batch.rules, body),
+            observed_at_ms=batch.observed_at_ms,
+            host=self._host,
+            source_and_file=self._host + _NO_FILE,
+            declared_source=batch.client,
+            start=0,
+            end=len(self._lines),
+        )
+        super().__init__(rules, origin)
+
+    def slices(self) -> Iterator[list[Record]]:
+        seen = 0
+        for index, line in enumerate(self._lines):
+            self._line(line, index)
+            seen += len(line) + 1
+            if self.gathered.pending >= SLICE_RECORDS or seen >= SLICE_BYTES:
+                seen = 0
+                yield self.gathered.flush()
+        if self.gathered.pending:
+            yield self.gathered.flush()
+
+    def audit(self) -> AuditRecord:
+        return self.gathered.audit(
+            kind="batch",
+            host_id=self._batch.client,
+            host_name=self._batch.client,
+            file_id=self._batch.key,
+            generation=0,
+            source=API_SOURCE,
+            path=self._batch.event_type,
+        )
+
+    def _line(self, line: bytes, index: int) -> None:
+        kind = self._type
+        try:
+            if not line.strip(b" \t\r"):
+                raise Rejected(Reason.EMPTY_LINE, "the line is empty", kind.name)
+            values = json_object(line)
+            event_id, time_ms = self._identity(values, index)
+            event = Event(kind, time_ms, self._host, kind.encode_object(values))
+            if not self.gathered.event(event, event_id, index):
+                raise Rejected(Reason.EVENT_TOO_LARGE, "the encoded event is over Kafka's message limit", kind.name)
+        except Rejected as refusal:
+            self.keyed_by_batch += 1
+            named = Rejected(refusal.reason, refusal.detail, kind.name)
+            dead_id = batch_event_id(self._batch.observed_at_ms, dead_letters.TYPE, self._key, index)
+            self.gathered.dead_letter(named, line, dead_id, index)
+
+    def _identity(self, values: dict[str, Any], index: int) -> tuple[EventId, int]:
+        """Id and time, taken out of `values`."""
+        client_id, time_ms = values.pop("event_id", None), _time_ms(values.pop("event_time", None), self._batch.observed_at_ms)
+        check_plausible(time_ms, self._batch.observed_at_ms, self._parsing, self._type.name)
+        if client_id is None:
+            self.keyed_by_batch += 1
+            return batch_event_id(time_ms, self._type.name, self._key, index), time_ms
+        if type(client_id) is not str or not 0 < len(client_id) <= CLIENT_ID_CHARS_MAX:
+            raise Rejected(Reason.WRONG_FIELD, f"event_id must be a string of 1 to {CLIENT_ID_CHARS_MAX} characters")
+        return client_event_id(time_ms, self._type.name, client_id), time_ms
+
+
+def _time_ms(value: object, observed_at_ms: int) -> int:
+    if value is None:
+        return observed_at_ms
+    if type(value) is int:
+        return value
+    micros = rfc3339_us(value.encode()) if type(value) is str else None
+    if micros is None:
+        raise Rejected(Reason.BAD_TIMESTAMP, "event_time must be Unix milliseconds or an RFC 3339 time")
+    return micros // 1000

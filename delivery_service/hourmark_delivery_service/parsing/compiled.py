@@ -1,0 +1,198 @@
+"""A rules revision made ready for parsing: encoders, patterns and time formats, each built once.
+
+A revision that this software cannot parse as it is meant (parser, zone data, envelope, dead letters) is refused as a whole: its
+ranges wait for one that can. A declaration that cannot be compiled (which `hourmark types check` should have refused) stops
+nothing: its events become dead letters that say why, the same on every instance, and `CompiledRules.problems` tells the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import fastavro
+
+from hourmark import dead_letters
+from hourmark.avro import ENVELOPE, frame
+from hourmark.dead_letters import Reason
+from hourmark.event_types import Source
+from hourmark.rules import Rules, TypeVersion
+from hourmark_delivery_service.parsing.dead_letter import DeadLetters
+from hourmark_delivery_service.parsing.encode import SchemaCompiler
+from hourmark_delivery_service.parsing.parsers import check_at_hand
+from hourmark_delivery_service.parsing.patterns import Pattern
+from hourmark_delivery_service.parsing.primitives import Encoder, Mismatch, encoded
+from hourmark_delivery_service.parsing.reject import Rejected
+from hourmark_delivery_service.parsing.text_values import TextEncoder, takes_bytes, text_encoder
+from hourmark_delivery_service.parsing.time_formats import TimeFormat
+
+_ABSENT: Final = object()
+
+
+class CompiledField:
+    """One of a type's own fields."""
+
+    __slots__ = ("absent", "default", "encode", "encode_text", "name", "takes_bytes")
+
+    def __init__(self, field: dict[str, Any], compiler: SchemaCompiler) -> None:
+        self.name: str = field["name"]
+        self.encode: Encoder = compiler.encoder(field["type"])
+        self.encode_text: TextEncoder = text_encoder(field["type"], compiler)
+        self.takes_bytes = takes_bytes(field["type"])
+        try:
+            self.default: bytes | None = compiler.default(field, self.encode)
+        except Mismatch as error:
+            raise ValueError(f"the default of the field {self.name}{_spaced(str(error))}") from None
+        # what stands for a group that took no part: the default, else null where the type allows it
+        self.absent: bytes | None = self.default if self.default is not None else _null_of(self.encode)
+
+
+class CompiledType:
+    """A type's encoders. `problem` is why nothing can be encoded, or None."""
+
+    def __init__(self, version: TypeVersion) -> None:
+        self.name = version.declaration.name
+        self.rule = version.declaration.line
+        self.header = frame(version.schema_id)
+        self.problem: str | None = None
+        self.fields: tuple[CompiledField, ...] = ()
+        self.line_field: CompiledField | None = None
+        self.pattern: Pattern | None = None
+        self.time_format: TimeFormat | None = None
+        self._groups: dict[str, int] = {}
+        try:
+            self._compile(version)
+        except (ValueError, KeyError, TypeError) as error:
+            self.problem = f"the type {self.name} cannot be used: {error}"
+
+    def _compile(self, version: TypeVersion) -> None:
+        schema: Any = fastavro.parse_schema(version.schema, named_schemas={}, _write_hint=False)
+        compiler = SchemaCompiler()
+        for field in schema["fields"][: len(ENVELOPE)]:  # own fields may refer to the envelope's named types
+            compiler.encoder(field["type"])
+        self.fields = tuple(CompiledField(field, compiler) for field in schema["fields"][len(ENVELOPE) :])
+        self.line_field = next((field for field in self.fields if field.name == self.rule.field), None)
+        if self.rule.pattern is not None:
+            self.pattern = Pattern(self.rule.pattern)
+            names = {field.name for field in self.fields} | {"time"}
+            self._groups = {name: index for name, index in self.pattern.groups.items() if name in names}
+            if unused := sorted(set(self.pattern.groups) - names):
+                raise ValueError(f"line.pattern: the groups {unused} are none of its fields")
+            if self.rule.time == "event" and "time" not in self.pattern.groups:
+                raise ValueError("line.pattern: it has no group `time`: are its brackets escaped?")
+            if self.rule.field is not None:
+                self._groups.setdefault(self.rule.field, 0)  # the whole line
+        if self.rule.time_format is not None:
+            try:
+                self.time_format = TimeFormat(self.rule.time_format)
+            except ValueError as error:
+                raise ValueError(f"line.time_format: {error}") from error
+
+    def encode_object(self, values: Mapping[str, Any]) -> bytearray:
+        """The datum of the own fields, from an object of exactly them. Rejected says which field is wrong."""
+        self._check_usable()
+        out = bytearray()
+        left = len(values)
+        for field in self.fields:
+            value = values.get(field.name, _ABSENT)
+            if value is not _ABSENT:
+                left -= 1
+                try:
+                    field.encode(value, out)
+                except Mismatch as error:
+                    raise self._wrong(field, error) from None
+            elif field.default is not None:
+                out += field.default
+            else:
+                raise Rejected(Reason.MISSING_FIELD, f"the field {field.name} is missing", self.name)
+        if left:
+            unknown = sorted(set(values) - {field.name for field in self.fields})
+            raise Rejected(Reason.UNKNOWN_FIELD, f"{self.name} has no field {', '.join(unknown)[:200]}", self.name)
+        return out
+
+    def encode_texts(self, texts: Mapping[str, bytes | None]) -> bytearray:
+        """The datum of the own fields from texts; the others take their default, or null."""
+        self._check_usable()
+        out = bytearray()
+        for field in self.fields:
+            text = texts.get(field.name)
+            if text is not None:
+                try:
+                    field.encode_text(text, out)
+                except Mismatch as error:
+                    raise self._wrong(field, error) from None
+            elif field.absent is not None:
+                out += field.absent
+            else:
+                raise Rejected(Reason.MISSING_FIELD, f"the field {field.name} is missing", self.name)
+        return out
+
+    def match(self, line: bytes) -> dict[str, bytes | None] | None:
+        """The texts of fields, and of `time`, where the pattern fits the whole line; None where it does not."""
+        groups = self.pattern.match(line) if self.pattern is not None else None
+        return None if groups is None else {name: groups[index] for name, index in self._groups.items()}
+
+    def _check_usable(self) -> None:
+        if self.problem is not None:
+            raise Rejected(Reason.WRONG_FIELD, self.problem, self.name)
+
+    def _wrong(self, field: CompiledField, error: Mismatch) -> Rejected:
+        return Rejected(error.reason, f"the field {field.name}{_spaced(str(error))}", self.name)
+
+
+class CompiledRules:
+    """A revision. ValueError if this software cannot parse by it exactly as any other does."""
+
+    def __init__(self, rules: Rules, known: dict[tuple[str, int], CompiledType] | None = None) -> None:
+        """`known`: types that were compiled before, by key and schema id; taken from there, and added to it."""
+        check_at_hand(rules.parser)
+        self.id = rules.id
+        self.parser = rules.parser
+        self.parsing = rules.parsing
+        self.sources: Mapping[str, Source] = rules.sources
+        for version in rules.types.values():
+            _check_envelope(version)
+        shared = {} if known is None else known
+        self.types: Mapping[str, CompiledType] = {
+            name: shared.get((v.key, v.schema_id)) or shared.setdefault((v.key, v.schema_id), CompiledType(v))
+            for name, v in rules.types.items()
+        }
+        self.dead_letters = _dead_letters(self.types.get(dead_letters.TYPE))
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be compiled, for the operator."""
+        return [t.problem for t in self.types.values() if t.problem is not None]
+
+
+def _check_envelope(version: TypeVersion) -> None:
+    """All software writes the same envelope, or the revision is not for it."""
+    try:
+        begins_as_ours = all(
+            (field["name"], field["type"]) == (ours["name"], ours["type"])
+            for field, ours in zip(version.schema["fields"][: len(ENVELOPE)], ENVELOPE, strict=True)
+        )
+    except (ValueError, KeyError, TypeError):
+        begins_as_ours = False
+    if not begins_as_ours:
+        raise ValueError(
+            f"the schema of its type {version.declaration.name} does not begin with this software's envelope; "
+            "upgrade this service, ranges wait until then"
+        )
+
+
+def _dead_letters(kind: CompiledType | None) -> DeadLetters:
+    if kind is None or kind.problem is not None:
+        raise ValueError(f"it has no usable type {dead_letters.TYPE}{'' if kind is None else f': {kind.problem}'}")
+    return DeadLetters(kind.header, [(field.name, field.encode, field.default) for field in kind.fields])
+
+
+def _null_of(encode: Encoder) -> bytes | None:
+    try:
+        return encoded(encode, None)
+    except Mismatch:
+        return None
+
+
+def _spaced(message: str) -> str:
+    return message if message[:1] in (".", "[") else f" {message}"

@@ -1,0 +1,156 @@
+"""From one line to one event: which type, what time, which fields. The two formats of sources stand side by side."""
+
+from __future__ import annotations
+
+from hourmark.config import Parsing
+from hourmark.dead_letters import Reason
+from hourmark.event_types import Source
+from hourmark.ranges import ByteRange
+from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
+from hourmark_delivery_service.parsing.json_payload import json_object
+from hourmark_delivery_service.parsing.records import Event, avro_string
+from hourmark_delivery_service.parsing.reject import Rejected
+from hourmark_delivery_service.parsing.rfc5424 import BOM, NIL, SyslogLine, take_apart
+from hourmark_delivery_service.parsing.time_formats import TimeContext
+from hourmark_delivery_service.parsing.timestamps import SYSLOG_FRACTION_DIGITS, rfc3339_us
+from hourmark_delivery_service.parsing.zones import zone_of
+
+
+class LineReader:
+    """Reads the lines of one range. Subclasses know a source's format."""
+
+    def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
+        self._source = source
+        self._types = {name: rules.types[name] for name in source.types if name in rules.types}
+        self._catch_all = rules.types.get(source.catch_all) if source.catch_all is not None else None
+        self._parsing = rules.parsing
+        self._observed_at_ms = byte_range.observed_at_ms
+        self._host = avro_string(byte_range.host_name)
+
+    def read(self, line: bytes) -> Event:
+        """The line's event. Rejected if it can be none."""
+        raise NotImplementedError
+
+    def _otherwise(self, line: bytes, refusal: Rejected) -> Event:
+        """The source's catch_all takes the whole line at its observed time; without one it is refused."""
+        kind = self._catch_all
+        if kind is None or kind.line_field is None:
+            raise refusal
+        return Event(kind, self._observed_at_ms, self._host, kind.encode_texts({kind.line_field.name: line}))
+
+
+class Rfc5424Reader(LineReader):
+    """MSGID names the type."""
+
+    def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
+        super().__init__(byte_range, rules, source)
+        self._by_msgid = {name.encode(): t for name, t in self._types.items()}
+        self._hosts: dict[bytes, bytes] = {NIL: self._host}
+
+    def read(self, line: bytes) -> Event:
+        parts = take_apart(line)
+        if parts is None:
+            return self._otherwise(line, Rejected(Reason.NOT_RFC5424, "the line is not of the form of RFC 5424"))
+        kind = self._by_msgid.get(parts.msgid)
+        if kind is None:
+            name = parts.msgid.decode("ascii")
+            detail = f"the source {self._source.name} carries no type {name}; its types are {', '.join(self._source.types)}"
+            return self._otherwise(line, Rejected(Reason.UNKNOWN_TYPE, detail, name))
+        time_ms = self._time_ms(parts.timestamp, kind)
+        check_plausible(time_ms, self._observed_at_ms, self._parsing, kind.name)
+        try:
+            body = _body(kind, parts)
+        except Rejected as refusal:
+            raise Rejected(refusal.reason, refusal.detail, kind.name) from None
+        return Event(kind, time_ms, self._host_of(parts.host), body)
+
+    def _time_ms(self, timestamp: bytes, kind: CompiledType) -> int:
+        if timestamp == NIL:
+            if kind.rule.time == "observed":
+                return self._observed_at_ms
+            raise Rejected(Reason.NO_TIMESTAMP, "the TIMESTAMP is '-'", kind.name)
+        micros = rfc3339_us(timestamp, SYSLOG_FRACTION_DIGITS)
+        if micros is None:
+            raise Rejected(Reason.BAD_TIMESTAMP, f"the TIMESTAMP {_shown(timestamp)} is not of RFC 5424's form", kind.name)
+        return micros // 1000
+
+    def _host_of(self, host: bytes) -> bytes:
+        known = self._hosts.get(host)
+        if known is None:
+            known = self._hosts[host] = avro_string(host.decode("ascii"))
+        return known
+
+
+class FreeReader(LineReader):
+    """Patterns, tried in the source's order."""
+
+    def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
+        super().__init__(byte_range, rules, source)
+        zone = zone_of(byte_range.zone, rules.parser.zones)
+        self._time_context = TimeContext(
+            observed_at_ms=byte_range.observed_at_ms,
+            future_seconds=rules.parsing.future_seconds,
+            zone_name=byte_range.zone,
+            zone=zone,
+        )
+
+    def read(self, line: bytes) -> Event:
+        for kind in self._types.values():
+            texts = kind.match(line)
+            if texts is not None:
+                time_ms = self._time_ms(texts.pop("time", None) if not _is_field(kind, "time") else texts.get("time"), kind)
+                check_plausible(time_ms, self._observed_at_ms, self._parsing, kind.name)
+                return Event(kind, time_ms, self._host, kind.encode_texts(texts))
+        tried = ", ".join(self._types)
+        unusable = "".join(f"; {kind.problem}" for kind in self._types.values() if kind.problem is not None)
+        return self._otherwise(line, Rejected(Reason.NO_PATTERN, f"no pattern fits the whole line; tried: {tried}{unusable}"))
+
+    def _time_ms(self, text: bytes | None, kind: CompiledType) -> int:
+        if text is None or kind.time_format is None:
+            if kind.rule.time == "observed":
+                return self._observed_at_ms
+            raise Rejected(Reason.NO_TIMESTAMP, "the group `time` took no part in the match", kind.name)
+        time_ms = kind.time_format.read_ms(text, self._time_context)
+        if time_ms is None:
+            zone = "" if self._time_context.zone is not None else f" (there is no time zone {self._time_context.zone_name!r:.80})"
+            detail = f"{_shown(text)} does not have the format {kind.rule.time_format}{zone}"
+            raise Rejected(Reason.BAD_TIMESTAMP, detail, kind.name)
+        return time_ms
+
+
+def reader_of(byte_range: ByteRange, rules: CompiledRules) -> LineReader | None:
+    """The reader that the range's source asks for, or None where the rules declare no such source."""
+    source = rules.sources.get(byte_range.source)
+    if source is None:
+        return None
+    return (Rfc5424Reader if source.format == "rfc5424" else FreeReader)(byte_range, rules, source)
+
+
+def check_plausible(time_ms: int, observed_at_ms: int, parsing: Parsing, event_type: str) -> None:
+    """Rejected if the event's time is too far ahead of observed_at, or too far back, or before 1970."""
+    if time_ms > observed_at_ms + parsing.future_seconds * 1000:
+        ahead_s = (time_ms - observed_at_ms) // 1000
+        raise Rejected(Reason.FUTURE, f"the event's time is {ahead_s} s ahead of {observed_at_ms} ms", event_type)
+    if time_ms < observed_at_ms - parsing.lateness_seconds * 1000 or time_ms < 0:
+        behind_s = (observed_at_ms - time_ms) // 1000
+        raise Rejected(Reason.TOO_LATE, f"the event's time is {behind_s} s before {observed_at_ms} ms", event_type)
+
+
+def _body(kind: CompiledType, parts: SyslogLine) -> bytearray:
+    if kind.rule.payload == "json":
+        return kind.encode_object(json_object(parts.msg))
+    field = kind.line_field
+    if field is None:
+        raise Rejected(Reason.MISSING_FIELD, kind.problem or f"{kind.name} has no line.field to take the text")
+    msg = parts.msg
+    if msg.startswith(BOM) and not field.takes_bytes:
+        msg = msg[len(BOM) :]
+    return kind.encode_texts({field.name: msg})
+
+
+def _is_field(kind: CompiledType, name: str) -> bool:
+    return any(field.name == name for field in kind.fields)
+
+
+def _shown(text: bytes) -> str:
+    return repr(text[:80])[1:]

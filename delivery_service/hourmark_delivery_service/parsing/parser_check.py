@@ -1,0 +1,121 @@
+"""Whether this software still parses as it did, with whatever RE2, msgspec and Python are installed.
+
+`vectors/<parser>.json`, made once for each number by `tools.keep_parser_vectors`, holds rules revisions, ranges and batches of
+odd lines, and the digest of all that parsing gave. The service parses them again before it starts: a library that reads a float,
+a pattern or an error's words otherwise is found before anything of it is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import logging
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from hourmark.errors import Finding
+from hourmark.ranges import ByteRange, Part
+from hourmark.rules import RulesBook
+from hourmark_delivery_service.parsing.batch import Batch, BatchParser
+from hourmark_delivery_service.parsing.compiled import CompiledRules
+from hourmark_delivery_service.parsing.parsers import PARSERS
+from hourmark_delivery_service.parsing.range import parse
+from hourmark_delivery_service.parsing.records import ParsedRange
+
+_LOG = logging.getLogger(__name__)
+
+FOLDER: Final = Path(__file__).parent / "vectors"
+
+_LIBRARIES: Final = ("msgspec", "google-re2", "fastavro", "pydantic")
+
+
+def check_parser() -> None:
+    """Finding, if any result differs from the one that was kept, or cannot be compared."""
+    for number in PARSERS:
+        try:
+            vectors = Vectors.of(number)
+        except (OSError, ValueError, KeyError) as error:
+            kept = f"{FOLDER.name}/{number}.json"
+            raise Finding(
+                f"{kept}, what the parser {number} gives, cannot be read: {error}; install this software anew"
+            ) from error
+        if different := vectors.different():
+            raise Finding(
+                f"this software is not the parser {number} that rules revisions name: {len(different)} of the {len(vectors.all)} "
+                f"results kept in {FOLDER.name}/{number}.json come out otherwise, {different[0]!r} first. Ranges sent again "
+                f"would become other records, so the service does not start. Kept with: {vectors.made_with}; here: "
+                f"{made_with()}. Next step: install what requirements.lock names; a change that is meant is a new parser, see "
+                "docs/decisions/2026-11-22-the-parser-is-versioned.md"
+            )
+
+
+def made_with() -> str:
+    """What results rest on beside this project's own code."""
+    libraries = (f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES)
+    return ", ".join((f"Python {platform.python_version()}", *libraries))
+
+
+class Vectors:
+    """Those of one parser. Each has a name, the id of its rules, a `range` or a `batch`, a body, and the digest it gave.
+
+    A range is parsed once in each of its `zones`; what it does not say of itself stands in `ranges`. A body, told by its number,
+    is text of characters U+0000 to U+00FF, a byte each, or pairs of such text and how often it is repeated.
+    """
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        book = RulesBook((key, value) for key, value in content["rules"])
+        self._rules = {rules.id: CompiledRules(rules) for rules in book.revisions}
+        self._bodies: Sequence[str | list[tuple[str, int]]] = content["bodies"]
+        self._ranges: Mapping[str, Any] = content["ranges"]
+        self.made_with: str = content["made_with"]
+        self.all: Sequence[Mapping[str, Any]] = content["vectors"]
+
+    @classmethod
+    def of(cls, number: int) -> Vectors:
+        """As they were kept."""
+        return cls(json.loads((FOLDER / f"{number}.json").read_text()))
+
+    def different(self) -> list[str]:
+        """The names of those that give something else now."""
+        return [vector["name"] for vector in self.all if not self._same(vector)]
+
+    def digest(self, vector: Mapping[str, Any]) -> str:
+        """Of all that parsing gives."""
+        whole = hashlib.blake2b(digest_size=12)
+        for parsed in self.parsed(vector):
+            for part in _parts(parsed):
+                whole.update(len(part).to_bytes(8) + part)
+        return whole.hexdigest()
+
+    def parsed(self, vector: Mapping[str, Any]) -> Iterator[ParsedRange]:
+        """What becomes of it."""
+        rules, body = self._rules[vector["rules"]], _body(self._bodies[vector["body"]])
+        if "batch" in vector:
+            yield BatchParser(Batch(**vector["batch"], rules=rules.id), body, rules).whole()
+            return
+        fields = {**self._ranges, **vector["range"]}
+        part, start = Part(fields.pop("part")), fields["start"]
+        for zone in fields.pop("zones"):
+            yield parse(ByteRange(**fields, zone=zone, part=part, end=start + len(body), rules=rules.id), body, rules)
+
+    def _same(self, vector: Mapping[str, Any]) -> bool:
+        try:
+            return self.digest(vector) == str(vector["digest"])
+        except Exception as error:  # noqa: BLE001  # whatever a changed library raises is a difference, and is told as one
+            _LOG.error("the kept vector %s cannot be parsed: %r", vector["name"], error)
+            return False
+
+
+def _parts(parsed: ParsedRange) -> Iterator[bytes]:
+    for record in parsed.records:
+        yield from (record.event_type.encode(), record.key, record.value, str(record.hour_start_s).encode())
+    yield f"{parsed.lines} {parsed.events} {parsed.dead_letters}".encode()
+    yield parsed.audit.encode()
+
+
+def _body(told: str | list[tuple[str, int]]) -> bytes:
+    text = told if isinstance(told, str) else "".join(piece * times for piece, times in told)
+    return text.encode("latin-1")

@@ -1,0 +1,116 @@
+"""Parsing of a byte range: a pure function of the range, its bytes and the rules revision it names.
+
+It is total: whatever the bytes, each line becomes one event or one dead letter, and a retry gives the same, byte for byte,
+on any instance and years later. There is no clock and no configuration in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hourmark.audit import AuditRecord
+from hourmark.avro import put_long
+from hourmark.dead_letters import Reason
+from hourmark.event_id import LineIds
+from hourmark.ranges import LINE_BYTES_MAX, ByteRange, Part, RangeId
+from hourmark_delivery_service.parsing.compiled import CompiledRules
+from hourmark_delivery_service.parsing.lines import reader_of
+from hourmark_delivery_service.parsing.records import (
+    SLICE_BYTES,
+    SLICE_RECORDS,
+    Origin,
+    ParsedRange,
+    Parser,
+    Record,
+    avro_string,
+    readable,
+)
+from hourmark_delivery_service.parsing.reject import Rejected
+
+
+def parse(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> ParsedRange:
+    """All of a range. ValueError, as `RangeParser` raises it."""
+    return RangeParser(byte_range, body, rules).whole()
+
+
+class RangeParser(Parser):
+    """Parses one range in slices.
+
+    ValueError if range and body contradict each other: the lengths differ, lines do not end with LF, or `observed_at` lies
+    where no calendar goes. No tailer makes such a range, and nothing in it could be kept.
+    """
+
+    def __init__(self, byte_range: ByteRange, body: bytes, rules: CompiledRules) -> None:
+        range_id = byte_range.range_id(body)
+        if byte_range.part is not Part.CHUNK and not body.endswith(b"\n"):
+            raise ValueError(f"a range of {byte_range.part.value} ends with a line feed, this one does not")
+        super().__init__(rules, _origin(byte_range, range_id))
+        self._range = byte_range
+        self._body = body
+        self._reader = reader_of(byte_range, rules)
+        self._ids = LineIds(byte_range.host_id, byte_range.file_id, byte_range.generation)
+
+    def slices(self) -> Iterator[list[Record]]:
+        if self._range.part is not Part.LINES:
+            raw = self._body.removesuffix(b"\n") if self._range.part is Part.LAST_CHUNK else self._body
+            self._refuse(
+                Rejected(Reason.LINE_TOO_LONG, f"{self._range.part.value} of a line over {LINE_BYTES_MAX} bytes"), raw, 0
+            )
+            yield self.gathered.flush()
+            return
+        at = sliced_at = 0
+        while at < len(self._body):
+            end = self._body.index(b"\n", at)
+            self._line(self._body[at:end], at)
+            at = end + 1
+            if self.gathered.pending >= SLICE_RECORDS or at - sliced_at >= SLICE_BYTES:
+                sliced_at = at
+                yield self.gathered.flush()
+        if self.gathered.pending:
+            yield self.gathered.flush()
+
+    def audit(self) -> AuditRecord:
+        byte_range = self._range
+        return self.gathered.audit(
+            kind="range",
+            host_id=byte_range.host_id,
+            host_name=readable(byte_range.host_name),
+            file_id=byte_range.file_id,
+            generation=byte_range.generation,
+            source=readable(byte_range.source),
+            path=readable(byte_range.path),
+        )
+
+    def _line(self, line: bytes, at: int) -> None:
+        position = self._range.start + at
+        try:
+            if not line:
+                raise Rejected(Reason.EMPTY_LINE, "the line has no bytes")
+            if len(line) > LINE_BYTES_MAX:
+                raise Rejected(Reason.LINE_TOO_LONG, f"the line has more than {LINE_BYTES_MAX} bytes")
+            if self._reader is None:
+                raise Rejected(Reason.UNKNOWN_SOURCE, f"the rules declare no source {readable(self._range.source)}")
+            event = self._reader.read(line)
+            if not self.gathered.event(event, self._ids.make(event.time_ms, position, line), position):
+                raise Rejected(Reason.EVENT_TOO_LARGE, "the encoded event is over Kafka's message limit", event.type.name)
+        except Rejected as refusal:
+            self._refuse(refusal, line, at)
+
+    def _refuse(self, refusal: Rejected, raw: bytes, at: int) -> None:
+        position = self._range.start + at
+        self.gathered.dead_letter(refusal, raw, self._ids.make(self._range.observed_at_ms, position, raw), position)
+
+
+def _origin(byte_range: ByteRange, range_id: RangeId) -> Origin:
+    file = bytearray(avro_string(byte_range.path))
+    file += b"\x02" + avro_string(byte_range.file_id)  # the union's branch 1
+    put_long(byte_range.generation, file)
+    return Origin(
+        range_id=range_id,
+        observed_at_ms=byte_range.observed_at_ms,
+        host=avro_string(byte_range.host_name),
+        source_and_file=bytes(file),
+        declared_source=readable(byte_range.source),
+        start=byte_range.start,
+        end=byte_range.end,
+    )

@@ -1,0 +1,58 @@
+"""What is asked of the service itself: hello, health, readiness, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hourmark.topics import AUDIT, HOSTS, events_topic
+from hourmark_delivery_service.answers import json_answer
+from hourmark_delivery_service.errors import NotNow
+from hourmark_delivery_service.service import Service
+
+_ANSWER_KEPT_S: Final = 1.0  # readiness is asked of Kafka at most that often
+
+
+class Probes:
+    """Cheap, and answered under load too."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._problems: tuple[float, list[str]] | None = None
+        self._asking = asyncio.Lock()
+
+    async def hello(self, _: Request) -> Response:
+        """The clock and the rules revision; 503 while no revision is known."""
+        latest = self._service.rules.latest
+        if latest is None:
+            raise NotNow("not_ready", "; ".join(self._service.waits()))
+        return json_answer({"clock_ms": self._service.clock.now_ms(), "rules": latest.id})
+
+    async def alive(self, _: Request) -> Response:
+        """The process runs and its event loop turns; says nothing of Kafka."""
+        return json_answer({"alive": True})
+
+    async def ready(self, _: Request) -> Response:
+        """200 if a range could be taken now, else 503 with every reason."""
+        reasons = self._service.waits() + await self._queue_problems()
+        if reasons:
+            return json_answer({"ready": False, "reasons": reasons}, 503, {"Retry-After": "1"})
+        return json_answer({"ready": True, "reasons": []})
+
+    async def metrics(self, _: Request) -> Response:
+        """Prometheus' text format."""
+        return Response(self._service.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
+
+    async def _queue_problems(self) -> list[str]:
+        async with self._asking:
+            now_s = self._service.clock.monotonic_s()
+            if self._problems is None or now_s - self._problems[0] >= _ANSWER_KEPT_S:
+                latest = self._service.rules.latest
+                types = sorted(latest.types) if latest is not None else []
+                found = await self._service.queue.problems([HOSTS, AUDIT, *map(events_topic, types)])
+                self._problems = (self._service.clock.monotonic_s(), found)
+            return self._problems[1]

@@ -1,0 +1,57 @@
+"""`POST /v1/ranges`: a byte range of a file, from a tailer."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hourmark.ranges import ByteRange, Part
+from hourmark.wire import RangeAnswer, parse_range_headers
+from hourmark_delivery_service.answers import json_answer
+from hourmark_delivery_service.body import encoding_of, plain_body
+from hourmark_delivery_service.errors import BadRequest, TooLarge, bad_request
+from hourmark_delivery_service.parsing import RangeParser
+from hourmark_delivery_service.service import Service
+
+
+class RangesEndpoint:
+    """Refuses (4xx) only what no tailer makes: whatever a file holds becomes events and dead letters."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._inflated_max = service.settings.line_bytes_max + 1  # a single record of the longest line, with its LF
+
+    async def post(self, http: Request) -> Response:
+        """200 once everything is on all in-sync replicas; a retry of the same range gets the same answer."""
+        service = self._service
+        with service.inflight.request() as request:
+            with bad_request("headers", "send the headers that docs/http-api.md lists"):
+                byte_range = parse_range_headers(http.headers)
+            encoding = encoding_of(http)
+            size = byte_range.end - byte_range.start
+            if size > self._inflated_max:
+                raise TooLarge(
+                    "too_large", f"the range has {size} bytes, allowed are {self._inflated_max}", "send smaller ranges"
+                )
+            service.check_accepting()
+            service.check_clock(byte_range.observed_at_ms)
+            rules = service.rules_of(byte_range.rules)
+            service.inflight.reserve(request, 2 * size)  # the body, and what the producer holds of it
+            body = await plain_body(http, encoding, self._inflated_max)
+            self._check_size(byte_range, body)
+            with bad_request("range", "cut the range as docs/http-api.md says"):
+                parser = RangeParser(byte_range, body, rules)
+            delivered = await service.deliver(parser, len(body), request.start_ms)
+            answer = RangeAnswer(byte_range.end, delivered.events, delivered.dead_letters)
+            return json_answer(dataclasses.asdict(answer))
+
+    def _check_size(self, byte_range: ByteRange, body: bytes) -> None:
+        size = byte_range.end - byte_range.start
+        if len(body) != size:
+            raise BadRequest("length", f"the headers say {size} bytes, the body has {len(body)}", "send all bytes of the range")
+        limit = self._service.settings.range_bytes_max
+        single = byte_range.part is not Part.LINES or body.find(b"\n") == len(body) - 1
+        if len(body) > limit and not single:
+            raise TooLarge("too_large", f"a range of several lines may have {limit} bytes", "send smaller ranges")

@@ -1,0 +1,42 @@
+"""`POST /v1/reports`: a tailer's host report."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hourmark.host_reports import HostReport
+from hourmark.wire import report_from_json
+from hourmark_delivery_service.answers import json_answer
+from hourmark_delivery_service.body import read_body
+from hourmark_delivery_service.errors import NotNow, QueueError, bad_request
+from hourmark_delivery_service.service import Service
+
+REPORT_BYTES_MAX: Final = 1 << 20
+
+
+class ReportsEndpoint:
+    """Stamps reports with this service's clock, and keeps them."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def post(self, http: Request) -> Response:
+        """200 once the report is on all in-sync replicas."""
+        body = await read_body(http, REPORT_BYTES_MAX)
+        with bad_request("report", "send a report as docs/http-api.md shows"):
+            report = _report_of(body).received(self._service.clock.now_ms())
+        try:
+            await self._service.append_report(report)
+        except QueueError as error:
+            raise NotNow("queue", f"the report was not kept: {error}") from error
+        return json_answer({"received_at_ms": report.received_at_ms})
+
+
+def _report_of(body: bytes) -> HostReport:
+    report = report_from_json(body)
+    if len(report.host_id) != 32:
+        raise ValueError("host_id must be 32 hex digits")
+    return report

@@ -1,0 +1,141 @@
+"""The service without its edges: what may be accepted now, and how it gets into the queue.
+
+The order that the promise rests on: all events and dead letters on all in-sync replicas, then the audit record, then the
+answer. Whatever fails on the way, nothing was acknowledged, and the retry makes the same records again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark.config import Config
+from hourmark.host_reports import HostReport
+from hourmark.topics import AUDIT, HOSTS, events_topic
+from hourmark_delivery_service.errors import NotNow, QueueError
+from hourmark_delivery_service.framing import Framing
+from hourmark_delivery_service.inflight import Inflight
+from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.parsing import CompiledRules, Parser, Record
+from hourmark_delivery_service.queue import Queue, QueueRecord
+from hourmark_delivery_service.rules_store import RulesStore
+
+AHEAD_MS_MAX: Final = 15 * 60_000  # how far `observed_at` may be ahead of this service's clock
+_APPEND_RECORDS: Final = 4096  # given to the queue at once: a usual range is one append
+_APPEND_BYTES: Final = 4 << 20
+_LONG_BODY: Final = 1 << 20  # above it, a slice may be one long record: parsed in a thread, so that others are not held up
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Delivered:
+    """What became of a range or batch, now that all of it is in the queue."""
+
+    events: int
+    dead_letters: int
+
+
+class Service:
+    """Shared by all endpoints; lives in one event loop."""
+
+    def __init__(self, config: Config, clock: Clock, queue: Queue, rules: RulesStore, metrics: Metrics) -> None:
+        self.settings = config.service
+        self.clock = clock
+        self.queue = queue
+        self.rules = rules
+        self.metrics = metrics
+        self.inflight = Inflight(clock, config.service.inflight_bytes_max, metrics)
+        self.framing: Framing | None = None  # known once the registry has answered
+        self.framing_trouble = ""  # why it is not known
+        self.reported = False  # whether this incarnation's first report is in the queue: it precedes all events
+        self._parsing = asyncio.Lock()
+        self._topics: dict[str, str] = {}
+
+    def check_accepting(self) -> None:
+        """NotNow while events cannot be taken at all."""
+        waits = self.waits()
+        if waits:
+            raise NotNow("not_ready", "; ".join(waits))
+
+    def waits(self) -> list[str]:
+        """What this instance waits for before it takes its first event."""
+        return [
+            text
+            for missing, text in (
+                (not self.rules.caught_up, f"the rules topic was not read to its end yet{self.rules.trouble}"),
+                (self.rules.caught_up and self.rules.latest is None, self.rules.why_not_ready()),
+                (self.framing is None, f"the schema ids of audit records are not known yet{self.framing_trouble}"),
+                (not self.reported, "the first own report is not in Kafka yet"),
+            )
+            if missing
+        ]
+
+    def waits_for_framing(self, why: str) -> None:
+        """The schema ids of audit records and reports are not known yet."""
+        self.framing_trouble = why
+
+    def check_clock(self, observed_at_ms: int) -> None:
+        """NotNow if this service's clock is so far behind that plausible times would seem to lie in the future."""
+        behind_ms = observed_at_ms - self.clock.now_ms()
+        if behind_ms > AHEAD_MS_MAX:
+            raise NotNow("clock_behind", f"this service's clock is {behind_ms} ms behind observed_at", retry_after_s=10)
+
+    def rules_of(self, revision: str) -> CompiledRules:
+        """The named revision. NotNow if this instance has not seen it."""
+        rules = self.rules.get(revision)
+        if rules is None:
+            raise NotNow("rules_unknown", self.rules.why_not(revision))
+        return rules
+
+    async def deliver(self, parser: Parser, size: int, received_ms: int) -> Delivered:
+        """Parse and append everything, then the audit record. NotNow if the queue did not take all of it."""
+        try:
+            await self._append_all(parser, size, received_ms)
+            assert self.framing is not None, "check_accepting comes first"
+            audit = await asyncio.to_thread(parser.audit) if size >= _LONG_BODY else parser.audit()
+            await self.queue.append([QueueRecord(AUDIT, audit.range_id, self.framing.audit + audit.encode())], received_ms)
+        except QueueError as error:
+            raise NotNow("queue", f"nothing was acknowledged: {error}") from error
+        assert audit.lines == parser.event_count + parser.dead_letter_count, "each line is one or the other"
+        self._count(parser, size)
+        return Delivered(parser.event_count, parser.dead_letter_count)
+
+    async def append_report(self, report: HostReport) -> None:
+        """Append a host report, stamped already. Raises QueueError; NotNow before the registry has answered."""
+        if self.framing is None:
+            raise NotNow("not_ready", f"the schema ids of audit records are not known yet{self.framing_trouble}")
+        value = self.framing.hosts + report.encode()
+        await self.queue.append([QueueRecord(HOSTS, report.host_id.encode(), value)], report.received_at_ms)
+        self.metrics.reports.labels(report.kind).inc()
+
+    async def _append_all(self, parser: Parser, size: int, received_ms: int) -> None:
+        slices = parser.slices()
+        records: list[QueueRecord] = []
+        waiting_bytes = 0
+        while True:
+            async with self._parsing:  # one slice at a time: the event loop turns between any two, whoever's they are
+                part = await asyncio.to_thread(next, slices, None) if size > _LONG_BODY else next(slices, None)
+                await asyncio.sleep(0)
+            if part is None:
+                break
+            records += self._addressed(part)
+            waiting_bytes += sum(len(record.value) for record in part)
+            if len(records) >= _APPEND_RECORDS or waiting_bytes >= _APPEND_BYTES:
+                await self.queue.append(records, received_ms)
+                records, waiting_bytes = [], 0
+        if records:
+            await self.queue.append(records, received_ms)
+
+    def _addressed(self, records: list[Record]) -> list[QueueRecord]:
+        topics = self._topics
+        for event_type in {record.event_type for record in records}:
+            topics.setdefault(event_type, events_topic(event_type))
+        return [QueueRecord(topics[record.event_type], record.key, record.value) for record in records]
+
+    def _count(self, parser: Parser, size: int) -> None:
+        for event_type, count in parser.gathered.events.items():
+            self.metrics.events.labels(event_type).inc(count)
+        for reason, count in parser.gathered.reasons.items():
+            self.metrics.dead_letters.labels(reason.value).inc(count)
+        self.metrics.received_bytes.inc(size)

@@ -1,0 +1,153 @@
+"""Reads what staging needs out of Kafka's keys and values, column-wise: no event is decoded, no row is looped over.
+
+Layout of keys: `hourmark.record_key`; of values: `hourmark.avro` (Confluent's framing).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hourmark.avro import FRAMING_SIZE
+from hourmark.record_key import KEY_SIZE
+
+
+class Malformed(ValueError):
+    """A key or value that no delivery service can have written; `row` is its index."""
+
+    def __init__(self, row: int, what: str) -> None:
+        super().__init__(what)
+        self.row = row
+
+
+@dataclasses.dataclass(frozen=True)
+class KeyColumns:
+    """One entry a row: the record key as three big-endian words. An id sorts as its two words do."""
+
+    head: npt.NDArray[np.uint64]  # 48 bits of event time in milliseconds, then 16 others
+    low64: npt.NDArray[np.uint64]  # the last 8 bytes of the event id
+    matrix: npt.NDArray[np.uint8]  # rows x 24
+
+    @property
+    def time_ms(self) -> npt.NDArray[np.int64]:
+        """Event times."""
+        return (self.head >> np.uint64(16)).astype(np.int64)
+
+    @property
+    def ranges(self) -> npt.NDArray[np.uint64]:
+        """Range ids as numbers."""
+        return np.ascontiguousarray(self.matrix[:, 16:]).view(">u8").ravel().astype(np.uint64)
+
+    def event_ids(self, rows: npt.NDArray[np.int64]) -> pa.Array:
+        """Ids of these rows, fixed 16."""
+        return fixed_array(self.matrix[rows, :16])
+
+    def range_ids(self, rows: npt.NDArray[np.int64]) -> pa.Array:
+        """Range ids of these rows, fixed 8."""
+        return fixed_array(self.matrix[rows, 16:])
+
+
+def key_columns(keys: pa.Array) -> KeyColumns:
+    """Split record keys; Malformed for one that has not 24 bytes."""
+    offsets, data = binary_buffers(keys)
+    wrong = np.flatnonzero(np.diff(offsets) != KEY_SIZE)
+    if len(wrong):
+        raise Malformed(int(wrong[0]), f"the key has not {KEY_SIZE} bytes")
+    flat = data[offsets[0] : offsets[-1]]
+    words = flat.view(">u8").reshape(len(keys), 3)
+    return KeyColumns(words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64), flat.reshape(len(keys), KEY_SIZE))
+
+
+def schema_ids(values: pa.Array) -> npt.NDArray[np.int32]:
+    """The schema id of each framed value; Malformed for one without framing."""
+    offsets, data = binary_buffers(values)
+    starts = offsets[:-1]
+    short = np.flatnonzero(np.diff(offsets) < FRAMING_SIZE)
+    if len(short):
+        raise Malformed(int(short[0]), "the value is shorter than its framing")
+    unframed = np.flatnonzero(data[starts] != 0)
+    if len(unframed):
+        raise Malformed(int(unframed[0]), "the value does not begin with 0x00 and a schema id")
+    ids = np.zeros(len(values), np.int32)
+    for at in range(1, FRAMING_SIZE):
+        ids = (ids << 8) | data[starts + at]
+    negative = np.flatnonzero(ids < 0)
+    if len(negative):
+        raise Malformed(int(negative[0]), "its schema id is negative")
+    return ids
+
+
+def in_one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """The column in one piece, not copied where it is one."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def lengths(values: pa.Array) -> npt.NDArray[np.int64]:
+    """Bytes of each value."""
+    return np.diff(binary_buffers(values)[0])
+
+
+def fixed_array(matrix: npt.NDArray[np.uint8]) -> pa.Array:
+    """Rows of bytes as an Arrow column."""
+    rows, size = matrix.shape
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), rows, [None, pa.py_buffer(np.ascontiguousarray(matrix))])
+
+
+def binary_buffers(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Offsets (one more than rows) and bytes; Malformed for a null."""
+    if values.null_count:
+        row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
+        raise Malformed(row, "the key or the value is null")
+    kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+    _, offset_buffer, data_buffer = values.buffers()
+    if not len(values):
+        return np.zeros(1, np.int64), np.empty(0, np.uint8)
+    offsets = np.frombuffer(offset_buffer, kind)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
+    return offsets, data
+
+
+def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Where, in sorted columns, a new combination of values begins; none where there are no rows."""
+    changed = np.zeros(len(columns[0]), bool)
+    changed[:1] = True
+    for column in columns:
+        changed[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(changed)
+
+
+def schemas_of_runs(counts: npt.NDArray[np.int64], schemas: npt.NDArray[np.int32]) -> list[tuple[int, ...]]:
+    """The distinct schema ids, ascending, of each run of so many rows."""
+    run = np.repeat(np.arange(len(counts)), counts)
+    changes = run_starts(run, schemas)
+    pairs = np.unique(run[changes] << 32 | schemas[changes].astype(np.int64))
+    found: list[list[int]] = [[] for _ in counts]
+    for pair in pairs.tolist():
+        found[pair >> 32].append(pair & 0xFFFFFFFF)
+    return [tuple(ids) for ids in found]
+
+
+def low64s(event_ids: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """The last 8 bytes of each id, unsigned."""
+    return _words(event_ids, 2)[:, 1]
+
+
+def range_words(range_ids: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """Range ids as numbers."""
+    return _words(range_ids, 1)[:, 0]
+
+
+def _words(column: pa.ChunkedArray, words: int) -> npt.NDArray[np.uint64]:
+    array = in_one(column)
+    if not len(array):
+        return np.empty((0, words), np.uint64)
+    data = np.frombuffer(array.buffers()[1], ">u8").reshape(-1, words)[array.offset : array.offset + len(array)]
+    return data.astype(np.uint64)

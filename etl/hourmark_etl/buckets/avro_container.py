@@ -1,0 +1,212 @@
+"""Avro object container files, written from datums that are encoded already: nothing is decoded on the way.
+
+The format (Avro specification 1.12, "Object Container Files"): header (magic, metadata map, 16-byte sync marker), then blocks of
+(count, size, compressed datums, sync marker). A block's content is the concatenation of its datums, so staged datums of
+one writer schema are copied as they are. Codec `zstandard`. Memory: one block, or one datum where that is larger.
+The digest is made of the bytes handed to the file, so a check of it covers everything below.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO, Final
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+
+from hourmark.avro import encode_long
+
+MAGIC: Final = b"Obj\x01"
+SYNC_SIZE: Final = 16
+BLOCK_BYTES: Final = 1 << 20  # before compression: large enough to compress well, small enough to split and to hold
+_LEVEL: Final = 3  # zstandard's default: above it, time grows faster than files shrink
+_DIGEST_SIZE: Final = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ContainerStats:
+    """What was written; `blake2b` is the hex digest (16 bytes) of the whole file."""
+
+    records: int
+    bytes: int
+    blake2b: str
+
+
+class ContainerWriter:
+    """Writes one container file; the caller opens and closes `file`. After an exception the file is worth nothing.
+
+    `schema_json` is embedded as it is.
+    """
+
+    def __init__(self, file: BinaryIO, schema_json: str, *, block_bytes: int = BLOCK_BYTES) -> None:
+        assert block_bytes > 0, block_bytes
+        self._file = file
+        self._block_bytes = block_bytes
+        self._sync = os.urandom(SYNC_SIZE)
+        self._compressor = zstandard.ZstdCompressor(level=_LEVEL)
+        self._digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
+        self._bytes = 0
+        self._records = 0
+        self._block = bytearray()
+        self._block_records = 0
+        self._closed = False
+        self._write(_header({"avro.schema": schema_json, "avro.codec": "zstandard"}, self._sync))
+
+    def append_run(self, data: memoryview, offsets: npt.NDArray[np.int64]) -> None:
+        """Add datums that stand one behind the other: datum i is data[offsets[i]:offsets[i + 1]]. No loop over datums.
+
+        They are copied; ValueError once closed.
+        """
+        if self._closed:
+            raise ValueError("the container is closed")
+        at, end = 0, len(offsets) - 1
+        while at < end:
+            room = self._block_bytes - len(self._block)
+            until = int(np.searchsorted(offsets, offsets[at] + room, "right")) - 1
+            if until <= at:
+                if self._block_records:
+                    self._flush_block()
+                    continue
+                until = at + 1  # larger than a block by itself
+            until = min(until, end)
+            self._block += data[int(offsets[at]) : int(offsets[until])]
+            self._block_records += until - at
+            at = until
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far; the block that is being filled is not."""
+        return self._bytes
+
+    def close(self) -> ContainerStats:
+        """Write the last block; the file itself stays open. ValueError the second time."""
+        if self._closed:
+            raise ValueError("the container is closed")
+        self._flush_block()
+        self._closed = True
+        return ContainerStats(self._records, self._bytes, self._digest.hexdigest())
+
+    def _flush_block(self) -> None:
+        if not self._block_records:
+            return
+        data = self._compressor.compress(self._block)
+        self._write(b"".join((encode_long(self._block_records), encode_long(len(data)), data, self._sync)))
+        self._records += self._block_records
+        self._block.clear()
+        self._block_records = 0
+
+    def _write(self, data: bytes) -> None:
+        self._digest.update(data)
+        written = self._file.write(data)
+        assert written == len(data), "an unbuffered file takes parts only: open it buffered"
+        self._bytes += len(data)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Block:
+    """One block as it stands in a file. `data` is compressed, where the container is."""
+
+    records: int
+    data: bytes
+
+
+class ContainerReader:
+    """Walks over the blocks of a container without decoding them. ValueError, or EOFError, where the file is not one.
+
+    `header` is the beginning of the file up to its first block: with it, any block is a container of its own.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._taken = bytearray()
+        if self._read(len(MAGIC)) != MAGIC:
+            raise ValueError("the file does not begin as an Avro container")
+        self.metadata: dict[str, bytes] = {}
+        while count := self._long():
+            if count < 0:
+                self._long()  # bytes of the map's block
+            for _ in range(abs(count)):
+                name = self._read(self._long()).decode()
+                self.metadata[name] = self._read(self._long())
+        self.sync = self._read(SYNC_SIZE)
+        self.header = bytes(self._taken)
+
+    def __iter__(self) -> Iterator[Block]:
+        while (first := self._file.read(1)) != b"":
+            self._taken = bytearray()
+            records = self._long(first)
+            data = self._read(self._long())
+            if self._read(SYNC_SIZE) != self.sync:
+                raise ValueError("a block does not end with the container's sync marker")
+            yield Block(records, data)
+
+    def content(self, block: Block) -> bytes:
+        """The block's datums; codecs `zstandard` and `null`."""
+        codec = self.metadata.get("avro.codec", b"null")
+        if codec == b"null":
+            return block.data
+        if codec != b"zstandard":
+            raise ValueError(f"codec {codec.decode(errors='replace')} is not one that buckets are written with")
+        try:
+            return zstandard.ZstdDecompressor().decompressobj().decompress(block.data)
+        except zstandard.ZstdError as error:
+            raise ValueError(f"a block cannot be decompressed: {error}") from error
+
+    def content_size(self, block: Block) -> int:
+        """Bytes of its datums, told without decompressing where the block says so."""
+        if self.metadata.get("avro.codec", b"null") == b"zstandard":
+            size = zstandard.frame_content_size(block.data)
+            if size >= 0:
+                return size
+        return len(self.content(block))
+
+    def container(self, block: Block) -> bytes:
+        """A container of this block alone."""
+        return b"".join((self.header, encode_long(block.records), encode_long(len(block.data)), block.data, self.sync))
+
+    def _long(self, first: bytes = b"") -> int:
+        value, shift = 0, 0
+        while True:
+            byte = (first or self._read(1))[0]
+            first = b""
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+            if shift > 63:
+                raise ValueError("a number is longer than 64 bits")
+
+    def _read(self, size: int) -> bytes:
+        found = self._file.read(size) if size >= 0 else b""
+        if size < 0 or len(found) != size:
+            raise EOFError("the container is cut off")
+        self._taken += found
+        return found
+
+
+def _header(metadata: Mapping[str, str], sync: bytes) -> bytes:
+    entries = [_sized(name.encode()) + _sized(value.encode()) for name, value in metadata.items()]
+    return b"".join((MAGIC, encode_long(len(entries)), *entries, encode_long(0), sync))
+
+
+def _sized(value: bytes) -> bytes:
+    return encode_long(len(value)) + value
+
+
+class Digesting:
+    """A reader that digests all it reads."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
+        self.bytes = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.digest.update(data)
+        self.bytes += len(data)
+        return data

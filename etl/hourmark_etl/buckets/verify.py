@@ -1,0 +1,325 @@
+"""Closed buckets, checked: reads every byte, decodes every event, and names each thing that is not as the manifest says.
+
+That nothing promised is missing a bucket cannot show by itself: that is the books' work.
+
+Memory of a check: 16 bytes an event of the bucket, three times that for a moment while ids are sorted, and about 100 bytes for
+each late event of the buckets checked together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, BinaryIO, Final, cast
+
+import fastavro
+import numpy as np
+from numpy.typing import NDArray
+
+from hourmark.avro import fingerprint
+from hourmark.event_id import SIZE as ID_SIZE
+from hourmark.event_id import EventId
+from hourmark.hours import Hour
+from hourmark.manifest import MARKER, BucketFile, Manifest, Previous
+from hourmark_etl.buckets.avro_container import Digesting
+from hourmark_etl.buckets.reader import BadMarker, Damaged, NotClosed, read_events, read_manifest, read_marker
+from hourmark_etl.storage import Storage, StorageError
+
+ON_TIME_PREFIX: Final = "part-"
+LATE_PREFIX: Final = "late-"
+
+_EXAMPLES_MAX: Final = 3  # ids named in one finding
+_READ_BYTES: Final = 1 << 20
+
+
+class BucketFault(enum.StrEnum):
+    """What can be wrong with a bucket."""
+
+    MISSING_BUCKET = "missing-bucket"  # hours close in turn, empty ones too: a gap must not be
+    MISSING_MARKER = "missing-marker"
+    BAD_MARKER = "bad-marker"
+    CHAIN = "broken-chain"  # a marker and the one before it
+    MISSING_FILE = "missing-file"
+    EXTRA_FILE = "extra-file"
+    SIZE = "wrong-size"
+    DIGEST = "wrong-digest"
+    COUNT = "wrong-count"
+    UNREADABLE = "unreadable"
+    SCHEMA = "wrong-schema"
+    DUPLICATE = "duplicate-event"
+    ID_SUM = "wrong-id-sum"
+    HOUR = "wrong-hour"
+    LATE = "wrong-late-counts"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BucketFinding:
+    """One thing that is wrong; `file` where it concerns one."""
+
+    type: str
+    hour: str
+    kind: BucketFault
+    file: str | None
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.hour} {self.kind}: {f'{self.file}: ' if self.file else ''}{self.detail}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BucketReport:
+    """What a check of one bucket found; `events` and `size` (bytes) are what was read."""
+
+    type: str
+    hour: Hour
+    manifest: Manifest | None
+    findings: tuple[BucketFinding, ...]
+    events: int = 0
+    size: int = 0
+    late_ids: bytes = dataclasses.field(default=b"", repr=False)  # concatenated
+
+
+def find_gaps(event_type: str, hours: Sequence[Hour]) -> list[BucketFinding]:
+    """Hours without a bucket between the first and the last of `hours`, which ascend."""
+    findings = []
+    for before, after in itertools.pairwise(hours):
+        if before.next() != after:
+            count = (after.start_s - before.end_s) // before.length_s
+            detail = f"{count} missing between {before} and {after}, though hours close in turn"
+            findings.append(
+                BucketFinding(type=event_type, hour=str(before.next()), kind=BucketFault.MISSING_BUCKET, file=None, detail=detail)
+            )
+    return findings
+
+
+def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport:
+    """Check one bucket by itself; raises only StorageError. NotClosed if there is not even a folder."""
+    check = _Check(storage, event_type, hour)
+    try:
+        manifest = read_manifest(storage, event_type, hour)
+    except NotClosed:
+        if not storage.exists(check.folder):
+            raise
+        check.add(BucketFault.MISSING_MARKER, f"the folder has no {MARKER}")
+        return check.verdict(None)
+    except BadMarker as error:
+        check.add(BucketFault.BAD_MARKER, str(error))
+        return check.verdict(None)
+    check.run(manifest)
+    return check.verdict(manifest)
+
+
+def find_late_clashes(storage: Storage, event_type: str, verdicts: Iterable[BucketReport]) -> list[BucketFinding]:
+    """Late events of the buckets checked that stand in another bucket too: late in one of these, or in their own hour's."""
+    late: dict[bytes, Hour] = {}
+    findings = []
+    length_s = 3600
+    for verdict in verdicts:
+        length_s = verdict.hour.length_s
+        both = [event_id for event_id in _split(verdict.late_ids) if late.setdefault(event_id, verdict.hour) != verdict.hour]
+        if both:
+            findings.append(_clash(event_type, verdict.hour, f"{_named(both)} late here and in {late[both[0]]}"))
+    for origin in sorted({Hour.of(EventId(event_id).time_ms, length_s) for event_id in late}):
+        try:
+            events = read_events(storage, event_type, origin, read_manifest(storage, event_type, origin))
+            both = [event["event_id"] for event in events if late.get(event["event_id"], origin) != origin]
+        except (NotClosed, BadMarker, Damaged):
+            continue  # before the type's first hour; or a finding of that bucket's own check
+        if both:
+            findings.append(_clash(event_type, late[both[0]], f"{_named(both)} late here and in {origin}, their own hour"))
+    return findings
+
+
+def _clash(event_type: str, hour: Hour, detail: str) -> BucketFinding:
+    return BucketFinding(type=event_type, hour=str(hour), kind=BucketFault.DUPLICATE, file=None, detail=detail)
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _Content:
+    """What was read of one file."""
+
+    records: int = 0
+    bytes: int = 0
+    digest: str = ""
+    ids: bytearray = dataclasses.field(default_factory=bytearray)
+    whole: bool = False
+
+
+class _Check:
+    """One bucket's check: gathers findings and ids."""
+
+    def __init__(self, storage: Storage, event_type: str, hour: Hour) -> None:
+        self.folder = hour.bucket_path(event_type)
+        self._storage = storage
+        self._type = event_type
+        self._hour = hour
+        self._findings: list[BucketFinding] = []
+        self._contents: dict[str, _Content] = {}
+
+    def add(self, kind: BucketFault, detail: str, file: str | None = None) -> None:
+        self._findings.append(BucketFinding(type=self._type, hour=str(self._hour), kind=kind, file=file, detail=detail))
+
+    def verdict(self, manifest: Manifest | None) -> BucketReport:
+        late = b"".join(content.ids for name, content in self._contents.items() if name.startswith(LATE_PREFIX))
+        events = sum(content.records for content in self._contents.values())
+        size = sum(content.bytes for content in self._contents.values())
+        return BucketReport(
+            type=self._type,
+            hour=self._hour,
+            manifest=manifest,
+            findings=tuple(self._findings),
+            events=events,
+            size=size,
+            late_ids=late,
+        )
+
+    def run(self, manifest: Manifest) -> None:
+        self._check_chain(manifest.previous)
+        sizes = {entry.name: entry.size for entry in self._storage.list(self.folder)}
+        listed = {file.name: file for file in manifest.files}
+        for name in sorted(sizes.keys() - listed.keys() - {MARKER}):
+            self.add(BucketFault.EXTRA_FILE, "stands in the folder, the manifest does not list it", name)
+        if len(listed) != len(manifest.files):
+            self.add(BucketFault.BAD_MARKER, "the manifest lists a file twice")
+        for name, file in listed.items():
+            if name in sizes:
+                self._check_file(file)
+            else:
+                self.add(BucketFault.MISSING_FILE, f"the manifest lists it, with {file.records} events", name)
+        self._check_totals(manifest)
+
+    def _check_chain(self, said: Previous | None) -> None:
+        before = self._hour.before()
+        try:
+            stands = Previous.of(str(before), read_marker(self._storage, self._type, before))
+        except NotClosed:
+            stands = None
+        if said != stands:
+            self.add(BucketFault.CHAIN, f"the marker before it is {_marker(stands)}, the manifest says {_marker(said)}", MARKER)
+
+    def _check_file(self, file: BucketFile) -> None:
+        content = self._contents[file.name] = self._read(file)
+        if content.bytes != file.bytes:
+            self.add(BucketFault.SIZE, f"{content.bytes} bytes, the manifest says {file.bytes}", file.name)
+        if content.digest != file.blake2b:
+            self.add(BucketFault.DIGEST, f"blake2b {content.digest}, the manifest says {file.blake2b}", file.name)
+        if content.whole and content.records != file.records:
+            self.add(BucketFault.COUNT, f"{content.records} events, the manifest says {file.records}", file.name)
+        self._check_hours(file, content)
+
+    def _read(self, file: BucketFile) -> _Content:
+        content = _Content()
+        with self._storage.open(f"{self.folder}/{file.name}") as opened:
+            reader = Digesting(opened)
+            try:
+                events = fastavro.reader(cast(BinaryIO, reader))
+                self._check_schema(file, events.metadata)
+                for event in events:
+                    content.ids += EventId(cast(Mapping[str, Any], event)["event_id"])
+                    content.records += 1
+                content.whole = True
+            except StorageError:
+                raise
+            except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything; each is a finding
+                self.add(BucketFault.UNREADABLE, f"after {content.records} events: {type(error).__name__}: {error}", file.name)
+            while reader.read(_READ_BYTES):
+                pass  # what a decoder left
+            content.bytes, content.digest = reader.bytes, reader.digest.hexdigest()
+        return content
+
+    def _check_schema(self, file: BucketFile, metadata: Mapping[str, str]) -> None:
+        found = fingerprint(json.loads(metadata["avro.schema"]))
+        if found != file.schema_fingerprint:
+            self.add(BucketFault.SCHEMA, f"fingerprint {found}, the manifest says {file.schema_fingerprint}", file.name)
+
+    def _check_hours(self, file: BucketFile, content: _Content) -> None:
+        starts = _hour_starts_s(content.ids, self._hour.length_s)
+        if file.name.startswith(ON_TIME_PREFIX):
+            wrong, rule = starts != self._hour.start_s, "is not of this hour, though the file is of on-time events"
+        elif file.name.startswith(LATE_PREFIX):
+            wrong, rule = starts >= self._hour.start_s, "is not of an earlier hour, though the file is of late events"
+        else:
+            self.add(BucketFault.BAD_MARKER, f"a file's name begins with {ON_TIME_PREFIX} or {LATE_PREFIX}", file.name)
+            return
+        if wrong.any():
+            ids = _split(content.ids)
+            found = [ids[index] for index in np.flatnonzero(wrong)]
+            self.add(BucketFault.HOUR, f"{_named(found)} {rule}", file.name)
+        elif file.origin_hour is not None and any(label != file.origin_hour for label in self._by_hour([starts])):
+            self.add(BucketFault.HOUR, f"holds events of other hours than its origin hour {file.origin_hour}", file.name)
+
+    def _check_totals(self, manifest: Manifest) -> None:
+        listed = sum(file.records for file in manifest.files)
+        if manifest.events != listed:
+            self.add(BucketFault.COUNT, f"the manifest says {manifest.events} events, its files add up to {listed}")
+        ids = b"".join(content.ids for content in self._contents.values())
+        self._check_distinct(ids)
+        if len(self._contents) != len(manifest.files) or not all(content.whole for content in self._contents.values()):
+            return  # named above; sums over a part would only repeat it
+        total = int(_halves(ids)[1].sum(dtype=np.uint64))
+        if total != _parse_hex(manifest.id_sum):
+            self.add(BucketFault.ID_SUM, f"the ids add up to {total:016x}, the manifest says {manifest.id_sum}")
+        late = self._by_hour(
+            _hour_starts_s(content.ids, self._hour.length_s)
+            for name, content in self._contents.items()
+            if name.startswith(LATE_PREFIX)
+        )
+        if late != manifest.late:
+            self.add(BucketFault.LATE, f"late events by origin hour are {late}, the manifest says {manifest.late}")
+
+    def _check_distinct(self, ids: bytes) -> None:
+        high, low = _halves(ids)
+        order = np.lexsort((low, high))
+        same = (np.diff(high[order]) == 0) & (np.diff(low[order]) == 0)
+        again = order[1:][same]
+        if not len(again):
+            return
+        split = _split(ids)
+        doubled = [split[index] for index in again]
+        files = [
+            name for name, content in self._contents.items() if not {*doubled[:_EXAMPLES_MAX]}.isdisjoint(_split(content.ids))
+        ]
+        self.add(BucketFault.DUPLICATE, f"{_named(doubled)} more than once, in {', '.join(files)}")
+
+    def _by_hour(self, starts: Iterable[NDArray[np.int64]]) -> dict[str, int]:
+        counts = Counter[str]()
+        for values in starts:
+            for start, count in zip(*np.unique(values, return_counts=True), strict=True):
+                counts[str(Hour(int(start), self._hour.length_s))] += int(count)
+        return counts
+
+
+def _halves(ids: bytes | bytearray) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """First and last 8 bytes of concatenated ids, as numbers."""
+    pairs = np.frombuffer(ids, dtype=">u8").astype(np.uint64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _hour_starts_s(ids: bytes | bytearray, length_s: int) -> NDArray[np.int64]:
+    """Where the hour of each id begins: the first 48 bits are Unix milliseconds."""
+    seconds = (_halves(ids)[0] >> np.uint64(16)).astype(np.int64) // 1000
+    return cast(NDArray[np.int64], seconds - seconds % length_s)
+
+
+def _split(ids: bytes | bytearray) -> list[bytes]:
+    return [bytes(ids[start : start + ID_SIZE]) for start in range(0, len(ids), ID_SIZE)]
+
+
+def _marker(previous: Previous | None) -> str:
+    return f"of {previous.hour}, blake2b {previous.blake2b}" if previous else "none"
+
+
+def _named(ids: Sequence[bytes]) -> str:
+    named = ", ".join(str(EventId(event_id)) for event_id in ids[:_EXAMPLES_MAX])
+    return f"{len(ids)} ({named}{', …' if len(ids) > _EXAMPLES_MAX else ''})"
+
+
+def _parse_hex(text: str) -> int | None:
+    try:
+        return int(text, 16)
+    except ValueError:
+        return None

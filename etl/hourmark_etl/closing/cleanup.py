@@ -1,0 +1,147 @@
+"""Deletes what nothing reads any more, a bounded amount a call; a crash anywhere leaves at most what the next call deletes.
+
+- Event files, once every group of them stands in a closed bucket (which was read back before it was published), and
+  `etl.staged_keep_seconds` later, so that `audit --ranges` can still name ranges of what was just closed.
+- Audit files, `kafka.retention_hours` and a day after their promises were settled: until then a second copy of a record may come;
+  and none from an hour before the oldest open hour on, whatever it holds: so a lost ledger finds no gap among them.
+- Folders of batches that were never committed: their name holds the epoch of a consumer that has been replaced since, so
+  no commit can name them any more.
+- Uploads that a crash cut short, a day after the storage saw them begin. Should a writer still be at it (it was paused, or a
+  clock is wrong), it finds its file gone and begins again; nothing is published in part.
+- Unaudited, and indexes of ids, by rules of their own (`closing.unaudited`, `closing.indexing`).
+
+The ledger forgets a file before it is deleted: so no listing ever names a file that is gone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark.config import Config
+from hourmark.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.errors import Finding, Unavailable
+from hourmark_etl.closing.cut.readiness import Reports, clocks_apart
+from hourmark_etl.closing.proof.unaudited import UnauditedCleaner
+from hourmark_etl.closing.write.id_indexes import clean_indexes
+from hourmark_etl.folders import STAGING_FOLDER
+from hourmark_etl.ledger import staged_files as ledger
+from hourmark_etl.ledger.batches import reporters
+from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.frontiers import frontiers
+from hourmark_etl.ledger.offset_gaps import open_gaps
+from hourmark_etl.ledger.staged_files import Garbage
+from hourmark_etl.model import EARLIEST_MS, State
+from hourmark_etl.storage import Storage, entries_of
+from hourmark_etl.storage.paths import SCRATCH
+
+EVERY_SECONDS: Final = 60.0
+FILES_AT_ONCE: Final = 200  # looked at in one call, of each kind
+FOLDERS_AT_ONCE: Final = 200
+UNFINISHED_KEPT_MS: Final = 86_400_000
+_LOG = logging.getLogger(__name__)
+_HOUR_MS: Final = 3_600_000
+_FOLDER: Final = re.compile(r"(?P<epoch>\d{12})-(?P<shard>[a-z][a-z0-9-]*)-[0-9a-f]{32}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """How much one call deleted."""
+
+    event_files: int
+    audit_files: int
+    folders: int
+    unaudited_files: int
+    index_files: int
+
+
+class Cleaner:
+    """Goes through what there is, call by call. Belongs to the driver that closes: it is fenced by the closer's lease."""
+
+    def __init__(self, storage: Storage, database: Database, config: Config, clock: Clock) -> None:
+        self._storage, self._database, self._etl, self._clock = storage, database, config.etl, clock
+        self._bucket_seconds = config.parsing.bucket_seconds
+        self._audit_keep_ms = (config.kafka.retention_hours + 24) * _HOUR_MS
+        self._unaudited = UnauditedCleaner(storage, database, self._audit_keep_ms)
+        self._events_after = self._audit_after = 0
+        self._due_s = clock.monotonic_s() + EVERY_SECONDS
+
+    def poll(self, lease: Lease) -> None:
+        """One round, if it is time for it. What is away now is tried again at the next."""
+        if self._clock.monotonic_s() < self._due_s:
+            return
+        self._due_s = self._clock.monotonic_s() + EVERY_SECONDS
+        try:
+            if apart := clocks_apart(Reports(reporters(self._database)), self._clock.now_ms()):
+                _LOG.warning("nothing is deleted by a clock that may be wrong: %s", apart)
+                return
+            if any(f.state is State.DAMAGED for f in frontiers(self._database, self._bucket_seconds)):
+                _LOG.error("nothing is deleted by a ledger with damaged rows: `hourmark ledger check` names them")
+                return
+            cleaned = self.clean(lease, self._clock.now_ms())
+        except (Unavailable, Finding) as error:
+            _LOG.warning("cleaning up was interrupted and goes on in %.0f s: %s", EVERY_SECONDS, error)
+            return
+        if any(dataclasses.astuple(cleaned)):
+            _LOG.info(
+                "deleted %d event and %d audit files, %d batches or uploads never finished, %d unaudited and %d id files",
+                *dataclasses.astuple(cleaned),
+            )
+
+    def clean(self, lease: Lease, now_ms: int) -> Cleaned:
+        """One bounded round. Unavailable where storage or ledger is away; StaleDriver for a closer that was replaced."""
+        closed_before_ms = now_ms - round(self._etl.staged_keep_seconds * 1000)
+        events, self._events_after = ledger.closed_event_files(
+            self._database, self._events_after, closed_before_ms, FILES_AT_ONCE
+        )
+        needed_from_ms = ledger.oldest_frontier_ms(self._database) - EARLIEST_MS
+        below = ledger.settled_before(self._database, DEAD_LETTERS, min(now_ms - self._audit_keep_ms, needed_from_ms))
+        audits: list[Garbage] = []
+        if below:
+            audits, self._audit_after = ledger.settled_audit_files(self._database, self._audit_after, below, FILES_AT_ONCE)
+        self._delete(lease, [*events, *audits])
+        return Cleaned(
+            event_files=len(events),
+            audit_files=len(audits),
+            folders=self._delete_unfinished(lease, now_ms),
+            unaudited_files=self._unaudited.clean(lease, now_ms),
+            index_files=clean_indexes(
+                self._storage, self._database, lease,
+                hours_max=self._etl.index_hours, bytes_max=self._etl.index_bytes_max, now_ms=now_ms,
+            ),
+        )  # fmt: skip
+
+    def _delete(self, lease: Lease, files: list[Garbage]) -> None:
+        if not files:
+            return
+        emptied = ledger.forget_files(self._database, lease, files)
+        for file in files:
+            if file.folder not in emptied:
+                self._storage.delete(file.path)
+        for folder in sorted(emptied):
+            self._storage.delete(folder)
+
+    def _delete_unfinished(self, lease: Lease, now_ms: int) -> int:
+        batches = entries_of(self._storage, STAGING_FOLDER)
+        named, epochs = ledger.folders(self._database)  # after the listing: a folder's commit may come in between
+        folders = [f"{STAGING_FOLDER}/{b.name}" for b in batches if _is_replaced(b.name, epochs)]
+        # Where records are lost, such a folder may hold them (an older copy of the ledger was restored): a rebuild lists it.
+        doomed = [] if open_gaps(self._database) else [folder for folder in folders if folder not in named]
+        doomed += [
+            f"{SCRATCH}/{u.name}" for u in entries_of(self._storage, SCRATCH) if u.changed_ms < now_ms - UNFINISHED_KEPT_MS
+        ]
+        if doomed:
+            with self._database.transaction(lease):
+                pass  # a closer that was replaced deletes nothing
+        for path in doomed[:FOLDERS_AT_ONCE]:
+            self._storage.delete(path)
+        return len(doomed[:FOLDERS_AT_ONCE])
+
+
+def _is_replaced(name: str, epochs: dict[str, int]) -> bool:
+    """Whether the consumer that made the folder can commit no more."""
+    match = _FOLDER.fullmatch(name)
+    return match is not None and int(match["epoch"]) < epochs.get(f"consumer:{match['shard']}", 0)

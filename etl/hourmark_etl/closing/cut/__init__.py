@@ -1,0 +1,1 @@
+"""May an hour close: who has reported, where the clusters stand, and what an override closes without it."""

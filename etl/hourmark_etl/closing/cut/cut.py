@@ -1,0 +1,285 @@
+"""The cut: in offsets and not in times, what must be on the central cluster, and staged, before an hour may freeze.
+
+Five phases, each waiting for one thing:
+
+    reports   every live source is past the hour's end, by reports that are staged already, or the hour's deadline is
+    control   the edge's ends of hosts, then of audit, are taken; the mirror reaches them
+    promises  the central ends of both are taken; the ledger reaches them; nobody new has appeared in the reports, and whoever
+              is to be waived is still behind by the reports of now
+    events    the edge's ends of the types' topics are taken; the mirror reaches them
+    arrival   the central ends of those are taken; the ledger reaches them
+
+Audit offsets are compared on the central cluster only: the promises that count are those below the central audit end taken in
+`promises`. Every one of them was at the edge before, and its events before it, so the events' edge ends, taken afterwards,
+lie past them: no promise that counts can have an event beyond the cut, and the offsets of the two clusters need no translation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+from hourmark.clock import Clock
+from hourmark.errors import Finding
+from hourmark.kafka import Partition
+from hourmark.topics import CONTROL, events_topic
+from hourmark_etl.closing.cut.readiness import (
+    Readiness,
+    Reports,
+    carries,
+    clocks_apart,
+    newly_seen,
+    ready,
+    still_waived,
+    without_newly_seen,
+)
+from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
+from hourmark_etl.model import Frontier, Phase, Reporter
+
+OVERDUE_MS: Final = 30_000  # after its end, an hour that waits for somebody says for whom
+NAMED_MAX: Final = 20
+LAGGARD_SECONDS: Final = 10.0  # how long a topic that the mirror lags on may hold up the types beside it
+
+
+class Sites(Protocol):
+    """What a cut asks of the two clusters. Edge names throughout; offsets are the next to read."""
+
+    def check(self, types: Collection[str]) -> None:
+        """Look for gaps in the topics of these types, and of promises and reports; remember where the mirror stands."""
+
+    def edge_ends(self, topics: Sequence[str]) -> Mapping[Partition, int]:
+        """End offsets at the edge, topic by topic in this order."""
+
+    def not_mirrored(self, cut: Mapping[Partition, int]) -> dict[str, str]:
+        """Topics of which the mirror has yet to copy something below the cut, and what, human-readable; empty: it has reached
+        it."""
+
+    def gaps(self) -> dict[str, str]:
+        """Topics of which records may never arrive (retention, a topic recreated), and why: nothing of them may freeze."""
+
+    def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
+        """Offset gaps of these topics that an override may accept, and checks from where the edge's topics are watched again with
+        it."""
+
+    def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
+        """High watermarks, on the central cluster, of the topics mirrored from these."""
+
+    def close(self) -> None:
+        """Leave the clusters."""
+
+
+class StagingProgress(Protocol):
+    """What a cut asks of the ledger."""
+
+    def reporters(self) -> list[Reporter]:
+        """Latest staged reports."""
+
+    def not_staged(self, ends: Mapping[Partition, int]) -> list[str]:
+        """What is below these central ends and not yet staged, human-readable; empty: the ledger has reached them."""
+
+    def staged_next(self, partition: Partition) -> int:
+        """The next offset to stage of a partition of the central cluster; 0 where nothing was staged of it."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A finished cut: the hours of these types that end at or before their watermark may freeze.
+
+    `waived`: by type, the sources that its hours go without. `unverified`: by type, what a cut by an operator's override skipped.
+    """
+
+    taken_at_ms: int
+    watermarks_ms: Mapping[str, int]
+    audit_next: int  # central offset: promises below it count
+    waived: Mapping[str, tuple[Reporter, ...]] = dataclasses.field(default_factory=dict)
+    unverified: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    def without(self, types: Collection[str]) -> Cut:
+        """The same cut, of which these types take no part."""
+        return dataclasses.replace(self, watermarks_ms={t: h for t, h in self.watermarks_ms.items() if t not in types})
+
+
+What = tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Waiting:
+    """What a cut waits for now, human-readable; `by_type` says it of every type that waits for more than time."""
+
+    phase: Phase
+    what: What = ()
+    by_type: Mapping[str, tuple[Phase, What]] = dataclasses.field(default_factory=dict)
+
+
+class CutTaker:
+    """Takes one cut after another; `poll` goes on as far as it can and never blocks on a condition."""
+
+    def __init__(
+        self, sites: Sites, progress: StagingProgress, audit_central: str, clock: Clock, deadline_seconds: float
+    ) -> None:
+        self._sites, self._progress, self._clock = sites, progress, clock
+        self._audit_central = audit_central
+        self._deadline_ms = round(deadline_seconds * 1000)
+        self._events_since_s = 0.0
+        self._steps: Mapping[Phase, Callable[[Collection[Frontier]], Cut | Phase | Waiting]] = {
+            Phase.REPORTS: self._reports,
+            Phase.CONTROL: self._control,
+            Phase.PROMISES: self._promises,
+            Phase.EVENTS: self._events,
+            Phase.ARRIVAL: self._arrival,
+        }
+        self._phase = Phase.REPORTS
+        self._begin_anew()
+
+    def poll(self, frontiers: Collection[Frontier]) -> Cut | Waiting:
+        """One poll. Each phase hands over to the next until one has to wait; a finished cut makes room for a new one."""
+        while True:
+            step = self._steps[self._phase](frontiers)
+            if isinstance(step, Phase):
+                self._phase = step
+                continue
+            if isinstance(step, Cut):
+                self._begin_anew()
+            return step
+
+    def _begin_anew(self) -> None:
+        self._phase = Phase.REPORTS
+        self._taken_at_ms = 0
+        self._seen: list[Reporter] = []
+        self._not_ready: dict[str, What] = {}
+        self._chosen: dict[str, Readiness] = {}
+        self._edge: Mapping[Partition, int] = {}
+        self._central: Mapping[Partition, int] | None = None
+        self._audit_next = 0
+
+    def _reports(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
+        self._taken_at_ms = now_ms = self._clock.now_ms()
+        if not any(f.hour.end_ms <= now_ms for f in frontiers):
+            return Waiting(Phase.REPORTS)
+        self._seen = self._progress.reporters()
+        reports, gaps = Reports(self._seen), self._sites.gaps()
+        asked = ready(frontiers, reports, now_ms, self._deadline_ms)
+        apart = clocks_apart(reports, now_ms)
+        for_all = ([apart] if apart else []) + [gaps[topic] for topic in CONTROL if topic in gaps]
+        if for_all:
+            return self._waiting(Phase.REPORTS, for_all, dict.fromkeys(asked, tuple(for_all)))
+        ends_ms = {f.event_type: f.hour.end_ms for f in frontiers}
+        self._chosen = {t: r for t, r in asked.items() if r.watermark_ms >= ends_ms[t] and events_topic(t) not in gaps}
+        self._not_ready = {
+            t: (gaps[events_topic(t)],) if events_topic(t) in gaps else r.waits_for
+            for t, r in asked.items()
+            if t not in self._chosen
+        }
+        if not self._chosen:
+            return self._waiting(Phase.REPORTS, self._overdue(frontiers), {})
+        self._edge = self._sites.edge_ends(CONTROL)
+        return Phase.CONTROL
+
+    def _overdue(self, frontiers: Collection[Frontier]) -> list[str]:
+        """What the oldest hour waits for, once it is overdue."""
+        waiting = [f for f in frontiers if f.event_type in self._not_ready and f.hour.end_ms + OVERDUE_MS <= self._taken_at_ms]
+        if not waiting:
+            return []
+        oldest = min(waiting, key=lambda f: (f.hour, f.event_type))
+        return [f"{oldest.event_type} {oldest.hour} waits for {who}" for who in self._not_ready[oldest.event_type]]
+
+    def _control(self, _: Collection[Frontier]) -> Phase | Waiting:
+        if behind := self._sites.not_mirrored(self._edge):
+            return self._waiting(Phase.CONTROL, list(behind.values()))
+        self._central = self._sites.central_ends(CONTROL)
+        audit = [end for p, end in self._central.items() if p.topic == self._audit_central]
+        if len(audit) != 1:
+            raise Finding(
+                f"topic {self._audit_central} has {len(audit)} partitions; closing needs one order of promises. "
+                "Mrecreate it with one partition"
+            )
+        self._audit_next = audit[0]
+        return Phase.PROMISES
+
+    def _promises(self, frontiers: Collection[Frontier]) -> Phase | Waiting:
+        assert self._central is not None
+        if behind := self._progress.not_staged(self._central):
+            return self._waiting(Phase.PROMISES, behind)
+        self._leave_out(frontiers)
+        now_known = self._progress.reporters()
+        later, new = Reports(now_known), newly_seen(self._seen, now_known)
+        for f in frontiers:  # what a newly seen source promises may lie past the audit cut: the next cut will know it
+            chosen = self._chosen.pop(f.event_type, None)
+            if chosen is None:
+                continue
+            carried = [r for r in new if carries(f, r)]
+            kept = without_newly_seen(f, chosen, carried, self._taken_at_ms, self._deadline_ms)
+            if kept is not None and still_waived(f, chosen.waived, later):
+                self._chosen[f.event_type] = kept
+            else:
+                appeared = [f"{r.name} ({r.host_id}): has just appeared" for r in carried]
+                self._not_ready[f.event_type] = tuple(appeared) or ("a source that was behind has caught up",)
+        if not self._chosen:
+            return self._given_up()
+        self._edge = self._sites.edge_ends([events_topic(t) for t in sorted(self._chosen)])
+        self._events_since_s = self._clock.monotonic_s()
+        return Phase.EVENTS
+
+    def _events(self, _: Collection[Frontier]) -> Phase | Waiting:
+        if behind := self._sites.not_mirrored(self._edge):
+            what = list(behind.values())
+            if self._clock.monotonic_s() - self._events_since_s < LAGGARD_SECONDS:
+                return self._waiting(Phase.EVENTS, what)
+            self._drop_topics(behind)
+            if not self._chosen:
+                return self._given_up()
+        self._central = self._sites.central_ends(sorted({p.topic for p in self._edge}))
+        return Phase.ARRIVAL
+
+    def _leave_out(self, frontiers: Collection[Frontier]) -> None:
+        """Types that were set back or aside meanwhile, or of whose topic a gap was found."""
+        still, gaps = {f.event_type for f in frontiers}, self._sites.gaps()
+        for event_type in list(self._chosen):
+            if event_type not in still:
+                del self._chosen[event_type]
+            elif why := gaps.get(events_topic(event_type)):
+                del self._chosen[event_type]
+                self._not_ready[event_type] = (why,)
+
+    def _given_up(self) -> Waiting:
+        """No type is left in the cut; the next one begins anew, and until then each waits for what put it out of this one."""
+        waiting = self._waiting(Phase.REPORTS, [f"{t}: {w}" for t, what in sorted(self._not_ready.items()) for w in what])
+        self._begin_anew()
+        return waiting
+
+    def _drop_topics(self, behind: Mapping[str, str]) -> None:
+        """Leave laggards to the next cut, so that they hold up nobody else."""
+        for event_type in [t for t in self._chosen if events_topic(t) in behind]:
+            del self._chosen[event_type]
+            self._not_ready[event_type] = (behind[events_topic(event_type)],)
+        self._edge = {p: end for p, end in self._edge.items() if p.topic not in behind}
+
+    def _arrival(self, frontiers: Collection[Frontier]) -> Phase | Cut | Waiting:
+        assert self._central is not None
+        if gone := self._chosen.keys() - {f.event_type for f in frontiers}:  # quarantined meanwhile: nothing more of it arrives
+            self._chosen = {t: r for t, r in self._chosen.items() if t not in gone}
+            topics = tuple(events_topic(t) for t in gone)
+            self._central = {p: end for p, end in self._central.items() if not p.topic.endswith(topics)}
+            if not self._chosen:
+                self._begin_anew()
+                return Phase.REPORTS
+        if behind := self._progress.not_staged(self._central):
+            return self._waiting(Phase.ARRIVAL, behind)
+        watermarks = {t: r.watermark_ms for t, r in self._chosen.items()}
+        waived = {t: r.waived for t, r in self._chosen.items() if r.waived}
+        return Cut(taken_at_ms=self._taken_at_ms, watermarks_ms=watermarks, audit_next=self._audit_next, waived=waived)
+
+    def _waiting(self, phase: Phase, what: Sequence[str], by_type: Mapping[str, What] | None = None) -> Waiting:
+        """Types that are in the cut wait for `what`; those that are not, for what keeps them out of it."""
+        said = shortened(what)
+        in_cut = dict.fromkeys(self._chosen, (phase, said)) if by_type is None else {t: (phase, w) for t, w in by_type.items()}
+        out = {t: (Phase.REPORTS, shortened(w)) for t, w in self._not_ready.items() if w}
+        return Waiting(phase, said, out | in_cut)
+
+
+def shortened(what: Sequence[str]) -> What:
+    """As much of it as a person reads."""
+    if len(what) <= NAMED_MAX:
+        return tuple(what)
+    return (*what[:NAMED_MAX], f"and {len(what) - NAMED_MAX} more")

@@ -1,0 +1,195 @@
+"""Which ids closed buckets hold: what decides whether a late event stands in one already. Exact at any lateness.
+
+The containers of a bucket are the truth, as far as their digests are those of its manifest. An index, one file of ids a write
+task, is an exact cache of them: blocks of at most `_ROWS_IN_BLOCK` ids of one bucket, ascending, 16 bytes each, in a row;
+then a table that tells of each block its bucket, its rows, its first and last id and its digest; then 8 bytes, the number of
+blocks. The file's name ends in the digest of table and number (`<stem>-<digest>.ids`), so no flipped bit is believed. A bucket
+whose index is not whole, or not as it was written, is read itself.
+
+Little is read of an index for few late events: only blocks between whose first and last id one of them lies. Of a container few
+blocks are decoded. Containers are sorted by id, which is part of their format; those that are not are decoded whole.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, Final
+
+import fastavro
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hourmark.avro import ENVELOPE
+from hourmark.errors import Finding
+from hourmark.event_id import SIZE
+from hourmark_etl.arrow import in_one
+from hourmark_etl.buckets.avro_container import Block, ContainerReader, Digesting
+from hourmark_etl.ledger.closed import ClosedBucket, IdRun
+from hourmark_etl.staging.verified import digest_of
+from hourmark_etl.storage import NotFound, Storage, StorageError
+
+_ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids: what is read at least
+_BLOCK: Final = np.dtype([("bucket", "S16"), ("rows", "<i8"), ("first", "S16"), ("last", "S16"), ("digest", "S16")])
+_NUMBER_BYTES: Final = 8
+_LOG = logging.getLogger(__name__)
+
+Ids = npt.NDArray[np.bytes_]  # of width 16: numpy sorts and compares them as ids
+
+
+def as_ids(column: pa.ChunkedArray | pa.Array) -> Ids:
+    """A column of fixed 16-byte values, not copied where it stands in one piece."""
+    whole = in_one(column)
+    if not len(whole):
+        return np.empty(0, f"S{SIZE}")
+    return np.frombuffer(whole.buffers()[1], f"S{SIZE}", len(whole), whole.offset * SIZE)
+
+
+def held(storage: Storage, buckets: Sequence[ClosedBucket], ids: Ids) -> npt.NDArray[np.bool_]:
+    """Which of these ids one of the buckets holds. Finding if a bucket cannot be read: nothing is guessed."""
+    ordered = np.sort(ids)
+    found = np.zeros(len(ids), bool)
+    for bucket in buckets:
+        if len(ordered):
+            found |= np.isin(ids, _among(storage, bucket, ordered))
+    return found
+
+
+class IndexWriter:
+    """Writes the index of one task; `digest` is what its name must end in, once it is finished."""
+
+    def __init__(self, file: BinaryIO, path: str) -> None:
+        self.path, self.digest = path, ""
+        self._file = file
+        self._blocks: list[tuple[bytes, int, bytes, bytes, bytes]] = []
+        self._rows = 0
+
+    def write(self, event_type: str, hour_s: int, ids: npt.NDArray[np.uint8]) -> int:
+        """Add ids of a bucket (rows x 16), ascending; the row of the first."""
+        first = self._rows
+        for start in range(0, len(ids), _ROWS_IN_BLOCK):
+            block = ids[start : start + _ROWS_IN_BLOCK]
+            content = block.tobytes()
+            self._file.write(content)
+            of = (_bucket(event_type, hour_s), len(block), content[:SIZE], content[-SIZE:], digest_of(content))
+            self._blocks.append(of)
+        self._rows += len(ids)
+        return first
+
+    def finish(self) -> None:
+        """All is written."""
+        table = np.array(self._blocks, _BLOCK).tobytes() + len(self._blocks).to_bytes(_NUMBER_BYTES, "little")
+        self._file.write(table)
+        self.digest = digest_of(table).hex()
+
+
+def _bucket(event_type: str, hour_s: int) -> bytes:
+    return digest_of(f"{event_type} {hour_s}".encode())
+
+
+def _among(storage: Storage, bucket: ClosedBucket, ordered: Ids) -> Ids:
+    """Those of the ids that the bucket holds."""
+    if bucket.is_indexed:
+        try:
+            return _joined([part for run in bucket.index for part in _in_run(storage, bucket, run, ordered)])
+        except (StorageError, OSError, EOFError, ValueError) as error:
+            _LOG.warning("an index of ids cannot be used (%s: %s); the bucket itself is read", type(error).__name__, error)
+    return _joined([part for path, digest in bucket.files for part in _in_container(storage, path, digest, ordered)])
+
+
+def _joined(parts: Sequence[Ids]) -> Ids:
+    return np.concatenate(parts) if parts else np.empty(0, f"S{SIZE}")
+
+
+def _between(ordered: Ids, first: bytes, last: bytes) -> Ids:
+    low, high = np.searchsorted(ordered, [np.bytes_(first)], "left")[0], np.searchsorted(ordered, [np.bytes_(last)], "right")[0]
+    return ordered[low:high]
+
+
+def _in_run(storage: Storage, bucket: ClosedBucket, run: IdRun, ordered: Ids) -> Iterator[Ids]:
+    with storage.open(run.path) as file:
+        blocks = _blocks(file, run.path)
+        starts = np.cumsum(blocks["rows"]) - blocks["rows"]
+        own = (starts >= run.first_row) & (starts < run.first_row + run.rows)
+        if blocks["rows"][own].sum() != run.rows or (blocks["bucket"][own] != _bucket(bucket.event_type, bucket.hour_s)).any():
+            raise ValueError(f"rows [{run.first_row}, {run.first_row + run.rows}) are not those of the bucket")
+        for start, block in zip(starts[own].tolist(), blocks[own], strict=True):
+            candidates = _between(ordered, block["first"], block["last"])
+            if len(candidates):
+                content = _read_at(file, start * SIZE, int(block["rows"]) * SIZE)
+                if np.bytes_(digest_of(content)) != block["digest"]:
+                    raise ValueError(f"the ids from row {start} on are not those that were written")
+                ids = np.frombuffer(content, f"S{SIZE}")
+                at = np.searchsorted(ids, candidates)  # far cheaper than sorting them again
+                yield candidates[ids[np.minimum(at, len(ids) - 1)] == candidates]
+
+
+def _blocks(file: BinaryIO, path: str) -> npt.NDArray[np.void]:
+    size = file.seek(0, io.SEEK_END)
+    number = int.from_bytes(_read_at(file, max(0, size - _NUMBER_BYTES), _NUMBER_BYTES), "little")
+    start = size - _NUMBER_BYTES - number * _BLOCK.itemsize
+    table = _read_at(file, start, size - start) if start >= 0 else b""
+    if not path.endswith(f"-{digest_of(table).hex()}.ids"):
+        raise ValueError("its end is not the one of its name")
+    return np.frombuffer(table[:-_NUMBER_BYTES], _BLOCK)
+
+
+def _read_at(file: BinaryIO, start: int, size: int) -> bytes:
+    file.seek(start)
+    found = file.read(size)
+    if len(found) != size:
+        raise EOFError(f"it ends at {start + len(found)}, before {start + size}")
+    return found
+
+
+def _in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> list[Ids]:
+    """Block by block; one is decoded where an id lies between its first id and that of the next.
+
+    All of the file is read, and what was found counts if its digest is the one of the manifest.
+    """
+    try:
+        with storage.open(path) as file:
+            seen = Digesting(file)
+            found = list(_in_blocks(ContainerReader(seen), ordered))  # type: ignore[arg-type]  # it reads, and nothing else
+        if seen.digest.hexdigest() != digest:
+            raise ValueError("it is not as its manifest says")
+    except NotFound as error:
+        raise Finding(f"{error}; it is listed by a closed bucket, and late events cannot be told from its own") from error
+    except StorageError:
+        raise
+    except Exception as error:  # damaged bytes make a decoder raise anything
+        raise Finding(
+            f"{storage.url(path)} of a closed bucket is damaged ({error}), and late events cannot be told from its own; "
+            "`hourmark bucket verify` names all that is wrong. Restore it, and closing goes on"
+        ) from error
+    return found
+
+
+def _in_blocks(container: ContainerReader, ordered: Ids) -> Iterator[Ids]:
+    begun = ((container.content(block)[:SIZE], block) for block in container)
+    for (first, block), (after, _) in itertools.pairwise(itertools.chain(begun, [(b"\xff" * SIZE, None)])):
+        assert block is not None, "only the last has none"
+        yield from _in_block(container, first, block, after, ordered)
+
+
+def _in_block(container: ContainerReader, first: bytes, block: Block, after: bytes, ordered: Ids) -> Iterator[Ids]:
+    """Ids of the block, if it is to be decoded at all. One whose successor begins before it shows that nothing is sorted."""
+    candidates = _between(ordered, first, after) if first <= after else ordered
+    if len(candidates):
+        yield np.intersect1d(candidates, np.array(list(_ids_of(container.container(block))), f"S{SIZE}"))
+
+
+def _ids_of(container: bytes) -> Iterator[bytes]:
+    for record in fastavro.reader(io.BytesIO(container), _id_schema(container)):
+        assert isinstance(record, dict)
+        yield record["event_id"]
+
+
+def _id_schema(container: bytes) -> dict[str, Any]:
+    """The record of the container, of which nothing but the id is read."""
+    writer = json.loads(ContainerReader(io.BytesIO(container)).metadata["avro.schema"])
+    return {"type": "record", "name": writer["name"], "namespace": writer.get("namespace", ""), "fields": [ENVELOPE[0]]}

@@ -1,0 +1,313 @@
+"""The proof: every promise up to the cut is kept by rows that are listed, here or before.
+
+A promise (of one audit record, for one type and hour: how many distinct ids, and the sum of their low 64 bits) counts for the
+frontier hour H of its type if its record lies below the cut, and it is of H, or of an earlier hour and not settled by an earlier
+seal (its record lies at or past `settled_next`). All types of a round are asked for together.
+
+**By sums.** Number and digest of what is newly promised equal those of what is newly listed. The digest adds up, modulo 2^64, for
+each event its id's low 64 bits and its range id times an odd constant; staging keeps it by group, so no row is read. Only groups
+of audit records that lie across the cut, or across `settled_next`, are taken apart by reading their file.
+
+Why a proof by sums is never a false one. Write m(x) for how often the id x is newly promised (a record that stands twice
+counted twice), r(x) for how often it is newly listed, M(R) and Q(R) for how many promised events and listed rows are of range
+R. Equal sums say that the sum of m(x) - r(x) is 0, and that the sum of (m(x) - r(x)) · tail(x) + weight · (M(R) - Q(R)) · R
+is 0 modulo 2^64. Tails and range ids are digests of what they name, which nobody chooses: unless all these differences are 0,
+that is one linear equation between such numbers, which holds by chance once in about 2^60 proofs. So every promised id is
+listed, as often. A loss that a duplicate makes up for, or an audit record that stands twice while its rows stand once, makes
+the sums differ; then the slow path decides. And every listed row is of a range that is newly promised, so none is unaudited,
+and what was unaudited stays so.
+
+**By join.** Otherwise distinct rows and distinct promises are compared range by range (`promises`), in tasks that read units of
+listed rows and files of audit records (`evidence`). Then:
+
+- An earlier bucket's unaudited rows stand beside the listed ones, so a range whose rows were listed in parts, before its
+  record came, is whole. Rows of earlier buckets that are not unaudited are not needed: their ranges were promised below those
+  buckets' cuts, and so settled by their seals.
+- A late promise that is not kept, whose range was promised with the same content below `settled_next`, is a second copy of one
+  that a seal settled: it is passed over. So are late unaudited rows of a range that is promised there: its rows are copies of it.
+  That they are is not believed: rows of both that no closed bucket holds were read otherwise (`copies`).
+- What is left is named: promises without exactly their rows. Ranges with two audit records that differ are not told here, as rows
+  of both may be listed: that is asked before anything is frozen (`readings`).
+- Listed rows of ranges without a record are unaudited, and are kept for promises to come (`unaudited`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hourmark.hours import Hour
+from hourmark_etl.closing.proof.copies import SecondReading, Told, second_readings
+from hourmark_etl.closing.proof.evidence import (
+    Found,
+    PromisesItem,
+    RowsItem,
+    Windows,
+    hours_of,
+    matching_promises,
+    promises_items,
+    read_item,
+    read_promises,
+    rows_items,
+    scattered,
+    unaudited_rows,
+)
+from hourmark_etl.closing.proof.promises import KEY, KEYS, RangeCounts, Unmet, judge, merged
+from hourmark_etl.closing.proof.unaudited import UnauditedFile, write_unaudited
+from hourmark_etl.closing.runner import Runner
+from hourmark_etl.ledger.closed import unaudited_files
+from hourmark_etl.ledger.database import CLOSER, Database
+from hourmark_etl.ledger.listings import RoundSums, counting_promises, listed_groups, promises_between, round_sums
+from hourmark_etl.model import RANGE_WEIGHT, Frontier, OriginHourSums, Sums, to_unsigned
+from hourmark_etl.storage import Storage
+
+FINDINGS_MAX: Final = 20  # named per type; all are counted
+UNAUDITED_ROWS_MAX: Final = 20_000_000  # of a round: 32 bytes each, in the driver
+OLDER: Final = pa.schema([*KEYS, ("count", pa.int64()), ("sum", pa.int64())])
+_RANGES_HERE_MAX: Final = 1_000_000  # with more promises, ranges are judged in tasks, this many in one
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What the proof of one type's hour found. Proved if `findings` is empty.
+
+    `method`: "empty" (nothing promised, nothing listed), "sums" or "join". `audit_records`: promises that this hour settles.
+    `promised`: distinct ids of them; by sums, a record that stands twice counts twice, as its rows do. `unaudited`: distinct ids.
+    `listed`: what all listed rows add up to. `otherwise`, `unknown`: of late rows that are no copies (`copies.Told`).
+    """
+
+    method: str
+    audit_records: int
+    promised: int
+    unaudited: int
+    findings: tuple[str, ...] = ()
+    books: tuple[OriginHourSums, ...] = ()
+    unaudited_file: UnauditedFile | None = None
+    listed: Sums = dataclasses.field(default_factory=Sums)
+    otherwise: tuple[SecondReading, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prover:
+    """Proves rounds. `unit_bytes_max`: of datums that one task's rows stand for (`rows.plan_units`)."""
+
+    runner: Runner
+    storage: Storage
+    database: Database
+    unit_bytes_max: int
+    ranges_here_max: int = _RANGES_HERE_MAX
+
+    def prove(self, asked: Sequence[Frontier], below: int) -> list[Proof]:
+        """A proof for each frontier, in turn; `below`: the central audit offset of the cut. Unreadable names a staged file."""
+        sums = with_partially_counted(round_sums(self.database, asked, below), self.storage, asked, below)
+        proofs = [by_sums(listed, promised) for listed, promised in sums]
+        slow = {at: asked[at] for at, proof in enumerate(proofs) if proof is None}
+        joined = self._by_join(slow, below) if slow else {}
+        return [
+            dataclasses.replace(proof or joined[at], listed=sum(listed.values(), Sums()))
+            for at, (proof, (listed, _)) in enumerate(zip(proofs, sums, strict=True))
+        ]
+
+    def _by_join(self, asked: Mapping[int, Frontier], below: int) -> dict[int, Proof]:
+        rows = self._rows_items(asked)
+        verdict = self._verdict(rows, asked, below)
+        older = self._older(asked, verdict)
+        unaudited = _unexplained(verdict.unaudited, older)
+        unmet, passed_over = _still_unmet(verdict.unmet, older)
+        found = Joined(verdict, unaudited, unmet, passed_over)
+        files = self._keep_unaudited(asked, rows, unaudited)
+        told = self._second_readings(asked, _settled(verdict.unaudited, older, passed_over))
+        return {
+            at: dataclasses.replace(
+                proof_of(at, f, found, files.get(at)),
+                otherwise=told[at].otherwise if at in told else (),
+                unknown=told[at].unknown if at in told else (),
+            )
+            for at, f in asked.items()
+        }
+
+    def _second_readings(self, asked: Mapping[int, Frontier], settled: pa.Table) -> dict[int, Told]:
+        if not len(settled):
+            return {}
+        return second_readings(self.runner, self.storage, self.database, asked, settled, self.unit_bytes_max)
+
+    def _rows_items(self, asked: Mapping[int, Frontier]) -> list[RowsItem]:
+        groups = listed_groups(self.database, list(asked.values()))
+        earlier: dict[str, list[str]] = {}
+        for file in unaudited_files(self.database):
+            earlier.setdefault(file.event_type, []).append(file.path)
+        listed = {at: (f, g) for (at, f), g in zip(asked.items(), groups, strict=True)}
+        return rows_items(listed, {at: earlier.get(f.event_type, []) for at, f in asked.items()}, self.unit_bytes_max)
+
+    def _verdict(self, rows: Sequence[RowsItem], asked: Mapping[int, Frontier], below: int) -> RangeCounts:
+        """All partial counts come here and are judged, or, where they are many, meet range by range in tasks."""
+        groups = [g for of in counting_promises(self.database, list(asked.values()), below) for g in of]
+        items: list[RowsItem | PromisesItem] = [*rows, *promises_items(groups)]
+        windows = Windows.of(asked, below)
+        merge = functools.partial(_judged, hours=[asked[at].hour.start_s if at in asked else 0 for at in range(max(asked) + 1)])
+        parts = 1 + sum(g.rows for g in groups) // self.ranges_here_max
+        if parts == 1:
+            return merge(self.runner.map(functools.partial(read_item, storage=self.storage, windows=windows), items))
+        work = functools.partial(scattered, storage=self.storage, windows=windows, parts=parts)
+        return merged(self.runner.gather(work, items, merge, parts))
+
+    def _older(self, asked: Mapping[int, Frontier], verdict: RangeCounts) -> pa.Table:
+        """Promises below `settled_next` of the late ranges in doubt: columns KEY, count, sum. Few, so they are read here."""
+        in_doubt = [KEYS.empty_table(), _keys_of(verdict.unmet), verdict.unaudited.select(KEY)]
+        keys = pa.concat_tables(in_doubt).group_by(KEY, use_threads=False).aggregate([])
+        found = [OLDER.empty_table()]
+        for at, f in asked.items():
+            own = keys.filter(pc.and_(pc.equal(keys.column("asked"), at), pc.less(keys.column("hour"), f.hour.start_s)))
+            if len(own) and f.settled_next:
+                groups = promises_between(self.database, f.event_type, hours_of(own), 0, f.settled_next)
+                work = functools.partial(
+                    matching_promises, storage=self.storage, event_type=f.event_type, keys=own, below=f.settled_next
+                )
+                for rows in self.runner.map(work, promises_items(groups)):
+                    label = pa.array(np.full(len(rows), at, np.int32))
+                    found.append(rows.select(OLDER.names[1:]).add_column(0, OLDER.field(0), label))
+        return pa.concat_tables(found)
+
+    def _keep_unaudited(
+        self, asked: Mapping[int, Frontier], items: Sequence[RowsItem], unaudited: pa.Table
+    ) -> dict[int, UnauditedFile]:
+        total = pc.sum(unaudited.column("rows")).as_py() or 0
+        if total > UNAUDITED_ROWS_MAX:
+            _LOG.error(
+                "%d listed rows have no audit record, more than the %d that are kept to settle one that comes later: their hours "
+                "will time out if it does. Is the topic of audit records whole?", total, UNAUDITED_ROWS_MAX,
+            )  # fmt: skip
+            unaudited = unaudited.filter(pc.less_equal(pc.cumulative_sum(unaudited.column("rows")), UNAUDITED_ROWS_MAX))
+        if not len(unaudited):
+            return {}
+        concerned = set(unaudited.column("asked").to_pylist())
+        work = functools.partial(unaudited_rows, storage=self.storage, keys=unaudited)
+        rows = pa.concat_tables(self.runner.map(work, [i for i in items if concerned & set(i.asked)]))
+        epoch = self.database.epoch(CLOSER)
+        return {
+            at: write_unaudited(self.storage, epoch, asked[at], rows.filter(pc.equal(rows.column("asked"), at)))
+            for at in sorted(concerned)
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Joined:
+    """A verdict, with what older promises explain taken out; `passed_over`: second copies of settled promises."""
+
+    verdict: RangeCounts
+    unaudited: pa.Table
+    unmet: Sequence[Unmet]
+    passed_over: Sequence[Unmet]
+
+
+def by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof | None:
+    """Proved, if it can be told by sums (by origin hour); None: the slow path decides. Pure."""
+    if not listed and not promised:
+        return Proof(method="empty", audit_records=0, promised=0, unaudited=0)
+    rows, promises = sum(listed.values(), Sums()), sum(promised.values(), Sums())
+    if (rows.events, rows.digest) != (promises.events, promises.digest):
+        return None
+    books = tuple(OriginHourSums(hour, of.events, 0) for hour, of in sorted(promised.items()))
+    return Proof(method="sums", audit_records=promises.records, promised=promises.events, unaudited=0, books=books)
+
+
+def with_partially_counted(
+    sums: Sequence[RoundSums], storage: Storage, asked: Sequence[Frontier], below: int
+) -> list[tuple[Mapping[int, Sums], Mapping[int, Sums]]]:
+    """For each frontier its (listed, promised) sums by hour, with those rows of partially_counted groups that count.
+
+    Each file is read once.
+    """
+    wanted: dict[str, dict[int, set[int]]] = {}  # path → asked → hours
+    for at, of in enumerate(sums):
+        for g in of.partially_counted:
+            wanted.setdefault(g.path, {}).setdefault(at, set()).add(g.hour_s)
+    promised = [defaultdict(Sums, of.promised) for of in sums]
+    for path, hours in wanted.items():
+        counting = Windows.of({at: asked[at] for at in hours}, below).counting(read_promises(storage, path))
+        for at, hour, count, total, range_id in zip(
+            *(counting.column(name).to_pylist() for name in ("asked", "hour", "count", "sum", "range_id")), strict=True
+        ):
+            if hour in hours[at]:
+                one = Sums(1, count, to_unsigned(total + RANGE_WEIGHT * count * int.from_bytes(range_id, "big")))
+                promised[at][hour] += one
+    return [(of.listed, found) for of, found in zip(sums, promised, strict=True)]
+
+
+def proof_of(at: int, f: Frontier, joined: Joined, file: UnauditedFile | None) -> Proof:
+    """The proof of one frontier by what the join found."""
+    unmet = [_described(u, f.hour.length_s) for u in joined.unmet if u.asked == at]
+    unaudited = Counter[int]()
+    rows = joined.unaudited.filter(pc.equal(joined.unaudited.column("asked"), at))
+    for hour, count in zip(rows.column("hour").to_pylist(), rows.column("rows").to_pylist(), strict=True):
+        unaudited[hour] += count
+    promised = {hour: count for (one, hour), count in joined.verdict.promised.items() if one == at}
+    records = sum(count for (one, _), count in joined.verdict.records.items() if one == at)
+    for u in joined.passed_over:
+        if u.asked == at:
+            promised[u.hour] -= u.promised
+            records -= 1
+    hours = sorted({h for h, n in promised.items() if n} | set(unaudited))
+    return Proof(
+        method="join",
+        audit_records=records,
+        promised=sum(promised.values()),
+        unaudited=sum(unaudited.values()),
+        findings=named(unmet, joined.verdict.unnamed.get(at, 0)),
+        books=tuple(OriginHourSums(h, promised.get(h, 0), unaudited[h]) for h in hours),
+        unaudited_file=file,
+    )
+
+
+def _judged(parts: Sequence[Found], hours: Sequence[int]) -> RangeCounts:
+    return judge([p.held for p in parts], [p.promised for p in parts], hours, FINDINGS_MAX)
+
+
+def _keys_of(unmet: Sequence[Unmet]) -> pa.Table:
+    return pa.Table.from_pylist([u._asdict() for u in unmet], schema=KEYS)
+
+
+def _unexplained(unaudited: pa.Table, older: pa.Table) -> pa.Table:
+    return unaudited.join(older.select(KEY), KEY, join_type="left anti", use_threads=False)
+
+
+def _settled(unaudited: pa.Table, older: pa.Table, passed_over: Sequence[Unmet]) -> pa.Table:
+    """Late ranges (columns KEY) whose rows are explained by older promises alone."""
+    explained = unaudited.select(KEY).join(older.select(KEY), KEY, join_type="left semi", use_threads=False)
+    return pa.concat_tables([explained.select(KEY), _keys_of(passed_over)]).group_by(KEY, use_threads=False).aggregate([])
+
+
+def _still_unmet(unmet: Sequence[Unmet], older: pa.Table) -> tuple[list[Unmet], list[Unmet]]:
+    """Those that older promises do not settle, and those that they do."""
+    settled: dict[tuple[int, int, bytes], set[tuple[int, int]]] = {}
+    for at, hour, range_id, count, total in zip(*(column.to_pylist() for column in older.columns), strict=True):
+        settled.setdefault((at, hour, range_id), set()).add((count, total))
+    still: list[Unmet] = []
+    passed_over: list[Unmet] = []
+    for u in unmet:
+        contents = settled.get((u.asked, u.hour, u.range_id), set())
+        (passed_over if (u.promised, u.sum) in contents else still).append(u)
+    return still, passed_over
+
+
+def _described(u: Unmet, length_s: int) -> str:
+    others = ", but others" if u.held == u.promised else ""
+    return (
+        f"range {u.range_id.hex()} ({u.origin}): {u.promised} events of {Hour(u.hour, length_s)} promised, {u.held} found{others}"
+    )
+
+
+def named(findings: Sequence[str], unnamed: int) -> tuple[str, ...]:
+    more = len(findings[FINDINGS_MAX:]) + unnamed
+    """As many as a manifest names; `unnamed` more are only counted."""
+    return (*findings[:FINDINGS_MAX], f"and {more} more ranges") if more else tuple(findings)

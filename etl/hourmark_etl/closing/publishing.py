@@ -1,0 +1,344 @@
+"""Publishes a written hour: the attempt folder gets exactly the manifest's files and a finished `_SUCCESS`, is read back, and
+one rename that refuses an existing target makes it the bucket. Where the target stands already, its marker is the truth.
+
+`Publisher`: one write for all types of a round, then each type's folders in turn, many types at once. What cannot be published
+holds up its type alone: it is given back as trouble, and its later hours wait with it.
+
+`refuse_…`: whether the buckets on storage are this ledger's, and this ledger the newest. Going on with an older copy would list
+events for buckets that are published already, and so lose them; going on with a new, empty ledger would write every event that
+Kafka still holds a second time. So both stop.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+
+from hourmark.clock import Clock
+from hourmark.errors import Finding
+from hourmark.hours import Hour
+from hourmark.manifest import MARKER, Book, BucketFile, Evidence, Grade, Manifest, Offsets, Previous
+from hourmark.rules import KnownSchema
+from hourmark_etl.buckets.reader import NotClosed, any_marker, read_marker, standing_manifest
+from hourmark_etl.closing.engine import Engine
+from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
+from hourmark_etl.closing.write.id_indexes import keep_indexes
+from hourmark_etl.closing.write.writing import SealedHour
+from hourmark_etl.errors import ForeignLedger
+from hourmark_etl.folders import ATTEMPTS_FOLDER
+from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.frontiers import Closing
+from hourmark_etl.ledger.listings import listed_groups, listed_sums
+from hourmark_etl.ledger.schemas import known_schemas, unreadable
+from hourmark_etl.model import Frontier, OriginHourSums, Seal, StagedGroup, Sums
+from hourmark_etl.storage import AlreadyExists, Storage, StorageError
+
+_HELP = (
+    "Restore the newest copy of the ledger, or recreate it by `hourmark ledger rebuild`; or, where this is a new installation, "
+    "give it a root of its own (storage.root). Nothing was changed"
+)
+
+
+def manifest_of(
+    frontier: Frontier,
+    written: WrittenHour,
+    *,
+    listed: Collection[StagedGroup],
+    fingerprints: Mapping[int, str],
+    previous: Previous | None,
+    ledger: tuple[str, int],
+    attempt: str,
+    now_ms: int,
+) -> Manifest:
+    """What `_SUCCESS` will say; pure."""
+    seal, hour = frontier.seal, frontier.hour
+    assert seal is not None, "only a sealed hour is written"
+    ordered = _ordered(written.files)
+    names = _names(ordered)
+    late = Counter[str]()
+    for w in ordered:
+        for start_s, rows in w.hours.items() if w.late else ():
+            late[str(Hour(start_s, hour.length_s))] += rows.events
+    events = sum(w.records for w in ordered)
+    return Manifest(
+        type=frontier.event_type,
+        hour=str(hour),
+        bucket_seconds=hour.length_s,
+        previous=previous,
+        grade=Grade(seal.grade),
+        evidence=Evidence(
+            method=seal.method,
+            cut_at_ms=seal.cut_at_ms,
+            audit_records=seal.audit_records,
+            promised=seal.promised,
+            audit_next={"0": seal.audit_next},
+            waived=list(seal.waived),
+        ),
+        files=[
+            BucketFile(
+                name=names[w.path], records=w.records, bytes=w.bytes, blake2b=w.blake2b, schema_id=w.schema_id,
+                schema_fingerprint=fingerprints[w.schema_id],
+            )
+            for w in ordered
+        ],
+        events=events,
+        late=dict(sorted(late.items())),
+        books=_books(seal, hour, listed, ordered),
+        duplicates_removed=sum(rows.events for rows in written.duplicates.values()),
+        unaudited=seal.unaudited,
+        id_sum=f"{sum(w.id_sum for w in ordered) % (1 << 64):016x}",
+        offsets=[Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset) for p in seal.offsets],
+        ledger=ledger[0],
+        ledger_commit=ledger[1],
+        attempt=attempt,
+        closed_at_ms=now_ms,
+        software=f"hourmark {version('hourmark')}",
+    )  # fmt: skip
+
+
+def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
+    """What the frontier's manifest says of the marker before it, as that stands; a Finding where it is gone."""
+    if frontier.hour == frontier.first_hour:
+        return None
+    before = frontier.hour.before()
+    try:
+        return Previous.of(str(before), read_marker(storage, frontier.event_type, before))
+    except NotClosed as error:
+        raise Finding(f"{frontier.event_type} {frontier.hour} follows a bucket that is gone: {error}; bring it back") from error
+
+
+def _books(seal: Seal, hour: Hour, listed: Collection[StagedGroup], written: Sequence[WrittenFile]) -> dict[str, Book]:
+    rows, events = Counter[int](), Counter[int]()
+    for g in listed:
+        rows[g.hour_s] += g.rows
+    for w in written:
+        events.update({start_s: of.events for start_s, of in w.hours.items()})
+    sealed = {b.hour_s: b for b in seal.books}
+    nothing = OriginHourSums(0, 0, 0)
+    return {
+        str(Hour(start_s, hour.length_s)): Book(
+            rows=rows[start_s], events=events[start_s], promised=sealed.get(start_s, nothing).promised,
+            unaudited=sealed.get(start_s, nothing).unaudited,
+        )
+        for start_s in sorted(rows.keys() | sealed.keys())
+    }  # fmt: skip
+
+
+def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest: Manifest) -> Manifest:
+    """Make it the bucket, and return the manifest that stands there: this one, or that of whoever was first.
+
+    Finding, and nothing published, if what was written does not read back as the manifest says: files' contents were read back
+    by the tasks that wrote them, their names and sizes and the manifest are here.
+    """
+    if written.trouble:
+        raise Finding(written.trouble)
+    attempt = f"{ATTEMPTS_FOLDER}/{manifest.attempt}/{frontier.event_type}"
+    target = frontier.hour.bucket_path(frontier.event_type)
+    names = _names(_ordered(written.files))
+    storage.make_folder(attempt)
+    for path, name in names.items():
+        storage.rename_new(path, f"{attempt}/{name}")
+    storage.write_new(f"{attempt}/{MARKER}", manifest.encode())
+    _read_back(storage, attempt, manifest)
+    try:
+        storage.rename_new(attempt, target)
+    except AlreadyExists:
+        standing = standing_manifest(storage, frontier.event_type, frontier.hour)
+        if standing is None:
+            raise Finding(
+                f"{storage.url(target)} stands, but without a {MARKER}: not made by Hourmark. Move it away, and closing goes on"
+            ) from None
+        return standing
+    return manifest
+
+
+def _ordered(written: Sequence[WrittenFile]) -> list[WrittenFile]:
+    return sorted(written, key=lambda w: (w.late, w.schema_id, w.path))
+
+
+def _names(ordered: Sequence[WrittenFile]) -> dict[str, str]:
+    """Paths of written files → their names in the bucket."""
+    names: dict[str, str] = {}
+    counts = {"part": 0, "late": 0}
+    for w in ordered:
+        kind = "late" if w.late else "part"
+        names[w.path] = f"{kind}-{counts[kind]:05d}.avro"
+        counts[kind] += 1
+    return names
+
+
+def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
+    found = {entry.name: entry.size for entry in storage.list(attempt)}
+    wanted = {f.name: f.bytes for f in manifest.files} | {MARKER: len(manifest.encode())}
+    if found != wanted:
+        raise Finding(f"{storage.url(attempt)} holds {found}, the manifest says {wanted}; the attempt is not published")
+    if Manifest.decode(storage.read(f"{attempt}/{MARKER}")) != manifest:
+        raise Finding(f"{storage.url(attempt)}/{MARKER} does not read back as written; the attempt is not published")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trouble:
+    """Why an hour cannot be published for now."""
+
+    frontier: Frontier
+    error: Finding | StorageError
+
+
+@dataclasses.dataclass
+class Published:
+    """What became of a round."""
+
+    closings: list[Closing] = dataclasses.field(default_factory=list)
+    troubles: list[Trouble] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Publisher:
+    """Sealed hours → buckets. `publishers`: how many types are published at once; with 1, in an order that can be repeated."""
+
+    engine: Engine
+    storage: Storage
+    database: Database
+    lease: Lease
+    clock: Clock
+    publishers: int
+
+    def standing(self, sealed: Collection[Frontier]) -> Published:
+        """Those of them that were published already, by a closer that was interrupted or by another; by their markers."""
+        return self._each([f.sealed_hours for f in sealed], self._standing_of)
+
+    def publish(self, sealed: Collection[Frontier]) -> Published:
+        """Write and publish every hour that is sealed on these frontiers."""
+        attempt = uuid.uuid4().hex
+        folder = f"{ATTEMPTS_FOLDER}/{attempt}"
+        chains = [f.sealed_hours for f in sealed]
+        hours = self._sealed_hours([f for chain in chains for f in chain])
+        schemas = known_schemas(self.database, {s for h in hours.values() for s in _schema_ids(h)})
+        troubles: list[Trouble] = []
+        chains = [_readable(chain, hours, schemas, troubles) for chain in chains]
+        hours = {(f.event_type, f.hour): hours[f.event_type, f.hour] for chain in chains for f in chain}
+        texts = {schema_id: schema.text for schema_id, schema in schemas.items()}
+        marks = {schema_id: schema.fingerprint for schema_id, schema in schemas.items()}
+        written = self.engine.write(list(hours.values()), texts, f"{folder}/_tasks")  # no type has such a name
+        by_hour = {(w.event_type, w.hour_s): w for w in written}
+        identity = self.database.identity()
+
+        def publish_chain(chain: Sequence[Frontier]) -> Published:
+            done = Published()
+            for f in chain:
+                of = by_hour[f.event_type, f.hour.start_s]
+                try:
+                    manifest = manifest_of(
+                        f, of, listed=hours[f.event_type, f.hour].listed, fingerprints=marks,
+                        previous=previous_of(self.storage, f), ledger=identity, attempt=attempt, now_ms=self.clock.now_ms(),
+                    )  # fmt: skip
+                    done.closings.append(self._closing(f, publish(self.storage, f, of, manifest)))
+                except (Finding, StorageError) as error:
+                    done.troubles.append(Trouble(f, error))
+                    break
+            return done
+
+        result = self._each(chains, publish_chain)
+        result.troubles += troubles
+        published = [c.manifest for c in result.closings]
+        keep_indexes(self.storage, self.database, self.lease, attempt, published, written, self.clock.now_ms())
+        self.storage.delete(folder)
+        return result
+
+    def _standing_of(self, chain: Sequence[Frontier]) -> Published:
+        found = Published()
+        for f in chain:
+            try:
+                marker = standing_manifest(self.storage, f.event_type, f.hour)
+            except Finding as error:  # no manifest of this bucket: buckets never change, so somebody else wrote it
+                found.troubles.append(Trouble(f, error))
+                break
+            if marker is None:
+                break
+            found.closings.append(self._closing(f, marker))
+        return found
+
+    def _closing(self, f: Frontier, manifest: Manifest) -> Closing:
+        assert f.seal is not None
+        check_other_seal(manifest, f.seal, self.database.identity()[0])
+        return Closing(f, manifest)
+
+    def _sealed_hours(self, sealed: Sequence[Frontier]) -> dict[tuple[str, Hour], SealedHour]:
+        groups = listed_groups(self.database, sealed)
+        return {
+            (f.event_type, f.hour): SealedHour(f.event_type, f.hour, tuple(listed))
+            for f, listed in zip(sealed, groups, strict=True)
+        }
+
+    def _each(self, chains: Sequence[Sequence[Frontier]], act: Callable[[Sequence[Frontier]], Published]) -> Published:
+        together = Published()
+        with ThreadPoolExecutor(self.publishers) as pool:
+            for done in pool.map(act, chains):
+                together.closings += done.closings
+                together.troubles += done.troubles
+        return together
+
+
+def _other_rows(f: Frontier, listed: Sums) -> Finding:
+    sealed = f.seal.listed.events if f.seal else 0
+    return Finding(
+        f"the ledger lists {listed.events} rows for {f.event_type} {f.hour}, which was sealed with {sealed}, or with others: "
+        "rows of the table staged_groups were changed or are gone; restore the newest copy of the ledger, or recreate it by "
+        "`hourmark ledger rebuild`"
+    )
+
+
+def _schema_ids(hour: SealedHour) -> set[int]:
+    return {s for g in hour.listed for s in g.schema_ids}
+
+
+def _readable(
+    chain: Sequence[Frontier],
+    hours: Mapping[tuple[str, Hour], SealedHour],
+    schemas: Mapping[int, KnownSchema],
+    troubles: list[Trouble],
+) -> tuple[Frontier, ...]:
+    """The hours of the chain before the first with events that nobody could read, or with other rows than it was sealed with."""
+    for at, f in enumerate(chain):
+        listed = listed_sums(hours[f.event_type, f.hour].listed)
+        if f.seal is None or listed != f.seal.listed:
+            troubles.append(Trouble(f, _other_rows(f, listed)))
+            return tuple(chain[:at])
+        ids = sorted(_schema_ids(hours[f.event_type, f.hour]))
+        if why := next((why for i in ids if (why := unreadable(f.event_type, i, schemas.get(i)))), None):
+            troubles.append(Trouble(f, why))
+            return tuple(chain[:at])
+    return tuple(chain)
+
+
+def check_foreign_root(storage: Storage, frontiers: Iterable[Frontier], closed_types: Collection[str]) -> None:
+    """ForeignLedger if a type has buckets on storage, and this ledger has closed none of it and sealed nothing.
+
+    Only markers tell: an administrator may make folders, with rights and quota, before the first bucket.
+    """
+    for f in frontiers:
+        if f.event_type not in closed_types and f.seal is None and (standing := any_marker(storage, f.event_type)):
+            raise ForeignLedger(f"{storage.url(standing)} stands, but this ledger has closed nothing of {f.event_type}. {_HELP}")
+
+
+def check_published(storage: Storage, opened: Collection[Frontier]) -> None:
+    """ForeignLedger if the bucket of an open hour stands already: only a sealed hour can have been published."""
+    for f in opened:
+        path = f"{f.hour.bucket_path(f.event_type)}/{MARKER}"
+        if storage.exists(path):
+            raise ForeignLedger(f"{storage.url(path)} stands, but the ledger has not closed {f.event_type} {f.hour}. {_HELP}")
+
+
+def check_other_seal(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
+    """ForeignLedger if a standing marker does not say what this ledger sealed."""
+    offsets = {(o.topic_id, o.partition): o.next for o in manifest.offsets}
+    sealed = {(p.topic_id, p.partition): p.next_offset for p in seal.offsets}
+    if manifest.ledger != ledger_id or offsets != sealed or set(manifest.evidence.audit_next.values()) != {seal.audit_next}:
+        raise ForeignLedger(
+            f"{manifest.type} {manifest.hour} was published by ledger {manifest.ledger} (commit {manifest.ledger_commit}) with "
+            f"other contents than this ledger {ledger_id} sealed. {_HELP}"
+        )

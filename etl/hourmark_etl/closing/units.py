@@ -1,0 +1,189 @@
+"""Units of work: which listed rows a task takes on, and how it reads them. Pure planning; reading by `Storage` and Arrow.
+
+What is read is counted, group by group: rows and digest must be what is listed, or the group's file is Unreadable.
+
+A unit is bounded in bytes: many small listings together, or one id range of a large one. All rows of one id stand in one unit,
+whatever their hour, so duplicates meet. Listings stand in a unit by type, as they do in staged files, so the row groups of a
+file are read about once a round. Reading goes file by file, and row groups outside of the id range are not fetched.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hourmark_etl.arrow import low64s, range_words, schemas_of_runs
+from hourmark_etl.errors import Unreadable
+from hourmark_etl.model import RANGE_WEIGHT, StagedGroup, Sums
+from hourmark_etl.staging.files import EVENT_SCHEMA, ID_MAX, IdRange, Rows, read_rows
+from hourmark_etl.storage import Storage
+
+_LISTING_COST: Final = 1 << 16  # a listing without bytes still is a file to write: worth so many bytes of datums
+_UNIT_BYTES_MIN: Final = 1 << 20  # what is worth a task of its own
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listing:
+    """What a freeze has listed for one bucket: groups of its hour, and of earlier hours (its late events)."""
+
+    event_type: str
+    hour_s: int  # of the bucket
+    groups: tuple[StagedGroup, ...]
+
+    @property
+    def datum_bytes(self) -> int:
+        """Of all its rows."""
+        return sum(g.datum_bytes for g in self.groups)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unit:
+    """Work of one task: whole listings, or the ids of one that lie in `slot`. Pickles."""
+
+    listings: tuple[Listing, ...]
+    slot: IdRange | None = None  # None: all ids
+
+
+def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1) -> list[Unit]:
+    """Units of at most `unit_bytes_max` bytes of datums, in order of type and hour; listings without groups give none.
+
+    Smaller ones where there would be fewer than `tasks`. A large listing is cut by id as if each group's ids were spread evenly
+    between its first and last: a slot may be larger than wanted where they are not.
+    """
+    filled = sorted((x for x in listings if x.groups), key=lambda x: (x.event_type, x.hour_s))
+    weights = [x.datum_bytes + _LISTING_COST for x in filled]
+    bytes_max = min(unit_bytes_max, max(sum(weights) // tasks + 1, _UNIT_BYTES_MIN))
+    units: list[Unit] = []
+    taken: list[Listing] = []
+    size = 0
+    for listing, weight in zip(filled, weights, strict=True):
+        if taken and size + weight > bytes_max:
+            units.append(Unit(tuple(taken)))
+            taken, size = [], 0
+        if listing.datum_bytes > bytes_max:
+            units += _slots(listing, -(-listing.datum_bytes // bytes_max))
+        else:
+            taken.append(listing)
+            size += weight
+    return [*units, Unit(tuple(taken))] if taken else units
+
+
+@dataclasses.dataclass(frozen=True)
+class UnitRows:
+    """A unit's rows, and what was `read` of each group.
+
+    Columns: `listing` (int32, which of `unit.listings`), `hour` (int64, the row's own), `digest` (uint64, the row's share of its
+    group's), then those asked for.
+    """
+
+    table: pa.Table
+    read: Mapping[StagedGroup, Sums]
+
+
+def read_unit(unit: Unit, storage: Storage, columns: Sequence[str]) -> UnitRows:
+    """Rows in no order between files; a group's rows stand together, sorted by id.
+
+    Unreadable names a file that must be staged again; of a slot, whose groups are read by several units, `check_read` is to tell.
+    """
+    tables, read = [_labelled(EVENT_SCHEMA.empty_table(), [], np.empty(0, np.int64), columns)], dict[StagedGroup, Sums]()
+    for table, groups, counts in _read_files(unit, storage, {"event_id", "range_id", *columns}):
+        tables.append(_labelled(table, [(at, g.hour_s) for at, g in groups], counts, columns))
+        listed = [g for _, g in groups]
+        read.update(_sums(listed, counts, tables[-1]))
+        if "schema_id" in columns:
+            _check_schemas(listed, schemas_of_runs(counts, table.column("schema_id").to_numpy()))
+    if unit.slot is None:
+        check_read((g for x in unit.listings for g in x.groups), read)
+    return UnitRows(pa.concat_tables(tables), read)
+
+
+def check_read(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, Sums]) -> None:
+    """Unreadable for a file of which other rows were read than are listed."""
+    for g in groups:
+        found = read.get(g, Sums())
+        if (found.events, found.digest) != (g.rows, g.low64_sum):
+            raise Unreadable(
+                g.path,
+                f"{found.events} rows of {g.event_type} in the hour from Unix second {g.hour_s} were read, with digest "
+                f"{found.digest:016x}; {g.rows} with {g.low64_sum:016x} are listed",
+            )
+
+
+def sums_by_hour(hours: npt.NDArray[np.int64], digests: npt.NDArray[np.uint64]) -> dict[int, Sums]:
+    """How many rows of each hour, and their digest."""
+    own = {hour: hours == hour for hour in np.unique(hours).tolist()}
+    return {hour: Sums(0, int(rows.sum()), int(digests[rows].sum(dtype=np.uint64))) for hour, rows in own.items()}
+
+
+def _read_files(
+    unit: Unit, storage: Storage, columns: Collection[str]
+) -> Iterator[tuple[pa.Table, list[tuple[int, StagedGroup]], npt.NDArray[np.int64]]]:
+    """File by file: its rows, the groups in turn, each with its listing, and how many rows each gave."""
+    by_path: dict[str, list[tuple[int, StagedGroup]]] = {}
+    for at, listing in enumerate(unit.listings):
+        for g in listing.groups:
+            if unit.slot is None or _overlaps(g, unit.slot):
+                by_path.setdefault(g.path, []).append((at, g))
+    for path, groups in sorted(by_path.items()):
+        groups.sort(key=lambda of: of[1].first_row)
+        table, counts = read_rows(storage, path, [Rows(g.first_row, g.rows) for _, g in groups], sorted(columns), unit.slot)
+        yield table, groups, counts
+
+
+def _labelled(
+    table: pa.Table, groups: Collection[tuple[int, int]], counts: npt.NDArray[np.int64], columns: Sequence[str]
+) -> pa.Table:
+    labels = np.array(list(groups), np.int64).reshape(-1, 2)
+    listing, hour = np.repeat(labels[:, 0].astype(np.int32), counts), np.repeat(labels[:, 1], counts)
+    digests = low64s(table.column("event_id")) + range_words(table.column("range_id")) * np.uint64(RANGE_WEIGHT)
+    own = [pa.array(listing), pa.array(hour), pa.array(digests)]
+    return pa.table([*own, *table.select(list(columns)).columns], names=["listing", "hour", "digest", *columns])
+
+
+def _sums(groups: Sequence[StagedGroup], counts: npt.NDArray[np.int64], rows: pa.Table) -> dict[StagedGroup, Sums]:
+    """Digests wrap at 64 bits, as they must."""
+    ends = np.cumsum(counts)
+    below = np.concatenate([np.zeros(1, np.uint64), np.cumsum(rows.column("digest").to_numpy())])
+    digests = below[ends] - below[ends - counts]
+    return {g: Sums(0, n, digest) for g, n, digest in zip(groups, counts.tolist(), digests.tolist(), strict=True)}
+
+
+def _check_schemas(groups: Sequence[StagedGroup], found: Sequence[tuple[int, ...]]) -> None:
+    for g, ids in zip(groups, found, strict=True):
+        if not set(ids) <= set(g.schema_ids):
+            raise Unreadable(g.path, f"rows of {g.event_type} with schema ids {ids} were read, {g.schema_ids} are listed")
+
+
+def _overlaps(group: StagedGroup, slot: IdRange) -> bool:
+    return int.from_bytes(group.first_id, "big") <= slot.high and int.from_bytes(group.last_id, "big") >= slot.low
+
+
+def _slots(listing: Listing, parts: int) -> list[Unit]:
+    """The listing in id ranges of about equal bytes that together hold every id; fewer where ids do not allow as many."""
+    cuts = sorted(set(_cuts(listing.groups, parts)))
+    lows, highs = [0, *cuts], [*(c - 1 for c in cuts), ID_MAX]
+    return [Unit((listing,), IdRange(low, high)) for low, high in zip(lows, highs, strict=True)]
+
+
+def _cuts(groups: Collection[StagedGroup], parts: int) -> Iterator[int]:
+    """Ids at which the bytes below are k/parts of all. Sweep: between two ends of groups, bytes grow evenly with the id."""
+    steps: dict[int, tuple[float, int]] = {}  # id → change of bytes per id, and of groups, from there on
+    for g in groups:
+        low, high = int.from_bytes(g.first_id, "big"), int.from_bytes(g.last_id, "big") + 1
+        for at, sign in ((low, 1), (high, -1)):
+            density, active = steps.get(at, (0.0, 0))
+            steps[at] = (density + sign * g.datum_bytes / (high - low), active + sign)
+    share = sum(g.datum_bytes for g in groups) / parts
+    below, wanted, before, density, active = 0.0, share, 0, 0.0, 0
+    for at, (change, came) in sorted(steps.items()):
+        grown = below + density * (at - before)
+        while active and wanted <= grown and wanted < share * (parts - 0.5):
+            yield before + max(1, int((wanted - below) / density))
+            wanted += share
+        active += came
+        below, density, before = grown, density + change if active else 0.0, at

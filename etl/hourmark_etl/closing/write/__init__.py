@@ -1,0 +1,1 @@
+"""The bucket's files: sorted, deduplicated, read back."""

@@ -1,0 +1,252 @@
+"""Container files of buckets while they are written: rolled over at the wanted size, read back when finished.
+
+Datums are copied without decoding, under the schema that the registry gives for their schema id. Should that be another schema
+than they were written with (a registry recreated, or restored from an older copy), the bucket could not be read, or not rightly.
+So some datums of each container are decoded when it is read back: the first and the last of each part that was written, and one
+between. Each must be decoded wholly by the schema that the container has, without a byte left, and have the id that its key had;
+and that schema must be one of the bucket's type. A schema that differs in names alone passes, as datums hold none.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import io
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Final
+
+import fastavro
+import numpy as np
+import numpy.typing as npt
+
+from hourmark.avro import event_schema
+from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, Digesting
+from hourmark_etl.closing.units import sums_by_hour
+from hourmark_etl.ledger.closed import IdRun
+from hourmark_etl.model import Sums
+from hourmark_etl.storage import Storage
+
+_STEP_BYTES: Final = 8 << 20  # of datums between looks at a container's size
+_SAMPLES: Final = 3  # of each such part
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WrittenFile:
+    """One container file, below the job's folder. `id_sum`: of the ids' last 8 bytes, modulo 2^64.
+
+    `hours`: its rows by origin hour (Unix seconds), with their digest. `trouble`: what did not read back, "" if nothing is wrong.
+    """
+
+    event_type: str
+    hour_s: int  # of the bucket
+    late: bool
+    schema_id: int
+    path: str
+    records: int
+    bytes: int
+    blake2b: str
+    id_sum: int
+    hours: Mapping[int, Sums]
+    index: tuple[IdRun, ...] = ()
+    index_digest: str = ""  # of the file that `index` names
+    trouble: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WrittenHour:
+    """What one bucket is to be made of.
+
+    `duplicates`: rows that were listed and left out, as their ids stand in it or in an earlier bucket, by origin hour. `trouble`:
+    why it is not to be published, "" if nothing is wrong.
+    """
+
+    event_type: str
+    hour_s: int
+    files: tuple[WrittenFile, ...]
+    duplicates: Mapping[int, Sums]
+    trouble: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run:
+    """Rows of one bucket, schema and lateness, ascending by id: datum i is data[offsets[i]:offsets[i + 1]]."""
+
+    event_type: str
+    hour_s: int
+    late: bool
+    schema_id: int
+    data: memoryview
+    offsets: npt.NDArray[np.int64]
+    ids: npt.NDArray[np.uint8]  # rows x 16
+    digests: npt.NDArray[np.uint64]
+    hours: npt.NDArray[np.int64]
+    index_path: str
+    index_row: int  # of the first
+
+    def part(self, start: int, end: int) -> Run:
+        """Rows [start, end) of it."""
+        return dataclasses.replace(
+            self, offsets=self.offsets[start : end + 1], ids=self.ids[start:end], digests=self.digests[start:end],
+            hours=self.hours[start:end],
+            index_row=self.index_row + start,
+        )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sample:
+    """A datum that is to be decoded: bytes [start, end) of all datums of the container, one behind the other."""
+
+    start: int
+    end: int
+    event_id: bytes
+
+
+class Containers:
+    """Open containers of a task; what was written and not finished when its block ends with an exception is gone."""
+
+    def __init__(self, storage: Storage, folder: str, schemas: Mapping[int, str], target_bytes: int) -> None:
+        self._storage, self._folder, self._schemas, self._target_bytes = storage, folder, schemas, target_bytes
+        self._open: dict[tuple[str, int, bool, int], _OpenContainer] = {}
+        self._finished: list[WrittenFile] = []
+
+    def __enter__(self) -> Containers:
+        return self
+
+    def write(self, run: Run) -> None:
+        """Append; a run must not begin below what its container holds already."""
+        key = (run.event_type, run.hour_s, run.late, run.schema_id)
+        start, end = 0, len(run.ids)
+        while start < end:
+            until = int(np.searchsorted(run.offsets, run.offsets[start] + _STEP_BYTES, "right")) - 1
+            until = min(end, max(until, start + 1))
+            if key not in self._open:
+                path = f"{self._folder}/{uuid.uuid4().hex}.avro"
+                self._open[key] = _OpenContainer(self._storage, path, self._schemas[run.schema_id])
+            self._open[key].write(run.part(start, until))
+            if self._open[key].size >= self._target_bytes:
+                self._finished.append(self._open.pop(key).finish())
+            start = until
+
+    def finish(self) -> list[WrittenFile]:
+        """Finish all files: they are on storage then, and were read back."""
+        while self._open:
+            self._finished.append(self._open.popitem()[1].finish())
+        return self._finished
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for container in self._open.values():
+            container.give_up(kind, error, trace)
+
+
+class _OpenContainer:
+    """A container being written, with what the manifest will say of it."""
+
+    def __init__(self, storage: Storage, path: str, schema_json: str) -> None:
+        self._storage, self._path = storage, path
+        self._file = ExitStack()
+        self._writer = ContainerWriter(self._file.enter_context(storage.create(path)), schema_json)
+        self._runs: list[Run] = []  # without their datums
+        self._id_sum = 0
+        self._samples: list[Sample] = []
+        self._taken = 0  # bytes of datums
+        self._hours = defaultdict[int, Sums](Sums)
+
+    @property
+    def size(self) -> int:
+        return self._writer.size
+
+    def write(self, run: Run) -> None:
+        self._writer.append_run(run.data, run.offsets)
+        self._id_sum += int(run.ids[:, 8:].copy().view(">u8").sum(dtype=np.uint64))
+        starts = run.offsets - run.offsets[0] + self._taken
+        self._taken = int(starts[-1])
+        for row in np.unique(np.linspace(0, len(run.ids) - 1, _SAMPLES).astype(np.int64)).tolist():
+            self._samples.append(Sample(int(starts[row]), int(starts[row + 1]), run.ids[row].tobytes()))
+        for hour, rows in sums_by_hour(run.hours, run.digests).items():
+            self._hours[hour] += rows
+        self._runs.append(dataclasses.replace(run, data=memoryview(b"")))
+
+    def finish(self) -> WrittenFile:
+        stats = self._writer.close()
+        self._file.close()
+        of = self._runs[0]
+        written = WrittenFile(
+            event_type=of.event_type,
+            hour_s=of.hour_s,
+            late=of.late,
+            schema_id=of.schema_id,
+            path=self._path,
+            records=stats.records,
+            bytes=stats.bytes,
+            blake2b=stats.blake2b,
+            id_sum=self._id_sum % (1 << 64),
+            hours=self._hours,
+            index=_index(self._runs),
+        )
+        return dataclasses.replace(written, trouble=read_back(self._storage, written, self._samples))
+
+    def give_up(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        cause = error or RuntimeError("the container was not finished")
+        self._file.__exit__(kind or RuntimeError, cause, trace)
+
+
+def _index(runs: list[Run]) -> tuple[IdRun, ...]:
+    """Neighbouring rows of the index as one run: parts of a sorted whole."""
+    joined: list[IdRun] = []
+    for run in runs:
+        last = joined[-1] if joined else None
+        if last is not None and (last.path, last.first_row + last.rows) == (run.index_path, run.index_row):
+            joined[-1] = IdRun(last.path, last.first_row, last.rows + len(run.ids))
+        else:
+            joined.append(IdRun(run.index_path, run.index_row, len(run.ids)))
+    return tuple(joined)
+
+
+def read_back(storage: Storage, written: WrittenFile, samples: Sequence[Sample]) -> str:
+    """Read the file from storage: what of it is not as it was written; "" if all is (digest, size, records, decoded samples)."""
+    with storage.open(written.path) as file:
+        seen = Digesting(file)
+        try:
+            container = ContainerReader(seen)  # type: ignore[arg-type]  # it reads, and nothing else
+            decode = _decoder(container, written.event_type)
+            records, at, left = 0, 0, collections.deque(samples)
+            for block in container:
+                records += block.records
+                end = at + container.content_size(block)
+                content = container.content(block) if left and left[0].start < end else b""
+                while left and left[0].start < end:
+                    sample = left.popleft()
+                    decode(content[sample.start - at : sample.end - at], sample.event_id)
+                at = end
+        except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything
+            return f"{storage.url(written.path)} does not read back as Avro ({type(error).__name__}: {error})"
+    found = (records, seen.bytes, seen.digest.hexdigest())
+    if found != (written.records, written.bytes, written.blake2b) or left:
+        return (
+            f"{storage.url(written.path)} reads back as {found}, {(written.records, written.bytes, written.blake2b)} was written"
+        )
+    return ""
+
+
+def _decoder(container: ContainerReader, event_type: str) -> Callable[[bytes, bytes], None]:
+    """Decodes a datum with this id by the container's schema; ValueError, or what a decoder raises, where that cannot be."""
+    schema = json.loads(container.metadata["avro.schema"])
+    wanted = event_schema(event_type, [])
+    if (schema["name"], schema.get("namespace")) != (wanted["name"], wanted["namespace"]):
+        raise ValueError(f"its schema is of {schema.get('namespace')}.{schema['name']}, and not of the type {event_type}")
+    parsed = fastavro.parse_schema(schema)
+
+    def decode(datum: bytes, event_id: bytes) -> None:
+        stream = io.BytesIO(datum)
+        row: Any = fastavro.schemaless_reader(stream, parsed, None)
+        if stream.tell() != len(datum):
+            raise ValueError(f"its schema decodes {stream.tell()} of the {len(datum)} bytes of event {event_id.hex()}")
+        if row["event_id"] != event_id:
+            raise ValueError(f"its schema decodes event {event_id.hex()} as {row['event_id']!r}")
+
+    return decode

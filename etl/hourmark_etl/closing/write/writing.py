@@ -1,0 +1,293 @@
+"""Writes sealed hours: deduplicated rows into Avro containers, as one job for many types at once; no event is decoded.
+
+A task reads a unit (see `rows`), sorts it by id, drops equal neighbours and late events whose id a closed bucket holds, and
+copies each bucket's datums in that order into containers: one a schema, late ones apart. Containers are sorted by id. Slots of
+a large listing that stand in one task go into the same container, until it has reached the wanted size. What was written is read
+again from storage by the task that wrote it, so the check is spread like the work.
+
+What is written is what was proved: of every group all rows are read that are listed, and of every origin hour of a bucket, rows
+and digest of what was written and of the duplicates that were left out add up to what is listed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from hourmark.errors import Finding
+from hourmark.hours import Hour
+from hourmark_etl.arrow import binary_buffers, run_starts
+from hourmark_etl.closing.ids import IndexWriter, as_ids, held
+from hourmark_etl.closing.runner import Runner
+from hourmark_etl.closing.units import Listing, Unit, check_read, plan_units, read_unit, sums_by_hour
+from hourmark_etl.closing.write.containers import Containers, Run, WrittenFile, WrittenHour
+from hourmark_etl.ledger.closed import ClosedBucket
+from hourmark_etl.model import StagedGroup, Sums, from_row
+from hourmark_etl.storage import Storage
+
+_Key = TypeVar("_Key")
+_WRITERS: Final = 16  # files of small types open at once in a task: a file on HDFS is mostly waiting
+
+
+@dataclasses.dataclass(frozen=True)
+class SealedHour:
+    """What one bucket is to hold."""
+
+    event_type: str
+    hour: Hour
+    listed: tuple[StagedGroup, ...]
+
+    @property
+    def late_hours_s(self) -> frozenset[int]:
+        """Origin hours of its late events."""
+        return frozenset(g.hour_s for g in self.listed if g.hour_s < self.hour.start_s)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WriteLimits:
+    """Bytes of datums in a unit, of a container file, and how many tasks run at a time."""
+
+    unit_bytes_max: int
+    target_file_bytes: int
+    tasks: int
+
+
+@dataclasses.dataclass(frozen=True)
+class WriteTask:
+    """One unit, or neighbouring slots of one listing; `earlier` for each listing of the units."""
+
+    units: tuple[Unit, ...]
+    earlier: tuple[tuple[ClosedBucket, ...], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """What a task, or several, did: see `WrittenFile` and `WrittenHour`. By (type, the bucket's hour), but what was `read`."""
+
+    files: list[WrittenFile] = dataclasses.field(default_factory=list)
+    read: dict[StagedGroup, Sums] = dataclasses.field(default_factory=dict)
+    duplicates: dict[tuple[str, int], dict[int, Sums]] = dataclasses.field(default_factory=dict)
+    troubles: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
+
+    def add(self, other: Written) -> None:
+        """What another did, too."""
+        self.files.extend(other.files)
+        self.troubles.update(other.troubles)
+        _add(self.read, other.read)
+        for key, by_hour in other.duplicates.items():
+            _add(self.duplicates.setdefault(key, {}), by_hour)
+
+
+def _add(total: dict[_Key, Sums], part: Mapping[_Key, Sums]) -> None:
+    for key, sums in part.items():
+        total[key] = total.get(key, Sums()) + sums
+
+
+def write_hours(
+    runner: Runner,
+    storage: Storage,
+    sealed: Collection[SealedHour],
+    closed: Mapping[str, Sequence[ClosedBucket]],
+    schemas: Mapping[int, str],
+    folder: str,
+    limits: WriteLimits,
+) -> list[WrittenHour]:
+    """Write all of them into `folder`, and say what was written of each, in turn. Safe to repeat into another folder.
+
+    `closed`: by type, closed buckets that may hold late events of it already; of one type, hours that are late events of another
+    hour of the same call are an error. Unreadable names a staged file that must be staged again. What concerns one hour alone
+    comes back as its `trouble`.
+    """
+    work = functools.partial(
+        write_task, storage=storage, schemas=schemas, folder=folder, target_file_bytes=limits.target_file_bytes
+    )
+    done = Written()
+    for part in runner.map(work, plan_tasks(sealed, closed, limits)):
+        done.add(part)
+    check_read((g for s in sealed for g in s.listed), done.read)
+    files: dict[tuple[str, int], list[WrittenFile]] = {}
+    for f in done.files:
+        files.setdefault((f.event_type, f.hour_s), []).append(f)
+    return [_written_hour(s, tuple(files.get((s.event_type, s.hour.start_s), ())), done) for s in sealed]
+
+
+def _written_hour(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Written) -> WrittenHour:
+    key = sealed.event_type, sealed.hour.start_s
+    duplicates = done.duplicates.get(key, {})
+    listed, found = dict[int, Sums](), dict[int, Sums]()
+    for g in sealed.listed:
+        _add(listed, {g.hour_s: Sums(0, g.rows, g.low64_sum)})
+    for part in (duplicates, *(f.hours for f in files)):
+        _add(found, part)
+    troubles = [done.troubles.get(key, ""), *(f.trouble for f in files)]
+    for start_s in sorted(listed.keys() | found.keys()):
+        wanted, got = listed.get(start_s, Sums()), found.get(start_s, Sums())
+        if got != wanted:
+            hour = Hour(start_s, sealed.hour.length_s)
+            troubles.append(
+                f"{wanted.events} rows of {sealed.event_type} {hour} are listed for {sealed.hour}, digest {wanted.digest:016x}, "
+                f"and {got.events} were written or left out as duplicates, digest {got.digest:016x}; it is not published, and "
+                "written again"
+            )
+    return from_row(WrittenHour, (*key, files, duplicates, "; ".join(sorted({t for t in troubles if t}))))
+
+
+def plan_tasks(
+    sealed: Collection[SealedHour], closed: Mapping[str, Sequence[ClosedBucket]], limits: WriteLimits
+) -> list[WriteTask]:
+    """Tasks of a round; the slots of one listing are dealt to as many as run at a time."""
+    hours = {(s.event_type, s.hour.start_s) for s in sealed}
+    assert not any((s.event_type, late) in hours for s in sealed for late in s.late_hours_s), "an hour and its own late events"
+    earlier = {(s.event_type, s.hour.start_s): _earlier(s, closed.get(s.event_type, ())) for s in sealed}
+    tasks: list[WriteTask] = []
+    slots: dict[Listing, list[Unit]] = {}
+    for unit in plan_units(
+        [Listing(s.event_type, s.hour.start_s, s.listed) for s in sealed], limits.unit_bytes_max, tasks=limits.tasks
+    ):
+        if unit.slot is not None:
+            slots.setdefault(unit.listings[0], []).append(unit)
+        else:
+            tasks.append(WriteTask((unit,), tuple(earlier[x.event_type, x.hour_s] for x in unit.listings)))
+    for listing, units in slots.items():
+        each = -(-len(units) // limits.tasks)
+        for first in range(0, len(units), each):
+            tasks.append(WriteTask(tuple(units[first : first + each]), (earlier[listing.event_type, listing.hour_s],)))
+    return tasks
+
+
+def _earlier(sealed: SealedHour, closed: Sequence[ClosedBucket]) -> tuple[ClosedBucket, ...]:
+    return tuple(b for b in closed if b.hour_s < sealed.hour.start_s) if sealed.late_hours_s else ()
+
+
+def write_task(task: WriteTask, *, storage: Storage, schemas: Mapping[int, str], folder: str, target_file_bytes: int) -> Written:
+    """One task's containers, and the index of their ids beside them."""
+    index_path = f"{folder}/{uuid.uuid4().hex}.ids"
+    containers = functools.partial(Containers, storage, folder, schemas, target_file_bytes)
+    done = Written()
+    with storage.create(index_path) as file, containers() as shared:
+        index = IndexWriter(file, index_path)
+        for unit in task.units:
+            done.add(_write_unit(unit, task.earlier, storage, index, containers, shared))
+        done.files.extend(shared.finish())
+        index.finish()
+    return dataclasses.replace(done, files=[dataclasses.replace(f, index_digest=index.digest) for f in done.files])
+
+
+def _write_unit(
+    unit: Unit,
+    earlier: Sequence[Sequence[ClosedBucket]],
+    storage: Storage,
+    index: IndexWriter,
+    containers: functools.partial[Containers],
+    shared: Containers,
+) -> Written:
+    """Runs of a slot go into the task's `shared` containers, others into files of their own. The unit's memory ends with it."""
+    chosen, done = _chosen(unit, earlier, storage)
+    runs = list(_runs(unit, chosen, index))
+    if len(runs) > 1 and unit.slot is None:
+        done.files.extend(_write_each(containers, runs))
+    else:
+        for run in runs:
+            shared.write(run)
+    return done
+
+
+def _write_each(containers: functools.partial[Containers], runs: Sequence[Run]) -> list[WrittenFile]:
+    """Each run as a file of its own, several at a time."""
+
+    def write(run: Run) -> list[WrittenFile]:
+        with containers() as own:
+            own.write(run)
+            return own.finish()
+
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        return [file for files in pool.map(write, runs) for file in files]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Chosen:
+    """The rows that buckets get, sorted by (listing, late or not, schema, id); `keys` says the first three in one number."""
+
+    keys: npt.NDArray[np.int64]
+    hours: npt.NDArray[np.int64]
+    digests: npt.NDArray[np.uint64]
+    ids: npt.NDArray[np.uint8]  # rows x 16
+    datums: pa.LargeBinaryArray
+
+
+def _chosen(unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Storage) -> tuple[_Chosen, Written]:
+    """Each id once, none that a closed bucket holds; with what was read, the duplicates, and the trouble of listings for which
+    they cannot be told."""
+    rows = read_unit(unit, storage, ("event_id", "schema_id", "datum"))
+    done, table = Written(read=dict(rows.read)), rows.table
+    del rows
+    listing = table.column("listing").to_numpy().astype(np.int64)
+    hours, digests, schemas = (table.column(name).to_numpy() for name in ("hour", "digest", "schema_id"))
+    ids = as_ids(table.column("event_id"))
+    words = ids.view(">u8").reshape(-1, 2)
+    head, tail = words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64)
+    order = np.lexsort((tail, head, listing))
+    keep = np.zeros(len(order), bool)
+    keep[run_starts(listing[order], head[order], tail[order])] = True
+    starts = np.array([x.hour_s for x in unit.listings], np.int64)
+    late = hours[order] < starts[listing[order]]
+    for at in np.unique(listing[order[late]]).tolist():
+        own = np.flatnonzero(keep & late & (listing[order] == at))
+        try:
+            keep[own] = ~held(storage, earlier[at], ids[order[own]])
+        except Finding as error:
+            done.troubles[unit.listings[at].event_type, unit.listings[at].hour_s] = str(error)
+    dropped = order[~keep]
+    for at in np.unique(listing[dropped]).tolist():
+        own = dropped[listing[dropped] == at]
+        key = unit.listings[at].event_type, unit.listings[at].hour_s
+        done.duplicates[key] = sums_by_hour(hours[own], digests[own])
+    order, late = order[keep], late[keep]
+    keys = _key(listing[order], late, schemas[order])
+    if len(keys) and (keys[1:] < keys[:-1]).any():
+        again = np.argsort(keys, kind="stable")
+        order, keys = order[again], keys[again]
+    datums = table.column("datum")
+    del table  # what is copied from here on is large
+    whole = datums.cast(pa.large_binary()).combine_chunks()
+    del datums
+    kept_ids = words.view(np.uint8).reshape(-1, 16)[order]
+    return _Chosen(keys=keys, hours=hours[order], digests=digests[order], ids=kept_ids, datums=whole.take(pa.array(order))), done
+
+
+def _key(listing: npt.NDArray[np.int64], late: npt.NDArray[np.bool_], schemas: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """On-time rows sort after late ones, as their ids do: then nothing is to be sorted again where a listing has one schema."""
+    return listing << 33 | (~late).astype(np.int64) << 32 | schemas.astype(np.int64)
+
+
+def _runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[Run]:
+    """What goes into one container, in turn; its ids are written to the index."""
+    if not len(chosen.keys):
+        return
+    offsets, data = binary_buffers(chosen.datums)
+    starts = run_starts(chosen.keys)
+    for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(chosen.keys)], strict=True):
+        key = int(chosen.keys[start])
+        listing = unit.listings[key >> 33]
+        row = index.write(listing.event_type, listing.hour_s, chosen.ids[start:end])
+        yield Run(
+            event_type=listing.event_type,
+            hour_s=listing.hour_s,
+            late=not key >> 32 & 1,
+            schema_id=key & 0xFFFFFFFF,
+            data=data.data,
+            offsets=offsets[start : end + 1],
+            ids=chosen.ids[start:end],
+            digests=chosen.digests[start:end],
+            hours=chosen.hours[start:end],
+            index_path=index.path,
+            index_row=row,
+        )

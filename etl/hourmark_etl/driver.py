@@ -1,0 +1,185 @@
+"""The driver's main program: stages what arrives and closes hours, until it is told to stop.
+
+    hourmark etl run --config hourmark.toml
+    PYSPARK_PYTHON=.venv/bin/python spark-submit etl/job.py --config hourmark.toml
+
+Both are the same; it may be killed at any moment and started again: it goes on from the ledger.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Collection
+from contextlib import ExitStack
+from types import FrameType
+from typing import Final
+
+import click
+from pyspark.sql import SparkSession
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config, config_option
+from hourmark.errors import Finding, Unavailable, UsageError
+from hourmark.kafka import Cluster
+from hourmark.log import set_up_logging
+from hourmark_etl.closing.cleanup import Cleaner
+from hourmark_etl.closing.closer import Closer
+from hourmark_etl.closing.cut.clusters import LedgerProgress, TwoSites
+from hourmark_etl.closing.cut.cut import Waiting
+from hourmark_etl.closing.engine import Engine
+from hourmark_etl.closing.ports import Ports
+from hourmark_etl.closing.runner import OnSpark
+from hourmark_etl.ledger.digests import damaged_rows
+from hourmark_etl.ledger.engines import check_moving_driver
+from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.frontier_rows import check_other_bucket_length
+from hourmark_etl.ledger.frontiers import frontiers
+from hourmark_etl.ledger.heartbeat import Heartbeat
+from hourmark_etl.model import DEFAULT_SHARD
+from hourmark_etl.options import shard_option
+from hourmark_etl.recovery.first_hours import record_first_hours
+from hourmark_etl.recovery.markers import check_older_copy
+from hourmark_etl.spark import spark_session, submitted_settings
+from hourmark_etl.staging.consumer import Consumers
+from hourmark_etl.staging.restage import Restager
+from hourmark_etl.storage import open_storage
+from hourmark_etl.telemetry.metrics import Metrics, serve_metrics
+from hourmark_etl.telemetry.progress import BatchListener, Progress
+
+AWAY_SECONDS: Final = 5.0  # between polls while the ledger is away
+_LOG = logging.getLogger(__name__)
+
+
+class Driver:
+    """One process that stages, closes and cleans up. What it opens is closed with `opened`, however far it came.
+
+    `shards`: what to stage; empty means all. Closing belongs to the driver that stages the default shard, and its control topics.
+    """
+
+    def __init__(self, config: Config, opened: ExitStack, *, submitted: bool, shards: Collection[str] = ()) -> None:
+        self._config, self._clock, self._stopping = config, SystemClock(), threading.Event()
+        check_moving_driver(config.etl.ledger, submitted_settings() if submitted else {})
+        self._database = opened.enter_context(existing_ledger(config))
+        self._storage = open_storage(config.storage)
+        self._recorded = self._check_ledger()
+        spark = spark_session(config, submitted=submitted)
+        opened.callback(spark.stop)
+        central = Cluster(config.kafka.central_cluster, "central")
+        metrics = Metrics()
+        self._progress = Progress(self._database, metrics, config.parsing.bucket_seconds, self._clock)
+        spark.streams.addListener(BatchListener(metrics))
+        opened.callback(serve_metrics(metrics, config.etl.metrics_host, config.etl.metrics_port))
+        self._closer = None  # another driver's business: taking its lease would stop it
+        if not shards or DEFAULT_SHARD in shards:
+            self._closer = Closer(self._ports(spark, central.cluster_id(), metrics), config)
+            opened.callback(self._closer.close)
+            heartbeat = Heartbeat(self._database, self._closer.lease, self._clock)
+            heartbeat.start()
+            opened.callback(heartbeat.stop)
+        self._cleaner = Cleaner(self._storage, self._database, config, self._clock)
+        self._consumers = Consumers(
+            spark, config, self._database, central.cluster_id(), self._clock, self._progress.staged, shards
+        )
+        opened.callback(self._consumers.stop)
+
+    def stop(self) -> None:
+        """`run` returns after its poll; from any thread, or a signal handler."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Poll after poll until `stop`. Raises what stops it: EtlStop, or a finding."""
+        while not self._stopping.is_set():
+            try:
+                self._consumers.check()
+                types = self._types()
+            except Unavailable as error:  # the ledger, most likely: what runs goes on, and meets it too
+                _LOG.warning("the driver waits: %s", error)
+                self._stopping.wait(AWAY_SECONDS)
+                continue
+            if self._recorded != types and self._record():
+                self._recorded = types
+            waits: str | None = ""
+            if self._closer is not None:
+                waits = _poll(self._closer)
+                self._cleaner.poll(self._closer.lease)
+            self._progress.polled(waits or "")
+            if waits is not None:
+                self._stopping.wait(self._config.etl.close_poll_seconds)
+
+    def _check_ledger(self) -> frozenset[str]:
+        """The types it knows. Refuses a ledger that has none, or that is an older copy."""
+        length_s = self._config.parsing.bucket_seconds
+        check_other_bucket_length(self._database, length_s)
+        types = self._types()
+        if not types:
+            raise UsageError("the ledger knows no event types; run `hourmark types apply --dir types` first")
+        check_older_copy(self._storage, self._database, length_s)
+        for damaged in damaged_rows(self._database):  # also such as no question finds
+            _LOG.error("%s", damaged)
+        record_first_hours(self._storage, self._database, length_s)
+        return types
+
+    def _ports(self, spark: SparkSession, cluster_id: str, metrics: Metrics) -> Ports:
+        config, database, storage = self._config, self._database, self._storage
+        return Ports(
+            engine=Engine(storage, database, config, OnSpark(spark)),
+            storage=storage,
+            database=database,
+            sites=lambda lease: TwoSites.of(config.kafka, database, lease, self._clock),
+            progress=LedgerProgress(database, cluster_id),
+            restage=Restager(config, database, storage).restage,
+            metrics=metrics,
+            clock=self._clock,
+        )
+
+    def _types(self) -> frozenset[str]:
+        return frozenset(f.event_type for f in frontiers(self._database, self._config.parsing.bucket_seconds))
+
+    def _record(self) -> bool:
+        """Whether first hours of new types are on storage; where it is away, the next poll tries again."""
+        try:
+            record_first_hours(self._storage, self._database, self._config.parsing.bucket_seconds)
+        except Unavailable as error:
+            _LOG.warning("first hours of new types are not recorded yet: %s", error)
+            return False
+        return True
+
+
+def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> None:
+    """A driver until SIGTERM or SIGINT. Raises what stops it."""
+    with ExitStack() as opened:
+        driver = Driver(config, opened, submitted=submitted, shards=shards)
+
+        def on_signal(number: int, _: FrameType | None) -> None:
+            _LOG.info("stopping on %s", signal.Signals(number).name)
+            driver.stop()
+
+        for number in (signal.SIGTERM, signal.SIGINT):  # after Spark's session, which sets its own
+            signal.signal(number, on_signal)
+        driver.run()
+
+
+def _poll(closer: Closer) -> str | None:
+    """One poll of the closer: what it waits for, human-readable ("": nothing worth a word); None after it closed something."""
+    try:
+        outcome = closer.step()
+    except (Unavailable, Finding) as error:  # staging goes on; closing does when the server, or the operator, is back
+        return str(error)
+    if not isinstance(outcome, Waiting):
+        return None
+    return f"({outcome.phase.value}) {'; '.join(outcome.what[:5])}" if outcome.what else ""
+
+
+@click.command()
+@shard_option
+@config_option
+def main(config: Config, shards: tuple[str, ...]) -> None:
+    """Stage and close, as spark-submit starts it."""
+    set_up_logging(config.log_level)
+    run(config, submitted=True, shards=shards)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+"""What the consumer commits: positions by compare-and-set, and the groups that were staged up to them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import zstandard
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, union
+
+from hourmark.errors import UsageError
+from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
+from hourmark.kafka import TopicInfo
+from hourmark.topics import edge_topic
+from hourmark_etl.errors import StaleDriver, TopicReplaced
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.digests import check, rewrite, with_digest
+from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
+from hourmark_etl.ledger.overview import Quarantined
+from hourmark_etl.model import DEFAULT_SHARD, Position, Reporter, StagedBatch, StagedFile, StagedGroup, from_row, to_signed
+
+
+def positions(database: Database, cluster_id: str) -> list[Position]:
+    """Where each partition of the cluster is to be read from."""
+    query = select(tables.positions).where(tables.positions.c.cluster_id == cluster_id)
+    return [position_of(row) for row in database.ask(query).mappings()]
+
+
+def position_of(row: Mapping[Any, Any], *, checked: bool = True) -> Position:
+    """Of a whole row. DamagedRow if it is not as it was written."""
+    if checked:
+        check(tables.positions, row)
+    return Position(**{field.name: row[field.name] for field in dataclasses.fields(Position)})
+
+
+def put_positions(connection: Connection, new: Iterable[Position]) -> None:
+    """Add them."""
+    if rows := [with_digest(tables.positions, dataclasses.asdict(p)) for p in new]:
+        connection.execute(insert(tables.positions), rows)
+
+
+def _change_positions(connection: Connection, *where: ColumnElement[bool], **values: str | int) -> int:
+    """Change those there are, and say how many."""
+    table = tables.positions
+    found = connection.execute(select(table).where(*where)).mappings().all()
+    for row in found:
+        check(table, row)
+        rewrite(connection, table, row, values)
+    return len(found)
+
+
+def begin_positions(database: Database, lease: Lease, wanted: Collection[Position]) -> None:
+    """Add positions for partitions that are new to the ledger.
+
+    TopicReplaced if the ledger knows the topic by another id, or another cluster: its offsets mean other records now.
+    """
+    with database.transaction(lease) as connection:
+        clusters = set(connection.execute(select(tables.positions.c.cluster_id).distinct()).scalars())
+        if other := clusters - {p.cluster_id for p in wanted}:
+            raise TopicReplaced(
+                f"the ledger was staging from the cluster {', '.join(sorted(other))}, and kafka.central is another now; set it "
+                "back, or begin a new ledger and root"
+            )
+        for p in wanted:
+            of_topic = (tables.positions.c.cluster_id == p.cluster_id, tables.positions.c.topic == p.topic)
+            known = [position_of(row) for row in connection.execute(select(tables.positions).where(*of_topic)).mappings()]
+            if any(k.topic_id != p.topic_id for k in known):
+                raise TopicReplaced(
+                    f"topic {p.topic} has id {p.topic_id}, the ledger remembers {known[0].topic_id}: it was deleted and made "
+                    "anew, and what it held may be missing. Restore the old topic, or have an operator decide"
+                )
+            if not any(k.partition == p.partition for k in known):
+                put_positions(connection, [p])
+
+
+def pass_over(database: Database, lease: Lease, alias: str | None, starts: Mapping[Position, int]) -> None:
+    """Go on at the logs' start offsets where those have passed what is to be staged; what lies between is a gap of its topic.
+
+    `alias`: of the edge, as its topics are named on the central cluster.
+    """
+    passed = {p: start for p, start in starts.items() if start > p.next_offset}
+    if passed:
+        with database.transaction(lease) as connection:
+            for p, start in passed.items():
+                _compare_and_set(connection, p, dataclasses.replace(p, next_offset=start))
+            put_gaps(connection, [lost_to_retention(alias, p, start) for p, start in passed.items()])
+
+
+def lost_to_retention(alias: str | None, p: Position, end: int) -> OffsetGap:
+    """That offsets from the position to `end` are on neither side."""
+    what = f"topic {p.topic} partition {p.partition}: offsets [{p.next_offset}, {end}) are lost to retention"
+    return OffsetGap(topic=edge_topic(p.topic, alias), accepted_at_ms=None, what=what)
+
+
+def check_other_topics(database: Database, infos: Iterable[TopicInfo]) -> None:
+    """TopicReplaced if one of the central cluster's topics has another id than the one that is staged."""
+    known = dict(database.ask(select(tables.positions.c.topic, tables.positions.c.topic_id)).all())
+    for info in infos:
+        if known.get(info.name, info.topic_id) != info.topic_id:
+            raise TopicReplaced(
+                f"topic {info.name} has id {info.topic_id} now, the ledger stages {known[info.name]}: it was deleted and made "
+                "anew on the central cluster. Nothing closes until an operator has decided"
+            )
+
+
+def type_shards(database: Database) -> dict[str, str]:
+    """By type: the shard whose query is to stage it."""
+    return dict(database.ask(select(tables.frontiers.c.type, tables.frontiers.c.shard)).all())
+
+
+def shards(database: Database) -> frozenset[str]:
+    """Every shard that has types, or topics not handed over yet, and the default one, which has the control topics."""
+    found = database.ask(union(select(tables.frontiers.c.shard), select(tables.positions.c.shard))).scalars()
+    return frozenset({DEFAULT_SHARD, *found})
+
+
+def hand_over(database: Database, lease: Lease, shards: Mapping[str, str]) -> None:
+    """Leave topics to other shards (`shards`: topic → shard); only who stages them may, and between two of its batches."""
+    with database.transaction(lease) as connection:
+        for topic, shard in shards.items():
+            _change_positions(connection, tables.positions.c.topic == topic, shard=shard)
+
+
+def resume(database: Database, event_type: str, *, skip_record: bool) -> Quarantined:
+    """Stage a type again that was quarantined; `skip_record` moves past the record that it was quarantined for, and only past
+    that.
+
+    UsageError if it is not quarantined, or its partition is not at that record.
+    """
+    table, rows = tables.quarantined, tables.positions
+    with database.transaction() as connection:
+        found = connection.execute(select(table).where(table.c.type == event_type)).first()
+        if found is None:
+            raise UsageError(f"the type {event_type} is not quarantined; `hourmark bucket why` says what an hour waits for")
+        aside = from_row(Quarantined, found)
+        if skip_record:
+            at_it = (rows.c.topic == aside.topic, rows.c.partition == aside.partition, rows.c.next_offset == aside.offset)
+            if _change_positions(connection, *at_it, next_offset=aside.offset + 1) != 1:
+                raise UsageError(
+                    f"topic {aside.topic} partition {aside.partition} is not at offset {aside.offset}; resume "
+                    "without --skip-record"
+                )
+        connection.execute(delete(table).where(table.c.type == event_type))
+    return aside
+
+
+def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Collection[Quarantined] = ()) -> None:
+    """The only way offsets move; types with a bad record are quarantined in the same transaction.
+
+    StaleDriver, with nothing changed, if a position is not where the batch began.
+    """
+    with database.transaction(lease) as connection:
+        aside = set(connection.execute(select(tables.quarantined.c.type)).scalars()) if bad else set()
+        for b in bad:
+            if b.event_type not in aside:
+                aside.add(b.event_type)
+                connection.execute(insert(tables.quarantined).values(dataclasses.astuple(b)))
+        for start, end in zip(batch.starts, batch.ends, strict=True):
+            _compare_and_set(connection, start, end)
+        put_staged(connection, batch)
+        put_reports(connection, batch.reports)
+
+
+def put_staged(connection: Connection, batch: StagedBatch) -> None:
+    """Name its files and groups, which no bucket lists yet."""
+    file_ids = {f.path: _insert_file(connection, batch.folder, f) for f in batch.files}
+    if batch.groups:
+        connection.execute(
+            insert(tables.groups),
+            [{"file_id": file_ids[g.path], **group_row(g)} for g in batch.groups],
+        )
+    if batch.audit_groups:
+        connection.execute(
+            insert(tables.audit_groups),
+            [
+                {"file_id": file_ids[g.path], **with_digest(tables.audit_groups, {
+                    "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "first_offset": g.first_offset,
+                    "last_offset": g.last_offset, "promised": g.promised, "low64_sum": to_signed(g.low64_sum),
+                }, g.path)}
+                for g in batch.audit_groups
+            ],
+        )  # fmt: skip
+
+
+def group_row(g: StagedGroup) -> dict[str, Any]:
+    """What the ledger keeps of the group itself: all but its row number, its file's and its listing."""
+    row = {
+        "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "bytes": g.datum_bytes, "low64_sum": to_signed(g.low64_sum),
+        "schema_ids": json.dumps(g.schema_ids), "first_row": g.first_row, "first_id": g.first_id, "last_id": g.last_id,
+    }  # fmt: skip
+    return with_digest(tables.groups, row, g.path)
+
+
+def reporters(database: Database) -> list[Reporter]:
+    """The latest report of every source of every host."""
+    return [Reporter(**row) for row in database.ask(select(tables.reporters)).mappings()]
+
+
+def _compare_and_set(connection: Connection, start: Position, end: Position) -> None:
+    assert (start.cluster_id, start.topic_id, start.partition) == (end.cluster_id, end.topic_id, end.partition)
+    assert end.next_offset >= start.next_offset, f"{end.topic}-{end.partition}: a batch cannot end before it begins"
+    moved = _change_positions(
+        connection,
+        tables.positions.c.cluster_id == start.cluster_id,
+        tables.positions.c.topic_id == start.topic_id,
+        tables.positions.c.partition == start.partition,
+        tables.positions.c.next_offset == start.next_offset,
+        next_offset=end.next_offset,
+    )
+    if moved != 1:
+        raise StaleDriver(
+            f"topic {start.topic} partition {start.partition}: the ledger is not at offset {start.next_offset}, where this batch "
+            "began; the batch is discarded. Start the driver again: it goes on from the ledger"
+        )
+
+
+def _insert_file(connection: Connection, folder: str, file: StagedFile) -> int:
+    spans = zstandard.compress(json.dumps([dataclasses.astuple(s) for s in file.spans]).encode())
+    observed_from_ms, observed_to_ms = file.observed_ms or (None, None)
+    row = {
+        "path": file.path, "batch": folder, "kind": file.kind, "rows": file.rows, "spans": spans,
+        "observed_from_ms": observed_from_ms, "observed_to_ms": observed_to_ms, "compared": False,
+    }  # fmt: skip
+    inserted = connection.execute(
+        insert(tables.staged_files).values(**with_digest(tables.staged_files, row))
+    ).inserted_primary_key
+    assert inserted is not None
+    return int(inserted[0])
+
+
+def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
+    """What a report says that is staged now, source by source. It cannot tell of a time that has yet to come."""
+    heard_ms = now_ms if abs(now_ms - report.received_at_ms) <= CLOCKS_APART_MS_MAX else report.received_at_ms
+    return tuple(
+        Reporter(
+            host_id=report.host_id,
+            source=s.source,
+            host_name=report.host_name,
+            kind=report.kind,
+            incarnation=report.incarnation,
+            sequence=report.sequence,
+            received_at_ms=report.received_at_ms,
+            caught_up_at_ms=None if s.caught_up_at_ms is None else min(s.caught_up_at_ms, now_ms),
+            pending_bytes=s.pending_bytes,
+            lost_bytes=s.lost_bytes,
+            goodbye=report.goodbye,
+            heard_at_ms=heard_ms,
+        )
+        for s in report.sources
+    )
+
+
+def put_reports(connection: Connection, reports: Sequence[tuple[Reporter, ...]]) -> None:
+    """A host's last report replaces all that it said before, so a source that it no longer has is no longer awaited.
+
+    A report that arrives after a later one of the same incarnation (it was sent again through another service) says nothing new.
+    """
+    table = tables.reporters
+    for report in reports:
+        if not report:
+            continue
+        said = report[0]
+        known = connection.execute(
+            select(table.c.incarnation, table.c.sequence, table.c.received_at_ms).where(table.c.host_id == said.host_id)
+        ).first()
+        if known is not None and is_overtaken(said, *known):
+            continue
+        connection.execute(delete(table).where(table.c.host_id == said.host_id))
+        connection.execute(insert(table), [dataclasses.asdict(s) for s in {s.source: s for s in report}.values()])
+
+
+def is_overtaken(said: Reporter, incarnation: str, sequence: int, received_at_ms: int) -> bool:
+    """Whether a report was overtaken by the one known. Between incarnations the services' clocks tell, within their agreement."""
+    if said.incarnation == incarnation:
+        return said.sequence < sequence
+    return 0 < received_at_ms - said.received_at_ms < CLOCKS_APART_MS_MAX

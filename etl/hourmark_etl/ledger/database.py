@@ -1,0 +1,150 @@
+"""Transactions, leases. Every change to the ledger goes through `Database.transaction`.
+
+A lease names a role ("consumer:default", "closer"); taking it raises its epoch, and a transaction whose epoch is no longer the
+lease's fails: so a driver that was paused and wakes can change nothing. Each transaction counts the commit number up; an epoch
+is the number of the commit that took it, so the epochs of all leases are in one order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Self
+
+from sqlalchemy import BigInteger, Connection, Executable, Result, Table, Text, bindparam, cast, delete, insert, select, update
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
+
+from hourmark.errors import Unavailable
+from hourmark_etl.errors import EtlStop, StaleDriver
+from hourmark_etl.ledger import migrations, tables
+from hourmark_etl.ledger.engines import lock_for_migration, open_engine, shown
+
+CLOSER: Final = "closer"  # the name of the lease of closing
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to act in a role, until somebody takes it anew."""
+
+    name: str
+    epoch: int
+
+
+class Database:
+    """One ledger. Safe to use from several threads; transactions of one ledger are serial."""
+
+    def __init__(self, url: str) -> None:
+        self._name = shown(url)
+        self._changing, self._reading = open_engine(url)
+        try:
+            with self._available():
+                self._begin_ledger()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._changing.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def acquire(self, name: str) -> Lease:
+        """Take the lease: from now on, whoever held it is refused."""
+        with self._available(), self._changing.begin() as connection:
+            epoch = _count_commit(connection)
+            taken = connection.execute(update(tables.leases).where(tables.leases.c.name == name).values(epoch=epoch))
+            if taken.rowcount == 0:
+                connection.execute(insert(tables.leases).values(name=name, epoch=epoch))
+        return Lease(name, epoch)
+
+    def epoch(self, name: str) -> int:
+        """Of whoever took the lease last; 0 if nobody ever did."""
+        return self.ask(select(tables.leases.c.epoch).where(tables.leases.c.name == name)).scalar() or 0
+
+    @contextlib.contextmanager
+    def transaction(self, lease: Lease | None = None) -> Iterator[Connection]:
+        """One transaction that counts as a commit. StaleDriver, with nothing changed, if the lease has been taken anew.
+
+        Unavailable where the database does not answer: whether it committed may then be unknown, and must be read again.
+        """
+        with self._available(), self._changing.begin() as connection:
+            _count_commit(connection)
+            if lease is not None:
+                epoch = connection.execute(select(tables.leases.c.epoch).where(tables.leases.c.name == lease.name)).scalar()
+                if epoch != lease.epoch:
+                    raise StaleDriver(
+                        f"the lease {lease.name} was taken over (epoch {epoch}, this driver has {lease.epoch}): another driver "
+                        "runs; this one stops. If it should not run, stop it and start this one again"
+                    )
+            yield connection
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A consistent view; changes nothing."""
+        with self._available(), self._reading.connect() as connection, connection.begin():
+            yield connection
+
+    def ask(self, query: Executable) -> Result[*tuple[Any, ...]]:
+        """What the query finds, all of it, in a view of its own."""
+        with self.reading() as connection:
+            return connection.execute(query).freeze()()
+
+    def identity(self) -> tuple[str, int]:
+        """UUID of the ledger and number of its last commit: they stand in every manifest."""
+        rows: dict[str, str] = dict(self.ask(select(tables.meta.c.key, tables.meta.c.value)).all())
+        return rows["uuid"], int(rows["commit"])
+
+    def _begin_ledger(self) -> None:
+        with self._reading.connect() as connection:
+            if migrations.is_current(connection):
+                return
+        with self._changing.begin() as connection:
+            lock_for_migration(connection)
+            migrations.upgrade(connection)
+            if connection.execute(select(tables.meta.c.key)).first() is None:
+                first = {"uuid": str(uuid.uuid4()), "commit": "0"}
+                connection.execute(insert(tables.meta), [{"key": k, "value": v} for k, v in first.items()])
+
+    @contextlib.contextmanager
+    def _available(self) -> Iterator[None]:
+        """Unavailable for everything that says that the database, not the question, is in trouble."""
+        try:
+            yield
+        except (DBAPIError, UnicodeDecodeError) as error:
+            # No narrower word: SQLite's for a file that is damaged, or none of its own. It may name what is no text any more.
+            if type(error) in (DatabaseError, UnicodeDecodeError):
+                raise EtlStop(
+                    f"the ledger (etl.ledger = {self._name}) cannot be read: {getattr(error, 'orig', error)}; restore the newest "
+                    "copy, or recreate it by `hourmark ledger rebuild`"
+                ) from error
+            assert isinstance(error, DBAPIError)
+            if not (isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated):
+                raise
+            raise Unavailable(
+                f"the ledger (etl.ledger = {self._name}) does not answer: {' '.join(str(error.orig).split())}; check that its "
+                "server runs and that this user may connect, or, for a file, path, rights and free space"
+            ) from error
+
+
+def put(connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add rows, in place of all that have the same `key` columns."""
+    if rows:
+        same = [table.c[name] == bindparam(f"of_{name}") for name in key]
+        connection.execute(delete(table).where(*same), [{f"of_{name}": row[name] for name in key} for row in rows])
+        connection.execute(insert(table), rows)
+
+
+def _count_commit(connection: Connection) -> int:
+    """The first statement of every change: its row lock makes transactions serial, whatever the database's isolation."""
+    number = cast(tables.meta.c.value, BigInteger) + 1
+    counted = (
+        update(tables.meta).where(tables.meta.c.key == "commit").values(value=cast(number, Text)).returning(tables.meta.c.value)
+    )
+    return int(connection.execute(counted).scalar_one())

@@ -1,0 +1,66 @@
+"""A digest in each row that a proof rests on: positions, frontiers, staged files, groups of events and of promises, conflicts
+and schemas.
+
+It covers every column but itself, row numbers, and those that their table marks `UNDIGESTED`; of a group also its file's path,
+which so stands for the number of the file. It is written with the row, and compared whenever the row is read to stage, freeze,
+prove or write. It tells a byte that changed (on disk, in memory, by hand), not a row that was taken away: that is told by what
+depends on it (promises that nothing keeps, a seal that other rows add up to).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sqlalchemy import Connection, Table, select, update
+
+from hourmark_etl.errors import DamagedRow
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+
+_BYTES: Final = 8  # against accidents: one in 2^64 passes
+
+
+def with_digest(table: Table, row: Mapping[Any, Any], path: str = "") -> dict[str, Any]:
+    """The row as it is to be written. `path`: of a group's file."""
+    return {**row, tables.DIGEST: _digest(table, row, path)}
+
+
+def rewrite(connection: Connection, table: Table, row: Mapping[Any, Any], changed: Mapping[str, Any], path: str = "") -> None:
+    """Change these columns of a row that was read. `path`: of a group's file, from now on."""
+    own = [column == row[column.name] for column in table.primary_key]
+    connection.execute(update(table).where(*own).values(**with_digest(table, {**row, **changed}, path)))
+
+
+def check(table: Table, row: Mapping[Any, Any], path: str = "", event_type: str | None = None) -> None:
+    """DamagedRow if the row, which has all columns, is not as it was written. `event_type`: whose question it answers."""
+    if row[tables.DIGEST] != _digest(table, row, path):
+        key = ", ".join(f"{c.name} {row[c.name]!r}" for c in table.primary_key)
+        raise DamagedRow(table.name, f"{key}{f', of {path}' if path else ''}", event_type)
+
+
+def damaged_rows(database: Database) -> list[DamagedRow]:
+    """All of them: every row that has a digest is read."""
+    found, paths = [], {}
+    with database.reading() as connection:
+        for table in (t for t in tables.metadata.sorted_tables if tables.DIGEST in t.c):  # a file before its groups
+            for row in connection.execute(select(table).execution_options(yield_per=1000)).mappings():
+                if table is tables.staged_files:
+                    paths[row["id"]] = row["path"]
+                try:
+                    check(table, row, paths.get(row["file_id"], "") if "file_id" in row else "")
+                except DamagedRow as damaged:
+                    found.append(damaged)
+    return found
+
+
+def _digest(table: Table, row: Mapping[Any, Any], path: str) -> bytes:
+    values = (path, *(row[name] for name in _covered(table)))
+    return hashlib.blake2b(repr(values).encode(errors="backslashreplace"), digest_size=_BYTES, key=table.name.encode()).digest()
+
+
+@functools.cache
+def _covered(table: Table) -> tuple[str, ...]:
+    return tuple(c.name for c in table.columns if c.name != tables.DIGEST and not c.info.get(tables.UNDIGESTED))

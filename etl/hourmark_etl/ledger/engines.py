@@ -1,0 +1,137 @@
+"""SQLite or PostgreSQL behind one ledger: what an URL may say, and how its connections behave.
+
+Both give: durable commits, write transactions that wait for one another, readers with one consistent view. Passwords are never
+shown: `shown` is how an URL is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from hourmark.errors import ConfigError
+
+_BUSY_MS: Final = 30_000  # how long a transaction waits for the one before it
+_PAUSED_MS: Final = 60_000  # PostgreSQL ends a transaction whose driver stands still; it would hold up all others
+_CONNECT_S: Final = 10
+_READING: Final = "hourmark_reading"  # a read needs no write lock
+_ALLOWED: Final = "write sqlite:////absolute/path or postgresql://user:password@host/database"
+_MIGRATION_LOCK: Final = 0x484F5552  # any number, the same in every version
+# File systems shared between machines: SQLite's write-ahead log needs the shared memory of one.
+_NETWORK: Final = frozenset(
+    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "lustre", "gpfs", "beegfs", "afs", "glusterfs", "ocfs2", "gfs2")
+)
+
+
+def open_engine(url: str) -> tuple[Engine, Engine]:
+    """The engine for changes and the one for reading (a consistent view, no lock). Nothing is connected yet.
+
+    ConfigError, naming etl.ledger, for an URL that is none, or of another database.
+    """
+    parsed = _parsed(url)
+    if parsed.get_backend_name() == "sqlite":
+        engine = _sqlite(parsed)
+        return engine, engine.execution_options(**{_READING: True})
+    engine = _postgresql(parsed)
+    return engine, engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def shown(url: str) -> str:
+    """The URL human-readable: without password, and without options, which may hold one too."""
+    return _parsed(url).set(query={}).render_as_string(hide_password=True)
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Where an SQLite ledger stands; None for another."""
+    parsed = _parsed(url)
+    return Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
+
+
+def lock_for_migration(connection: Connection) -> None:
+    """Until this transaction ends, nobody else makes or migrates the ledger. SQLite's write lock says so already."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+
+
+def check_moving_driver(url: str, spark_conf: Mapping[str, str]) -> None:
+    """ConfigError if the ledger is a file and the driver one that the cluster places: elsewhere, it would find none.
+
+    `spark_conf`: the submitted settings, in Spark's names; empty where Spark was not submitted.
+    """
+    moves = (
+        spark_conf.get("spark.submit.deployMode", "client") == "cluster"
+        or spark_conf.get("spark.kubernetes.submitInDriver", "false") == "true"  # inside a Kubernetes driver it says "client"
+    )
+    if moves and sqlite_file(url):
+        raise ConfigError(
+            f"etl.ledger = {shown(url)} is a file of one machine, but spark.submit.deployMode is cluster: the driver may start "
+            "on another next time, without its ledger. Use PostgreSQL (postgresql://user@host/database), or deploy mode client"
+        )
+
+
+def check_network_disk(file: Path, mounts: str) -> None:
+    """ConfigError if the file lies on a file system shared between machines; `mounts` is the text of /proc/mounts."""
+    fields = [line.split(" ") for line in mounts.splitlines()]
+    points = [(f[1].replace("\\040", " "), f[2]) for f in fields if len(f) > 2]
+    point, kind = max(((p, k) for p, k in points if file.is_relative_to(p)), key=lambda m: len(m[0]), default=("", ""))
+    if kind.removeprefix("fuse.") in _NETWORK or kind == "fuse.sshfs":
+        raise ConfigError(
+            f"etl.ledger: {file} lies on {point}, a file system of kind {kind}, where SQLite's write-ahead log is not safe; "
+            "put it on a disk of this machine, or use PostgreSQL (postgresql://user@host/database)"
+        )
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ConfigError(f"etl.ledger is no database URL; {_ALLOWED}") from None  # the cause would show it, password and all
+    if parsed.get_backend_name() == "postgresql" and parsed.drivername in ("postgresql", "postgresql+psycopg"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.get_backend_name() != "sqlite":
+        raise ConfigError(f"etl.ledger: {parsed.drivername} is not supported; {_ALLOWED}")
+    if not parsed.database or not Path(parsed.database).is_absolute():
+        raise ConfigError(f"etl.ledger = {url!r}: the path of an SQLite ledger must be absolute: sqlite:////absolute/path")
+    return parsed
+
+
+def _sqlite(url: URL) -> Engine:
+    assert url.database is not None
+    file = Path(url.database)
+    mounts = Path("/proc/mounts")
+    if mounts.is_file():
+        check_network_disk(file.resolve(), mounts.read_text())
+    file.parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": _BUSY_MS / 1000})
+    event.listen(engine, "connect", _on_sqlite_connect)
+    event.listen(engine, "begin", _on_sqlite_begin)
+    return engine
+
+
+def _on_sqlite_connect(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # SQLAlchemy's BEGIN below is the only one
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _on_sqlite_begin(connection: Connection) -> None:
+    reading = connection.get_execution_options().get(_READING, False)
+    connection.exec_driver_sql("BEGIN DEFERRED" if reading else "BEGIN IMMEDIATE")
+
+
+def _postgresql(url: URL) -> Engine:
+    """Changes run under READ COMMITTED: each counts the commit number up first, and that row's lock makes them serial."""
+    limits = f"-c lock_timeout={_BUSY_MS} -c idle_in_transaction_session_timeout={_PAUSED_MS}"
+    defaults = {"connect_timeout": str(_CONNECT_S), "target_session_attrs": "read-write", "application_name": "hourmark"}
+    said = {name: value for name, value in url.query.items() if name != "options"}
+    options = f"{limits} {url.query.get('options', '')}".strip()
+    return create_engine(
+        url.set(query={**defaults, **said, "options": options}),
+        isolation_level="READ COMMITTED",
+        pool_pre_ping=True,  # the server may have been started anew since the last transaction
+    )

@@ -1,0 +1,71 @@
+"""Opens the ledger that the configuration names, and never a new one in place of one that is lost."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import select
+
+from hourmark.config import Config
+from hourmark.errors import Unavailable
+from hourmark_etl.buckets.reader import any_marker, list_types
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.engines import shown, sqlite_file
+from hourmark_etl.storage import StorageError, open_storage
+
+_HERE: Final = "Is this the machine of the driver, and the configuration that it uses (--config)?"
+
+
+def existing_ledger(config: Config) -> Database:
+    """A ledger that must be there: a question must not make a new, empty one.
+
+    Unavailable, with the next step, where there is none, where it is lost, or where its server does not answer.
+    """
+    return _opened(config, may_make=False)
+
+
+def ledger_to_begin(config: Config) -> Database:
+    """The same, and made where there is none; but not in place of one that is lost."""
+    return _opened(config, may_make=True)
+
+
+def _opened(config: Config, *, may_make: bool) -> Database:
+    file = sqlite_file(config.etl.ledger)
+    if file and not file.is_file():
+        what = f"there is no ledger at {file} (etl.ledger)"
+        _refuse_lost(config, what, must_know=not may_make)
+        if not may_make:
+            raise Unavailable(f"{what}; `hourmark types apply --dir types` makes it. {_HERE}")
+    database = Database(config.etl.ledger)
+    try:
+        if all(database.ask(select(table).limit(1)).first() is None for table in (tables.frontiers, tables.buckets)):
+            _refuse_lost(config, f"the ledger (etl.ledger = {shown(config.etl.ledger)}) is empty", must_know=not may_make)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _refuse_lost(config: Config, what: str, *, must_know: bool) -> None:
+    """Unavailable where the root holds closed buckets, which no ledger with nothing in it has closed.
+
+    `must_know`: also where storage does not answer. A ledger that is begun all the same is refused by a driver's start, and can
+    still be filled by a rebuild.
+    """
+    rebuild = f"`hourmark ledger rebuild --into {shown(config.etl.ledger)}`"
+    storage = open_storage(config.storage)
+    try:
+        marker = next(filter(None, (any_marker(storage, event_type) for event_type in list_types(storage))), None)
+    except StorageError as error:
+        if not must_know:
+            return
+        raise Unavailable(
+            f"{what}; whether it is lost cannot be told: {error}. A lost one is recreated by {rebuild}, a first one by `hourmark "
+            f"types apply --dir types`. {_HERE}"
+        ) from error
+    if marker is not None:
+        raise Unavailable(
+            f"{what}, and {storage.url('')} holds closed buckets ({marker}): it is lost. Restore its newest copy, or make it "
+            f"anew by {rebuild}. {_HERE} Where this is a new installation, give it a root of its own (storage.root)"
+        )

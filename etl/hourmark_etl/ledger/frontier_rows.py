@@ -1,0 +1,79 @@
+"""A frontier row for each type, put with the rules. Can be repeated; a type's first hour is fixed once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from sqlalchemy import Connection, Insert, insert, select
+
+from hourmark.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.errors import UsageError
+from hourmark.event_types import EventType, Source
+from hourmark.hours import Hour
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.digests import check, rewrite, with_digest
+from hourmark_etl.model import State
+
+BUCKET_SECONDS: Final = "bucket_seconds"  # in the table `meta`
+
+
+def put_frontiers(connection: Connection, types: Sequence[EventType], sources: Sequence[Source], first_hour: Hour) -> list[str]:
+    """Add rows for new types, renew sources and shard of all; returns the names that were new.
+
+    A source that may carry a type no longer is awaited until its hosts have said goodbye: what they read before is on its way.
+    While none of its hosts was ever heard of, their reports may be on their way too. UsageError if the ledger's buckets have
+    another length: a root's is fixed.
+    """
+    _fix_bucket_length(connection, first_hour.length_s)
+    known = {row["type"]: row for row in connection.execute(select(tables.frontiers)).mappings()}
+    reported = connection.execute(select(tables.reporters.c.source, tables.reporters.c.goodbye)).all()
+    live, heard = {source for source, goodbye in reported if not goodbye}, {source for source, _ in reported}
+    for t in types:
+        carried_by = carriers(t.name, sources)
+        if row := known.get(t.name):
+            check(tables.frontiers, row)
+            still = {source for source in json.loads(row["sources"]) if source in live or source not in heard}
+            rewrite(connection, tables.frontiers, row, {"sources": json.dumps(sorted(carried_by | still)), "shard": t.shard})
+        else:
+            connection.execute(new_frontier(t.name, first_hour.start_s, t.shard, carried_by))
+    return sorted({t.name for t in types} - set(known))
+
+
+def new_frontier(
+    event_type: str, first_s: int, shard: str, sources: Iterable[str], hour_s: int | None = None, settled_next: int = 0
+) -> Insert:
+    """Adds a row; `hour_s`: the open hour, where it is not the first."""
+    row = {
+        "type": event_type, "first_hour": first_s, "hour": first_s if hour_s is None else hour_s, "state": State.OPEN.value,
+        "shard": shard, "sources": json.dumps(sorted(sources)), "settled_next": settled_next, "seal": None, "alarm": None,
+    }  # fmt: skip
+    return insert(tables.frontiers).values(**with_digest(tables.frontiers, row))
+
+
+def check_other_bucket_length(database: Database, bucket_seconds: int) -> None:
+    """UsageError if the ledger's buckets have another length than parsing.bucket_seconds says now."""
+    with database.reading() as connection:
+        _has_bucket_length(connection, bucket_seconds)
+
+
+def _fix_bucket_length(connection: Connection, bucket_seconds: int) -> None:
+    if not _has_bucket_length(connection, bucket_seconds):
+        connection.execute(insert(tables.meta).values(key=BUCKET_SECONDS, value=str(bucket_seconds)))
+
+
+def _has_bucket_length(connection: Connection, bucket_seconds: int) -> bool:
+    """Whether it is fixed; UsageError where it is another."""
+    known_s = connection.execute(select(tables.meta.c.value).where(tables.meta.c.key == BUCKET_SECONDS)).scalar()
+    if known_s not in (None, str(bucket_seconds)):
+        raise UsageError(f"parsing.bucket_seconds is {bucket_seconds}, but the ledger's buckets have {known_s} s; set it back")
+    return known_s is not None
+
+
+def carriers(event_type: str, sources: Iterable[Source]) -> set[str]:
+    """The sources whose lines may become events of the type; any source's may become dead letters."""
+    if event_type == DEAD_LETTERS:
+        return {s.name for s in sources}
+    return {s.name for s in sources if event_type in s.types or event_type == s.catch_all}

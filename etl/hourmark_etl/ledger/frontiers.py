@@ -1,0 +1,331 @@
+"""What the closer commits: freeze, unfreeze, seal, close. Each is one transaction under the closer's lease, for many types.
+
+    open ──freeze──► frozen ──seal──► sealed ──close──► open (the next hour)
+      ▲                │                 ▲────────────────┘ (the next hour is sealed too)
+      └────unfreeze────┘
+
+A compare-and-set on (hour, state) guards each arrow, so a step that was already taken, or taken by another, is refused.
+
+A backlog's hours may be frozen together: the frontier's hour H and those after it up to `until`. Rows of hours before H are
+listed for H, rows of a later hour for that hour, as if each had been frozen alone with nothing staged in between. The proof seals
+the first of them, as many as it can, and the others are unlisted in the same transaction. So a group listed at or after the
+frontier's hour stands in no bucket yet: no column says how many hours are frozen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
+
+from hourmark.hours import Hour
+from hourmark.manifest import Grade, Manifest
+from hourmark_etl.errors import DamagedRow, StaleDriver
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.batches import position_of
+from hourmark_etl.ledger.conflicts import closed_up_to
+from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.digests import check, with_digest
+from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, begin_anew, put_gaps
+from hourmark_etl.ledger.tables import DIGEST
+from hourmark_etl.model import Frontier, Position, Reporter, Seal, State, Sums
+
+_AT_ONCE: Final = 500  # names in one IN list, far below every database's limit of variables
+_ROWS: Final = tables.frontiers
+_SEALS: Final = TypeAdapter(tuple[Seal, ...])
+
+
+@dataclasses.dataclass(frozen=True)
+class WithSeals:
+    """What is committed together with the seals of a round."""
+
+    waived: Collection[Reporter] = ()  # as the cut saw them: one that has reported since is not waived
+    unaudited: Collection[Mapping[str, Any]] = ()  # rows of the table `unaudited`
+    accepted: Collection[OffsetGap] = ()
+    checks: Collection[EdgeCheck] = ()  # from where accepted gaps' topics are watched again
+
+
+@dataclasses.dataclass(frozen=True)
+class Closing:
+    """A published hour. Hours of one type are closed in turn."""
+
+    frontier: Frontier
+    manifest: Manifest
+
+
+def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
+    """All types' frontier hours, by name."""
+    return [_frontier(row, bucket_seconds) for row in database.ask(select(_ROWS).order_by(_ROWS.c.type)).mappings()]
+
+
+def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
+    try:
+        check(_ROWS, row)
+    except DamagedRow as damaged:
+        nowhere = Hour(0, bucket_seconds)
+        return Frontier(
+            event_type=str(row["type"]),
+            first_hour=nowhere,
+            hour=nowhere,
+            state=State.DAMAGED,
+            sources=frozenset(),
+            settled_next=0,
+            seal=None,
+            alarm=(str(damaged),),
+        )
+    seals = _seals(row["seal"])
+    return Frontier(
+        event_type=row["type"],
+        first_hour=Hour(row["first_hour"], bucket_seconds),
+        hour=Hour(row["hour"], bucket_seconds),
+        state=State(row["state"]),
+        sources=frozenset(json.loads(row["sources"])),
+        settled_next=row["settled_next"],
+        seal=seals[0] if seals else None,
+        alarm=tuple(json.loads(row["alarm"])) if row["alarm"] else (),
+        shard=row["shard"],
+        later_seals=seals[1:],
+    )
+
+
+def freeze(
+    database: Database,
+    lease: Lease,
+    chosen: Collection[Frontier],
+    topics: Mapping[str, str],
+    until: Mapping[str, Hour] | None = None,
+) -> dict[str, tuple[Position, ...]]:
+    """List every unlisted group of hour ≤ the frontier's for it; later ones of those hours are carried by later buckets.
+
+    `until`: by type, the last hour of a backlog that is frozen with it. Returns, by type, how far its central topic (`topics`:
+    type → name) was staged in that very transaction: whatever of the listed hours lies below is in these buckets or in an
+    earlier one.
+    """
+    groups, last = tables.groups, until or {}
+    with database.transaction(lease) as connection:
+        _move_all(connection, [(f, {}) for f in chosen], State.OPEN, State.FROZEN)
+        connection.execute(
+            update(groups)
+            .where(groups.c.type == bindparam("of_type"), groups.c.listed_hour.is_(None), groups.c.hour <= bindparam("last"))
+            .values(listed_hour=case((groups.c.hour < bindparam("first"), bindparam("first")), else_=groups.c.hour)),
+            [{"of_type": f.event_type, "first": f.hour.start_s, "last": last.get(f.event_type, f.hour).start_s} for f in chosen],
+        )
+        return _positions_of(connection, {f.event_type: topics[f.event_type] for f in chosen})
+
+
+def _positions_of(connection: Connection, topics: Mapping[str, str]) -> dict[str, tuple[Position, ...]]:
+    by_topic: dict[str, list[Position]] = {}
+    for names in _portions(sorted(set(topics.values()))):
+        query = select(tables.positions).where(tables.positions.c.topic.in_(names)).order_by(tables.positions.c.partition)
+        for row in connection.execute(query).mappings():
+            by_topic.setdefault(row["topic"], []).append(position_of(row))
+    return {event_type: tuple(by_topic.get(topic, ())) for event_type, topic in topics.items()}
+
+
+def unfreeze_all(database: Database, lease: Lease, alarms: Collection[tuple[Frontier, Sequence[str]]]) -> None:
+    """Take listings back; each alarm says what the proof missed, empty where a crash alone is the cause."""
+    with database.transaction(lease) as connection:
+        moved = [(f, {"alarm": json.dumps(list(alarm)) if alarm else None}) for f, alarm in alarms]
+        _move_all(connection, moved, State.FROZEN, State.OPEN)
+        _unlist(connection, {f.event_type: f.hour for f, _ in alarms})
+
+
+def _unlist(connection: Connection, from_hour: Mapping[str, Hour]) -> None:
+    """Groups that are listed for these hours or later ones: all of them stand in no bucket yet."""
+    groups = tables.groups
+    connection.execute(
+        update(groups)
+        .where(groups.c.type == bindparam("of_type"), groups.c.listed_hour >= bindparam("start"))
+        .values(listed_hour=None),
+        [{"of_type": event_type, "start": hour.start_s} for event_type, hour in from_hour.items()],
+    )
+
+
+def seal(
+    database: Database,
+    lease: Lease,
+    chains: Mapping[str, Sequence[Seal]],
+    frozen: Collection[Frontier],
+    together: WithSeals = WithSeals(),  # it is frozen
+) -> None:
+    """Fix what the buckets hold and how they were proved; `chains`: by type, seals of its hours from the frontier's on, in turn.
+
+    Hours that were frozen and are not sealed are unlisted.
+    """
+    with database.transaction(lease) as connection:
+        moved = [(f, {"seal": _seals_json(chains[f.event_type]), "alarm": None}) for f in frozen]
+        _move_all(connection, moved, State.FROZEN, State.SEALED)
+        _unlist(connection, {f.event_type: hours_on(f.hour, len(chains[f.event_type])) for f in frozen})
+        _waive(connection, together.waived)
+        if together.unaudited:
+            connection.execute(insert(tables.unaudited), [dict(row) for row in together.unaudited])
+        put_gaps(connection, together.accepted)
+        begin_anew(connection, together.checks)
+
+
+def force_sealed(connection: Connection, f: Frontier, lost: Mapping[int, Sums], waived: tuple[str, ...]) -> None:
+    """Sealed hours among these (Unix seconds) lack rows that they were sealed with: they close as forced, and name it.
+
+    Their unaudited rows are forgotten, as its rows may be among those: a promise that it would keep stays unmet.
+    """
+    hit = [h.hour.start_s for h in f.sealed_hours if h.hour.start_s in lost]
+    if hit:
+        seals = [_without(h.seal, lost.get(h.hour.start_s), waived) for h in f.sealed_hours if h.seal]
+        _move_all(connection, [(f, {"seal": _seals_json(seals)})], State.SEALED, State.SEALED)
+        unaudited = tables.unaudited.c
+        connection.execute(delete(tables.unaudited).where(unaudited.type == f.event_type, unaudited.hour.in_(hit)))
+
+
+def _without(seal: Seal, lost: Sums | None, waived: tuple[str, ...]) -> Seal:
+    if lost is None:
+        return seal
+    return dataclasses.replace(seal, grade=Grade.FORCED.value, waived=(*waived, *seal.waived), listed=seal.listed - lost)
+
+
+def _waive(connection: Connection, reporters: Collection[Reporter]) -> None:
+    """Until they report again: rows are replaced then, so one that has reported since is left alone."""
+    table = tables.reporters
+    if reporters:
+        connection.execute(
+            update(table)
+            .where(
+                table.c.host_id == bindparam("host"),
+                table.c.source == bindparam("of_source"),
+                table.c.incarnation == bindparam("of_incarnation"),
+                table.c.sequence == bindparam("of_sequence"),
+                table.c.received_at_ms == bindparam("at_ms"),
+            )
+            .values(waived=True),
+            [
+                {"host": r.host_id, "of_source": r.source, "of_incarnation": r.incarnation, "of_sequence": r.sequence,
+                 "at_ms": r.received_at_ms}
+                for r in reporters
+            ],
+        )  # fmt: skip
+
+
+def hours_on(hour: Hour, count: int) -> Hour:
+    """The hour `count` hours later."""
+    return Hour(hour.start_s + count * hour.length_s, hour.length_s)
+
+
+def first_unsealed(frontier: Frontier) -> Hour:
+    """The first hour of which no bucket can have been published by this ledger."""
+    sealed = 0 if frontier.seal is None else 1 + len(frontier.later_seals)
+    return hours_on(frontier.hour, sealed)
+
+
+def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> None:
+    """Remember published buckets and go on, each type to its next hour. What a marker says stands, whoever published it.
+
+    Of one type there may be several, in turn; then the frontier passes them all. An override for a closed hour is done, and
+    what held it is named.
+    """
+    last: dict[str, Closing] = {}
+    first: dict[str, Frontier] = {}
+    for c in closings:
+        f = c.frontier
+        assert f.seal is not None
+        assert (c.manifest.type, c.manifest.hour) == (f.event_type, str(f.hour))
+        assert f.event_type not in last or f.hour == last[f.event_type].frontier.hour.next(), "hours close in turn"
+        first.setdefault(f.event_type, f)
+        last[f.event_type] = c
+    with database.transaction(lease) as connection:
+        _move_all(
+            connection,
+            [(first[t], _after_close(c.frontier)) for t, c in last.items()],
+            State.SEALED,
+            {t: State.SEALED if c.frontier.later_seals else State.OPEN for t, c in last.items()},
+        )
+        connection.execute(
+            insert(tables.buckets),
+            [bucket_row(c.frontier.hour, c.manifest) for c in closings],
+        )
+        overrides = tables.overrides
+        connection.execute(
+            delete(overrides).where(overrides.c.type == bindparam("of_type"), overrides.c.hour <= bindparam("closed")),
+            [{"of_type": t, "closed": c.frontier.hour.start_s} for t, c in last.items()],
+        )
+        closed_up_to(connection, {t: c.frontier.hour.start_s for t, c in last.items()})
+
+
+def bucket_row(hour: Hour, manifest: Manifest) -> dict[str, Any]:
+    """Of the table `buckets`."""
+    return {
+        "type": manifest.type, "hour": hour.start_s, "grade": manifest.grade.value, "manifest": manifest.encode().decode(),
+        "closed_at_ms": manifest.closed_at_ms,
+    }  # fmt: skip
+
+
+def _after_close(closed: Frontier) -> dict[str, Any]:
+    assert closed.seal is not None
+    return {
+        "hour": closed.hour.end_s,
+        "seal": _seals_json(closed.later_seals) if closed.later_seals else None,
+        "settled_next": closed.seal.audit_next,
+    }
+
+
+def _seals(text: str | None) -> tuple[Seal, ...]:
+    return _SEALS.validate_json(text) if text else ()
+
+
+def _seals_json(seals: Iterable[Seal]) -> str:
+    return _SEALS.dump_json(tuple(seals)).decode()
+
+
+def closed_types(database: Database) -> set[str]:
+    """Types of which this ledger has closed a bucket."""
+    return set(database.ask(select(tables.buckets.c.type).distinct()).scalars())
+
+
+def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
+    """Bytes of datums by type and hour (start, Unix seconds) that no freeze has listed."""
+    table = tables.groups
+    query = (
+        select(table.c.type, table.c.hour, func.sum(table.c.bytes))
+        .where(table.c.listed_hour.is_(None))
+        .group_by(table.c.type, table.c.hour)
+    )
+    return {(event_type, hour_s): int(size) for event_type, hour_s, size in database.ask(query)}
+
+
+def _move_all(
+    connection: Connection,
+    moved: Sequence[tuple[Frontier, Mapping[str, Any]]],
+    before: State,
+    after: State | Mapping[str, State],
+) -> None:
+    """Step many frontiers; StaleDriver, and nothing changed, if one is not where it is thought to be.
+
+    The transactions of one ledger are serial, so what is read here stays so until the end of this one.
+    """
+    if not moved:
+        return
+    found: dict[str, Mapping[Any, Any]] = {}
+    for names in _portions([f.event_type for f, _ in moved]):
+        found |= {row["type"]: row for row in connection.execute(select(_ROWS).where(_ROWS.c.type.in_(names))).mappings()}
+    states = after if isinstance(after, Mapping) else {f.event_type: after for f, _ in moved}
+    rows = []
+    for f, values in moved:
+        row = found.get(f.event_type)
+        if row is None or (row["hour"], row["state"]) != (f.hour.start_s, before.value):
+            raise StaleDriver(
+                f"type {f.event_type}, hour {f.hour}: the ledger is not {before.value} there, so another closer has "
+                "moved it; this one stops and changes nothing"
+            )
+        check(_ROWS, row, event_type=f.event_type)
+        rows.append(with_digest(_ROWS, {**row, "state": states[f.event_type].value, **values}))
+    columns = ("hour", "state", "seal", "alarm", "settled_next", DIGEST)
+    connection.execute(
+        update(_ROWS).where(_ROWS.c.type == bindparam("of_type")).values({name: bindparam(f"to_{name}") for name in columns}),
+        [{"of_type": row["type"], **{f"to_{name}": row[name] for name in columns}} for row in rows],
+    )
+
+
+def _portions(names: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (names[at : at + _AT_ONCE] for at in range(0, len(names), _AT_ONCE))

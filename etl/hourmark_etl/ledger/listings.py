@@ -1,0 +1,244 @@
+"""What the proof asks of the ledger, for a whole round of frontiers at once: a few queries, whatever the number of types.
+
+A frontier asks for its listed groups, and for the promises that count for its hour H below a central audit offset: those of H,
+and those of earlier hours from `settled_next` on. Every row is read and its digest compared; sums are added up here.
+The books, and `hourmark ledger check`, ask for groups too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnClause,
+    ColumnElement,
+    Connection,
+    Integer,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    func,
+    select,
+    text,
+)
+from sqlalchemy import column as sql_column
+
+from hourmark_etl.errors import DamagedRow
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.digests import check
+from hourmark_etl.model import AUDIT, EVENTS, AuditGroup, Frontier, StagedGroup, Sums, to_unsigned
+
+_Group = TypeVar("_Group")
+_AT_ONCE: Final = 1000  # frontiers in one query: four variables each, below every database's limit
+_LISTED: Final = tables.groups
+_PROMISED: Final = tables.audit_groups
+_PATH: Final = tables.staged_files.c.path
+
+
+@dataclasses.dataclass(frozen=True)
+class RoundSums:
+    """Of one frontier, by origin hour (Unix seconds).
+
+    `promised` leaves out the groups of `partially_counted`: only some of their rows count, which their files tell.
+    """
+
+    listed: Mapping[int, Sums]
+    promised: Mapping[int, Sums]
+    partially_counted: tuple[AuditGroup, ...]
+
+
+def round_sums(database: Database, asked: Sequence[Frontier], below: int) -> list[RoundSums]:
+    """For each frontier in turn; `below`: the central audit offset of the cut."""
+    groups, promises = listed_groups(database, asked), counting_promises(database, asked, below)
+    return [_summed(f, listed, counting, below) for f, listed, counting in zip(asked, groups, promises, strict=True)]
+
+
+def _summed(f: Frontier, groups: Iterable[StagedGroup], promises: Iterable[AuditGroup], below: int) -> RoundSums:
+    listed, promised = defaultdict[int, Sums](Sums), defaultdict[int, Sums](Sums)
+    partially_counted = []
+    for g in groups:
+        listed[g.hour_s] += listed_sums([g])
+    for a in promises:
+        if a.last_offset >= below or (a.hour_s < f.hour.start_s and a.first_offset < f.settled_next):
+            partially_counted.append(a)
+        else:
+            promised[a.hour_s] += Sums(a.rows, a.promised, a.low64_sum)
+    return RoundSums(listed, promised, tuple(partially_counted))
+
+
+def listed_sums(groups: Iterable[StagedGroup]) -> Sums:
+    """What the groups add up to."""
+    return sum((Sums(g.rows, g.rows, g.low64_sum) for g in groups), Sums())
+
+
+def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[StagedGroup]]:
+    """For each frontier in turn, what a freeze has listed for its hour, late events' groups included."""
+    return _found(database, asked, _LISTED, [_is_listed], group_of)
+
+
+def counting_promises(database: Database, asked: Sequence[Frontier], below: int) -> list[list[AuditGroup]]:
+    """For each frontier in turn, groups of which at least one promise counts for its hour."""
+    counts = [functools.partial(_of_the_hour, below=below), functools.partial(_late, below=below)]
+    return _found(database, asked, _PROMISED, counts, audit_group_of)
+
+
+def _found(
+    database: Database,
+    asked: Sequence[Frontier],
+    table: Table,
+    conditions: Sequence[Callable[[Any], ColumnElement[bool]]],
+    group: Callable[[Mapping[Any, Any], str], _Group],
+) -> list[list[_Group]]:
+    """For each frontier in turn, the groups of the table that meet a condition; each `group` is made of a row and its path."""
+    found: list[list[_Group]] = [[] for _ in asked]
+    with database.reading() as connection:
+        for one in _portions(asked):
+            for is_asked in conditions:
+                query = (
+                    select(one.c.at, _PATH, table)
+                    .select_from(one)
+                    .join(table, is_asked(one))
+                    .join(tables.staged_files, tables.staged_files.c.id == table.c.file_id)
+                    .order_by(one.c.at, table.c.id)
+                )
+                for row in connection.execute(query).mappings():
+                    found[row["at"]].append(group(row, asked[row["at"]].event_type))
+    return found
+
+
+def promises_between(
+    database: Database, event_type: str, hours_s: Collection[int], at_least: int, below: int
+) -> list[AuditGroup]:
+    """Groups of these hours with a promise, perhaps, at central audit offsets [at_least, below)."""
+    query = (
+        select(_PATH, _PROMISED)
+        .select_from(_PROMISED)
+        .join(tables.staged_files, tables.staged_files.c.id == _PROMISED.c.file_id)
+        .where(
+            _PROMISED.c.type == event_type,
+            _PROMISED.c.hour.in_(sorted(hours_s)),
+            _PROMISED.c.first_offset < below,
+            _PROMISED.c.last_offset >= at_least,
+        )
+        .order_by(_PROMISED.c.id)
+    )
+    return [audit_group_of(row, event_type) for row in database.ask(query).mappings()]
+
+
+def group_of(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
+    """Of a whole row and its file's path. DamagedRow if it is not as it was written, or listed for an hour before its own."""
+    check(_LISTED, row, row["path"], event_type)
+    if row["listed_hour"] is not None and row["listed_hour"] < row["hour"]:
+        raise DamagedRow(_LISTED.name, f"id {row['id']}, of {row['path']}, listed before its hour", event_type)
+    return StagedGroup(
+        path=row["path"],
+        event_type=row["type"],
+        hour_s=row["hour"],
+        rows=row["rows"],
+        datum_bytes=row["bytes"],
+        low64_sum=to_unsigned(row["low64_sum"]),
+        schema_ids=tuple(json.loads(row["schema_ids"])),
+        first_row=row["first_row"],
+        first_id=row["first_id"],
+        last_id=row["last_id"],
+    )
+
+
+def audit_group_of(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
+    """The same of promises."""
+    check(_PROMISED, row, row["path"], event_type)
+    return AuditGroup(
+        path=row["path"],
+        event_type=row["type"],
+        hour_s=row["hour"],
+        rows=row["rows"],
+        first_offset=row["first_offset"],
+        last_offset=row["last_offset"],
+        promised=row["promised"],
+        low64_sum=to_unsigned(row["low64_sum"]),
+    )
+
+
+def _portions(asked: Sequence[Frontier]) -> Iterator[Any]:
+    """The frontiers as tables of SQL: at (which of `asked`), type, hour, settled."""
+    columns: list[ColumnClause[Any]] = [
+        sql_column("at", Integer), sql_column("type", Text), sql_column("hour", BigInteger), sql_column("settled", BigInteger),
+    ]  # fmt: skip
+    for first in range(0, len(asked), _AT_ONCE):
+        portion = asked[first : first + _AT_ONCE]
+        given = [
+            bindparam(f"{column.name}{n}", value, column.type)
+            for n, f in enumerate(portion)
+            for column, value in zip(columns, (first + n, f.event_type, f.hour.start_s, f.settled_next), strict=True)
+        ]
+        yield text(_values(len(portion))).bindparams(*given).columns(*columns).cte("asked")
+
+
+@functools.lru_cache(maxsize=64)
+def _values(rows: int) -> str:
+    """As text, because SQLAlchemy compiles a VALUES of its own anew each time."""
+    each = ", ".join(f"(:at{n}, :type{n}, :hour{n}, :settled{n})" for n in range(rows))
+    return f"SELECT column1 AS at, column2 AS type, column3 AS hour, column4 AS settled FROM (VALUES {each}) AS given"  # noqa: S608  # names only
+
+
+def _is_listed(one: Any) -> ColumnElement[bool]:
+    return and_(_LISTED.c.type == one.c.type, _LISTED.c.listed_hour == one.c.hour)
+
+
+def _of_the_hour(one: Any, below: int) -> ColumnElement[bool]:
+    return and_(_PROMISED.c.type == one.c.type, _PROMISED.c.hour == one.c.hour, _PROMISED.c.first_offset < below)
+
+
+def _late(one: Any, below: int) -> ColumnElement[bool]:
+    return and_(
+        _PROMISED.c.type == one.c.type,
+        _PROMISED.c.last_offset >= one.c.settled,
+        _PROMISED.c.hour < one.c.hour,
+        _PROMISED.c.first_offset < below,
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileDifference:
+    """A staged file of which the ledger's groups have other rows than the file."""
+
+    path: str
+    kind: str
+    rows: int
+    in_groups: int
+
+
+def file_differences(connection: Connection) -> list[FileDifference]:
+    """Staged files whose groups do not add up to them."""
+    files, found = tables.staged_files, []
+    for kind, groups in ((EVENTS, tables.groups), (AUDIT, tables.audit_groups)):
+        summed = func.coalesce(func.sum(groups.c.rows), 0)
+        query = (
+            select(files.c.path, files.c.rows, summed)
+            .outerjoin(groups, groups.c.file_id == files.c.id)
+            .where(files.c.kind == kind)
+            .group_by(files.c.id, files.c.path, files.c.rows)
+            .having(summed != files.c.rows)
+        )
+        found += [FileDifference(path, kind, rows, int(added)) for path, rows, added in connection.execute(query)]
+    return found
+
+
+def groups_of(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
+    """The staged groups of one type and origin hour, wherever they are listed."""
+    table, files = tables.groups, tables.staged_files
+    query = (
+        select(files.c.path, table)
+        .join(files, files.c.id == table.c.file_id)
+        .where(table.c.type == event_type, table.c.hour == origin_s)
+        .order_by(table.c.id)
+    )
+    return [group_of(row, event_type) for row in database.ask(query).mappings()]

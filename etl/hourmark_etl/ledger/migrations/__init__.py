@@ -1,0 +1,71 @@
+"""The one way a ledger's tables are made and changed: revisions, each once, in order, in the transaction that opens the ledger.
+
+A fresh ledger goes through the same revisions as an old one. Revisions are numbered; number 1 was never released. To change the
+tables: change `tables.py`, add `versions/v<number>.py` beside the others with `down_revision` the last one's, and run
+tests/unit/etl/test_ledger_migrations.py, which compares both on SQLite and PostgreSQL. There is no way back: a ledger newer than
+the software is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect
+
+from hourmark_etl.errors import EtlStop
+
+_FOLDER: Final = Path(__file__).parent
+_LOCK: Final = threading.Lock()  # Alembic hands revisions their connection in a global
+_LOG = logging.getLogger(__name__)
+logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+@functools.cache
+def newest() -> int:
+    """The schema version that this software writes."""
+    head = ScriptDirectory(str(_FOLDER)).get_current_head()
+    assert head is not None
+    return int(head)
+
+
+def is_current(connection: Connection) -> bool:
+    """Whether nothing needs to be done. EtlStop where nothing can be."""
+    version = _version(connection)
+    if version is None and inspect(connection).has_table("meta"):
+        raise EtlStop(
+            "the ledger has schema version 1, which was never released, and cannot be migrated; set etl.ledger to a new database "
+            "and fill it from storage by `hourmark ledger rebuild`"
+        )
+    if version is not None and version > newest():
+        raise EtlStop(
+            f"the ledger has schema version {version}, this software knows {newest()}; run the software that wrote it, or a "
+            "newer one"
+        )
+    return version == newest()
+
+
+def upgrade(connection: Connection) -> None:
+    """Make the tables, or bring them to the newest version, in the connection's transaction, which must be the only one."""
+    if is_current(connection):  # somebody else was first
+        return
+    before = _version(connection)
+    config = Config()
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    with _LOCK:
+        command.upgrade(config, "head")
+    if before is not None:
+        _LOG.info("the ledger was migrated from schema version %d to %d", before, newest())
+
+
+def _version(connection: Connection) -> int | None:
+    revision = MigrationContext.configure(connection).get_current_revision()
+    return None if revision is None else int(revision)

@@ -1,0 +1,60 @@
+"""What operators and metrics ask of the ledger. Changes nothing; each question is one query, whatever the number of types."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from sqlalchemy import select
+
+from hourmark.hours import Hour
+from hourmark.manifest import Manifest
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.model import State, from_row
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fixed:
+    """Buckets of hours before `closed_to_s` are closed; those before `fixed_to_s` take in nothing more. Unix seconds."""
+
+    closed_to_s: int
+    fixed_to_s: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A type that is not staged for now, because of the record at this place. In the table's columns."""
+
+    event_type: str
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    quarantined_at_ms: int
+
+
+def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, Fixed]:
+    """By type, which of its buckets take in nothing more."""
+    table = tables.frontiers
+    query = select(table.c.type, table.c.hour, table.c.state, table.c.seal)
+    return {row.type: _fixed(row.hour, State(row.state), row.seal, bucket_seconds) for row in database.ask(query)}
+
+
+def _fixed(hour_s: int, state: State, seals: str | None, bucket_seconds: int) -> Fixed:
+    """A frozen type has listed its frontier hour at least; a sealed one has a seal for each hour that it closes next."""
+    count = 0 if state is State.OPEN else len(json.loads(seals)) if seals else 1
+    return Fixed(hour_s, hour_s + count * bucket_seconds)
+
+
+def quarantined(database: Database) -> dict[str, Quarantined]:
+    """Types that are quarantined."""
+    return {row.type: from_row(Quarantined, row) for row in database.ask(select(tables.quarantined))}
+
+
+def closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
+    """The manifest of a bucket that the ledger knows as closed."""
+    table = tables.buckets
+    query = select(table.c.manifest).where(table.c.type == event_type, table.c.hour == hour.start_s)
+    found = database.ask(query).scalar()
+    return None if found is None else Manifest.decode(found.encode())

@@ -1,0 +1,101 @@
+"""Rules revisions: the ledger has them first, and decides who comes first; the topic is a copy of it for delivery services."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from sqlalchemy import Connection, insert, select
+
+from hourmark.errors import Finding, UsageError
+from hourmark.hours import Hour
+from hourmark.rules import KnownSchema, Rules, RulesBook, is_named_by
+from hourmark.rules_change import changes
+from hourmark_etl.errors import DamagedRow
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontier_rows import put_frontiers
+from hourmark_etl.ledger.schemas import known_schemas, put_schemas
+
+
+class LedgerRules:
+    """The rules of one ledger."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def book(self) -> RulesBook:
+        """Every revision that was ever put."""
+        with self._database.reading() as connection:
+            return _book(connection)
+
+    def schemas(self) -> dict[int, KnownSchema]:
+        """What each id stands for that was ever given to a type, or to a control topic."""
+        return known_schemas(self._database)
+
+    def adopt(self, others: RulesBook, first_hour: Hour) -> int:
+        """Take what only the topic has, as after an older copy came back; how many records. Finding if the two contradict.
+
+        Hours wait for every source that such a revision lets carry a type; types that are new begin at `first_hour`. An empty
+        ledger takes the rules alone: nothing tells where types begin, and `put` says where the declared ones do.
+        """
+        with self._database.transaction() as connection:
+            book = _book(connection)
+            begun, known = book.latest is not None, {r.id for r in book.revisions}
+            new = {key: value for key, value in others.records.items() if key not in book.records}
+            _add(connection, book, new)
+            for rules in (r for r in book.revisions if begun and r.id not in known):
+                put_frontiers(connection, [t.declaration for t in rules.types.values()], [*rules.sources.values()], first_hour)
+        return len(new)
+
+    def put(
+        self, rules: Rules, after: Rules | None, first_hour: Hour, own: Mapping[int, KnownSchema] = MappingProxyType({})
+    ) -> list[str]:
+        """Put the revision in force, with its schemas, those of control topics, and frontier rows, if `after` still is.
+
+        All of it or nothing, and it can be repeated; the types that are new. UsageError, which says what changed, if another
+        came first.
+        """
+        with self._database.transaction() as connection:
+            book = _book(connection)
+            standing = book.latest
+            if standing is not None and standing.id != (after.id if after else None) and standing.id != rules.id:
+                raise UsageError(
+                    f"another `types apply` came first: revision {standing.id} is in force now ({changes(after, standing)}). "
+                    "Nothing of this one was put in force; bring the declarations together, and run it again"
+                )
+            _add(connection, book, {key: value for key, value in rules.records() if key not in book.records}, own)
+            types = [t.declaration for t in rules.types.values()]
+            return put_frontiers(connection, types, [*rules.sources.values()], first_hour)
+
+
+def put_book(connection: Connection, book: RulesBook) -> None:
+    """Add what the ledger's rules lack of these. Finding if ids have two meanings."""
+    known = _book(connection)
+    _add(connection, known, {key: value for key, value in book.records.items() if key not in known.records})
+
+
+def _book(connection: Connection) -> RulesBook:
+    book = RulesBook()
+    for key, value in connection.execute(select(tables.rules.c.key, tables.rules.c.value)):
+        try:
+            book.add(key, value)
+        except ValueError as error:
+            if is_named_by(key, value):
+                raise Finding(f"the ledger's rules were written by a later software: {error}; upgrade this one") from error
+            raise DamagedRow(tables.rules.name, key) from error
+    return book
+
+
+def _add(
+    connection: Connection, book: RulesBook, new: Mapping[str, str], own: Mapping[int, KnownSchema] = MappingProxyType({})
+) -> None:
+    try:
+        for key, value in new.items():
+            book.add(key, value)
+        schemas = {i: KnownSchema.of(version.declaration.name, version.schema) for i, version in book.schemas().items()}
+        put_schemas(connection, [*schemas.items(), *own.items()])
+    except ValueError as error:
+        raise Finding(str(error)) from error
+    if new:
+        connection.execute(insert(tables.rules), [{"key": key, "value": value} for key, value in new.items()])

@@ -1,0 +1,62 @@
+"""What schema ids stand for. The rules fix it before the first event is written under an id; no registry is asked later."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from sqlalchemy import Connection, Result, select
+
+from hourmark.errors import Finding
+from hourmark.rules import KnownSchema, check_second_meaning
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database, put
+from hourmark_etl.ledger.digests import check, with_digest
+
+
+def known_schemas(database: Database, ids: Collection[int] | None = None) -> dict[int, KnownSchema]:
+    """Those of `ids` (None: all) that the ledger knows. DamagedRow where one is not as it was written."""
+    table = tables.schemas
+    query = select(table) if ids is None else select(table).where(table.c.schema_id.in_(sorted(ids)))
+    return _checked(database.ask(query))
+
+
+def types_of_ids(database: Database) -> dict[int, str]:
+    """Of each known id, its type: cheap, for staging."""
+    return dict(database.ask(select(tables.schemas.c.schema_id, tables.schemas.c.type)).all())
+
+
+def unreadable(event_type: str, schema_id: int, known: KnownSchema | None) -> Finding | None:
+    """Why events of the type cannot be put into a bucket under this id, or None."""
+    if known is None or not known.text:
+        return Finding(
+            f"the ledger knows no schema with the id {schema_id}, under which events of {event_type} were written: it may be an "
+            "older copy; `hourmark types repair` takes from hourmark.types what it lacks"
+        )
+    if known.event_type != event_type:
+        return Finding(
+            f"schema id {schema_id}, under which events of {event_type} were written, stands for {known.meaning}; nothing is "
+            "written under a schema that is not theirs"
+        )
+    return None
+
+
+def put_schemas(connection: Connection, schemas: Iterable[tuple[int, KnownSchema]]) -> None:
+    """Add those that are new. ValueError, naming the id, if it stands for something else already."""
+    known = _checked(connection.execute(select(tables.schemas)))
+    new: dict[int, KnownSchema] = {}
+    for schema_id, schema in schemas:
+        standing = new.get(schema_id, known.get(schema_id, schema))
+        check_second_meaning(schema_id, standing.meaning, schema.meaning)
+        if schema_id not in known or (schema.text and not standing.text):
+            new[schema_id] = schema
+    rows = [{"schema_id": i, "type": s.event_type, "fingerprint": s.fingerprint, "schema": s.text} for i, s in new.items()]
+    put(connection, tables.schemas, ["schema_id"], [with_digest(tables.schemas, row) for row in rows])
+
+
+def _checked(rows: Result[Any]) -> dict[int, KnownSchema]:
+    known = {}
+    for row in rows.mappings():
+        check(tables.schemas, row, event_type=row["type"])
+        known[row["schema_id"]] = KnownSchema(row["type"], row["fingerprint"], row["schema"])
+    return known

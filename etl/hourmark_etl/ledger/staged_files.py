@@ -1,0 +1,209 @@
+"""What staging has left behind: files whose rows are needed or stand in closed buckets, and folders that no commit can name.
+
+A staged file that cannot be read is replaced by one that was staged again from the same spans: same groups, another file.
+
+Where that cannot be, an override gives the file up, for one type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import zstandard
+from sqlalchemy import ColumnElement, Select, Table, and_, bindparam, delete, func, or_, select, union
+
+from hourmark.errors import Finding
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.digests import check, rewrite
+from hourmark_etl.ledger.frontiers import force_sealed
+from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
+from hourmark_etl.model import AUDIT, EVENTS, Frontier, Span, StagedFile, StagedGroup, Sums, from_row, to_unsigned
+
+_FILES = tables.staged_files
+# By table of groups, joined with their frontier: whose rows no closed bucket holds yet, or no seal has settled.
+NEEDED: Final[dict[Table, ColumnElement[bool]]] = {
+    tables.groups: or_(tables.groups.c.listed_hour.is_(None), tables.groups.c.listed_hour >= tables.frontiers.c.hour),
+    tables.audit_groups: or_(
+        tables.audit_groups.c.last_offset >= tables.frontiers.c.settled_next,
+        tables.audit_groups.c.hour >= tables.frontiers.c.hour,
+    ),
+}
+_PLACES_MAX: Final = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Garbage:
+    """A staged file that nothing will read again; `folder` is its batch's."""
+
+    file_id: int
+    path: str
+    folder: str
+
+
+def closed_event_files(database: Database, after_id: int, closed_before_ms: int, limit: int) -> tuple[list[Garbage], int]:
+    """Event files all of whose groups stand in buckets closed before this time, among the `limit` files after this id.
+
+    Returns them, and the id to go on after: 0 once all were looked at, so that one old file that is still needed holds up none.
+    """
+    groups, buckets = tables.groups, tables.buckets
+    needed = (
+        select(groups.c.file_id)
+        .outerjoin(buckets, and_(buckets.c.type == groups.c.type, buckets.c.hour == groups.c.listed_hour))
+        .where(
+            or_(
+                buckets.c.closed_at_ms.is_(None),
+                buckets.c.closed_at_ms >= closed_before_ms,
+                groups.c.hour > groups.c.listed_hour,  # nothing lists such a group: the row is damaged
+            )
+        )
+    )
+    return _unneeded(database, EVENTS, after_id, limit, needed, groups.c.file_id)
+
+
+def settled_audit_files(database: Database, after_id: int, below: int, limit: int) -> tuple[list[Garbage], int]:
+    """The same of audit files, all of whose promises are of closed hours and lie below this central audit offset."""
+    groups, frontiers = tables.audit_groups, tables.frontiers
+    needed = (
+        select(groups.c.file_id)
+        .join(frontiers, frontiers.c.type == groups.c.type)
+        .where(or_(groups.c.last_offset >= below, NEEDED[groups]))
+    )
+    return _unneeded(database, AUDIT, after_id, limit, needed, groups.c.file_id)
+
+
+def _unneeded(
+    database: Database, kind: str, after_id: int, limit: int, needed: Select[Any], file_id: ColumnElement[int]
+) -> tuple[list[Garbage], int]:
+    looked = select(_FILES.c.id, _FILES.c.path, _FILES.c.batch).where(_FILES.c.kind == kind, _FILES.c.id > after_id)
+    with database.reading() as connection:
+        found = [Garbage(*row) for row in connection.execute(looked.order_by(_FILES.c.id).limit(limit))]
+        if not found:
+            return [], 0
+        span = needed.where(file_id >= found[0].file_id, file_id <= found[-1].file_id).distinct()
+        kept: set[int] = set(connection.execute(span).scalars())
+    return [f for f in found if f.file_id not in kept], found[-1].file_id if len(found) == limit else 0
+
+
+def oldest_frontier_ms(database: Database) -> int:
+    """When the oldest hour began that is not closed; 0 where there are no types."""
+    return 1000 * (database.ask(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
+
+
+def settled_before(database: Database, event_type: str, closed_before_ms: int) -> int:
+    """The central audit offset that the type's last bucket closed before this time was proved up to; 0 if there is none."""
+    buckets = tables.buckets
+    query = (
+        select(buckets.c.manifest)
+        .where(buckets.c.type == event_type, buckets.c.closed_at_ms < closed_before_ms)
+        .order_by(buckets.c.hour.desc())
+        .limit(1)
+    )
+    manifest = database.ask(query).scalar()
+    return 0 if manifest is None else max(json.loads(manifest)["evidence"]["audit_next"].values(), default=0)
+
+
+def forget_files(database: Database, lease: Lease, files: Collection[Garbage]) -> set[str]:
+    """Before the files are deleted: one that nobody names harms nothing. Returns the folders of which no file is left."""
+    ids = [{"of": f.file_id} for f in files]
+    with database.transaction(lease) as connection:
+        for table in (tables.groups, tables.audit_groups):
+            connection.execute(delete(table).where(table.c.file_id == bindparam("of")), ids)
+        connection.execute(delete(_FILES).where(_FILES.c.id == bindparam("of")), ids)
+        folders = {f.folder for f in files}
+        left = set(connection.execute(select(_FILES.c.batch).where(_FILES.c.batch.in_(sorted(folders))).distinct()).scalars())
+    return folders - left
+
+
+def folders(database: Database) -> tuple[set[str], dict[str, int]]:
+    """Batch folders that the ledger names, and the epoch of each lease, in one consistent view."""
+    with database.reading() as connection:
+        named = set(connection.execute(select(_FILES.c.batch).distinct()).scalars())
+        epochs: dict[str, int] = dict(connection.execute(select(tables.leases.c.name, tables.leases.c.epoch)).all())
+    return named, epochs
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownFile:
+    """A staged file, its batch's folder, and its groups by (type, hour)."""
+
+    file_id: int
+    file: StagedFile
+    folder: str
+    groups: Mapping[tuple[str, int], Sums]
+
+
+def known_file(database: Database, path: str) -> KnownFile:
+    """Finding if the ledger does not name the file."""
+    with database.reading() as connection:
+        row = connection.execute(select(tables.staged_files).where(tables.staged_files.c.path == path)).mappings().one_or_none()
+        if row is None:
+            raise Finding(f"the ledger names no staged file {path}; `hourmark ledger check` compares ledger and storage")
+        check(tables.staged_files, row)
+        groups: dict[tuple[str, int], Sums] = {}
+        for table in (tables.groups, tables.audit_groups):
+            for of in connection.execute(select(table).where(table.c.file_id == row["id"])).mappings():
+                check(table, of, path, of["type"])
+                groups[of["type"], of["hour"]] = Sums(of["rows"], digest=to_unsigned(of["low64_sum"]))
+    return KnownFile(row["id"], _staged_file(row), row["batch"], groups)
+
+
+def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
+    spans = tuple(from_row(Span, s) for s in json.loads(zstandard.decompress(row["spans"])))
+    observed_ms = None if row["observed_from_ms"] is None else (row["observed_from_ms"], row["observed_to_ms"])
+    return StagedFile(path=row["path"], kind=row["kind"], rows=row["rows"], spans=spans, observed_ms=observed_ms)
+
+
+def types_in(database: Database, path: str) -> set[str]:
+    """The types whose next buckets need events, or promises, of the file; none if the ledger does not name it any more."""
+    needed = (
+        select(groups.c.type)
+        .join(tables.staged_files, tables.staged_files.c.id == groups.c.file_id)
+        .join(tables.frontiers, tables.frontiers.c.type == groups.c.type)
+        .where(tables.staged_files.c.path == path, still)
+        for groups, still in NEEDED.items()
+    )
+    return set(database.ask(union(*needed)).scalars())
+
+
+def replace_file(database: Database, lease: Lease, known: KnownFile, path: str, groups: Collection[StagedGroup]) -> None:
+    """From now on the file's rows stand in `path`; `groups` say where (none for promises)."""
+    files, rows = tables.staged_files, {(g.event_type, g.hour_s): g.first_row for g in groups}
+    with database.transaction(lease) as connection:
+        for table in (tables.groups, tables.audit_groups):
+            for row in connection.execute(select(table).where(table.c.file_id == known.file_id)).mappings().all():
+                check(table, row, known.file.path, row["type"])
+                moved = {"first_row": rows[row["type"], row["hour"]]} if table is tables.groups else {}
+                rewrite(connection, table, row, moved, path)
+        row = connection.execute(select(files).where(files.c.id == known.file_id)).mappings().one()
+        check(files, row)
+        rewrite(connection, files, row, {"path": path})
+
+
+def give_up(database: Database, lease: Lease, known: KnownFile, f: Frontier, gap: OffsetGap, forced: str) -> None:
+    """The type no longer waits for its rows of the file; hours that were sealed with them are forced. `forced`: whose word it is.
+
+    Offsets and audit cut of a seal stay: a closer that has written such an hour whole may still publish it.
+    """
+    groups = tables.groups
+    with database.transaction(lease) as connection:
+        own = (groups.c.file_id == known.file_id, groups.c.type == f.event_type)
+        lost = defaultdict[int, Sums](Sums)
+        for hour_s, rows, low64_sum in connection.execute(
+            select(groups.c.listed_hour, groups.c.rows, groups.c.low64_sum).where(*own)
+        ):
+            lost[hour_s] += Sums(rows, rows, to_unsigned(low64_sum))
+        for table in (groups, tables.audit_groups):
+            connection.execute(delete(table).where(table.c.file_id == known.file_id, table.c.type == f.event_type))
+        force_sealed(connection, f, lost, (forced, gap.what))
+        put_gaps(connection, [gap])
+
+
+def places(spans: Sequence[Span]) -> str:
+    """Topics, partitions and offsets, as many as a person reads."""
+    named = ", ".join(f"topic {s.topic} partition {s.partition} offsets [{s.start}, {s.end})" for s in spans[:_PLACES_MAX])
+    return named if len(spans) <= _PLACES_MAX else f"{named} and {len(spans) - _PLACES_MAX} more partitions"

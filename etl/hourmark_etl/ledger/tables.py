@@ -1,0 +1,259 @@
+"""The tables. Hours are Unix seconds of the bucket's start; sums are modulo 2^64, kept as signed 64-bit integers.
+
+Paths of files are relative to the storage root. JSON columns hold what is only read as a whole. Tables are made by the revisions
+in `migrations`: what changes here changes there too (until the first release, `versions/v2.py` makes what stands here).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
+
+metadata = MetaData()
+
+DIGEST: Final = "digest"  # the column; see `digests`
+UNDIGESTED: Final = "undigested"
+_NUMBER: Final = {UNDIGESTED: True}  # of a row or a file: groups have the file's path in their digest instead
+
+
+def _text(name: str) -> Column[str]:
+    """A column without nulls, as nearly all are."""
+    return Column(name, Text, nullable=False)
+
+
+def _number(name: str) -> Column[int]:
+    return Column(name, BigInteger, nullable=False)
+
+
+def _bytes(name: str) -> Column[bytes]:
+    return Column(name, LargeBinary, nullable=False)
+
+
+# Row numbers; SQLite numbers rows by itself only where the type is INTEGER, which has 64 bits there.
+_ROW_ID: Final = BigInteger().with_variant(Integer, "sqlite")
+
+meta = Table("meta", metadata, Column("key", Text, primary_key=True), _text("value"))
+
+leases = Table("leases", metadata, Column("name", Text, primary_key=True), _number("epoch"))
+
+positions = Table(
+    "positions",
+    metadata,
+    Column("cluster_id", Text, primary_key=True),
+    Column("topic_id", Text, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    _text("topic"),
+    _text("shard"),
+    _number("next_offset"),
+    _bytes(DIGEST),
+)
+
+# `batch` is the folder that holds it; `spans` what it was staged from, so that an unreadable one can be staged again.
+staged_files = Table(
+    "staged_files",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True, info=_NUMBER),
+    Column("path", Text, nullable=False, unique=True),
+    _text("batch"),
+    _text("kind"),  # "events" or "audit"
+    _number("rows"),
+    _bytes("spans"),  # zstandard of a JSON list of `model.Span`
+    Column("observed_from_ms", BigInteger),  # least and greatest `observed_at` of the ranges of an audit file
+    Column("observed_to_ms", BigInteger),
+    Column("compared", Boolean, nullable=False, info={UNDIGESTED: True}),  # an audit file, with all others (`conflicts`)
+    _bytes(DIGEST),
+    Index("staged_files_by_batch", "batch"),
+    Index("staged_files_by_observed", "kind", "compared", "observed_to_ms"),
+)
+
+# A group of events belongs to no bucket until a freeze lists it: `listed_hour` is then the bucket's hour.
+groups = Table(
+    "staged_groups",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True, info=_NUMBER),
+    Column("file_id", ForeignKey("staged_files.id"), nullable=False, info=_NUMBER),
+    _text("type"),
+    _number("hour"),
+    _number("rows"),
+    _number("bytes"),
+    _number("low64_sum"),
+    _text("schema_ids"),  # JSON list
+    _number("first_row"),  # its rows are [first_row, first_row + rows) of the file
+    _bytes("first_id"),  # least and greatest event id, 16 bytes
+    _bytes("last_id"),
+    Column("listed_hour", BigInteger, info={UNDIGESTED: True}),  # set by the thousand; a seal says what its rows add up to
+    _bytes(DIGEST),
+    Index("staged_groups_by_file", "file_id"),
+    Index("staged_groups_by_listing", "type", "listed_hour", "hour"),
+)
+
+# Promises of one type and hour in one staged file of audit records, with the span of central offsets they come from.
+audit_groups = Table(
+    "audit_groups",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True, info=_NUMBER),
+    Column("file_id", ForeignKey("staged_files.id"), nullable=False, info=_NUMBER),
+    _text("type"),
+    _number("hour"),
+    _number("rows"),
+    _number("first_offset"),
+    _number("last_offset"),
+    _number("promised"),  # sum of the promised counts
+    _number("low64_sum"),  # sum of the promised sums
+    _bytes(DIGEST),
+    Index("audit_groups_by_file", "file_id"),
+    Index("audit_groups_by_hour", "type", "hour"),
+    Index("audit_groups_by_offset", "type", "last_offset"),  # late promises: the newest, of whatever hour
+)
+
+frontiers = Table(
+    "frontiers",
+    metadata,
+    Column("type", Text, primary_key=True),
+    _number("first_hour"),
+    _number("hour"),
+    _text("state"),
+    _text("shard"),  # as declared: whose query stages the type
+    _text("sources"),  # JSON list: the declared sources that may carry the type
+    _number("settled_next"),  # central audit offset: promises below it of hours < `hour` are kept
+    Column("seal", Text),  # JSON of `model.Seal`, from sealed on
+    Column("alarm", Text),  # JSON of the findings of the last proof that failed, or null
+    _bytes(DIGEST),
+)
+
+buckets = Table(
+    "buckets",
+    metadata,
+    Column("type", Text, primary_key=True),
+    Column("hour", BigInteger, primary_key=True),
+    _text("grade"),
+    _text("manifest"),  # the content of `_SUCCESS`
+    _number("closed_at_ms"),
+)
+
+# A range has two audit records that differ, and one of them names this type and hour: it closes by an override alone.
+conflicts = Table(
+    "conflicts",
+    metadata,
+    Column("type", Text, primary_key=True),
+    Column("hour", BigInteger, primary_key=True),  # that is held: of what the record names, or the one open when it was found
+    Column("range_id", LargeBinary, primary_key=True),
+    _text("what"),
+    _number("found_at_ms"),
+    _bytes(DIGEST),
+)
+
+# Listed rows that no audit record had promised when their bucket was sealed: they settle a promise that comes later.
+unaudited = Table(
+    "unaudited",
+    metadata,
+    Column("type", Text, primary_key=True),
+    Column("hour", BigInteger, primary_key=True),  # of the bucket that lists them
+    _text("path"),
+    _number("rows"),
+    _number("audit_next"),  # of its seal: what settles them lies at or past this central offset
+    _number("sealed_at_ms"),
+)
+
+# Runs of rows of an index file, each the sorted ids of some of a closed bucket: a cache, behind it stands the bucket itself.
+id_indexes = Table(
+    "id_indexes",
+    metadata,
+    Column("path", Text, primary_key=True),
+    Column("first_row", BigInteger, primary_key=True),
+    _text("type"),
+    _number("hour"),  # of the bucket
+    _number("rows"),
+    _number("bytes"),
+    Index("id_indexes_by_bucket", "type", "hour"),
+)
+
+# An operator's word that the type's frontier hour closes as `forced`, whatever is missing.
+overrides = Table(
+    "overrides",
+    metadata,
+    Column("type", Text, primary_key=True),
+    _number("hour"),
+    _text("reason"),
+    _text("requested_by"),
+    _number("requested_at_ms"),
+)
+
+# What each frontier hour waits for, as the closer last saw it: for `bucket why`.
+blockers = Table(
+    "blockers",
+    metadata,
+    Column("type", Text, primary_key=True),
+    _number("hour"),
+    _text("phase"),
+    _text("what"),  # JSON list
+    _number("since_ms"),
+)
+
+# Types that are not staged for now, because a record on their topic cannot be: an alarm, until an operator resumes them.
+quarantined = Table(
+    "quarantined",
+    metadata,
+    Column("type", Text, primary_key=True),
+    _text("topic"),
+    Column("partition", Integer, nullable=False),
+    _number("offset"),
+    _text("reason"),
+    _number("quarantined_at_ms"),
+)
+
+reporters = Table(
+    "reporters",
+    metadata,
+    Column("host_id", Text, primary_key=True),
+    Column("source", Text, primary_key=True),
+    _text("host_name"),
+    _text("kind"),
+    _text("incarnation"),
+    _number("sequence"),
+    _number("received_at_ms"),
+    Column("caught_up_at_ms", BigInteger),
+    _number("pending_bytes"),
+    _number("lost_bytes"),
+    Column("goodbye", Boolean, nullable=False),
+    _number("heard_at_ms"),
+    Column("waived", Boolean, nullable=False),  # by a bucket that timed out: not awaited until it reports again
+)
+
+# Rules revisions, as the topic `hourmark.types` has them; a key's digest is of its value.
+rules = Table("rules", metadata, Column("key", Text, primary_key=True), _text("value"))
+
+# What schema ids of the rules stand for, and those of buckets from before a rebuild.
+schemas = Table(
+    "schemas",
+    metadata,
+    Column("schema_id", Integer, primary_key=True, autoincrement=False),
+    _text("type"),
+    _text("fingerprint"),
+    _text("schema"),
+    _bytes(DIGEST),
+)
+
+# Where the mirror stood at the last check: the edge's log start must never pass it before the next one.
+edge_checks = Table(
+    "edge_checks",
+    metadata,
+    Column("topic", Text, primary_key=True),
+    Column("partition", Integer, primary_key=True),
+    _text("topic_id"),
+    _number("mirror_next"),
+    _number("checked_at_ms"),
+)
+
+# Offset gaps that the ledger alone remembers, and those that an override accepted (`hourmark_etl.ledger.offset_gaps`).
+gaps = Table(
+    "offset_gaps",
+    metadata,
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
+    _text("topic"),  # at the edge
+    Column("type", Text),  # whose promises alone it concerns; null: as the topic says
+    _text("what"),
+    Column("accepted_at_ms", BigInteger),
+    _text("reason"),
+)

@@ -1,0 +1,253 @@
+"""What the ledger holds, as domain types."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+from hourmark.hours import Hour
+from hourmark.kafka import Partition
+
+DEFAULT_SHARD: Final = "default"
+EVENTS: Final = "events"
+AUDIT: Final = "audit"
+# In a group's digest, range ids count by this odd number: equal digests tell equal ids and equal ranges (`closing.proof`).
+RANGE_WEIGHT: Final = 0x9E37_79B9_7F4A_7C15
+_MODULUS: Final = 1 << 64
+# Events of an hour come no earlier than 15 minutes before it (`closing.sealing.EARLY_MS`), by clocks that agree within 5.
+EARLIEST_MS: Final = 3_600_000
+_Record = TypeVar("_Record")
+
+
+def from_row(kind: type[_Record], values: Iterable[object]) -> _Record:
+    """A record of values that stand in the order of its fields: a row of a query, or a list in JSON."""
+    names = (field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]  # a dataclass
+    return kind(**dict(zip(names, values, strict=True)))
+
+
+def to_signed(value: int) -> int:
+    """A sum modulo 2^64 as SQL and Arrow keep it: a signed 64-bit integer."""
+    value %= _MODULUS
+    return value - _MODULUS if value >= _MODULUS >> 1 else value
+
+
+def to_unsigned(value: int) -> int:
+    """The inverse of `to_signed`."""
+    return value % _MODULUS
+
+
+class Phase(enum.StrEnum):
+    """What a type's frontier hour waits for: the phases of a cut in turn; then what keeps it from being proved or published."""
+
+    REPORTS = "reports"
+    CONTROL = "control"
+    PROMISES = "promises"
+    EVENTS = "events"
+    ARRIVAL = "arrival"
+    QUARANTINED = "quarantined"
+    CONFLICT = "conflict"
+    STAGED = "staged"
+    PROOF = "proof"
+    PUBLISHING = "publishing"
+    LEDGER = "ledger"
+    SERVERS = "servers"
+    STORAGE = "storage"
+
+
+class State(enum.Enum):
+    """Of a type's frontier hour."""
+
+    OPEN = "open"
+    FROZEN = "frozen"  # groups are listed, not yet proved
+    SEALED = "sealed"  # proved: what the bucket holds is fixed, for ever
+    DAMAGED = "damaged"  # its row is not as it was written: the type waits for an operator; never stored
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """The next offset to stage of a partition of the central cluster."""
+
+    cluster_id: str
+    topic_id: str
+    topic: str
+    partition: int
+    next_offset: int
+    shard: str = DEFAULT_SHARD
+
+    @property
+    def of(self) -> Partition:
+        """Of which topic-partition it is the position."""
+        return Partition(self.topic, self.partition)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Offsets [start, end) of a partition: what a staged file was read from."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    """One file of a batch; its rows are all records of its kind in its spans.
+
+    `observed_ms`: of audit records, least and greatest `observed_at` of their ranges.
+    """
+
+    path: str
+    kind: str  # EVENTS or AUDIT
+    rows: int
+    spans: tuple[Span, ...]
+    observed_ms: tuple[int, int] | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StagedGroup:
+    """Rows of one type and hour in one staged file: [first_row, first_row + rows) of it, sorted by event id.
+
+    `datum_bytes`: of all its datums. `low64_sum`: its digest, the sum modulo 2^64, unsigned, of each row's low 64 bits of an id
+    (its last 8 bytes) and RANGE_WEIGHT times its range id, duplicates counted each time.
+    """
+
+    path: str
+    event_type: str
+    hour_s: int
+    rows: int
+    datum_bytes: int
+    low64_sum: int
+    schema_ids: tuple[int, ...]
+    first_row: int
+    first_id: bytes
+    last_id: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AuditGroup:
+    """Promises of one type and hour in one staged file of audit records, from this span of central offsets (inclusive).
+
+    `promised` adds up the promised counts, an audit record that occurs twice counted twice. `low64_sum`: the digest that the
+    promised rows would have as a `StagedGroup`: the promised sums, and RANGE_WEIGHT times range id times count.
+    """
+
+    path: str
+    event_type: str
+    hour_s: int
+    rows: int
+    first_offset: int
+    last_offset: int
+    promised: int
+    low64_sum: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Reporter:
+    """The latest report of one source of one host."""
+
+    host_id: str
+    source: str
+    host_name: str
+    kind: str
+    incarnation: str
+    sequence: int
+    received_at_ms: int
+    caught_up_at_ms: int | None
+    pending_bytes: int
+    lost_bytes: int
+    goodbye: bool
+    heard_at_ms: int  # by the staging driver's clock, which is one for all; of a report older than clocks may be apart, its own
+    waived: bool = False  # a bucket timed out without it; until it reports again
+
+    @property
+    def name(self) -> str:
+        """Human-readable."""
+        return f"{self.kind} {self.host_name} source {self.source}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StagedBatch:
+    """What one micro-batch commits, whole or not at all. `folder` holds all its files, and is its name."""
+
+    folder: str
+    starts: tuple[Position, ...]
+    ends: tuple[Position, ...]
+    files: tuple[StagedFile, ...]
+    groups: tuple[StagedGroup, ...]
+    audit_groups: tuple[AuditGroup, ...]
+    reports: tuple[tuple[Reporter, ...], ...]  # each of one host, in the order of the topic
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sums:
+    """Of rows, or of promises: how many records, how many events, and the digest of these events modulo 2^64."""
+
+    records: int = 0
+    events: int = 0
+    digest: int = 0
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(self.records + other.records, self.events + other.events, to_unsigned(self.digest + other.digest))
+
+    def __sub__(self, other: Sums) -> Sums:
+        return Sums(self.records - other.records, self.events - other.events, to_unsigned(self.digest - other.digest))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OriginHourSums:
+    """What a seal says of one origin hour: distinct ids promised by records it settles, listed ones that nobody promised yet."""
+
+    hour_s: int
+    promised: int
+    unaudited: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Seal:
+    """The proof of a bucket: fixed before it is written, and copied into its manifest."""
+
+    grade: str
+    method: str
+    cut_at_ms: int
+    audit_next: int
+    audit_records: int
+    promised: int
+    unaudited: int
+    waived: tuple[str, ...]
+    offsets: tuple[Position, ...]
+    books: tuple[OriginHourSums, ...] = ()  # by origin hour
+    listed: Sums = dataclasses.field(default_factory=Sums)  # of its listed rows, duplicates and all: these are written, no others
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """The one hour of a type that is next to close; those before it are closed, for ever."""
+
+    event_type: str
+    first_hour: Hour
+    hour: Hour
+    state: State
+    sources: frozenset[str]
+    settled_next: int
+    seal: Seal | None
+    alarm: tuple[str, ...]
+    shard: str = DEFAULT_SHARD  # whose query stages the type
+    later_seals: tuple[Seal, ...] = ()  # of the hours that follow, where a backlog's were sealed together
+
+    @property
+    def sealed_hours(self) -> tuple[Frontier, ...]:
+        """Every sealed hour as a frontier of its own, in turn; none where the frontier is not sealed."""
+        seals = () if self.seal is None else (self.seal, *self.later_seals)
+        return tuple(
+            dataclasses.replace(
+                self,
+                hour=Hour(self.hour.start_s + n * self.hour.length_s, self.hour.length_s),
+                seal=seal,
+                later_seals=seals[n + 1 :],
+            )
+            for n, seal in enumerate(seals)
+        )

@@ -1,0 +1,226 @@
+"""`hourmark audit`: the books, from the ledger and the manifests that it keeps. Exit 1 where they do not add up."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config, config_option
+from hourmark.errors import Finding, UsageError
+from hourmark.hours import Hour
+from hourmark.manifest import Grade
+from hourmark_etl.errors import Unreadable
+from hourmark_etl.humanize import counted
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.listings import FileDifference
+from hourmark_etl.operators.bucket_text import table
+from hourmark_etl.operators.reconciled_ranges import OFFSET_MAX, unmet_ranges
+from hourmark_etl.operators.reconciled_sources import Window, facts_of, oldest_bucket_s, origins_of
+from hourmark_etl.operators.reconciliation import (
+    Books,
+    Difference,
+    HourAccount,
+    Stage,
+    TypeFacts,
+    books_of,
+    total,
+    waives,
+)
+from hourmark_etl.options import hour_of, json_option, say
+from hourmark_etl.storage import open_storage
+
+_COUNTS: Final = (
+    "promised", "staged", "closed", "late", "open", "duplicates_removed", "unaudited", "waived", "on_its_way"
+)  # fmt: skip
+_MARGIN_SECONDS: Final = 24 * 3600  # audit files are kept so much longer than topics
+_NO_END: Final = 1 << 62
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LookedAt:
+    """What a look at the books saw: without a closed bucket there is nothing that could differ.
+
+    `first`, `last`: hours, as asked; no `last`: the newest. `oldest`: the oldest bucket that the ledger knows.
+    """
+
+    event_type: str | None
+    first: str
+    last: str | None
+    types: int
+    hours: int  # of event time, of which anything is known; of all types
+    closed: int  # of these, in a closed bucket
+    oldest: str | None
+    differences: int
+
+    @property
+    def verdict(self) -> str:
+        """In two or three words, for programs too."""
+        return "differences" if self.differences else "adds up" if self.closed else "nothing to compare"
+
+    def as_json(self) -> dict[str, Any]:
+        """What `--json` says of it."""
+        return {
+            "type": self.event_type, "from": self.first, "to": self.last, "types": self.types, "hours": self.hours,
+            "closed": self.closed, "verdict": self.verdict,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        of, to = (f" of {self.event_type}" if self.event_type else ""), (f"to {self.last}" if self.last else "on")
+        span = f"{of} from {self.first} {to}"
+        are = "is" if self.closed == 1 else "are"
+        if self.closed:
+            return f"the books add up: of {counted(self.hours, 'hour')}{span}, {self.closed:,} {are} closed"
+        known = f"of hours{span}, no event, promise or bucket is known"
+        if self.hours:
+            known = f"{counted(self.hours, 'hour')}{span} {'is' if self.hours == 1 else 'are'} open, and none is closed"
+        if self.oldest is None:
+            return f"nothing to compare yet: {known}; `hourmark bucket ls` says what each type's next hour waits for"
+        named = f"{self.event_type} " if self.event_type else ""
+        more = f"the oldest bucket is of {self.oldest}: `hourmark audit {named}--from {self.oldest}` looks at all"
+        return f"nothing to compare: {known}; {more}"
+
+
+@click.command()
+@click.argument("event_type", metavar="[TYPE]", required=False)
+@click.option("--from", "from_hour", metavar="HOUR", help="First hour. Default: as far back as audit records are kept.")
+@click.option("--to", "to_hour", metavar="HOUR", help="Last hour. Default: the newest.")
+@click.option("--ranges", is_flag=True, help="Compare range by range over distinct ids too; reads staged files.")
+@json_option
+@config_option
+def audit(
+    event_type: str | None, from_hour: str | None, to_hour: str | None, ranges: bool, as_json: bool, config: Config
+) -> None:
+    """Show the books: per type and hour of event time, what was promised and what became of it. Exit 1 on a difference.
+
+    \b
+    promised            events that audit records promise (a range that was retried may count each time)
+    staged              rows staged = closed + open + duplicates removed
+    closed              events in closed buckets; `late` of them in later hours' buckets
+    open                rows staged that no closed bucket holds yet
+    duplicates removed  rows dropped because their id stood in a bucket already
+    unaudited             events in closed buckets that no audit record had promised
+    waived             at least so many events a bucket was closed without (timed_out, forced)
+    on its way          at least so many events promised and not staged yet
+
+    Without TYPE one line a type, with TYPE one line an hour. A difference names the stage, and hosts and ranges where it can.
+    Where no hour of the span is closed, there is nothing to compare, and it says so (exit 0; `looked_at` of --json).
+
+    \b
+    Examples:
+      hourmark audit
+      hourmark audit end-song --from 2026-11-21T00 --to 2026-11-21T23
+      hourmark audit end-song --from 2026-11-21T05 --to 2026-11-21T05 --ranges --json
+    """
+    window = _window(config, event_type, from_hour, to_hour)
+    with existing_ledger(config) as database:
+        found, files = _books(database, config, window, ranges)
+        oldest_s = oldest_bucket_s(database, event_type)
+    differences = [*(d for books in found.values() for d in books.differences)]
+    seen = _looked_at(window, config.parsing.bucket_seconds, found, oldest_s, len(differences) + len(files))
+    say(_printed(found, differences, files, seen, by_hour=event_type is not None, as_json=as_json))
+    if differences or files:
+        raise Finding(
+            f"{len(differences) + len(files)} differences in the books; docs/operations.md says what each stage means. "
+            "Nothing was changed"
+        )
+
+
+def _window(config: Config, event_type: str | None, from_hour: str | None, to_hour: str | None) -> Window:
+    length_s = config.parsing.bucket_seconds
+    kept_ms = (config.kafka.retention_hours * 3600 + _MARGIN_SECONDS) * 1000
+    first = hour_of(from_hour, config) if from_hour else Hour.of(max(0, SystemClock().now_ms() - kept_ms), length_s)
+    last_s = hour_of(to_hour, config).start_s if to_hour else _NO_END
+    if last_s < first.start_s:
+        raise UsageError(f"--to {to_hour} lies before --from {first}")
+    return Window(event_type, first.start_s, last_s)
+
+
+def _looked_at(window: Window, length_s: int, found: Mapping[str, Books], oldest_s: int | None, differences: int) -> LookedAt:
+    hours = [book for books in found.values() for book in books.hours]
+    return LookedAt(
+        event_type=window.event_type,
+        first=str(Hour(window.from_s, length_s)),
+        last=str(Hour(window.to_s, length_s)) if window.to_s != _NO_END else None,
+        types=len(found),
+        hours=len(hours),
+        closed=sum(book.state != "open" or book.closed > 0 for book in hours),
+        oldest=str(Hour(oldest_s, length_s)) if oldest_s is not None else None,
+        differences=differences,
+    )
+
+
+def _books(database: Database, config: Config, window: Window, ranges: bool) -> tuple[dict[str, Books], list[FileDifference]]:
+    found: dict[str, Books] = {}
+    of_types, files = facts_of(database, config.parsing.bucket_seconds, window)
+    for facts in of_types:
+        books = books_of(facts, origins_of(facts, window))
+        found[facts.event_type] = _with_ranges(database, config, facts, books, deep=ranges)
+    if window.event_type is not None and not found:
+        raise UsageError(f"the ledger knows no event type {window.event_type}; `hourmark types list` names those declared")
+    return found, files
+
+
+def _with_ranges(database: Database, config: Config, facts: TypeFacts, books: Books, *, deep: bool) -> Books:
+    """Name the ranges of differences that concern promises; `deep`: look into every hour whose promises ought to be kept."""
+    by_label = {book.hour: book for book in books.hours}
+    differences = []
+    for d in books.differences:
+        named = None
+        if d.stage in (Stage.PROOF, Stage.ARRIVAL) and d.hour in by_label:
+            named = _ranges(database, config, facts, by_label[d.hour])
+        differences.append(dataclasses.replace(d, ranges=named or ()))
+    told = {d.hour for d in differences if d.stage is Stage.PROOF}
+    for label, book in by_label.items() if deep else ():
+        proved = book.state == Grade.PROVED.value and not waives(facts, Hour.parse(label, facts.length_s).start_s)
+        if proved and label not in told and (named := _ranges(database, config, facts, book)):
+            detail = "promises of a proved bucket are not kept by what is staged"
+            differences.append(
+                Difference(event_type=facts.event_type, hour=label, stage=Stage.PROOF, detail=detail, ranges=named)
+            )
+    return Books(books.hours, tuple(differences))
+
+
+def _ranges(database: Database, config: Config, facts: TypeFacts, book: HourAccount) -> tuple[str, ...] | None:
+    """Ranges that are not kept; None where staged files are gone already, so that nobody can tell."""
+    below = OFFSET_MAX if book.state == "open" else facts.settled_next
+    storage, hour_s = open_storage(config.storage), Hour.parse(book.hour, facts.length_s).start_s
+    try:
+        return unmet_ranges(storage, database, facts.event_type, hour_s, below, book.staged, config.etl.unit_bytes_max)
+    except Unreadable as error:
+        return (f"ranges cannot be told: {error}",)
+
+
+def _printed(
+    found: Mapping[str, Books], differences: Collection[Difference], files: Collection[FileDifference], seen: LookedAt, *,
+    by_hour: bool, as_json: bool,
+) -> Iterator[str]:  # fmt: skip
+    if as_json:
+        yield json.dumps(
+            {
+                "types": {name: total(books.hours) for name, books in found.items()},
+                "hours": [dataclasses.asdict(book) for books in found.values() for book in books.hours],
+                "differences": [dataclasses.asdict(d) for d in differences],
+                "files": [dataclasses.asdict(f) for f in files],
+                "looked_at": seen.as_json(),
+            },
+            indent=1,
+        )
+        return
+    rows: Sequence[dict[str, Any]]
+    if by_hour:
+        rows = [dataclasses.asdict(book) for books in found.values() for book in books.hours]
+        yield from table(rows, ("hour", "state", *_COUNTS), ("hour", "state"))
+    else:
+        rows = [{"type": name, "hours": len(books.hours), **total(books.hours)} for name, books in sorted(found.items())]
+        yield from table(rows, ("type", "hours", *_COUNTS), ("type",))
+    yield from map(str, differences)
+    for f in files:
+        yield f"{f.path} [staging] the file holds {f.rows} rows of {f.kind}, the ledger's groups of it {f.in_groups}"
+    if not differences and not files:
+        yield str(seen)

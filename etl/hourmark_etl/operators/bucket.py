@@ -1,0 +1,203 @@
+"""`hourmark bucket`: what is closed, how it was proved, whether it still is what it says, what is in it, and why an hour waits.
+
+`show`, `verify` and `cat` read storage alone: they work while Kafka, the ledger and the ETL are down. So does `ls`, which adds
+the hours that are next to close where the ledger can be read. `why` and `force` (override.py) need the ledger. Results on
+stdout; exit 1 on a finding.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from hourmark.config import Config, config_option
+from hourmark.errors import Finding
+from hourmark.hours import Hour
+from hourmark_etl.buckets.reader import BadMarker, NotClosed, list_hours, list_types, read_events, read_manifest
+from hourmark_etl.operators.bucket_text import described, event_lines, report, table, verdict_line
+from hourmark_etl.operators.override import force, frontier_rows, why
+from hourmark_etl.options import hour_of, json_option, say, say_json
+from hourmark_etl.storage import Storage, open_storage
+
+_COLUMNS: Final = (
+    "type", "hour", "grade", "events", "late", "duplicates_removed", "unaudited", "bytes", "closed_after_s", "waits_for"
+)  # fmt: skip
+_LEFT: Final = ("type", "hour", "grade", "waits_for")
+
+
+@click.group()
+def bucket() -> None:
+    """Hourly buckets: list, show, verify, print; why one is not closed, and force it.
+
+    HOUR is written 2026-11-21T05, or 2026-11-21T05:07 where buckets are minutes; always UTC.
+
+    \b
+    Examples:
+      hourmark bucket ls
+      hourmark bucket show end-song 2026-11-21T05
+      hourmark bucket verify
+      hourmark bucket cat end-song 2026-11-21T05 --limit 3 --json
+      hourmark bucket why end-song 2026-11-21T06
+      hourmark bucket force end-song 2026-11-21T06 --reason "edge topic lost, ticket 17"
+    """
+
+
+bucket.add_command(why)
+bucket.add_command(force)
+
+
+@bucket.command()
+@click.argument("event_type", metavar="[TYPE]", required=False)
+@json_option
+@config_option
+def ls(event_type: str | None, as_json: bool, config: Config) -> None:
+    """List closed buckets of all types, or of TYPE; and, where the ledger can be read, each type's next hour to close.
+
+    That hour's grade is its state: open, frozen (being proved), sealed (being written).
+
+    \b
+    Examples:
+      hourmark bucket ls
+      hourmark bucket ls end-song --json
+    """
+    storage = open_storage(config.storage)
+    opened = [{**dict.fromkeys(_COLUMNS), **row} for row in frontier_rows(config, event_type)]
+    names = _types(storage, event_type) if event_type is None or not opened else [event_type]
+    rows = [_row(storage, name, hour) for name in names for hour in list_hours(storage, name, config.parsing.bucket_seconds)]
+    rows = sorted([*rows, *opened], key=lambda row: (row["type"], row["hour"]))
+    if as_json:
+        say_json(rows)
+    elif rows:
+        _print_table(rows)
+    else:
+        click.echo(f"no bucket is closed below {storage.url('')} yet", err=True)
+
+
+@bucket.command()
+@click.argument("event_type", metavar="TYPE")
+@click.argument("hour", metavar="HOUR")
+@json_option
+@config_option
+def show(event_type: str, hour: str, as_json: bool, config: Config) -> None:
+    """Show a bucket's manifest: grade and evidence, files, late events, offsets.
+
+    \b
+    Example:
+      hourmark bucket show end-song 2026-11-21T05
+    """
+    storage = open_storage(config.storage)
+    parsed = hour_of(hour, config)
+    manifest = read_manifest(storage, event_type, parsed)
+    click.echo(manifest.encode().decode() if as_json else described(storage, parsed, manifest))
+
+
+@bucket.command()
+@click.argument("event_type", metavar="[TYPE]", required=False)
+@click.argument("hour", metavar="[HOUR]", required=False)
+@json_option
+@config_option
+def verify(event_type: str | None, hour: str | None, as_json: bool, config: Config) -> None:
+    """Read every byte of closed buckets and name whatever is not as their manifests say. Exit 1 on findings.
+
+    Checked: the marker and that it follows the one before, exactly the listed files, sizes, digests, counts, schemas, every id
+    once, the sum of ids, hours of on-time and late events, late events once over all buckets; and, without HOUR, that no hour is
+    left out.
+
+    \b
+    Examples:
+      hourmark bucket verify
+      hourmark bucket verify end-song
+      hourmark bucket verify end-song 2026-11-21T05
+    """
+    from hourmark_etl.buckets.verify import (  # loads numpy
+        BucketFinding,
+        BucketReport,
+        find_gaps,
+        find_late_clashes,
+        verify_bucket,
+    )
+
+    storage = open_storage(config.storage)
+    verdicts: list[BucketReport] = []
+    findings: list[BucketFinding] = []
+    for name in _types(storage, event_type):
+        if hour is not None:
+            hours = [hour_of(hour, config)]
+        else:
+            hours = list_hours(storage, name, config.parsing.bucket_seconds)
+            findings += find_gaps(name, hours)
+        checked = []
+        for verdict in (verify_bucket(storage, name, each) for each in hours):
+            checked.append(verdict)
+            findings += verdict.findings
+            click.echo(verdict_line(verdict), err=as_json)
+        findings += find_late_clashes(storage, name, checked)
+        verdicts += checked
+    say(report(verdicts, findings, as_json))
+    if findings:
+        raise Finding(
+            f"{len(findings)} findings in closed buckets, which Hourmark never changes: find out who wrote there, "
+            "and bring the files back from a copy"
+        )
+
+
+@bucket.command()
+@click.argument("event_type", metavar="TYPE")
+@click.argument("hour", metavar="HOUR")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Print the first N events only.")
+@json_option
+@config_option
+def cat(event_type: str, hour: str, limit: int | None, as_json: bool, config: Config) -> None:
+    """Print a bucket's events, one a line.
+
+    Without --json: time, host, source:position, and the type's own fields. With it: each event whole, as a JSON object; bytes
+    that are not UTF-8 become {"base64": "…"}.
+
+    \b
+    Examples:
+      hourmark bucket cat end-song 2026-11-21T05 --limit 3
+      hourmark bucket cat end-song 2026-11-21T05 --json | jq .host
+    """
+    storage = open_storage(config.storage)
+    parsed = hour_of(hour, config)
+    events = read_events(storage, event_type, parsed, read_manifest(storage, event_type, parsed))
+    say(event_lines(itertools.islice(events, limit), as_json))
+
+
+def _types(storage: Storage, event_type: str | None) -> list[str]:
+    found = list_types(storage)
+    if event_type is None:
+        return found
+    if event_type not in found:
+        there = ", ".join(found) or "none"
+        raise NotClosed(f"no bucket of type {event_type!r} is closed below {storage.url('')}; types with buckets: {there}")
+    return [event_type]
+
+
+def _row(storage: Storage, event_type: str, hour: Hour) -> dict[str, Any]:
+    row: dict[str, Any] = {**dict.fromkeys(_COLUMNS), "type": event_type, "hour": str(hour), "state": "closed"}
+    try:
+        manifest = read_manifest(storage, event_type, hour)
+    except (NotClosed, BadMarker) as error:
+        return row | {"state": "damaged", "problem": str(error)}
+    return row | {
+        "grade": manifest.grade.value,
+        "events": manifest.events,
+        "late": sum(manifest.late.values()),
+        "duplicates_removed": manifest.duplicates_removed,
+        "unaudited": manifest.unaudited,
+        "bytes": sum(file.bytes for file in manifest.files),
+        "closed_after_s": round((manifest.closed_at_ms - hour.end_ms) / 1000, 1),
+    }
+
+
+def _print_table(rows: Sequence[dict[str, Any]]) -> None:
+    shown = [row | {"grade": row["grade"] or (row["state"] if row["state"] != "damaged" else None)} for row in rows]
+    columns = [c for c in _COLUMNS if c != "waits_for" or any(row["waits_for"] for row in rows)]
+    say(table(shown, columns, _LEFT))
+    for row in rows:
+        if problem := row.get("problem"):
+            click.echo(f"{row['type']} {row['hour']}: {problem}", err=True)

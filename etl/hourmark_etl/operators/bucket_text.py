@@ -1,0 +1,121 @@
+"""How buckets are printed: tables, manifests, verdicts, events.
+
+What JSON has no words for: event ids as UUIDs; bytes as a string where they are UTF-8, otherwise as {"base64": "…"} (lone
+surrogates would be lost in most JSON readers); times in ISO 8601; numbers that are not finite as strings.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime as dt
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hourmark.avro import ENVELOPE_NAMES
+from hourmark.event_id import EventId
+from hourmark.hours import Hour
+from hourmark.manifest import Manifest
+from hourmark_etl.buckets.reader import Event
+from hourmark_etl.humanize import iso
+from hourmark_etl.storage import Storage
+
+if TYPE_CHECKING:  # numpy, which printing does not need
+    from hourmark_etl.buckets.verify import BucketFinding, BucketReport
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], left: Sequence[str]) -> Iterator[str]:
+    """A head and one line a row; columns in `left` are aligned left, the others right; "-" where there is nothing to say."""
+    cells = [[column.replace("_", " ") for column in columns]]
+    cells += [[str(row[column]) if row.get(column) is not None else "-" for column in columns] for row in rows]
+    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
+    for line in cells:
+        text = [
+            value.ljust(width) if column in left else value.rjust(width)
+            for column, value, width in zip(columns, line, widths, strict=True)
+        ]
+        yield "  ".join(text).rstrip()
+
+
+def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
+    """A manifest human-readable."""
+    evidence, previous = manifest.evidence, manifest.previous
+    lines = [
+        f"{manifest.type} {manifest.hour}: {manifest.grade.value}, {manifest.events} events",
+        f"  folder      {storage.url(hour.bucket_path(manifest.type))}",
+        f"  closed      {iso(manifest.closed_at_ms)} by {manifest.software}, attempt {manifest.attempt}",
+        f"  ledger      {manifest.ledger}, commit {manifest.ledger_commit}",
+        f"  evidence    {evidence.method}: {evidence.audit_records} audit records, {evidence.promised} events promised, "
+        f"cut at {iso(evidence.cut_at_ms)}",
+        f"  follows     {f'{previous.hour}, whose marker has {previous.blake2b}' if previous else 'none: it is the first'}",
+        *(f"  waived     {waived}" for waived in evidence.waived),
+        f"  removed     {manifest.duplicates_removed} duplicates",
+        f"  unaudited     {manifest.unaudited} events that no audit record promised so far",
+        *(f"  late        {count} events of {origin}" for origin, count in sorted(manifest.late.items())),
+        *(
+            f"  file        {f.name}  {f.records} events  {f.bytes} bytes  schema {f.schema_id}  {f.blake2b}"
+            for f in manifest.files
+        ),
+        *(f"  offset      {o.topic}-{o.partition} up to {o.next}" for o in manifest.offsets),
+    ]
+    return "\n".join(lines)
+
+
+def verdict_line(verdict: BucketReport) -> str:
+    """One bucket that was checked."""
+    word = "FAULT" if verdict.findings else "ok   "
+    return f"{word} {verdict.type} {verdict.hour}: {verdict.events} events, {verdict.size} bytes read"
+
+
+def report(verdicts: Sequence[BucketReport], findings: Sequence[BucketFinding], as_json: bool) -> Iterator[str]:
+    """What a check of many buckets found."""
+    if as_json:
+        result = {
+            "buckets": len(verdicts),
+            "events": sum(verdict.events for verdict in verdicts),
+            "bytes": sum(verdict.size for verdict in verdicts),
+            "findings": [dataclasses.asdict(f) for f in findings],
+        }
+        yield json.dumps(result, indent=1)
+    else:
+        yield from map(str, findings)
+        yield f"{len(verdicts)} buckets, {sum(v.events for v in verdicts)} events, {len(findings)} findings"
+
+
+def event_lines(events: Iterator[Event], as_json: bool) -> Iterator[str]:
+    """One line an event."""
+    for event in events:
+        plain = {name: _plain(value) for name, value in event.items()} | {"event_id": str(EventId(event["event_id"]))}
+        if as_json:
+            yield json.dumps(plain, ensure_ascii=False)
+        else:
+            own = {name: value for name, value in plain.items() if name not in ENVELOPE_NAMES}
+            where = f"{plain['source']}:{plain['position']}"
+            yield f"{plain['event_time']} {plain['host']} {where} {json.dumps(own, ensure_ascii=False)}"
+
+
+def _plain(value: object) -> object:  # one case for each kind of Avro value
+    match value:
+        case bytes():
+            return _text(value)
+        case float() if not math.isfinite(value):
+            return str(value)
+        case None | bool() | int() | float() | str():
+            return value
+        case dt.datetime():
+            return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        case Mapping():
+            return {str(name): _plain(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return str(value)  # decimals, dates, times of day, UUIDs
+
+
+def _text(value: bytes) -> object:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}

@@ -1,0 +1,361 @@
+"""Why an hour of a type is not closed, or how it was: what it waits for, from whom, since when, and what to do. Pure.
+
+Everything is told from what the ledger says; each reason ends with the next step of an operator.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from hourmark.hours import Hour
+from hourmark.manifest import Grade, Manifest
+from hourmark_etl.closing.cut.readiness import Reports, clocks_apart, no_service
+from hourmark_etl.humanize import counted, duration, iso
+from hourmark_etl.ledger.overrides import Blocker, Override
+from hourmark_etl.ledger.overview import Quarantined
+from hourmark_etl.model import Frontier, Phase, Reporter, State
+
+SILENT_SECONDS: Final = 60.0  # a source reports every few seconds
+STALE_SECONDS: Final = 120.0  # some source always reports: without anything newer in the ledger, nothing is staged
+DRIVER_SILENT_SECONDS: Final = 60.0  # a driver gives a sign every quarter of a minute
+REASONS_SHOWN: Final = 20
+
+_DO_MIRROR: Final = "see how far the mirror is: `hourmark mirror lag`; if it stands still, see the log of `hourmark mirror run`"
+_DO_STAGING: Final = "see in the log of `hourmark etl run` that batches are staged; a backlog is worked off by itself"
+_DO_BY_PHASE: Final[Mapping[Phase, str]] = {
+    Phase.REPORTS: (
+        "a source: see that it runs and reports; a clock: set it right; records that may be missing: `hourmark mirror verify` "
+        "names them, and if they are gone for good, `hourmark bucket force` closes without them"
+    ),
+    Phase.CONTROL: _DO_MIRROR,
+    Phase.PROMISES: _DO_STAGING,
+    Phase.EVENTS: _DO_MIRROR,
+    Phase.ARRIVAL: _DO_STAGING,
+    Phase.STAGED: (
+        "bring the file back from a copy of the storage root: Kafka no longer holds its records; it is read by itself then"
+    ),
+    Phase.PROOF: (
+        "what is on its way arrives by itself, and the proof is tried again; `hourmark audit {type} --from {hour} --to {hour}` "
+        "says at which stage events are missing"
+    ),
+    Phase.CONFLICT: (
+        "let all delivery services run one version; nothing is missing, and waiting does not help: `hourmark bucket force {type} "
+        "{hour}` closes with the events of both, and names the range"
+    ),
+    Phase.PUBLISHING: "move away what stands at the bucket's path and is not Hourmark's; publishing is tried again by itself",
+    Phase.LEDGER: (
+        "name all such rows by `hourmark ledger check`; restore the newest copy of the ledger, or recreate it by "
+        "`hourmark ledger rebuild`"
+    ),
+    Phase.SERVERS: "see that the server named is up and can be reached from the driver; closing goes on by itself",
+    Phase.STORAGE: "see that the file system is up, has space, and is not in safe mode; closing goes on by itself",
+}
+_BY_NO_DEADLINE: Final = (Phase.CONFLICT, Phase.STAGED, Phase.LEDGER)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a type's hour. `frontier`: None where the ledger does not know the type.
+
+    `driver_seen_ms`: when a driver's closer last gave a sign of itself, Unix milliseconds; None: never.
+    """
+
+    event_type: str
+    hour: Hour
+    now_ms: int
+    deadline_seconds: float
+    frontier: Frontier | None
+    known_types: tuple[str, ...] = ()
+    reporters: tuple[Reporter, ...] = ()
+    wait: Blocker | None = None
+    override: Override | None = None
+    quarantined: Quarantined | None = None
+    manifest: Manifest | None = None  # of the hour, where it is closed
+    driver_seen_ms: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that holds an hour. `since_ms`: Unix milliseconds, where it is known."""
+
+    what: str
+    do: str
+    since_ms: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """`state`: closed, open, frozen, sealed, damaged (the frontier's), later (than the frontier), before-first, unknown-type.
+
+    `frontier`: the hour that the reasons are of. `times_out_at_ms`: when it closes without sources and promises, by its deadline.
+    """
+
+    event_type: str
+    hour: str
+    state: str
+    summary: str
+    frontier: str | None = None
+    reasons: tuple[Reason, ...] = ()
+    times_out_at_ms: int | None = None
+
+
+def why(facts: Facts) -> Explanation:
+    """What to tell an operator who asks of this type and hour."""
+    f = facts.frontier
+    if f is None:
+        return _unknown(facts)
+    if f.state is State.DAMAGED:
+        reasons = tuple(Reason(what, _DO_BY_PHASE[Phase.LEDGER]) for what in f.alarm)
+        return Explanation(
+            event_type=facts.event_type,
+            hour=str(facts.hour),
+            state=f.state.value,
+            summary="the ledger's row of the type is damaged",
+            frontier=None,
+            reasons=reasons,
+        )
+    if facts.hour < f.first_hour:
+        return _before_first(facts, f)
+    if facts.hour < f.hour:
+        return closed(facts.event_type, facts.hour, facts.manifest)
+    reasons = tuple(_reasons(facts, f))
+    shown = reasons[:REASONS_SHOWN]
+    if len(reasons) > REASONS_SHOWN:
+        shown += (Reason(f"and {len(reasons) - REASONS_SHOWN} more", "begin with those above"),)
+    return Explanation(
+        event_type=facts.event_type,
+        hour=str(facts.hour),
+        state=f.state.value if facts.hour == f.hour else "later",
+        summary=_summary(facts, f),
+        frontier=str(f.hour),
+        reasons=shown,
+        times_out_at_ms=_times_out_at_ms(facts, f),
+    )
+
+
+def no_driver(seen_ms: int | None, now_ms: int) -> str | None:
+    """That none runs, human-readable; None where one gave a sign a moment ago."""
+    if seen_ms is None:
+        return "the ledger has no sign of a driver"
+    age_s = (now_ms - seen_ms) / 1000
+    return f"no driver runs: its last sign in the ledger is {duration(age_s)} old" if age_s > DRIVER_SILENT_SECONDS else None
+
+
+def _driver_is_silent(facts: Facts) -> bool:
+    return no_driver(facts.driver_seen_ms, facts.now_ms) is not None
+
+
+def _times_out_at_ms(facts: Facts, f: Frontier) -> int | None:
+    """When time alone closes the hour; None where it does not, as things are."""
+    at_ms = f.hour.end_ms + round(facts.deadline_seconds * 1000)
+    if f.state is not State.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
+        return None
+    by_none = facts.wait is not None and facts.wait.phase in _BY_NO_DEADLINE
+    if by_none or facts.quarantined is not None or facts.override is not None or _driver_is_silent(facts):
+        return None
+    return None if clocks_apart(Reports(facts.reporters), facts.now_ms) else at_ms
+
+
+def _unknown(facts: Facts) -> Explanation:
+    near = difflib.get_close_matches(facts.event_type, facts.known_types, 3)
+    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    reason = Reason(
+        "only declared types have buckets",
+        "`hourmark types list` names those declared; `hourmark types apply --dir types` declares new ones",
+    )
+    summary = f"the ledger knows no event type {facts.event_type}{meant}"
+    return Explanation(
+        event_type=facts.event_type, hour=str(facts.hour), state="unknown-type", summary=summary, frontier=None, reasons=(reason,)
+    )
+
+
+def _before_first(facts: Facts, f: Frontier) -> Explanation:
+    reason = Reason(
+        f"events of this hour that arrive are carried as late events, by the bucket that is open then (now {f.hour})",
+        f"look for them in later buckets: `hourmark bucket ls {facts.event_type}` shows which hold late events",
+    )
+    summary = f"it has no bucket and will have none: buckets of {facts.event_type} begin at {f.first_hour}"
+    return Explanation(
+        event_type=facts.event_type,
+        hour=str(facts.hour),
+        state="before-first",
+        summary=summary,
+        frontier=str(f.hour),
+        reasons=(reason,),
+    )
+
+
+def closed(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
+    """Of an hour that is closed, by its manifest."""
+    if m is None:
+        reason = Reason(
+            "the ledger has gone past the hour without a bucket", "`hourmark ledger check` says what is wrong with it"
+        )
+        return Explanation(
+            event_type=event_type,
+            hour=str(hour),
+            state="closed",
+            summary="closed by its frontier, but not found",
+            frontier=None,
+            reasons=(reason,),
+        )
+    delay = duration(max(0, m.closed_at_ms - hour.end_ms) / 1000)
+    summary = f"closed as {m.grade.value} at {iso(m.closed_at_ms)}, {delay} after its end, with {counted(m.events, 'event')}"
+    details = f"`hourmark bucket show {event_type} {hour}` shows files and evidence"
+    evidence = f"evidence ({m.evidence.method}): {counted(m.evidence.promised, 'event')} promised by "
+    evidence += f"{counted(m.evidence.audit_records, 'audit record')}; {counted(m.unaudited, 'unaudited event')}"
+    reasons = [Reason(evidence, details)]
+    reasons += [
+        Reason(f"closed without: {waived}", "nothing: if it arrives, a later bucket carries it as late")
+        for waived in m.evidence.waived
+    ]
+    if m.grade is Grade.PROVED:
+        assert not m.evidence.waived, "a proved bucket waives nothing"
+    return Explanation(
+        event_type=event_type, hour=str(hour), state="closed", summary=summary, frontier=None, reasons=tuple(reasons)
+    )
+
+
+def _summary(facts: Facts, f: Frontier) -> str:
+    since = (facts.now_ms - f.hour.end_ms) / 1000
+    when = f"ended {duration(since)} ago" if since >= 0 else f"ends in {duration(-since)}"
+    state = {
+        State.OPEN: "open",
+        State.FROZEN: "frozen: its rows are listed and being proved",
+        State.SEALED: f"sealed as {f.seal.grade if f.seal else '?'}: what it holds is fixed, and being written and published",
+    }[f.state]
+    if facts.hour == f.hour:
+        return f"{state}; it is the next hour of {f.event_type} to close, and {when}"
+    before = (facts.hour.start_s - f.hour.start_s) // f.hour.length_s
+    own = (facts.hour.end_ms - facts.now_ms) / 1000
+    ends = f"; it ends in {duration(own)} itself" if own > 0 else ""
+    return (
+        f"not its turn yet{ends}: {counted(before, 'hour')} of {f.event_type} close before it, first {f.hour}, which is {state}"
+    )
+
+
+def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
+    """Those of the frontier hour, the weightiest first."""
+    if silent := no_driver(facts.driver_seen_ms, facts.now_ms):
+        since, do = "nothing is staged, and nothing closes", "start it: `hourmark etl run`"
+        if facts.driver_seen_ms is not None:
+            since, do = "what follows is as old as that", f"{do}; the log of the last one says why it stopped"
+        yield Reason(f"{silent}, and {since}", do, facts.driver_seen_ms)
+    if facts.override is not None and facts.override.hour_s == f.hour.start_s:
+        yield _ordered(facts.override, f)
+    aside = facts.quarantined if f.state is not State.SEALED else None  # what a sealed hour holds is staged
+    if aside is not None:
+        yield _quarantined(aside)
+    if facts.now_ms < f.hour.end_ms:
+        yield Reason(f"the hour ends in {duration((f.hour.end_ms - facts.now_ms) / 1000)}", "nothing: wait for its end")
+        return
+    heard_ms = max((r.received_at_ms for r in facts.reporters), default=facts.now_ms)
+    if stale := not silent and facts.now_ms - heard_ms > STALE_SECONDS * 1000:
+        yield Reason(
+            f"the newest report in the ledger is {duration((facts.now_ms - heard_ms) / 1000)} old: what follows may be, too",
+            "see that services run, that the mirror copies (`hourmark mirror lag`), and in the log of `hourmark etl run` that "
+            "batches are staged",
+            heard_ms,
+        )
+    behind = list(_behind(facts, f)) if f.state is State.OPEN else []
+    yield from behind
+    current = facts.wait is not None and facts.wait.hour == f.hour
+    if facts.wait is not None and current:
+        yield from _waiting(facts.wait, behind)
+    if f.alarm and not (facts.wait is not None and current and facts.wait.phase is Phase.PROOF):
+        do = _DO_BY_PHASE[Phase.PROOF].format(type=f.event_type, hour=f.hour)
+        yield from (Reason(f"promise not kept: {what}", do) for what in f.alarm)
+    waits = current and facts.wait is not None and facts.wait.phase != Phase.QUARANTINED
+    if not (silent or stale or behind or waits or f.alarm or facts.override or aside):
+        yield Reason("nothing that the ledger knows of", "the closer polls every second: ask again, and see what its log says")
+
+
+def _ordered(override: Override, f: Frontier) -> Reason:
+    do = "nothing: the closer carries it out at its next poll"
+    if f.state is State.SEALED and f.seal is not None:
+        do = f"nothing: it is sealed as {f.seal.grade}, and closes as that; the override only gives up staged files that are lost"
+    return Reason(f"{override.requested_by} ordered it closed by force: {override.reason}", do, override.requested_at_ms)
+
+
+def _quarantined(found: Quarantined) -> Reason:
+    return Reason(
+        f"the type is quarantined: topic {found.topic} partition {found.partition} offset {found.offset}: {found.reason}; it is "
+        "not staged, and no deadline closes its hours",
+        f"find who wrote that record (only the delivery service may); then `hourmark etl resume {found.event_type}`, or with "
+        "--skip-record where the record itself must be passed over",
+        found.quarantined_at_ms,
+    )
+
+
+def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
+    reports = Reports(facts.reporters)
+    if missing := no_service(reports):
+        if facts.reporters or not _driver_is_silent(facts):  # else nobody has read whether any did
+            yield Reason(missing, "start one: `hourmark serve`; `hourmark bucket force` closes without")
+        return
+    for group in reports.awaited(f):
+        for r in group:
+            if (r.caught_up_at_ms or 0) >= f.hour.end_ms:
+                break
+            yield _source(r, f, facts)
+
+
+def _source(r: Reporter, f: Frontier, facts: Facts) -> Reason:
+    silent = _driver_is_silent(facts)
+    known_ms = facts.driver_seen_ms if silent and facts.driver_seen_ms is not None else facts.now_ms
+    age_s = max(0.0, (known_ms - r.heard_at_ms) / 1000)
+    if r.caught_up_at_ms is None:
+        caught_up = "has never caught up"
+    else:
+        caught_up = f"had caught up {duration((f.hour.end_ms - r.caught_up_at_ms) / 1000)} before the hour's end"
+    pending = f", {counted(r.pending_bytes, 'byte')} pending" if r.pending_bytes else ""
+    age = f"was {duration(age_s)} old then" if silent else f"is {duration(age_s)} old"
+    what = f"{r.name} ({r.host_id}) {caught_up}; its last report {age}{pending}"
+    if silent:
+        do = "start the driver, and ask again: nobody has read what was reported since"
+    elif age_s <= SILENT_SECONDS and r.kind == "service":
+        do = "it reports, but a request has been under way since then: see its log and the edge cluster"
+    elif age_s <= SILENT_SECONDS:
+        do = (
+            f"it reports: it is catching up, or a file of source {r.source} on {r.host_name} cannot be read: see its tailer's log"
+        )
+    elif r.kind == "service":
+        do = f"start the delivery service on {r.host_name} again (`hourmark serve`), or see why its reports do not arrive"
+    else:
+        do = (
+            f"start the tailer on {r.host_name} (`hourmark tail`); a host that is to be taken away drains first "
+            "(`hourmark tail --drain`); one that is gone for good is waived at the deadline"
+        )
+    return Reason(what, do, r.caught_up_at_ms)
+
+
+def _waiting(wait: Blocker, behind: Sequence[Reason]) -> Iterator[Reason]:
+    """What the closer saw, less the sources that are named already, and less what the ledger says better."""
+    if wait.phase == Phase.QUARANTINED:
+        return
+    do = _DO_BY_PHASE[wait.phase].format(type=wait.event_type, hour=wait.hour)
+    named = [reason.what for reason in behind]
+    for what in wait.what or (f"its phase {wait.phase}",):
+        who = what.partition("):")[0]
+        if not any(who in reason for reason in named):
+            yield Reason(f"({wait.phase}) {what}", do, wait.since_ms)
+
+
+def as_lines(answer: Explanation, now_ms: int) -> Iterator[str]:
+    """Human-readable."""
+    yield f"{answer.event_type} {answer.hour}: {answer.summary}"
+    word = "waits for" if answer.state in ("open", "frozen", "sealed", "later") else "because"
+    for reason in answer.reasons:
+        since = f" (since {iso(reason.since_ms)})" if reason.since_ms else ""
+        yield f"  {word:10}{reason.what}{since}"
+        yield f"  {'do':10}{reason.do}"
+    if answer.times_out_at_ms is not None:
+        left = duration((answer.times_out_at_ms - now_ms) / 1000)
+        yield (
+            f"  {'deadline':10}{iso(answer.times_out_at_ms)}, in {left}: then it closes as timed_out, naming the sources that "
+            "are behind and the promises that are not kept; the mirror, staging, servers that do not answer and records that "
+            "may be missing are awaited still"
+        )

@@ -1,0 +1,111 @@
+"""`hourmark ledger`: whether the ledger agrees with itself, with storage and with the topics; and a lost one recreated."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config, config_option
+from hourmark.errors import Finding
+from hourmark.kafka import Cluster
+from hourmark.rules_topic import read_rules
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.engines import shown
+from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.options import json_option, say, say_json
+from hourmark_etl.storage import open_storage
+
+if TYPE_CHECKING:
+    from hourmark_etl.recovery.rebuild import Rebuilt
+
+
+@click.group()
+def ledger() -> None:
+    """The ETL's ledger (etl.ledger): check it, or recreate a lost one."""
+
+
+@ledger.command()
+@json_option
+@config_option
+def check(as_json: bool, config: Config) -> None:
+    """Compare the ledger with itself, with storage and with the topics. Changes nothing; exit 1 on findings.
+
+    Checked: closed hours and frontier make one line; markers stand and say the same; no marker that the ledger does not know (it
+    would be an older copy); groups add up to their files and are listed where they can be; staged files stand; offsets lie
+    within their topics. May run beside the driver.
+
+    \b
+    Example:
+      hourmark ledger check
+    """
+    from hourmark_etl.recovery.check import check_ledger  # loads Arrow
+
+    with existing_ledger(config) as database:
+        central = Cluster(config.kafka.central_cluster, "central")
+        found = check_ledger(database, open_storage(config.storage), config.parsing.bucket_seconds, central)
+        uuid, commit = database.identity()
+    if as_json:
+        findings = [dataclasses.asdict(f) for f in found]
+        say_json({"ledger": uuid, "commit": commit, "findings": findings})
+    else:
+        say(found)
+        click.echo(f"ledger {uuid}, commit {commit}: {len(found)} findings")
+    if found:
+        raise Finding(
+            f"{len(found)} findings. A ledger that does not know a marker is an older copy: restore the newest one, or make it "
+            "anew by `hourmark ledger rebuild --into URL`; docs/operations.md says more"
+        )
+
+
+@ledger.command()
+@click.option(
+    "--into",
+    required=True,
+    metavar="URL",
+    help="A ledger with nothing in it: sqlite:////path or postgresql://user@host/database.",
+)
+@json_option
+@config_option
+def rebuild(into: str, as_json: bool, config: Config) -> None:
+    """Make a lost ledger anew, from markers, staged files and topics, into one with nothing in it. Stop the driver first.
+
+    What a start or `types apply` made where the lost one was counts as that; a ledger that holds more is never overwritten.
+    It has the lost one's frontiers and UUID; staging begins again where Kafka has what open hours need, and what it no longer has
+    is listed from staged files. Afterwards set etl.ledger to it, and start the driver. Overrides, waivers and the memory of the
+    edge's checks are not rebuilt.
+
+    \b
+    Example:
+      hourmark ledger rebuild --into sqlite:////var/lib/hourmark/rebuilt.sqlite
+    """
+    from hourmark_etl.recovery.rebuild import Outside  # loads Arrow
+    from hourmark_etl.recovery.rebuild import rebuild as make_anew
+
+    central = config.kafka.central_cluster
+    with Database(into) as target:
+        outside = Outside(
+            storage=open_storage(config.storage),
+            kafka=config.kafka,
+            central=Cluster(central, "central"),
+            rules=read_rules(config.kafka.edge),
+            bucket_seconds=config.parsing.bucket_seconds,
+            now_ms=SystemClock().now_ms(),
+        )
+        done = make_anew(outside, target, lambda line: click.echo(line, err=True))
+    if as_json:
+        say_json(dataclasses.asdict(done))
+    else:
+        say(_told(done, into))
+
+
+def _told(done: Rebuilt, into: str) -> list[str]:
+    return [
+        f"ledger {done.ledger}, commit {done.commit}: {done.types} types, {done.buckets} closed buckets, "
+        f"{done.staged_files} staged files of what Kafka no longer holds",
+        *(f"{what}: no hour that has begun can be proved; `hourmark bucket force --all-types` accepts it" for what in done.lost),
+        *(f"note: {note}" for note in done.notes),
+        f"set etl.ledger to {shown(into)} (with its password), run `hourmark ledger check`, then start the driver",
+    ]

@@ -1,0 +1,226 @@
+"""`hourmark bucket why` and `force`: what a type's hours wait for, and an operator's word that one closes all the same.
+
+Both ask the ledger: they work while Kafka, storage and the driver are down. Where the ledger is down, `why` tells of closed hours
+by their markers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import socket
+import sys
+from typing import Any
+
+import click
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config, config_option
+from hourmark.errors import HourmarkError, Unavailable, UsageError
+from hourmark.hours import Hour
+from hourmark_etl.buckets.reader import read_manifest
+from hourmark_etl.humanize import duration
+from hourmark_etl.ledger import overview
+from hourmark_etl.ledger.batches import reporters
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.frontiers import frontiers
+from hourmark_etl.ledger.heartbeat import driver_seen_ms
+from hourmark_etl.ledger.overrides import blockers, changes_nothing, check_sealed, overrides, put_override, put_overrides
+from hourmark_etl.model import Frontier
+from hourmark_etl.operators.explain import Explanation, Facts, as_lines, closed, no_driver
+from hourmark_etl.operators.explain import why as explain
+from hourmark_etl.options import hour_of, json_option, say, say_json
+from hourmark_etl.storage import open_storage
+
+_WAITS_SHOWN = 100  # characters in a table
+
+
+@click.command()
+@click.argument("event_type", metavar="TYPE")
+@click.argument("hour", metavar="HOUR")
+@json_option
+@config_option
+def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
+    """Say why the bucket is not closed: what it waits for, from whom, since when, and what to do. Or how it was closed.
+
+    \b
+    Examples:
+      hourmark bucket why end-song 2026-11-21T06
+      hourmark bucket why end-song 2026-11-21T06 --json
+    """
+    asked = hour_of(hour, config)
+    now_ms = SystemClock().now_ms()
+    try:
+        database = existing_ledger(config)
+    except Unavailable:
+        answer = _closed_on_storage(config, event_type, asked)
+        if answer is None:
+            raise
+    else:
+        with database:
+            answer = explain(_facts(database, config, event_type, asked, now_ms))
+    if as_json:
+        say_json(dataclasses.asdict(answer))
+    else:
+        say(as_lines(answer, now_ms))
+
+
+@click.command()
+@click.argument("event_type", metavar="[TYPE]", required=False)
+@click.argument("hour", metavar="[HOUR]", required=False)
+@click.option("--reason", metavar="TEXT", required=True, help="Why; it stands in the bucket's manifest for ever.")
+@click.option("--all-types", is_flag=True, help="Override the next hour of every type: for a gap in promises or reports.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@config_option
+def force(
+    event_type: str | None, hour: str | None, reason: str, all_types: bool, yes: bool, as_json: bool, config: Config
+) -> None:
+    """Close the bucket whatever of it cannot be verified: its grade is `forced`.
+
+    HOUR must be the type's next to close. What is missing of it (sources, promises, records that the mirror did not copy) is
+    named in its manifest; what arrives later goes into later buckets as late events. Nothing is deleted, and a closed bucket is
+    never changed. The override is carried out by the running driver (`hourmark etl run`), at its next poll. An hour that is
+    sealed already takes none, but for giving up a staged file that is lost.
+
+    A gap in the topics of promises or reports concerns every type: `--all-types` orders the next hour of each, in place of TYPE
+    and HOUR.
+
+    \b
+    Examples:
+      hourmark bucket force end-song 2026-11-21T06 --reason "edge topic lost, ticket 17"
+      hourmark bucket force end-song 2026-11-21T06 --reason "ticket 17" --yes --json
+      hourmark bucket force --all-types --reason "audit topic recreated, ticket 18"
+    """
+    if all_types == (event_type is not None) or (event_type is None) != (hour is None):
+        raise UsageError("name TYPE and HOUR, or --all-types and neither; `hourmark bucket force --help` has examples")
+    now_ms = SystemClock().now_ms()
+    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    length_s = config.parsing.bucket_seconds
+    with existing_ledger(config) as database:
+        if event_type is not None and hour is not None:
+            asked = hour_of(hour, config)
+            facts = _facts(database, config, event_type, asked, now_ms)
+            if facts.frontier is not None and facts.frontier.hour == asked:  # an override for another hour is refused below
+                check_sealed(facts.frontier, facts.wait)
+                _confirm(facts, yes)
+            put_override(database, event_type, asked, reason, by, now_ms)
+            ordered = {event_type: asked}
+        else:
+            _confirm_all(database, length_s, yes)
+            ordered = put_overrides(database, length_s, reason, by, now_ms)
+        silent = no_driver(driver_seen_ms(database), now_ms)
+        waiting = blockers(database, length_s)
+        sealed = {f.event_type for f in frontiers(database, length_s) if changes_nothing(f, waiting.get(f.event_type))}
+    if as_json:
+        rows = [{"type": t, "hour": str(h), "reason": reason, "requested_by": by} for t, h in sorted(ordered.items())]
+        say_json(rows)
+    else:
+        for name, ordered_hour in sorted(ordered.items()):
+            what = "sealed already, and closes as it is" if name in sealed else "ordered"
+            click.echo(f"{name} {ordered_hour}: {what}; `hourmark bucket why {name} {ordered_hour}` says how it goes")
+    if silent:
+        click.echo(f"{silent}; `hourmark etl run` carries the override out", err=True)
+
+
+def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]]:
+    """Each type's next hour to close, as rows of `bucket ls`; none, and a word on stderr, where no ledger can be read."""
+    try:
+        database = existing_ledger(config)
+    except HourmarkError as error:
+        click.echo(f"closed buckets only, without the hours that are open: {error}", err=True)
+        return []
+    with database:
+        found = frontiers(database, config.parsing.bucket_seconds)
+        waiting = blockers(database, config.parsing.bucket_seconds)
+        seen_ms = driver_seen_ms(database)
+    now_ms = SystemClock().now_ms()
+    silent = no_driver(seen_ms, now_ms)
+    rows = []
+    for f in found:
+        if event_type in (None, f.event_type):
+            wait = waiting.get(f.event_type)
+            what = list(wait.what) if wait is not None and wait.hour == f.hour else []
+            if silent and f.hour.end_ms <= now_ms:
+                what = [f"{silent}; then: {'; '.join(what)}" if what else silent]
+            rows.append(_frontier_row(f, what, now_ms))
+    return rows
+
+
+def _frontier_row(f: Frontier, what: list[str], now_ms: int) -> dict[str, Any]:
+    overdue_s = (now_ms - f.hour.end_ms) / 1000
+    words = "; ".join(what) or (f"its end, in {duration(-overdue_s)}" if overdue_s < 0 else "the closer's next poll")
+    short = words if len(words) <= _WAITS_SHOWN else f"{words[:_WAITS_SHOWN]} …"
+    return {
+        "type": f.event_type, "hour": str(f.hour), "state": f.state.value, "waits_for": short,
+        "overdue_s": round(max(0.0, overdue_s), 1),
+    }  # fmt: skip
+
+
+def _closed_on_storage(config: Config, event_type: str, hour: Hour) -> Explanation | None:
+    """How it was closed, by its marker alone; None where it is not, or storage does not answer either."""
+    try:
+        return closed(event_type, hour, read_manifest(open_storage(config.storage), event_type, hour))
+    except HourmarkError:
+        return None
+
+
+def _facts(database: Database, config: Config, event_type: str, hour: Hour, now_ms: int) -> Facts:
+    length_s = config.parsing.bucket_seconds
+    known = {f.event_type: f for f in frontiers(database, length_s)}
+    return Facts(
+        event_type=event_type,
+        hour=hour,
+        now_ms=now_ms,
+        deadline_seconds=config.etl.deadline_seconds,
+        frontier=known.get(event_type),
+        known_types=tuple(known),
+        reporters=tuple(reporters(database)),
+        wait=blockers(database, length_s).get(event_type),
+        override=overrides(database).get(event_type),
+        quarantined=overview.quarantined(database).get(event_type),
+        manifest=overview.closed_manifest(database, event_type, hour),
+        driver_seen_ms=driver_seen_ms(database),
+    )
+
+
+def _confirm(facts: Facts, yes: bool) -> None:
+    """Say on stderr what will not be verified, and ask, unless told not to."""
+    answer = explain(facts)
+    click.echo(f"{answer.event_type} {answer.hour}: {answer.summary}", err=True)
+    if answer.state == "open":
+        click.echo("closing it by force takes as it is, and names in the manifest:", err=True)
+        driver = no_driver(facts.driver_seen_ms, facts.now_ms) is not None  # the first reason, and of no bucket
+        for reason in answer.reasons[driver:]:
+            click.echo(f"  {reason.what}", err=True)
+    if answer.state == "sealed":
+        click.echo(
+            "it is sealed already: the override gives up what a lost staged file held of it, if Kafka no longer has that, and "
+            "nothing else; then it closes as forced, and names topic, partition and offsets",
+            err=True,
+        )
+        for reason in answer.reasons:
+            click.echo(f"  {reason.what}", err=True)
+    _ask(yes)
+
+
+def _confirm_all(database: Database, bucket_seconds: int, yes: bool) -> None:
+    found = frontiers(database, bucket_seconds)
+    oldest = min(found, key=lambda f: f.hour, default=None)
+    if oldest is not None:
+        click.echo(f"{len(found)} types, each with its next hour; the oldest is {oldest.event_type} {oldest.hour}", err=True)
+    _ask(yes)
+
+
+def on_terminal() -> bool:
+    """Whether somebody can answer."""
+    return sys.stdin.isatty()
+
+
+def _ask(yes: bool) -> None:
+    if yes:
+        return
+    if not on_terminal():
+        raise UsageError("an override cannot be taken back once it is carried out: answer on a terminal, or give --yes")
+    click.confirm("Close it by force?", abort=True, err=True)

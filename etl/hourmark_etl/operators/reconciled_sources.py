@@ -1,0 +1,126 @@
+"""Reads the ledger into what the books compute on: one `TypeFacts` a type.
+
+A few queries whatever the number of types; manifests are read one after another. All go to one connection, which gives a
+consistent view while a driver goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+
+from sqlalchemy import ColumnElement, Connection, Table, and_, case, func, select
+
+from hourmark.hours import Hour
+from hourmark.manifest import Manifest
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.listings import FileDifference, file_differences
+from hourmark_etl.operators.reconciliation import BucketFacts, Promised, TypeFacts
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Window:
+    """Which books: of one type (None: all), of origin hours that begin in [from_s, to_s], Unix seconds."""
+
+    event_type: str | None
+    from_s: int
+    to_s: int
+
+    def begins(self, table: Table) -> list[ColumnElement[bool]]:
+        """What rows of the window have in common. Of buckets no end: a later one may hold late events of its hours."""
+        of_type = [table.c.type == self.event_type] if self.event_type else []
+        return [table.c.hour >= self.from_s, *of_type]
+
+
+def facts_of(database: Database, length_s: int, window: Window) -> tuple[list[TypeFacts], list[FileDifference]]:
+    """Of each type of the window, by name; and staged files that the ledger's groups do not add up to. One consistent view."""
+    frontiers = tables.frontiers
+    known = select(frontiers.c.type, frontiers.c.hour, frontiers.c.settled_next, frontiers.c.alarm).order_by(frontiers.c.type)
+    with database.reading() as connection:
+        listed, promised, buckets = _listed(connection, window), _promised(connection, window), _buckets(connection, window)
+        facts = [
+            TypeFacts(
+                event_type=event_type,
+                length_s=length_s,
+                frontier_s=hour_s,
+                settled_next=settled_next,
+                alarm=tuple(json.loads(alarm)) if alarm else (),
+                listed=listed[event_type],
+                promised=promised[event_type],
+                buckets=buckets[event_type],
+            )
+            for event_type, hour_s, settled_next, alarm in connection.execute(known)
+            if window.event_type in (None, event_type)
+        ]
+        return facts, file_differences(connection)
+
+
+def _listed(connection: Connection, window: Window) -> dict[str, dict[tuple[int | None, int], int]]:
+    """Rows by type, then by the bucket that they are listed for (None: for none yet) and by origin hour."""
+    groups = tables.groups
+    keys = (groups.c.type, groups.c.listed_hour, groups.c.hour)
+    found: dict[str, dict[tuple[int | None, int], int]] = defaultdict(dict)
+    query = select(*keys, func.sum(groups.c.rows)).where(*window.begins(groups)).group_by(*keys)
+    for event_type, listed_s, origin_s, rows in connection.execute(query):
+        found[event_type][listed_s, origin_s] = int(rows)
+    return found
+
+
+def _promised(connection: Connection, window: Window) -> dict[str, dict[int, Promised]]:
+    """By type and origin hour, of the audit records that the ledger still knows; settled by the type's last bucket, or not."""
+    audits, frontiers = tables.audit_groups, tables.frontiers
+    settled = and_(audits.c.hour < frontiers.c.hour, audits.c.last_offset < frontiers.c.settled_next)
+    query = (
+        select(audits.c.type, audits.c.hour, func.sum(case((settled, audits.c.promised), else_=0)), func.sum(audits.c.promised))
+        .join(frontiers, frontiers.c.type == audits.c.type)
+        .where(*window.begins(audits), audits.c.hour <= window.to_s)
+        .group_by(audits.c.type, audits.c.hour)
+    )
+    found: dict[str, dict[int, Promised]] = defaultdict(dict)
+    for event_type, origin_s, below, total in connection.execute(query):
+        found[event_type][origin_s] = Promised(int(below), int(total) - int(below))
+    return found
+
+
+def _buckets(connection: Connection, window: Window) -> dict[str, dict[int, BucketFacts]]:
+    """Closed buckets by type and hour."""
+    table = tables.buckets
+    query = select(table.c.type, table.c.hour, table.c.manifest).where(*window.begins(table)).order_by(table.c.type, table.c.hour)
+    found: dict[str, dict[int, BucketFacts]] = defaultdict(dict)
+    for event_type, hour_s, text in connection.execute(query):
+        found[event_type][hour_s] = closed_bucket(Manifest.decode(text.encode()), hour_s)
+    return found
+
+
+def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
+    """The hour of the oldest closed bucket, of one type or of all; None where nothing is closed."""
+    table = tables.buckets
+    query = select(func.min(table.c.hour))
+    found: int | None = database.ask(query if event_type is None else query.where(table.c.type == event_type)).scalar()
+    return found
+
+
+def origins_of(facts: TypeFacts, window: Window) -> set[int]:
+    """The origin hours of the window of which anything is known."""
+    known = {origin_s for _, origin_s in facts.listed} | {*facts.promised} | {*facts.buckets}
+    known |= {origin_s for bucket in facts.buckets.values() for origin_s in bucket.late}
+    return {origin_s for origin_s in known if window.from_s <= origin_s <= window.to_s}
+
+
+def closed_bucket(manifest: Manifest, hour_s: int) -> BucketFacts:
+    """What reconciliation takes of a manifest."""
+    length_s = manifest.bucket_seconds
+    entries = {Hour.parse(label, length_s).start_s: book for label, book in manifest.books.items()}
+    return BucketFacts(
+        hour_s=hour_s,
+        grade=manifest.grade,
+        events=manifest.events,
+        file_records=sum(file.records for file in manifest.files),
+        late={Hour.parse(label, length_s).start_s: count for label, count in manifest.late.items()},
+        duplicates_removed=manifest.duplicates_removed,
+        promised=manifest.evidence.promised,
+        unaudited=manifest.unaudited,
+        entries=entries,
+    )

@@ -1,0 +1,1 @@
+"""The ledger beside storage and topics: refuse an older copy, check it, recreate a lost one."""

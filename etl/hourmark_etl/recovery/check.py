@@ -1,0 +1,240 @@
+"""What must hold of a ledger by itself, beside storage, and beside the topics: `hourmark ledger check`. Changes nothing.
+
+It may run beside a driver, which goes on meanwhile: what disagrees is looked at a second time, and only what disagrees in the
+same way is a finding.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from sqlalchemy import func, select, union
+
+from hourmark.hours import Hour
+from hourmark.manifest import Manifest
+from hourmark_etl.buckets.reader import BadMarker, list_hours, list_types, standing_manifest
+from hourmark_etl.errors import Unreadable
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.batches import position_of
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.digests import damaged_rows
+from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
+from hourmark_etl.ledger.listings import file_differences
+from hourmark_etl.ledger.staged_files import NEEDED
+from hourmark_etl.model import Frontier, State
+from hourmark_etl.staging.files import read_note
+from hourmark_etl.storage import NotFound, Storage, entries_of
+from hourmark_etl.topics import Central
+
+_AT_ONCE: Final = 8  # requests to storage
+
+
+class LedgerFault(enum.StrEnum):
+    """What kind of disagreement it is."""
+
+    OLDER_COPY = "older-copy"  # a marker that the ledger does not know
+    MARKER = "marker"  # a closed bucket without its marker, or with another
+    CHAIN = "chain"  # closed hours and frontier do not make one line
+    SEAL = "seal"  # a seal without its state, or the other way round
+    LISTING = "listing"  # a group listed where it cannot be
+    SUMS = "sums"  # groups of a file do not add up to it
+    FILE = "file"  # a staged file that is needed is missing, damaged or of another length
+    DIGEST = "digest"  # a row that is not as it was written
+    POSITION = "position"  # an offset that the topic does not have
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LedgerFinding:
+    """One disagreement. `where`: a type, a type and hour, a path, a topic-partition."""
+
+    kind: LedgerFault
+    where: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.where}: {self.detail}"
+
+
+def check_ledger(database: Database, storage: Storage, bucket_seconds: int, central: Central) -> list[LedgerFinding]:
+    """All checks. Unavailable where storage, the ledger or the cluster does not answer."""
+
+    def look() -> list[LedgerFinding]:
+        on_storage = {t: list_hours(storage, t, bucket_seconds) for t in list_types(storage)}
+        known = frontiers(database, bucket_seconds)  # read after storage was listed: a bucket is published before it is closed
+        return [
+            *(LedgerFinding(LedgerFault.DIGEST, d.table, str(d)) for d in damaged_rows(database)),
+            *check_chains(database, known),
+            *check_groups(database, known),
+            *check_markers(database, storage, known, on_storage),
+            *check_files(database, storage),
+            *check_positions(database, central),
+        ]
+
+    found = look()
+    still = set(look()) if found else set()
+    return [finding for finding in found if finding in still]
+
+
+def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:
+    """Every hour from the first to the frontier is closed, and no other; a seal stands exactly where the state says so."""
+    table = tables.buckets
+    query = select(table.c.type, func.count(), func.min(table.c.hour), func.max(table.c.hour)).group_by(table.c.type)
+    closed = {event_type: tuple(counted) for event_type, *counted in database.ask(query)}
+    for f in known:
+        if f.state is State.DAMAGED:
+            closed.pop(f.event_type, None)
+            continue
+        wanted = (f.hour.start_s - f.first_hour.start_s) // f.hour.length_s
+        count, first, last = closed.pop(f.event_type, (0, f.first_hour.start_s, f.first_hour.start_s - f.hour.length_s))
+        if (count, first, last + f.hour.length_s) != (wanted, f.first_hour.start_s, f.hour.start_s):
+            yield LedgerFinding(
+                LedgerFault.CHAIN,
+                f.event_type,
+                f"{count} closed hours; from {f.first_hour} to the frontier {f.hour} there are {wanted}",
+            )
+        if (f.seal is not None) != (f.state is State.SEALED):
+            yield LedgerFinding(
+                LedgerFault.SEAL, f"{f.event_type} {f.hour}", f"it is {f.state.value}, with seal {f.seal is not None}"
+            )
+    for event_type in closed:
+        yield LedgerFinding(LedgerFault.CHAIN, event_type, "closed buckets, but no frontier")
+
+
+def check_groups(database: Database, known: Collection[Frontier]) -> Iterator[LedgerFinding]:
+    """Groups are listed for their hour or a later one that was frozen; those of a file add up to it."""
+    groups = tables.groups
+    query = (
+        select(groups.c.type, groups.c.listed_hour, func.max(groups.c.hour), func.count())
+        .where(groups.c.listed_hour.is_not(None))
+        .group_by(groups.c.type, groups.c.listed_hour)
+    )
+    frontier = {f.event_type: f for f in known}
+    with database.reading() as connection:
+        listed = connection.execute(query).all()
+        differences = file_differences(connection)
+    for event_type, listed_hour, latest, count in listed:
+        f = frontier.get(event_type)
+        if f is None or (why := _not_listable(f, listed_hour, latest)):
+            detail = f"{count} groups are listed for {listed_hour}: " + (why if f is not None else "the type has no frontier")
+            yield LedgerFinding(LedgerFault.LISTING, event_type, detail)
+    for d in differences:
+        yield LedgerFinding(LedgerFault.SUMS, d.path, f"{d.rows} rows of {d.kind}, its groups have {d.in_groups}")
+
+
+def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
+    """Why no group of these hours can be listed for that one; empty where it can."""
+    if latest > listed_hour:
+        return f"one of {Hour.of(latest * 1000, f.hour.length_s)} is later than its bucket"
+    if listed_hour < f.first_hour.start_s:
+        return f"before the type's first hour {f.first_hour}"
+    if listed_hour >= first_unsealed(f).start_s and f.state is not State.FROZEN:
+        return f"the frontier {f.hour} is {f.state.value}"
+    return ""
+
+
+def check_markers(
+    database: Database, storage: Storage, known: Collection[Frontier], on_storage: Mapping[str, Sequence[Hour]]
+) -> list[LedgerFinding]:
+    """Every closed bucket has its marker, which says the same; and storage has no marker beyond. `on_storage`: listed before."""
+    frontier = {f.event_type: f for f in known}
+    found: list[LedgerFinding] = []
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for f in known:
+            found += filter(None, pool.map(lambda closed: _marker_problem(database, storage, *closed), _closed(database, f)))
+    for event_type, hours in on_storage.items():
+        own = frontier.get(event_type)
+        strange = [h for h in hours if own is None or not own.first_hour <= h < first_unsealed(own)]
+        found += filter(None, (_marker_problem(database, storage, event_type, hour, None) for hour in strange))
+    return found
+
+
+def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, Manifest]]:
+    table = tables.buckets
+    query = select(table.c.hour, table.c.manifest).where(table.c.type == f.event_type).order_by(table.c.hour)
+    with database.reading() as connection:
+        for hour, manifest in connection.execute(query):
+            yield f.event_type, Hour(hour, f.hour.length_s), Manifest.decode(manifest.encode())
+
+
+def _marker_problem(
+    database: Database, storage: Storage, event_type: str, hour: Hour, remembered: Manifest | None
+) -> LedgerFinding | None:
+    """`remembered`: None for a bucket's folder of which the ledger knows nothing."""
+    kind, folder = LedgerFault.MARKER, storage.url(hour.bucket_path(event_type))
+    try:
+        found = standing_manifest(storage, event_type, hour)
+        if found is not None and found == remembered:
+            return None
+        if found is None:
+            detail = f"closed, but {folder} has no marker" if remembered else f"{folder} stands without a marker"
+        elif remembered is not None:
+            detail = "its marker says otherwise than the ledger remembers"
+        else:
+            ledger, commit = database.identity()
+            kind, by = LedgerFault.OLDER_COPY, f"closed by ledger {found.ledger}, commit {found.ledger_commit}"
+            detail = f"{by}; this ledger ({ledger}, at {commit}) does not know it"
+    except BadMarker as error:
+        detail = str(error)
+    return LedgerFinding(kind, f"{event_type} {hour}", detail)
+
+
+def check_files(database: Database, storage: Storage) -> list[LedgerFinding]:
+    """Staged files of events not in a closed bucket, and of promises not settled, stand with the rows that the ledger names."""
+    files = tables.staged_files
+    batches: dict[str, dict[str, int]] = {}
+    needed = (
+        select(groups.c.file_id).join(tables.frontiers, tables.frontiers.c.type == groups.c.type).where(still)
+        for groups, still in NEEDED.items()
+    )
+    query = select(files.c.path, files.c.batch, files.c.rows).where(files.c.id.in_(union(*needed)))
+    for path, batch, rows in database.ask(query):
+        batches.setdefault(batch, {})[path] = rows
+    found: list[LedgerFinding] = []
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for problems in pool.map(lambda item: _file_problems(storage, *item), batches.items()):
+            found += problems
+    return found
+
+
+def _file_problems(storage: Storage, folder: str, files: Mapping[str, int]) -> list[LedgerFinding]:
+    standing = {f"{folder}/{entry.name}" for entry in entries_of(storage, folder)}
+    missing = sorted(set(files) - standing)
+    found = [LedgerFinding(LedgerFault.FILE, path, "missing; closing stages it again") for path in missing]
+    for path in sorted(set(files) & standing):
+        try:
+            rows = read_note(storage, path).rows
+        except Unreadable as error:
+            if not isinstance(error.__cause__, NotFound):  # cleaned away a moment ago
+                found.append(LedgerFinding(LedgerFault.FILE, path, f"damaged ({error.why}); closing stages it again"))
+            continue
+        if rows != files[path]:
+            found.append(LedgerFinding(LedgerFault.FILE, path, f"{rows} rows, the ledger says {files[path]}"))
+    return found
+
+
+def check_positions(database: Database, central: Central) -> Iterator[LedgerFinding]:
+    """Each position lies within the log of the very topic that was staged."""
+    # Digests are compared for themselves.
+    positions = [position_of(row, checked=False) for row in database.ask(select(tables.positions)).mappings()]
+    infos = central.topics({p.topic for p in positions})
+    alive = []
+    for p in positions:
+        info = infos.get(p.topic)
+        if info is None or info.topic_id != p.topic_id:
+            now = "it is gone" if info is None else f"its id is {info.topic_id} now"
+            yield LedgerFinding(LedgerFault.POSITION, p.topic, f"staged from the topic with id {p.topic_id}; {now}")
+        else:
+            alive.append(p)
+    partitions = [p.of for p in alive]
+    starts, ends = central.starts(partitions), central.ends(partitions, committed=False)
+    for p, partition in zip(alive, partitions, strict=True):
+        if not starts[partition] <= p.next_offset <= ends[partition]:
+            yield LedgerFinding(
+                LedgerFault.POSITION,
+                str(partition),
+                f"staged to offset {p.next_offset}, its log is [{starts[partition]}, {ends[partition]})",
+            )

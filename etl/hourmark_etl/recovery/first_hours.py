@@ -1,0 +1,65 @@
+"""Where each type's chain of buckets begins, kept on storage too: a type of which nothing is closed has it nowhere else.
+
+`_ledger/first-hours-<uuid>.json`, one small file whenever a driver meets types that none of them names. A lost ledger is rebuilt
+with them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hourmark_etl.folders import LEDGER_FOLDER
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontiers import frontiers
+from hourmark_etl.storage import Storage, entries_of
+
+FORMAT: Final = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class FirstHours:
+    """By type, the start of its first hour, Unix seconds; recorded by this ledger when it had reached this commit."""
+
+    ledger: str
+    commit: int
+    first_hours_s: Mapping[str, int]
+
+    def encode(self) -> bytes:
+        """JSON, human-readable."""
+        return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1).encode()
+
+    @classmethod
+    def decode(cls, content: bytes) -> FirstHours:
+        """The inverse; ValueError says what is wrong."""
+        try:
+            found: dict[str, Any] = json.loads(content)
+            if found.pop("format") != FORMAT:
+                raise ValueError(f"this version reads format {FORMAT}")
+            return cls(**found)
+        except (UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"no record of first hours: {error!r}") from error
+
+
+def record_first_hours(storage: Storage, database: Database, bucket_seconds: int) -> None:
+    """Record types that no file of this ledger names yet. Asked at a driver's start, and when types are new to it."""
+    ledger, commit = database.identity()
+    known = {(r.ledger, t, s) for r in read_first_hours(storage) for t, s in r.first_hours_s.items()}
+    wanted = {f.event_type: f.first_hour.start_s for f in frontiers(database, bucket_seconds)}
+    if new := {t: s for t, s in wanted.items() if (ledger, t, s) not in known}:
+        storage.write_new(f"{LEDGER_FOLDER}/first-hours-{uuid.uuid4().hex}.json", FirstHours(ledger, commit, new).encode())
+
+
+def read_first_hours(storage: Storage) -> list[FirstHours]:
+    """All records, the oldest commit first. ValueError, naming the file, for one that is damaged."""
+    found = []
+    for entry in entries_of(storage, LEDGER_FOLDER):
+        if entry.name.startswith("first-hours-"):
+            try:
+                found.append(FirstHours.decode(storage.read(f"{LEDGER_FOLDER}/{entry.name}")))
+            except ValueError as error:
+                raise ValueError(f"{storage.url(LEDGER_FOLDER)}/{entry.name}: {error}") from error
+    return sorted(found, key=lambda r: r.commit)

@@ -1,0 +1,353 @@
+"""Makes a lost ledger anew from what is left: markers, staged files, and the topics.
+
+A published marker always wins: a type's frontier is the hour after its last marker, whatever the ledger had reached beyond it.
+Nothing is concluded about which batches had been committed. Staging begins again:
+
+- events where the type's markers say that every record below stands in a closed bucket, or at the log start;
+- promises and reports at the log start. What is staged twice is dropped by its id; a promise, by its range.
+
+Whatever Kafka no longer holds is listed from staged files: each says what it holds, and its name that it says so truly. What
+neither has is a gap. Of promises, back to the first that may count for an hour that is open: they hold every type until an
+override accepts that. Of events, it is only named: promises tell whether anything is missing, and then the hour is forced.
+
+Not rebuilt, because nothing tells it: overrides, accepted gaps, whom a bucket waived, types that were quarantined (their next
+batch quarantines them again), and where the mirror stood at the last check of the edge: those checks begin anew. The index of ids
+is a cache, and begins anew too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from sqlalchemy import Connection, delete, insert, or_, select
+
+from hourmark.config import Kafka
+from hourmark.errors import Finding, UsageError
+from hourmark.manifest import Manifest
+from hourmark.rules import KnownSchema, RulesBook, SchemaMeaning
+from hourmark_etl.buckets.reader import list_types
+from hourmark_etl.errors import Unreadable
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.batches import lost_to_retention, put_positions, put_staged
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
+from hourmark_etl.ledger.frontiers import bucket_row
+from hourmark_etl.ledger.offset_gaps import put_gaps
+from hourmark_etl.ledger.rules import put_book
+from hourmark_etl.ledger.schemas import put_schemas
+from hourmark_etl.model import DEFAULT_SHARD, EARLIEST_MS, Position, Span, StagedBatch, State
+from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours
+from hourmark_etl.recovery.storage_scan import (
+    Chain,
+    Key,
+    audit_next,
+    epochs,
+    read_chain,
+    read_notes,
+    unaudited_files,
+    uncovered,
+)
+from hourmark_etl.staging.files import read_note
+from hourmark_etl.staging.pieces import StagedNote
+from hourmark_etl.storage import Storage
+from hourmark_etl.topics import Central, CentralTopics
+
+_NOT_ITS_OWN: Final = (tables.meta, tables.leases, tables.schemas)  # what starts and `types apply` leave
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Outside:
+    """What a rebuild reads. `rules`: every revision that the topic has."""
+
+    storage: Storage
+    kafka: Kafka
+    central: Central
+    rules: RulesBook
+    bucket_seconds: int
+    now_ms: int
+
+
+@dataclasses.dataclass(kw_only=True)
+class Rebuilt:
+    """What was found. `lost`: what holds every type until an override; `notes`: what else an operator should know."""
+
+    ledger: str = ""
+    commit: int = 0
+    types: int = 0
+    buckets: int = 0
+    staged_files: int = 0
+    lost: list[str] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+
+
+def rebuild(outside: Outside, target: Database, say: Callable[[str], None]) -> Rebuilt:
+    """Fill an empty ledger, in one transaction. `say` is told how it goes. One that `types apply` made counts as empty: its types
+    begin where what is left says.
+
+    UsageError if the target holds anything else; Finding where what is left contradicts itself: nothing is written then.
+    """
+    work = _Rebuild(outside=outside, done=Rebuilt(), say=say, topics=CentralTopics.of(outside.kafka))
+    with target.transaction() as connection:
+        _refuse_filled(connection, outside.rules)
+        connection.execute(delete(tables.frontiers))
+        work.run(connection)
+    return work.done
+
+
+def _refuse_filled(connection: Connection, rules: RulesBook) -> None:
+    """UsageError if the ledger has done anything: then it is not one that was made in place of a lost one.
+
+    `rules`: those of the topic. What the ledger alone has of them is its own, too.
+    """
+    f = tables.frontiers.c
+    moved = or_(
+        f.hour != f.first_hour, f.state != State.OPEN.value, f.settled_next != 0, f.seal.is_not(None), f.alarm.is_not(None)
+    )
+    for table in tables.metadata.sorted_tables:
+        own = select(table)
+        if table is tables.frontiers:
+            own = own.where(moved)
+        elif table is tables.rules:
+            own = own.where(table.c.key.not_in([*rules.records]))
+        if table not in _NOT_ITS_OWN and connection.execute(own).first() is not None:
+            raise UsageError(
+                f"the ledger to fill is not empty (table {table.name}), and nothing of it was changed: name a new one with --into"
+            )
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Rebuild:
+    outside: Outside
+    done: Rebuilt
+    say: Callable[[str], None]
+    topics: CentralTopics
+    chains: dict[str, Chain] = dataclasses.field(default_factory=dict)
+    begun: dict[str, FirstHours] = dataclasses.field(default_factory=dict)  # of types without a bucket
+    frontiers: dict[str, int] = dataclasses.field(default_factory=dict)  # type → its hour, Unix seconds
+    cuts: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)  # (closed by, audit offset) → least commit
+    commits: set[int] = dataclasses.field(default_factory=set)  # numbers that the lost ledger had reached
+    ledgers: set[str] = dataclasses.field(default_factory=set)
+    schemas: dict[int, SchemaMeaning] = dataclasses.field(default_factory=dict)  # of ids in markers
+
+    def run(self, connection: Connection) -> None:
+        for event_type in list_types(self.outside.storage):
+            self._put_buckets(connection, event_type)
+        self.say(f"{self.done.buckets} markers of {len(self.chains)} types")
+        self._put_frontiers(connection)
+        positions, starts = self._put_positions(connection)
+        covered = self._put_staged(connection, starts)
+        self.say(f"{self.done.staged_files} staged files of what Kafka no longer holds")
+        self._put_gaps(connection, positions, starts, covered)
+        self._put_unaudited(connection)
+        self._put_rules(connection)
+        self._put_meta(connection)
+
+    def _put_buckets(self, connection: Connection, event_type: str) -> None:
+        closed = read_chain(self.outside.storage, event_type, self.outside.bucket_seconds)
+        for at, (hour, manifest) in enumerate(closed):
+            if at and closed[at - 1][0].next() != hour:
+                self.done.notes.append(f"{event_type}: no bucket between {closed[at - 1][0]} and {hour}")
+            self.commits.add(manifest.ledger_commit)
+            self.ledgers.add(manifest.ledger)
+            self.schemas |= {f.schema_id: SchemaMeaning(event_type, f.schema_fingerprint) for f in manifest.files}
+            cut = (manifest.closed_at_ms, audit_next(manifest))  # its audit offset may be of long after the cut began
+            self.cuts[cut] = min(manifest.ledger_commit, self.cuts.get(cut, manifest.ledger_commit))
+            connection.execute(insert(tables.buckets).values(bucket_row(hour, manifest)))
+        if closed:
+            self.chains[event_type] = Chain.of(closed)
+            self.done.buckets += len(closed)
+
+    def _put_frontiers(self, connection: Connection) -> None:
+        recorded = read_first_hours(self.outside.storage)
+        self._name_ledger(recorded)
+        for own in (r for r in recorded if r.ledger == self.done.ledger):
+            self.commits.add(own.commit)
+            for event_type in own.first_hours_s.keys() - self.begun.keys():
+                self.begun[event_type] = own
+        for event_type in sorted(self.begun.keys() | self.chains.keys()):
+            chain, begun = self.chains.get(event_type), self.begun.get(event_type)
+            first_s = min(([chain.first.start_s] if chain else []) + ([begun.first_hours_s[event_type]] if begun else []))
+            self.frontiers[event_type] = chain.frontier.start_s if chain else first_s
+            sources, shard = self._declared(event_type)
+            connection.execute(
+                new_frontier(event_type, first_s, shard, sources, self.frontiers[event_type], chain.settled_next if chain else 0)
+            )
+        self.done.types = len(self.frontiers)
+        self.topics = CentralTopics.of(self.outside.kafka, self.frontiers)
+        latest = self.outside.rules.latest.types if self.outside.rules.latest else {}
+        if unknown := sorted(set(latest) - set(self.frontiers)):
+            self.done.notes.append(
+                f"nothing tells where these types begin: {', '.join(unknown)}; run `hourmark types apply` with their --first-hour"
+            )
+
+    def _name_ledger(self, recorded: Sequence[FirstHours]) -> None:
+        """The UUID that markers name; where there are none, that of the last record."""
+        if len(self.ledgers) > 1:
+            raise Finding(
+                f"{self.outside.storage.url('')} holds buckets of several ledgers ({', '.join(sorted(self.ledgers))}); move "
+                "those of the others away"
+            )
+        self.done.ledger = [*self.ledgers, *(r.ledger for r in reversed(recorded)), str(uuid.uuid4())][0]
+
+    def _declared(self, event_type: str) -> tuple[set[str], str]:
+        """All sources that ever carried it, as none of their hosts is known to have left; the shard, as declared last."""
+        knowing = [r for r in self.outside.rules.revisions if event_type in r.types]
+        if knowing:
+            sources = {source for r in knowing for source in carriers(event_type, r.sources.values())}
+            return sources, knowing[-1].types[event_type].declaration.shard
+        self.done.notes.append(f"type {event_type}: no rules revision declares it; it waits for no source")
+        return set(), DEFAULT_SHARD
+
+    def _put_positions(self, connection: Connection) -> tuple[dict[Key, Position], dict[Key, int]]:
+        """Positions where staging begins again, and where the logs begin."""
+        central = self.outside.central
+        cluster_id, infos = central.cluster_id(), central.topics(self.topics.all)
+        live = {
+            (info.topic_id, n): Position(
+                cluster_id=cluster_id, topic_id=info.topic_id, topic=info.name, partition=n, next_offset=0
+            )
+            for info in infos.values()
+            for n in info.partitions
+        }
+        partitions = {key: p.of for key, p in live.items()}
+        log_starts, log_ends = central.starts([*partitions.values()]), central.ends([*partitions.values()])
+        settled = max((c.settled_next for c in self.chains.values()), default=0)
+        if short := [p for p, end in log_ends.items() if p.topic == self.topics.audit and end < settled]:
+            raise Finding(f"{short[0]} ends at offset {log_ends[short[0]]}, before {settled}, to which promises are settled")
+        known: dict[Key, Position] = {}  # of topics that are gone too: the driver says so
+        for chain in self.chains.values():
+            for o in chain.last.offsets:
+                known[o.topic_id, o.partition] = Position(
+                    cluster_id=cluster_id, topic_id=o.topic_id, topic=o.topic, partition=o.partition, next_offset=0
+                )
+        starts = {key: log_starts[p] for key, p in partitions.items()}
+        closed = self._closed_next()
+        shards = {topic: self._declared(event_type)[1] for topic, event_type in self.topics.types.items()}
+        positions = {
+            key: dataclasses.replace(
+                p, next_offset=max(starts.get(key, 0), closed.get(key, 0)), shard=shards.get(p.topic, DEFAULT_SHARD)
+            )
+            for key, p in (known | live).items()
+        }
+        put_positions(connection, positions.values())
+        return positions, starts
+
+    def _closed_next(self) -> dict[Key, int]:
+        return {key: offset for chain in self.chains.values() for key, offset in chain.closed_next.items()}
+
+    def _put_staged(self, connection: Connection, starts: Mapping[Key, int]) -> dict[Key, list[Span]]:
+        """List files of which Kafka no longer holds all; what intact files cover below the logs' starts, by partition."""
+        covered: dict[Key, list[Span]] = {}
+        closed = self._closed_next()
+        for note in read_notes(self.outside.storage):
+            if isinstance(note, Unreadable):
+                self.done.notes.append(f"{note.path} is not to be read ({note.why})")
+            elif note.ledger == self.done.ledger and (
+                below := [
+                    s
+                    for s in note.spans
+                    if closed.get((s.topic_id, s.partition), 0) < s.end and s.start < starts.get((s.topic_id, s.partition), 0)
+                ]
+            ):
+                put_staged(connection, _batch_of(note))
+                self.done.staged_files += 1
+                for s in below:
+                    covered.setdefault((s.topic_id, s.partition), []).append(s)
+        return covered
+
+    def _put_gaps(
+        self,
+        connection: Connection,
+        positions: Mapping[Key, Position],
+        starts: Mapping[Key, int],
+        covered: Mapping[Key, Sequence[Span]],
+    ) -> None:
+        closed, promised = self._closed_next(), self._first_promise()
+        for key, start in sorted(starts.items()):
+            p = positions[key]
+            if p.topic == self.topics.hosts:
+                continue  # later reports say what the lost ones said, or their host is silent
+            needed = promised if p.topic == self.topics.audit else closed.get(key, 0)
+            for first, end in uncovered(needed, start, covered.get(key, ())):
+                gap = lost_to_retention(self.topics.alias, dataclasses.replace(p, next_offset=first), end)
+                if p.topic == self.topics.audit:
+                    self.done.lost.append(gap.what)
+                else:
+                    gap = dataclasses.replace(gap, accepted_at_ms=self.outside.now_ms, reason="the ledger was rebuilt")
+                put_gaps(connection, [gap])
+
+    def _first_promise(self) -> int:
+        """The central audit offset of the first promise that may count for a frontier hour, or for a late event of it.
+
+        Promises of an hour, as its events, come no earlier than `EARLIEST_MS` before it; those of a type without a bucket, not
+        before the ledger knew the type. A cut that was taken by then has all earlier ones below it, settled or of other hours.
+        """
+        first = []
+        for event_type, hour_s in self.frontiers.items():
+            commit = None if event_type in self.chains else self.begun[event_type].commit
+            before = (
+                offset
+                for (closed_at_ms, offset), at in self.cuts.items()
+                if closed_at_ms <= hour_s * 1000 - EARLIEST_MS and (commit is None or at <= commit)
+            )
+            first.append(max(before, default=0))
+        return min(first, default=0)
+
+    def _put_unaudited(self, connection: Connection) -> None:
+        """Of each closed hour, the file with as many rows as its manifest says; another is of a proof that failed."""
+        table = tables.buckets
+        found: set[tuple[str, int]] = set()
+        for file in unaudited_files(self.outside.storage, self.outside.bucket_seconds):
+            query = select(table.c.manifest).where(table.c.type == file.event_type, table.c.hour == file.hour.start_s)
+            text = connection.execute(query).scalar()
+            if text is None or (file.event_type, file.hour.start_s) in found:
+                continue  # never sealed, or sealed and not published: the proof makes it again
+            manifest = Manifest.decode(text.encode())
+            try:
+                rows = read_note(self.outside.storage, file.path).rows
+            except Unreadable as error:
+                self.done.notes.append(f"{file.path} is not to be read ({error.why}): a promise that it would keep stays unmet")
+                continue
+            if rows == manifest.unaudited:
+                found.add((file.event_type, file.hour.start_s))
+                connection.execute(
+                    insert(tables.unaudited).values(
+                        type=file.event_type, hour=file.hour.start_s, path=file.path, rows=rows,
+                        audit_next=audit_next(manifest), sealed_at_ms=manifest.closed_at_ms,
+                    )
+                )  # fmt: skip
+
+    def _put_rules(self, connection: Connection) -> None:
+        """Finding where an id stands for something else in a marker than in the rules: one of the two is not this site's."""
+        put_book(connection, self.outside.rules)
+        try:
+            put_schemas(connection, ((schema_id, KnownSchema(*marked, "")) for schema_id, marked in sorted(self.schemas.items())))
+        except ValueError as error:
+            raise Finding(f"markers and hourmark.types contradict each other, is it this root's cluster? {error}") from error
+        if unknown := sorted(self.schemas.keys() - self.outside.rules.schemas().keys()):
+            self.done.notes.append(
+                f"no rules revision has the schema ids {', '.join(map(str, unknown))} of closed buckets, which stay readable, as "
+                "they hold their schemas; run `hourmark types apply`, which asks the registry"
+            )
+
+    def _put_meta(self, connection: Connection) -> None:
+        """Its commit is above every number that a marker, a batch or a file of unaudited rows tells of the lost ledger."""
+        self.done.commit = max(self.commits | epochs(self.outside.storage, self.outside.bucket_seconds), default=0) + 1
+        meta = {"uuid": self.done.ledger, "commit": self.done.commit, BUCKET_SECONDS: self.outside.bucket_seconds}
+        connection.execute(delete(tables.meta).where(tables.meta.c.key.in_(meta)))
+        connection.execute(insert(tables.meta), [{"key": name, "value": str(value)} for name, value in meta.items()])
+
+
+def _batch_of(note: StagedNote) -> StagedBatch:
+    return StagedBatch(
+        folder=note.path.rpartition("/")[0],
+        starts=(),
+        ends=(),
+        files=(note.file,),
+        groups=note.groups,
+        audit_groups=note.audit_groups,
+        reports=(),
+    )

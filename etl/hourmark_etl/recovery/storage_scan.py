@@ -1,0 +1,114 @@
+"""What is left of a lost ledger on storage: markers of closed buckets, staged files, files of unaudited rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from hourmark.hours import Hour
+from hourmark.manifest import Manifest
+from hourmark_etl.buckets.reader import list_hours, read_manifest
+from hourmark_etl.errors import Unreadable
+from hourmark_etl.folders import STAGING_FOLDER, UNAUDITED_FOLDER
+from hourmark_etl.model import EARLIEST_MS, Span
+from hourmark_etl.staging.files import read_note
+from hourmark_etl.staging.pieces import StagedNote
+from hourmark_etl.storage import Storage, entries_of
+
+Key = tuple[str, int]  # topic id, partition
+_UNAUDITED_NAME: Final = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2})(?:-(\d{2}))?-(\d{12})-[0-9a-f]{32}\.parquet")
+_FOLDER: Final = re.compile(r"(\d{12})-")
+_AT_ONCE: Final = 8  # requests to storage
+
+
+@dataclasses.dataclass(frozen=True)
+class Chain:
+    """A type's closed buckets: the first, the last, and offsets below which every record stands in one of them.
+
+    `closed_next`: a freeze lists all that is staged of its hour and those before. What was staged when the bucket was closed
+    cannot be of an hour that began `EARLIEST_MS` later, so it is in that bucket or in one of those that were closed since.
+    """
+
+    first: Hour
+    last: Manifest
+    frontier: Hour
+    closed_next: Mapping[Key, int]
+
+    @classmethod
+    def of(cls, closed: Sequence[tuple[Hour, Manifest]]) -> Chain:
+        """From all markers, in turn."""
+        frontier = closed[-1][0].next()
+        early = [m for _, m in closed if m.closed_at_ms <= frontier.start_s * 1000 - EARLIEST_MS]
+        offsets = early[-1].offsets if early else ()
+        return cls(closed[0][0], closed[-1][1], frontier, {(o.topic_id, o.partition): o.next for o in offsets})
+
+    @property
+    def settled_next(self) -> int:
+        """The central audit offset below which promises of closed hours are kept."""
+        return audit_next(self.last)
+
+
+def audit_next(manifest: Manifest) -> int:
+    """The central audit offset of its cut."""
+    return max(manifest.evidence.audit_next.values(), default=0)
+
+
+def read_chain(storage: Storage, event_type: str, bucket_seconds: int) -> list[tuple[Hour, Manifest]]:
+    """The type's markers, in turn. BadMarker or NotClosed where a bucket's folder holds none that can be read."""
+    hours = list_hours(storage, event_type, bucket_seconds)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(zip(hours, pool.map(lambda hour: read_manifest(storage, event_type, hour), hours), strict=True))
+
+
+def read_notes(storage: Storage) -> Iterator[StagedNote | Unreadable]:
+    """What every staged file says of itself, or why it is not to be read."""
+    folders = [entry.name for entry in entries_of(storage, STAGING_FOLDER) if entry.is_folder]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for folder in folders:
+            paths = [f"{STAGING_FOLDER}/{folder}/{entry.name}" for entry in entries_of(storage, f"{STAGING_FOLDER}/{folder}")]
+            yield from pool.map(lambda path: _note(storage, path), paths)
+
+
+def _note(storage: Storage, path: str) -> StagedNote | Unreadable:
+    try:
+        return read_note(storage, path)
+    except Unreadable as error:
+        return error
+
+
+def epochs(storage: Storage, bucket_seconds: int) -> set[int]:
+    """Of leases that the lost ledger gave: names of batches and of unaudited rows hold them."""
+    batches = {int(match[1]) for entry in entries_of(storage, STAGING_FOLDER) if (match := _FOLDER.match(entry.name))}
+    return batches | {file.epoch for file in unaudited_files(storage, bucket_seconds)}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class UnauditedLeft:
+    """A file of unaudited rows. A proof that failed may have left one too: then there are several of one hour."""
+
+    event_type: str
+    hour: Hour
+    epoch: int
+    path: str
+
+
+def unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[UnauditedLeft]:
+    """All that stand in `_unaudited/<type>/` (see `hourmark_etl.closing.proof.unaudited`)."""
+    for folder in entries_of(storage, UNAUDITED_FOLDER):
+        for entry in entries_of(storage, f"{UNAUDITED_FOLDER}/{folder.name}"):
+            if match := _UNAUDITED_NAME.fullmatch(entry.name):
+                hour = Hour.parse(match[1] + (f":{match[2]}" if match[2] else ""), bucket_seconds)
+                yield UnauditedLeft(folder.name, hour, int(match[3]), f"{UNAUDITED_FOLDER}/{folder.name}/{entry.name}")
+
+
+def uncovered(start: int, end: int, spans: Sequence[Span]) -> list[tuple[int, int]]:
+    """What of the offsets [start, end) lies in none of the spans of their partition."""
+    found = []
+    for s in sorted(spans, key=lambda s: s.start):
+        if start < min(s.start, end):
+            found.append((start, min(s.start, end)))
+        start = max(start, s.end)
+    return [*found, (start, end)] if start < end else found

@@ -1,0 +1,47 @@
+"""The Spark session of the ETL, and why its settings are as they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from hourmark.config import Config
+
+_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "false",  # sums of low 64 bits of an id are modulo 2^64: a 64-bit sum must wrap, not fail
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.adaptive.enabled": "false",  # jobs here are small and their plans known; it only adds stages
+    "spark.scheduler.mode": "FAIR",  # closing must not wait behind staging, nor staging behind closing
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",  # its line would run through the log lines
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+}
+_LOCAL: Final = {"spark.driver.memory": "1g", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def spark_session(config: Config, *, submitted: bool) -> SparkSession:
+    """The session; under spark-submit its master and memory stand as submitted."""
+    builder = SparkSession.builder.appName("hourmark-etl")
+    settings = dict(_SETTINGS)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers import what the driver does
+    if not submitted:
+        builder = builder.master(config.etl.master)
+        settings |= _LOCAL if config.etl.master.startswith("local") else {}
+    settings["spark.sql.shuffle.partitions"] = str(config.etl.tasks)
+    for name, value in (settings | config.etl.spark_conf).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    return session
+
+
+def submitted_settings() -> dict[str, str]:
+    """What spark-submit was given, in Spark's names, before there is a session."""
+    SparkContext._ensure_initialized()  # the JVM that started this process knows them
+    return dict(SparkConf().getAll())

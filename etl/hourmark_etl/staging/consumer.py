@@ -1,0 +1,242 @@
+"""The consumer: one Structured Streaming query over all topics of a shard, started from the ledger, committed to the ledger.
+
+Spark's checkpoint is scratch: it is deleted at each start, so restart, upgrade and a lost checkpoint are one path. Offsets
+move only with the ledger transaction that names what was staged up to them. Where Kafka, the storage or the ledger is away, the
+query ends and is begun again, later and later; nothing else is tried twice.
+
+Spark hands on errors of its Python processes as text, and what a driver does next depends on their kind: `cause_of` finds it
+again. `Consumers` are those of a driver: one for each shard, those named to it or all that the ledger knows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import logging
+import pickle
+import re
+import shutil
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from hourmark.clock import Clock
+from hourmark.config import Config
+from hourmark.errors import HourmarkError, Unavailable
+from hourmark.host_reports import HostReport
+from hourmark.kafka import Partition
+from hourmark_etl.errors import DataLoss, EtlStop
+from hourmark_etl.ledger import batches as ledger
+from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.overview import Quarantined
+from hourmark_etl.model import DEFAULT_SHARD, Position, Span, StagedBatch
+from hourmark_etl.staging.source import COLUMN, kafka_source, source_name
+from hourmark_etl.staging.stage import TaskResult
+from hourmark_etl.topics import CentralTopics
+
+STOP_S: Final = 10.0  # what a batch under way is given to end by itself
+PAUSE_S_MAX: Final = 30.0
+_LOG = logging.getLogger(__name__)
+_RAISED: Final = re.compile(r"^(?:.*: )?((?:hourmark|hourmark_etl)\.[\w.]+): (.*)$", re.MULTILINE)
+_LOST_WORKER: Final = ("Python worker exited unexpectedly", "Python worker failed to connect back", "ExecutorLostFailure")
+_NETWORK: Final = re.compile(
+    r"^.*(?:Connection (?:refused|reset|timed out)|timed out|Broken pipe|No route to host|Network is unreachable"
+    r"|(?:Connection\w*|Timeout)Error|gaierror|(?:Connect|SocketTimeout|UnknownHost|NoRouteToHost|EOF)Exception).*$",
+    re.MULTILINE,
+)
+_LINES_OF_CAUSE: Final = 15
+Committed = Callable[[StagedBatch, float], None]  # told of each batch, and of the seconds it took
+
+
+class Consumer:
+    """Stages what arrives, batch by batch, until it is stopped. One per shard; the lease fences an older one."""
+
+    def __init__(
+        self, spark: SparkSession, config: Config, database: Database, cluster_id: str, clock: Clock, committed: Committed,
+        shard: str = DEFAULT_SHARD,
+    ) -> None:  # fmt: skip
+        self._spark, self._config, self._database, self._cluster_id = spark, config, database, cluster_id
+        self._clock, self._committed, self._shard = clock, committed, shard
+        self._lease: Lease = database.acquire(f"consumer:{shard}")
+        self._ledger_uuid = database.identity()[0]
+        self._checkpoint = config.etl.scratch_dir / f"checkpoint-{shard}"
+        self._naming = CentralTopics.of(config.kafka)
+        self._query: StreamingQuery | None = None
+        self._error: HourmarkError | None = None  # of a batch; Spark's own report of it has lost its kind
+        self._staging = threading.Lock()
+        self._stopping = False
+        self._pause_s, self._again_at_s = 1.0, 0.0
+
+    def start(self) -> None:
+        """Begin from the ledger's offsets."""
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
+        self._error, self._stopping = None, False
+        self._spark.dataSource.register(kafka_source(self._config, self._lease, self._shard, self._ledger_uuid))
+        self._query = (
+            self._spark.readStream.format(source_name(self._shard))
+            .load()
+            .writeStream.foreachBatch(self._stage)
+            .option("checkpointLocation", self._checkpoint.as_uri())
+            .trigger(processingTime=f"{self._config.etl.trigger_seconds} seconds")
+            .queryName(f"hourmark-consumer-{self._shard}")
+            .start()
+        )
+        _LOG.info("staging shard %s from the ledger's offsets", self._shard)
+
+    def check(self) -> None:
+        """Begin the query again where a server was away, or records are lost; EtlStop, saying why, where it ended otherwise."""
+        if self._query is None:
+            if self._clock.monotonic_s() >= self._again_at_s:
+                self.start()
+            return
+        if self._query.isActive:
+            return
+        error = self._error or cause_of(str(self._query.exception() or "it ended by itself"))
+        self._query = None
+        if not isinstance(error, Unavailable | DataLoss):  # what is lost is passed over when the next plan begins
+            raise error
+        _LOG.warning("staging of shard %s begins again in %.0f s, from the ledger: %s", self._shard, self._pause_s, error)
+        self._again_at_s = self._clock.monotonic_s() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+
+    def stop(self) -> None:
+        """End the query; a batch under way is committed if it ends within `STOP_S`, and else will be staged again."""
+        if self._query is None:
+            return
+        self._stopping = True
+        ended = self._staging.acquire(timeout=STOP_S)
+        try:
+            self._query.stop()
+        finally:
+            self._query = None
+            if ended:
+                self._staging.release()
+
+    def _stage(self, frame: DataFrame, batch_id: int) -> None:
+        with self._staging:
+            if self._stopping:
+                return
+            began_s = self._clock.monotonic_s()
+            try:
+                answers: list[TaskResult] = [pickle.loads(row[COLUMN]) for row in frame.collect()]  # noqa: S301  # of our own tasks
+                batch = self._commit(answers)
+            except HourmarkError as error:
+                self._error = error
+                raise
+            self._pause_s = 1.0
+            took_s = self._clock.monotonic_s() - began_s
+            self._committed(batch, took_s)
+            if events := sum(g.rows for g in batch.groups):
+                _LOG.info("staged %d events in %.1f s (shard %s, batch %d)", events, took_s, self._shard, batch_id)
+
+    def _commit(self, answers: Sequence[TaskResult]) -> StagedBatch:
+        batch = batch_of(answers, self._cluster_id, self._shard, self._clock.now_ms())
+        bad = [
+            Quarantined(
+                event_type=self._naming.type_of(b.topic) or "",
+                topic=b.topic,
+                partition=b.partition,
+                offset=b.offset,
+                reason=b.why,
+                quarantined_at_ms=self._clock.now_ms(),
+            )
+            for a in answers
+            for b in a.bad
+        ]
+        ledger.commit_batch(self._database, self._lease, batch, bad)
+        for b in bad:
+            _LOG.error(
+                "the type %s is quarantined, its hours stay open: topic %s partition %d offset %d cannot be staged (%s). Find "
+                "who wrote it, then `hourmark etl resume %s`, with --skip-record to leave that record out",
+                b.event_type, b.topic, b.partition, b.offset, b.reason, b.event_type,
+            )  # fmt: skip
+        return batch
+
+
+def batch_of(answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int) -> StagedBatch:
+    """What the tasks' answers commit together."""
+    spans: dict[Partition, list[Span]] = {}
+    for s in (s for a in answers for s in a.spans):
+        spans.setdefault(Partition(s.topic, s.partition), []).append(s)
+    starts, ends = [], []
+    for found in spans.values():
+        found.sort(key=lambda s: s.start)
+        assert all(a.end == b.start for a, b in itertools.pairwise(found)), f"pieces of {found[0].topic} leave a gap"
+        first = found[0]
+        starts.append(
+            Position(
+                cluster_id=cluster_id,
+                topic_id=first.topic_id,
+                topic=first.topic,
+                partition=first.partition,
+                next_offset=first.start,
+                shard=shard,
+            )
+        )
+        ends.append(dataclasses.replace(starts[-1], next_offset=found[-1].end))
+    files = [f.file for a in answers for f in a.piece.files]
+    reports = sorted(r for a in answers for r in a.piece.reports)
+    folder = files[0].path.rpartition("/")[0] if files else ""
+    return StagedBatch(
+        folder=folder,
+        starts=tuple(starts),
+        ends=tuple(ends),
+        files=tuple(files),
+        groups=tuple(g for a in answers for g in a.piece.groups),
+        audit_groups=tuple(g for a in answers for g in a.piece.audit_groups),
+        reports=tuple(ledger.reporters_of(HostReport.decode(r.datum), now_ms) for r in reports),
+    )
+
+
+def cause_of(text: str) -> HourmarkError:
+    """The error that the text tells of; Unavailable for a lost worker or a server that cannot be reached; else EtlStop with
+    the text's last lines."""
+    for name, message in reversed(_RAISED.findall(text)):
+        if kind := _error_class(name):
+            if issubclass(kind, Unavailable):
+                return Unavailable(message)
+            return kind(message) if kind.__init__ is HourmarkError.__init__ else EtlStop(message)
+    if any(lost in text for lost in _LOST_WORKER):
+        return Unavailable("a Python worker of the staging query was lost; was it out of memory, or killed?")
+    if found := _NETWORK.search(text):
+        return Unavailable(f"a server that staging needs could not be reached: {found[0].strip()}")
+    lines = "\n".join(text.splitlines()[-_LINES_OF_CAUSE:])
+    return EtlStop(f"staging has stopped; start the driver again, it goes on from the ledger. The cause:\n{lines}")
+
+
+def _error_class(name: str) -> type[HourmarkError] | None:
+    return next((kind for kind in _kinds(HourmarkError) if f"{kind.__module__}.{kind.__qualname__}" == name), None)
+
+
+def _kinds(kind: type[HourmarkError]) -> Iterator[type[HourmarkError]]:
+    yield kind
+    for narrower in kind.__subclasses__():
+        yield from _kinds(narrower)
+
+
+class Consumers:
+    """Takes in a shard that is new while it runs, unless shards were named: then others are left to other drivers."""
+
+    def __init__(
+        self, spark: SparkSession, config: Config, database: Database, cluster_id: str, clock: Clock, committed: Committed,
+        named: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        self._made_of = (spark, config, database, cluster_id, clock, committed)
+        self._database, self._named = database, frozenset(named)
+        self._consumers: dict[str, Consumer] = {}
+
+    def check(self) -> None:
+        """Start what is not started; EtlStop as `Consumer.check`."""
+        for shard in sorted((self._named or ledger.shards(self._database)) - set(self._consumers)):
+            self._consumers[shard] = Consumer(*self._made_of, shard)
+            self._consumers[shard].start()
+        for consumer in self._consumers.values():
+            consumer.check()
+
+    def stop(self) -> None:
+        """End all queries, as `Consumer.stop`."""
+        for consumer in self._consumers.values():
+            consumer.stop()

@@ -1,0 +1,196 @@
+"""Staged files: Parquet, one a task and micro-batch (or piece of it), never under a name that was used before.
+
+Event files are sorted by (type, hour, event id), so a group, the rows of one type and hour, is one run of rows, sorted by id,
+and an id range of it lies in few row groups. The datum is the Kafka value less its framing: it is copied into buckets as it is.
+Each file verifies itself (`verified`), and says in its footer what it holds (`pieces.StagedNote`): a ledger that was lost is
+rebuilt from such notes.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hourmark_etl.errors import Unreadable
+from hourmark_etl.staging.pieces import StagedNote
+from hourmark_etl.staging.verified import DAMAGE, VerifiedFile, encoded
+from hourmark_etl.storage import Storage, StorageError, is_of_the_path
+
+EVENT_SCHEMA: Final = pa.schema(
+    [
+        ("type", pa.dictionary(pa.int32(), pa.string())),
+        ("hour", pa.int64()),  # Unix seconds of the bucket's start, from the id's time
+        ("event_id", pa.binary(16)),
+        ("range_id", pa.binary(8)),
+        ("schema_id", pa.int32()),
+        ("datum", pa.binary()),
+        ("partition", pa.int32()),  # of the type's topic
+        ("offset", pa.int64()),
+    ]
+)
+AUDIT_SCHEMA: Final = pa.schema(
+    [
+        ("type", pa.string()),
+        ("hour", pa.int64()),
+        ("range_id", pa.binary(8)),
+        ("count", pa.int64()),
+        ("sum", pa.int64()),
+        ("offset", pa.int64()),
+        ("origin", pa.string()),  # human-readable: host, path and bytes of the range
+        ("observed_at", pa.int64()),  # of the range, Unix milliseconds
+        ("content", pa.binary(8)),  # digest of all that its audit record promises (`task.content_of`)
+    ]
+)
+ROWS_IN_GROUP: Final = 65_536  # some 8 MB of datums: what is read at least, for one id of it
+ID_MAX: Final = (1 << 128) - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IdRange:
+    """Event ids [low, high] as 128-bit numbers, both included."""
+
+    low: int = 0
+    high: int = ID_MAX
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows [first, first + count) of a file: one group, sorted by event id."""
+
+    first: int
+    count: int
+
+
+def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -> StagedNote:
+    """Write a file of either schema to `<stem>-<digest>.parquet`, and say where it stands; it appears whole, or not at all."""
+    content, digest = encoded(table, note.to_json().encode(), ROWS_IN_GROUP)
+    path = f"{stem}-{digest}.parquet"
+    with storage.create(path) as file:
+        file.write(content)
+    return note.at(path)
+
+
+def read_rows(
+    storage: Storage, path: str, wanted: Sequence[Rows], columns: Sequence[str], within: IdRange | None = None
+) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    """These columns of the wanted rows (ascending, apart), and how many rows each of `wanted` gave.
+
+    With `within`, only rows whose id lies in it: then each of `wanted` must be one group. Memory: the row groups that hold them.
+    Unreadable if the file is missing, damaged, or shorter than the ledger says.
+    """
+    with _readable(path), _opened(storage, path) as file:
+        return _read(file, wanted, columns, within)
+
+
+def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
+    """These columns of all rows of a staged file: audit files are read so. Unreadable as above."""
+    with _readable(path):
+        return load_all(storage, path, columns)
+
+
+def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
+    """The same, with the errors of storage (StorageError) and of the file (DAMAGE) as they are."""
+    with _opened(storage, path) as file:
+        return file.read(columns)
+
+
+def read_note(storage: Storage, path: str) -> StagedNote:
+    """What a staged file says of itself. Unreadable as above."""
+    with _readable(path), _opened(storage, path) as file:
+        return StagedNote.from_json(path, file.note.decode())
+
+
+@contextlib.contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Unreadable for what waiting does not mend: the file is gone, damaged, or has lost a block."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except StorageError as error:
+        if not is_of_the_path(error):
+            raise
+        raise Unreadable(path, str(error)) from error
+    except DAMAGE as error:
+        raise Unreadable(path, f"{type(error).__name__}: {error}") from error
+
+
+@contextlib.contextmanager
+def _opened(storage: Storage, path: str) -> Iterator[VerifiedFile]:
+    with storage.open(path) as file:
+        yield VerifiedFile(file, path)
+
+
+def _read(
+    file: VerifiedFile, wanted: Sequence[Rows], columns: Sequence[str], within: IdRange | None
+) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    starts = _row_group_starts(file.metadata)
+    spans = np.array([(w.first, w.first + w.count) for w in wanted], np.int64).reshape(-1, 2)
+    if len(spans) and spans[:, 1].max() > starts[-1]:
+        raise EOFError(f"it holds {starts[-1]} rows, the ledger lists {spans[:, 1].max()}")
+    touched = np.zeros(len(starts) - 1, bool)
+    for low, high in zip(np.searchsorted(starts, spans[:, 0], "right") - 1, np.searchsorted(starts, spans[:, 1]), strict=True):
+        touched[low:high] = True
+    if within is not None:
+        touched &= _overlapping(file.metadata, within)
+    names = [*columns] if within is None or "event_id" in columns else [*columns, "event_id"]
+    table = file.read(names, np.flatnonzero(touched).tolist())
+    # Where a row of the file stands in what was read: rows of skipped groups have no length.
+    places = np.concatenate([[0], np.cumsum(np.where(touched, np.diff(starts), 0))])
+
+    def place(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        group = np.minimum(np.searchsorted(starts, rows, "right") - 1, len(touched) - 1)
+        found: npt.NDArray[np.int64] = places[group] + np.where(touched[group], rows - starts[group], 0)
+        return found
+
+    ranges = np.stack([place(spans[:, 0]), place(spans[:, 1])], axis=1)
+    if within is not None:
+        ids = table.column("event_id")
+        ranges = np.array([_narrowed(ids, low, high, within) for low, high in ranges.tolist()], np.int64).reshape(-1, 2)
+    counts: npt.NDArray[np.int64] = ranges[:, 1] - ranges[:, 0]
+    return _slices(table.select(list(columns)), ranges), counts
+
+
+def _row_group_starts(metadata: pq.FileMetaData) -> npt.NDArray[np.int64]:
+    """The first row of each row group, and then the number of all rows."""
+    counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    return np.concatenate([[0], np.cumsum(np.array(counts, np.int64))])
+
+
+def _overlapping(metadata: pq.FileMetaData, within: IdRange) -> npt.NDArray[np.bool_]:
+    """Row groups that may hold ids of the range, by their statistics."""
+    column = EVENT_SCHEMA.get_field_index("event_id")
+    found = np.ones(metadata.num_row_groups, bool)
+    for i in range(metadata.num_row_groups):
+        told = metadata.row_group(i).column(column).statistics
+        if told is not None and told.has_min_max:
+            found[i] = int.from_bytes(told.max, "big") >= within.low and int.from_bytes(told.min, "big") <= within.high
+    return found
+
+
+def _narrowed(ids: pa.ChunkedArray, low: int, high: int, within: IdRange) -> tuple[int, int]:
+    """The part of rows [low, high), sorted by id, whose ids lie in the range."""
+
+    def id_at(row: int) -> int:
+        return int.from_bytes(ids[row].as_py(), "big")
+
+    first = bisect.bisect_left(range(high), within.low, low, high, key=id_at)
+    return first, bisect.bisect_right(range(high), within.high, first, high, key=id_at)
+
+
+def _slices(table: pa.Table, ranges: npt.NDArray[np.int64]) -> pa.Table:
+    """Rows of all ranges in turn; neighbours are taken at once."""
+    ranges = ranges[ranges[:, 1] > ranges[:, 0]]
+    if not len(ranges):
+        return table.slice(0, 0)
+    breaks = np.flatnonzero(ranges[1:, 0] != ranges[:-1, 1]) + 1
+    runs = zip(ranges[np.append(0, breaks), 0].tolist(), ranges[np.append(breaks, len(ranges)) - 1, 1].tolist(), strict=True)
+    return pa.concat_tables([table.slice(low, high - low) for low, high in runs])

@@ -1,0 +1,107 @@
+"""What a micro-batch reads: positions, committed ends and limits → spans of offsets, dealt out to tasks. Pure.
+
+Every partition with a backlog gets its fair share of a batch (the greatest share such that all together fit), so a small type
+beside a giant backlog is staged whole, at once. A type's bytes are bounded while reading: each span carries its part of the cap,
+and ends early where that is used up. So no guess at the size of records is needed, and none can be wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from hourmark.kafka import Partition
+from hourmark_etl.model import Position, Span, from_row
+
+TASK_RECORDS_MIN: Final = 5_000  # fewer are not worth a task, and a file, of their own
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReadSpan:
+    """A span that a task is to read: up to its end, or until its values have `bytes_max` bytes."""
+
+    span: Span
+    bytes_max: int
+
+    @property
+    def records(self) -> int:
+        """At most; transaction markers leave gaps."""
+        return self.span.end - self.span.start
+
+    @property
+    def partition(self) -> Partition:
+        """Of which topic-partition."""
+        return Partition(self.span.topic, self.span.partition)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedBatch:
+    """A batch: where its files go, and what each task reads. Travels as the source's offset."""
+
+    folder: str
+    tasks: tuple[tuple[ReadSpan, ...], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """For Spark's offset log."""
+        tasks = [[[*dataclasses.astuple(r.span), r.bytes_max] for r in task] for task in self.tasks]
+        return {"folder": self.folder, "tasks": tasks}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> PlannedBatch:
+        """The inverse."""
+        return cls(found["folder"], tuple(tuple(ReadSpan(from_row(Span, r[:5]), r[5]) for r in task) for task in found["tasks"]))
+
+
+def plan_spans(
+    positions: Iterable[Position], ends: Mapping[Partition, int], *, records_max: int, type_bytes_max: int
+) -> list[ReadSpan]:
+    """What the next batch reads of each partition that has a backlog: at least one offset, together at most `records_max`, unless
+    there are more partitions than that."""
+    behind = [(ends[p.of] - p.next_offset, p) for p in positions]
+    taken = _fair_shares([(backlog, p) for backlog, p in behind if backlog > 0], records_max)
+    of_topic: dict[str, int] = {}
+    for share, p in taken:
+        of_topic[p.topic] = of_topic.get(p.topic, 0) + share
+    return [
+        ReadSpan(
+            Span(topic=p.topic, topic_id=p.topic_id, partition=p.partition, start=p.next_offset, end=p.next_offset + share),
+            max(1, type_bytes_max * share // of_topic[p.topic]),
+        )
+        for share, p in taken
+    ]
+
+
+def deal(spans: Collection[ReadSpan], tasks_max: int) -> tuple[tuple[ReadSpan, ...], ...]:
+    """The spans of each task: about the same number of records, a topic's partitions together unless that alone would keep a task
+    longer than its part; fewer tasks where there is little to read. No task is empty."""
+    total = sum(s.records for s in spans)
+    tasks = min(tasks_max, -(-total // TASK_RECORDS_MIN))
+    by_topic: dict[str, list[ReadSpan]] = {}
+    for s in spans:
+        by_topic.setdefault(s.span.topic, []).append(s)
+    lots: list[list[ReadSpan]] = []
+    for found in by_topic.values():
+        together = sum(s.records for s in found) * tasks <= total
+        lots += [found] if together else [[s] for s in found]
+    lots.sort(key=_records, reverse=True)
+    dealt: list[list[ReadSpan]] = [[] for _ in range(tasks)]
+    sizes = [0] * tasks
+    for lot in lots:
+        least = sizes.index(min(sizes))
+        dealt[least] += lot
+        sizes[least] += _records(lot)
+    return tuple(tuple(task) for task in dealt if task)
+
+
+def _records(lot: Sequence[ReadSpan]) -> int:
+    return sum(s.records for s in lot)
+
+
+def _fair_shares(behind: list[tuple[int, Position]], records_max: int) -> list[tuple[int, Position]]:
+    left, taken = records_max, []
+    for done, (backlog, p) in enumerate(sorted(behind, key=lambda b: (b[0], b[1].topic, b[1].partition))):
+        share = min(backlog, max(1, left // (len(behind) - done)))
+        taken.append((share, p))
+        left -= share
+    return taken

@@ -1,0 +1,143 @@
+"""Reads spans of offsets of many topic-partitions of the central cluster as Arrow columns, a piece of bounded size at a time.
+
+As `hourmark.committed_reader`; what is added here are a span's bytes, and that what retention has taken is DataLoss: nothing is
+ever skipped. The cost is that of the client's message objects, about 1 µs of CPU a record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NoReturn, Self
+
+import numpy as np
+import pyarrow as pa
+
+from hourmark.committed_reader import STALL_S, CommittedReader, OutOfRange, Run
+from hourmark.config import KafkaCluster
+from hourmark.errors import Unavailable
+from hourmark.kafka import Cluster, Partition
+from hourmark_etl.errors import DataLoss
+from hourmark_etl.model import Span
+from hourmark_etl.staging.plan import ReadSpan
+
+PIECE_BYTES: Final = 128 << 20  # of values that a task holds at once, several times over; far below the 2 GiB of an Arrow column
+_SCHEMA: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.dictionary(pa.int32(), pa.string())),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+    ]
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """Rows of `table` (columns key, value, topic, partition, offset) are all committed records in `spans`."""
+
+    table: pa.Table
+    spans: tuple[Span, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class _Reading:
+    """How far a span was read: `next_offset` of it, `begun` at the last piece's end."""
+
+    wanted: ReadSpan
+    begun: int
+    next_offset: int
+    bytes_left: int
+
+
+class SpanReader:
+    """One consumer without a group, for one `read` after the other."""
+
+    def __init__(self, cluster: KafkaCluster, max_message_bytes: int, *, stall_s: float = STALL_S) -> None:
+        self._cluster = cluster
+        self._reader = CommittedReader(cluster, "central", stall_s=stall_s, max_partition_fetch_bytes=max_message_bytes)
+
+    def read(self, spans: Sequence[ReadSpan], piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
+        """All committed records of the spans, in pieces of about so many bytes of values, each partition's in order.
+
+        DataLoss, naming the place, where they are gone; Unavailable as `CommittedReader.read`.
+        """
+        readings = {s.partition: _Reading(s, s.span.start, s.span.start, s.bytes_max) for s in spans if s.records > 0}
+        taken: list[pa.RecordBatch] = []
+        size = 0
+        try:
+            with contextlib.closing(self._reader.read({p: (r.begun, r.wanted.span.end) for p, r in readings.items()})) as batches:
+                for runs in batches:
+                    batch = _columns(runs)
+                    self._reader.leave(_used_up(readings, runs, batch))
+                    taken.append(batch)
+                    size += batch.column("value").nbytes
+                    if size >= piece_bytes:
+                        yield from _piece(taken, readings)
+                        taken, size = [], 0
+        except OutOfRange as refused:
+            self._refuse(refused)
+        yield from _piece(taken, readings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the cluster."""
+        self._reader.close()
+
+    def _refuse(self, refused: OutOfRange) -> NoReturn:
+        """DataLoss only if the log says so too: a broker that comes back may refuse for a moment what it has."""
+        partition, offset = refused.partition, refused.offset
+        central = Cluster(self._cluster, "central")
+        start, end = central.starts([partition])[partition], central.ends([partition], committed=False)[partition]
+        place = f"topic {partition.topic} partition {partition.partition}: offset {offset} is to be staged"
+        if start <= offset <= end:
+            raise Unavailable(
+                f"{place}, and was refused although the log has offsets {start} to {end}; it is read again"
+            ) from refused
+        raise DataLoss(
+            f"{place}, but the log has offsets {start} to {end}: what lies between is lost to retention. An operator must "
+            "decide; nothing is skipped by itself"
+        ) from refused
+
+
+def _columns(runs: Sequence[Run]) -> pa.RecordBatch:
+    """The records of all runs, one after the other."""
+    messages = [m for run in runs for m in run.records]
+    sizes = [len(run.records) for run in runs]
+    names: dict[str, int] = {}
+    codes = [names.setdefault(run.partition.topic, len(names)) for run in runs]
+    columns = [
+        pa.array([m.key() for m in messages], pa.binary()),
+        pa.array([m.value() for m in messages], pa.binary()),
+        pa.DictionaryArray.from_arrays(np.repeat(np.array(codes, np.int32), sizes), pa.array(names, pa.string())),
+        pa.array(np.repeat(np.array([run.partition.partition for run in runs], np.int32), sizes)),
+        pa.array([m.offset() for m in messages], pa.int64()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def _used_up(readings: Mapping[Partition, _Reading], runs: Sequence[Run], batch: pa.RecordBatch) -> list[Partition]:
+    """Move the readings on by the runs, which are the rows of `batch`; returns partitions of whose bytes none are left."""
+    places = np.frombuffer(batch.column("value").buffers()[1], np.int32)
+    high = 0
+    for run in runs:
+        low, high = high, high + len(run.records)
+        r = readings[run.partition]
+        r.next_offset = run.next_offset
+        r.bytes_left -= int(places[high] - places[low])
+    return [run.partition for run in runs if readings[run.partition].bytes_left <= 0]
+
+
+def _piece(taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]) -> Iterator[Piece]:
+    """What was read since the last piece, if that is anything."""
+    spans = []
+    for r in readings.values():
+        if r.next_offset > r.begun:
+            spans.append(dataclasses.replace(r.wanted.span, start=r.begun, end=r.next_offset))
+            r.begun = r.next_offset
+    if spans:
+        yield Piece(pa.Table.from_batches(taken, _SCHEMA), tuple(spans))

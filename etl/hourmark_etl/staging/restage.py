@@ -1,0 +1,91 @@
+"""A staged file that is missing or damaged is staged again from the offsets that the ledger remembers for it.
+
+The new file has a name of its own, in the same folder. Nothing changes unless every group has the very rows it had: their count
+and the sum of their low64s which the ledger knows. If Kafka no longer holds them, that is loss, and said with topic and offsets.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from hourmark.config import Config
+from hourmark.kafka import Cluster
+from hourmark_etl.errors import DataLoss, TopicReplaced
+from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.schemas import types_of_ids
+from hourmark_etl.ledger.staged_files import known_file, places, replace_file
+from hourmark_etl.model import AUDIT, Span, Sums
+from hourmark_etl.staging.pieces import StagedPiece
+from hourmark_etl.staging.plan import ReadSpan
+from hourmark_etl.staging.read import SpanReader
+from hourmark_etl.staging.source import stage_plan
+from hourmark_etl.staging.stage import stage_table
+from hourmark_etl.storage import Storage
+from hourmark_etl.topics import CentralTopics
+
+_LOG = logging.getLogger(__name__)
+
+
+class Restager:
+    """Stages single files again, in the driver: they are bounded by `PIECE_BYTES`."""
+
+    def __init__(self, config: Config, database: Database, storage: Storage) -> None:
+        self._config, self._database, self._storage = config, database, storage
+        self._central = Cluster(config.kafka.central_cluster, "central")
+
+    def restage(self, lease: Lease, path: str) -> str:
+        """Replace the file, and return its new path. DataLoss, naming what, if Kafka does not hold all of it."""
+        known = known_file(self._database, path)
+        audit = CentralTopics.of(self._config.kafka).audit
+        spans = [s for s in known.file.spans if (s.topic == audit) == (known.file.kind == AUDIT)]
+        try:
+            self._refuse_other_topics(spans)
+            piece = self._stage(known.folder, spans)
+        except (DataLoss, TopicReplaced) as error:
+            raise DataLoss(f"{path} cannot be staged again: {error}. It came from {places(spans)}") from error
+        sums = _sums(piece, known.file.kind)
+        if sums != known.groups:
+            for file in piece.files:
+                self._storage.delete(file.path)
+            raise DataLoss(f"{path} cannot be staged again: {_difference(known.groups, sums)}. It came from {places(spans)}")
+        (made,) = (f for f in piece.files if f.kind == known.file.kind)
+        replace_file(self._database, lease, known, made.path, piece.groups)
+        self._storage.delete(path)
+        _LOG.warning("%s was staged again as %s: %d rows, the same as before", path, made.path, made.rows)
+        return made.path
+
+    def _stage(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
+        kafka = self._config.kafka
+        wanted = [ReadSpan(s, bytes_max=1 << 62) for s in spans]
+        with SpanReader(kafka.central_cluster, kafka.max_message_bytes) as reader:
+            tables = [piece.table for piece in reader.read(wanted, piece_bytes=1 << 62)]
+        if not tables:
+            return StagedPiece()
+        ledger, _ = self._database.identity()
+        plan = stage_plan(self._config, folder, {s.topic for s in spans}, ledger, types_of_ids(self._database))
+        return stage_table(pa.concat_tables(tables), spans, plan, self._storage)
+
+    def _refuse_other_topics(self, spans: Sequence[Span]) -> None:
+        infos = self._central.topics(sorted({s.topic for s in spans}))
+        for s in spans:
+            if s.topic not in infos or infos[s.topic].topic_id != s.topic_id:
+                raise TopicReplaced(
+                    f"topic {s.topic} is no longer the one with id {s.topic_id}, from which it was staged: its records are gone"
+                )
+
+
+def _sums(piece: StagedPiece, kind: str) -> dict[tuple[str, int], Sums]:
+    groups = piece.audit_groups if kind == AUDIT else piece.groups
+    return {(g.event_type, g.hour_s): Sums(g.rows, digest=g.low64_sum) for g in groups}
+
+
+def _difference(before: Mapping[tuple[str, int], Sums], now: Mapping[tuple[str, int], Sums]) -> str:
+    event_type, hour_s = min(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+    had, has = (sums.get((event_type, hour_s), Sums()) for sums in (before, now))
+    return (
+        f"Kafka gives {has.records} records of {event_type} in the hour from Unix second {hour_s}, the ledger knows {had.records}"
+        + (", others" if had.records == has.records else "")
+    )

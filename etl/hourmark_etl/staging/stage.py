@@ -1,0 +1,312 @@
+"""In a Spark task: reads its spans from Kafka and stages them; only what was staged goes to the driver.
+
+Rows of any number of topics become one staged file of events (see `files`), without a loop over events. Promises of audit
+records go to a second file, host reports back to the driver: both are few. Names are never reused, so a task that is tried
+again leaves an orphan that no ledger names, and harms nothing.
+
+A record that cannot be staged ends its partition's part of the batch just before it; all else goes on. The driver then sets its
+type aside. On the control topics, which are no types, it stops the driver.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hourmark.audit import AuditRecord
+from hourmark.avro import FRAMING_SIZE, unframe
+from hourmark.config import KafkaCluster
+from hourmark.kafka import Partition
+from hourmark_etl.arrow import (
+    KeyColumns,
+    Malformed,
+    in_one,
+    key_columns,
+    lengths,
+    run_starts,
+    schema_ids,
+    schemas_of_runs,
+)
+from hourmark_etl.errors import BadRecord, EtlStop
+from hourmark_etl.model import AUDIT, EVENTS, RANGE_WEIGHT, AuditGroup, Span, StagedGroup, to_signed, to_unsigned
+from hourmark_etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
+from hourmark_etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
+from hourmark_etl.staging.plan import ReadSpan
+from hourmark_etl.staging.read import Piece, SpanReader
+from hourmark_etl.storage import Storage, open_storage
+
+# Columns of the table that is staged: key and value binary, topic string or dictionary, partition int32, offset int64.
+_END: Final = (1 << 31) - 1  # of any datum; without it, binary_slice of pyarrow 26 overflows
+_T = TypeVar("_T")
+PromiseRow = tuple[str, int, bytes, int, int, int, str, int, bytes]  # of AUDIT_SCHEMA
+_OBSERVED_AT: Final = 7
+
+
+def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage: Storage) -> StagedPiece:
+    """Stage all records of these spans, of any of the plan's topics; what the driver must know of it.
+
+    At most 2 GiB of keys or values. BadRecord, with nothing staged, for a record that only the delivery service may write, and
+    did not.
+    """
+    topics = in_one(table.column("topic").unify_dictionaries()).dictionary_encode()
+    names: list[str] = topics.dictionary.to_pylist()
+    topic_codes = topics.indices.to_numpy()
+    kinds = np.array([_kind(t, plan) for t in names])[topic_codes] if len(table) else np.array([])
+    reports = _reports(_chosen(table, kinds == "report"))
+    rows = _audit_rows(_chosen(table, kinds == "audit"))
+    files: list[StagedNote] = []
+    if len(events := _chosen(table, kinds == "event")):
+        types = [plan.types.get(t, "") for t in names]
+        ordered, groups = _sorted_events(events, types, topic_codes[kinds == "event"], plan)
+        own = tuple(s for s in spans if s.topic in plan.types)
+        note = StagedNote(ledger=plan.ledger, kind=EVENTS, rows=len(events), spans=own, groups=groups)
+        files.append(write_rows(storage, f"{plan.folder}/events-{uuid.uuid4().hex}", ordered, note))
+    if rows:
+        columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), AUDIT_SCHEMA, strict=True)]
+        own = tuple(s for s in spans if s.topic == plan.audit_topic)
+        observed_ms = [row[_OBSERVED_AT] for row in rows]
+        span_ms = (min(observed_ms), max(observed_ms))
+        note = StagedNote(
+            ledger=plan.ledger, kind=AUDIT, rows=len(rows), spans=own, audit_groups=_audit_groups(rows), observed_ms=span_ms
+        )
+        promises = pa.table(columns, schema=AUDIT_SCHEMA)
+        files.append(write_rows(storage, f"{plan.folder}/audit-{uuid.uuid4().hex}", promises, note))
+    return StagedPiece(tuple(files), reports)
+
+
+def _kind(topic: str, plan: StagePlan) -> str:
+    if topic == plan.audit_topic:
+        return "audit"
+    if topic == plan.hosts_topic:
+        return "report"
+    assert topic in plan.types, f"{topic} was not subscribed to"
+    return "event"
+
+
+def _chosen(table: pa.Table, mask: npt.NDArray[np.bool_]) -> pa.Table:
+    """Rows of the mask; the table itself, not copied, where that is all of it."""
+    if mask.all():
+        return table
+    return table.filter(pa.array(mask)) if mask.any() else table.slice(0, 0)
+
+
+def _sorted_events(
+    table: pa.Table, types: list[str], codes: npt.NDArray[Any], plan: StagePlan
+) -> tuple[pa.Table, tuple[StagedGroup, ...]]:
+    """Rows of EVENT_SCHEMA by (type, hour, id), and their groups. `types`: of each code, "" where it is no type's topic."""
+    try:
+        key, schemas = key_columns(in_one(table.column("key"))), schema_ids(in_one(table.column("value")))
+    except Malformed as error:
+        raise _bad(table, error.row, str(error)) from error
+    _check_schemas(table, schemas, types, codes, plan.schema_types)
+    ranked = sorted(set(types))  # in the file types stand by name, so that neighbours of a unit are neighbours in every file
+    ranks = np.array([ranked.index(t) for t in types], np.int32)[codes]
+    order = np.lexsort((key.low64, key.head, ranks))  # an hour is the beginning of the head
+    seconds = key.time_ms[order] // 1000
+    hours = seconds - seconds % plan.bucket_seconds
+    values = in_one(table.column("value"))
+    ids = key.event_ids(order)
+    columns = [
+        pa.DictionaryArray.from_arrays(pa.array(ranks[order]), pa.array(ranked, pa.string())),
+        pa.array(hours),
+        ids,
+        key.range_ids(order),
+        pa.array(schemas[order]),
+        pc.binary_slice(values, FRAMING_SIZE, _END).cast(pa.binary()).take(pa.array(order)),
+        in_one(table.column("partition")).cast(pa.int32()).take(pa.array(order)),
+        in_one(table.column("offset")).take(pa.array(order)),
+    ]
+    sizes = lengths(values)[order] - FRAMING_SIZE
+    return pa.table(columns, schema=EVENT_SCHEMA), _groups(ranked, ranks[order], hours, sizes, schemas[order], key, order)
+
+
+def _check_schemas(
+    table: pa.Table, schemas: npt.NDArray[np.int32], types: list[str], codes: npt.NDArray[Any], known: Mapping[int, str]
+) -> None:
+    """BadRecord for the first record under an id that stands for another type's schema."""
+    for schema_id in np.unique(schemas).tolist():
+        if (meant := known.get(schema_id)) is None:
+            continue  # an older copy of the ledger may not know it yet; closing asks again
+        others = np.array([t != meant for t in types])[codes] & (schemas == schema_id)
+        if others.any():
+            raise _bad(table, int(np.argmax(others)), f"it is written under schema id {schema_id}, which stands for {meant}")
+
+
+def _groups(
+    types: list[str],
+    ranks: npt.NDArray[np.int32],
+    hours: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    schemas: npt.NDArray[np.int32],
+    key: KeyColumns,
+    order: npt.NDArray[np.int64],
+) -> tuple[StagedGroup, ...]:
+    """All columns but `key` in the order of the file."""
+    starts = run_starts(ranks, hours)
+    ends = np.append(starts[1:], len(order))
+    digests = key.low64 + key.ranges * np.uint64(RANGE_WEIGHT)  # wraps at 64 bits, as it must
+    low64_sums = np.add.reduceat(digests[order], starts)
+    first, last = key.matrix[order[starts], :16], key.matrix[order[ends - 1], :16]
+    of_group = schemas_of_runs(ends - starts, schemas)
+    return tuple(
+        StagedGroup(
+            path="",
+            event_type=types[rank],
+            hour_s=hour,
+            rows=end - start,
+            datum_bytes=size,
+            low64_sum=low64_sum,
+            schema_ids=found,
+            first_row=start,
+            first_id=low.tobytes(),
+            last_id=high.tobytes(),
+        )
+        for rank, hour, start, end, size, low64_sum, found, low, high in zip(
+            ranks[starts].tolist(),
+            hours[starts].tolist(),
+            starts.tolist(),
+            ends.tolist(),
+            np.add.reduceat(sizes, starts).tolist(),
+            low64_sums.tolist(),
+            of_group,
+            first,
+            last,
+            strict=True,
+        )
+    )
+
+
+def _audit_rows(table: pa.Table) -> list[PromiseRow]:
+    """Promises, sorted."""
+    records = _decoded(table, lambda value: AuditRecord.decode(unframe(value)[1]))
+    rows = []
+    for record, offset in zip(records, table.column("offset").to_pylist(), strict=True):
+        origin = (
+            f"{record.kind} of {record.host_name}: {record.path} [{record.start}, {record.end}) generation {record.generation}"
+        )
+        own = (offset, origin, record.observed_at_ms, content_of(record))
+        for p in record.promised:
+            rows.append((p.event_type, p.hour_start_s, bytes(record.range_id), p.count, to_signed(p.sum), *own))
+    return sorted(rows)
+
+
+def content_of(record: AuditRecord) -> bytes:
+    """A digest that equal promises of equal ids share. Never to be changed: it is compared with that of files staged long ago."""
+    text = "\n".join([record.ids.hex(), *(f"{p.event_type} {p.hour_start_s} {p.count} {p.sum}" for p in sorted(record.promised))])
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+def _audit_groups(rows: list[PromiseRow]) -> tuple[AuditGroup, ...]:
+    groups: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+    for event_type, hour, range_id, count, total, offset, *_ in rows:
+        digest = total + RANGE_WEIGHT * int.from_bytes(range_id, "big") * count
+        groups.setdefault((event_type, hour), []).append((offset, count, digest))
+    return tuple(
+        AuditGroup(
+            path="",
+            event_type=event_type,
+            hour_s=hour,
+            rows=len(found),
+            first_offset=min(o for o, _, _ in found),
+            last_offset=max(o for o, _, _ in found),
+            promised=sum(c for _, c, _ in found),
+            low64_sum=to_unsigned(sum(s for _, _, s in found)),
+        )
+        for (event_type, hour), found in groups.items()
+    )
+
+
+def _reports(table: pa.Table) -> tuple[ReportRecord, ...]:
+    datums = _decoded(table, lambda value: unframe(value)[1])
+    return tuple(map(ReportRecord, table.column("partition").to_pylist(), table.column("offset").to_pylist(), datums))
+
+
+def _decoded(table: pa.Table, decode: Callable[[bytes], _T]) -> list[_T]:
+    decoded = []
+    for row, value in enumerate(table.column("value").to_pylist()):
+        try:
+            decoded.append(decode(value))
+        except (ValueError, TypeError, EOFError) as error:
+            raise _bad(table, row, str(error)) from error
+    return decoded
+
+
+def _bad(table: pa.Table, row: int, why: str) -> BadRecord:
+    topic, partition, offset = (table.column(name)[row].as_py() for name in ("topic", "partition", "offset"))
+    return BadRecord(topic, partition, offset, why)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bad:
+    """A record that cannot be staged."""
+
+    topic: str
+    partition: int
+    offset: int
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskResult:
+    """What a task did with one piece: `piece` holds all records of `spans`; `bad` are records right after the end of a span."""
+
+    piece: StagedPiece
+    spans: tuple[Span, ...]
+    bad: tuple[Bad, ...] = ()
+
+
+class Reader(Protocol):
+    """What reads spans: `SpanReader`, or a test's."""
+
+    def read(self, spans: Sequence[ReadSpan]) -> Iterator[Piece]:
+        """Pieces, each partition's in order."""
+
+
+def read_and_stage(
+    spans: Sequence[ReadSpan], plan: StagePlan, cluster: KafkaCluster, max_message_bytes: int
+) -> Iterator[TaskResult]:
+    """Read and stage all of a task's spans. Errors as `SpanReader.read`; EtlStop for a bad record on a control topic."""
+    with SpanReader(cluster, max_message_bytes) as reader:
+        yield from stage_pieces(reader, spans, plan, open_storage(plan.storage))
+
+
+def stage_pieces(reader: Reader, spans: Sequence[ReadSpan], plan: StagePlan, storage: Storage) -> Iterator[TaskResult]:
+    """Stage what the reader gives, piece by piece; nothing of a partition at or after its first bad record."""
+    known: dict[Partition, Bad] = {}
+    for piece in reader.read(spans):
+        table, found = piece.table, piece.spans
+        for bad in known.values():
+            table, found = _before(table, found, bad)
+        news = []
+        while True:
+            try:
+                staged = stage_table(table, found, plan, storage)
+                break
+            except BadRecord as error:
+                if error.topic not in plan.types:
+                    raise EtlStop(str(error)) from error
+                bad = Bad(error.topic, error.partition, error.offset, error.why)
+                known[Partition(bad.topic, bad.partition)] = bad
+                news.append(bad)
+                table, found = _before(table, found, bad)
+        yield TaskResult(staged, found, tuple(news))
+
+
+def _before(table: pa.Table, spans: Sequence[Span], bad: Bad) -> tuple[pa.Table, tuple[Span, ...]]:
+    """Rows and spans without what lies at or after the bad record in its partition."""
+    topic = table.column("topic").cast(pa.string())
+    number, offset = np.asarray(table.column("partition")), np.asarray(table.column("offset"))
+    hit = np.asarray(pc.equal(topic, bad.topic)) & (number == bad.partition) & (offset >= bad.offset)
+    cut = (
+        dataclasses.replace(s, end=min(s.end, bad.offset)) if (s.topic, s.partition) == (bad.topic, bad.partition) else s
+        for s in spans
+    )
+    return table.filter(pa.array(~hit)), tuple(s for s in cut if s.end > s.start)

@@ -1,0 +1,86 @@
+"""The interface of all storage backends.
+
+Paths are relative to the root (see `paths`). Implementations are small frozen values that pickle, so that a Spark worker
+can use them; none caches what it read. Errors: `errors`; a path that is not clean raises ValueError.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import AbstractContextManager
+from typing import BinaryIO, Protocol
+
+from hourmark_etl.storage.errors import NotFound
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """One name in a folder; the size of a folder is 0.
+
+    `changed_ms`: when it last changed, by the storage's own clock; HDFS gives the beginning for a file that is being written.
+    """
+
+    name: str
+    size: int
+    is_folder: bool
+    changed_ms: int = dataclasses.field(default=0, compare=False)
+
+
+class Storage(Protocol):
+    """Files and folders below one root."""
+
+    def write_new(self, path: str, content: bytes) -> None:
+        """Make a file at once: readers see all of it or nothing. AlreadyExists if anything stands there.
+
+        Parent folders are made. On return the content is durable as the backend has it (see its module).
+        """
+
+    def create(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """The same, streamed in bounded memory: the file appears, finished, when the block ends without an exception.
+
+        An exception inside leaves nothing. AlreadyExists is raised before the block where it is known by then, and at its end
+        otherwise. A crash leaves an unfinished file below `.unfinished/`, never below the target's folder.
+        """
+
+    def read(self, path: str) -> bytes:
+        """The whole content. NotFound if there is no such file."""
+
+    def open(self, path: str) -> BinaryIO:
+        """A seekable, buffered reader. NotFound if there is no such file."""
+
+    def size(self, path: str) -> int:
+        """Bytes of the file. NotFound if there is no such file."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or a folder stands there."""
+
+    def list(self, folder: str) -> list[Entry]:
+        """What stands in the folder ("" is the root), sorted by name. NotFound if there is no such folder.
+
+        A missing folder is an error, not an empty one: a wrong root must never look like a bucket without files.
+        """
+
+    def make_folder(self, path: str) -> None:
+        """Make the folder and its parents; fine if it is there."""
+
+    def rename_new(self, source: str, target: str) -> None:
+        """Move a file or folder, at once, to a name where nothing stands: the only atomic point of publishing.
+
+        The target's parents are made first. NotFound if the source is missing (whether or not the target exists);
+        AlreadyExists if anything stands at the target, an empty folder included: then nothing has changed. Of many callers
+        exactly one wins. A lost answer is looked up: it is a success where what stands at the target is what was the source.
+        """
+
+    def delete(self, path: str) -> None:
+        """Remove the file, or the folder with all in it; fine if it is missing. Its name vanishes at once."""
+
+    def url(self, path: str) -> str:
+        """What Spark's JVM reads: `hdfs://…` or `file:///…`, as `org.apache.hadoop.fs.Path` takes it (not escaped)."""
+
+
+def entries_of(storage: Storage, folder: str) -> list[Entry]:
+    """What stands in the folder; nothing where it does not exist (yet)."""
+    try:
+        return storage.list(folder)
+    except NotFound:
+        return []

@@ -1,0 +1,165 @@
+"""Storage on HDFS over WebHDFS (`hdfs://…`), without Java and without a native library.
+
+Durable means what HDFS means by a closed file: the pipeline acknowledged every byte and the NameNode saw the minimum of replicas
+(`dfs.namenode.replication.min`) finished; they may still be in the DataNodes' memory unless `dfs.datanode.synconclose` is set.
+WebHDFS has no hsync of its own. Names (rename, delete) are in the NameNode's edit log, synced, before it answers.
+
+RENAME always goes with `renameoptions=NONE`: the plain form moves the source INTO an existing target folder and answers true.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import io
+import posixpath
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO, Final, Literal, cast
+
+from pydantic import BaseModel, Field
+
+from hourmark_etl.storage.errors import AlreadyExists, NotFound, StorageError
+from hourmark_etl.storage.interface import Entry
+from hourmark_etl.storage.paths import checked, parent, scratch_path
+from hourmark_etl.storage.webhdfs_files import UPLOAD_BUFFER_BYTES, WINDOW_BYTES, Download, Upload
+from hourmark_etl.storage.webhdfs_http import Lost, Target, ask, say
+
+_RENAME_TRIES: Final = 3
+
+
+class _Status(BaseModel, strict=True):
+    """Of a file or folder. `fileId` is its inode's: it stays with a rename, and is never given again."""
+
+    pathSuffix: str  # the names are WebHDFS's
+    type: Literal["FILE", "DIRECTORY", "SYMLINK"]
+    length: int = Field(ge=0)
+    fileId: int = Field(gt=0)
+    modificationTime: int
+
+
+class _OneStatus(BaseModel):
+    FileStatus: _Status
+
+
+class _Statuses(BaseModel):
+    FileStatus: list[_Status]
+
+
+class _Listing(BaseModel):
+    FileStatuses: _Statuses
+
+
+class _Done(BaseModel, strict=True):
+    boolean: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WebHdfs:
+    """See `hourmark_etl.storage.interface.Storage`."""
+
+    namenode: str  # hdfs://host:port, what Spark's JVM speaks to
+    root: str  # absolute path in HDFS
+    http: str  # http://host:port of the NameNode
+    user: str
+    replication: int
+
+    def write_new(self, path: str, content: bytes) -> None:
+        with self.create(path) as file:
+            file.write(content)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[BinaryIO]:
+        if self.exists(path):
+            raise AlreadyExists(path, self.url(path), "exists already")
+        unfinished = scratch_path()
+        try:
+            with Upload.begin(self._target(unfinished), self.replication) as upload:
+                file = io.BufferedWriter(cast(Any, upload), UPLOAD_BUFFER_BYTES)
+                yield cast(BinaryIO, file)
+                file.flush()
+                upload.finish()
+            stored = self._found(unfinished)
+            if stored is None or stored.length != upload.sent:
+                what = f"{upload.sent} bytes were sent, {stored.length if stored else 'none'} are stored"
+                raise StorageError(path, self.url(path), what)
+            self.rename_new(unfinished, path)
+        except BaseException:
+            with suppress(StorageError):  # the first error is the one to tell; what is left is named like no bucket
+                self.delete(unfinished)
+            raise
+
+    def read(self, path: str) -> bytes:
+        with self.open(path) as file:
+            return file.read()
+
+    def open(self, path: str) -> BinaryIO:
+        return cast(BinaryIO, io.BufferedReader(Download(self._target(path), self.size(path)), WINDOW_BYTES))
+
+    def size(self, path: str) -> int:
+        status = self._status(path)
+        if status.type != "FILE":
+            raise NotFound(path, self.url(path), "is a folder, not a file")
+        return status.length
+
+    def exists(self, path: str) -> bool:
+        return self._found(path) is not None
+
+    def list(self, folder: str) -> builtins.list[Entry]:
+        found = ask(self._target(folder, root_allowed=True), "GET", "LISTSTATUS", _Listing).FileStatuses.FileStatus
+        if any(status.pathSuffix == "" for status in found):
+            raise NotFound(folder, self.url(folder), "is a file, not a folder")
+        return sorted(Entry(s.pathSuffix, s.length, s.type == "DIRECTORY", s.modificationTime) for s in found)
+
+    def make_folder(self, path: str) -> None:
+        target = self._target(path, root_allowed=True)
+        try:
+            made = ask(target, "PUT", "MKDIRS", _Done).boolean
+        except NotFound as error:  # ParentNotDirectoryException
+            raise AlreadyExists(path, target.url, f"a file stands where a folder is needed ({error.what})") from error
+        if not made:
+            raise StorageError(path, target.url, "the folder was not made; the NameNode does not say why")
+
+    def rename_new(self, source: str, target: str) -> None:
+        """See the interface. Whatever the answer, what counts is what stands at the target then: a rename keeps the file id."""
+        moved = self._status(source).fileId
+        self.make_folder(parent(target))
+        to = self._target(target)
+        lost = False
+        for _ in range(_RENAME_TRIES):
+            refused: StorageError | None = None
+            try:
+                say(self._target(source), "PUT", "RENAME", destination=to.file, renameoptions="NONE")
+            except StorageError as error:
+                refused, lost = error, lost or isinstance(error, Lost)
+            standing = self._found(target)
+            if standing and standing.fileId == moved and (lost or not refused):
+                return
+            if standing and not isinstance(refused, NotFound):
+                what = refused.what if refused else "something else stands there"
+                raise AlreadyExists(target, to.url, what) from refused
+            if not isinstance(refused, Lost):
+                break
+        raise refused or StorageError(target, to.url, f"the rename of {source} was answered with success but did not happen")
+
+    def delete(self, path: str) -> None:
+        gone = ask(self._target(path), "DELETE", "DELETE", _Done, recursive="true").boolean
+        if not gone and self.exists(path):  # it is false, too, where nothing stood
+            raise StorageError(path, self.url(path), "was not deleted; the NameNode does not say why")
+
+    def url(self, path: str) -> str:
+        return f"{self.namenode}{posixpath.join(self.root or '/', checked(path, root_allowed=True))}".rstrip("/")
+
+    def _status(self, path: str) -> _Status:
+        return ask(self._target(path, root_allowed=True), "GET", "GETFILESTATUS", _OneStatus).FileStatus
+
+    def _found(self, path: str) -> _Status | None:
+        try:
+            return self._status(path)
+        except NotFound:
+            return None
+
+    def _target(self, path: str, *, root_allowed: bool = False) -> Target:
+        checked(path, root_allowed=root_allowed)
+        file = f"{self.root}/{path}".rstrip("/") or "/"
+        return Target(http=self.http, file=file, user=self.user, path=path, url=self.url(path))

@@ -1,0 +1,242 @@
+"""All metrics of the ETL, in one place: names, kinds, units, meanings. docs/metrics.md says how to read them.
+
+No metric has a label for each type, because a thousand types would make a thousand series of each: sums over types, and the
+`OLDEST_SHOWN` oldest open buckets by name. What a driver did is counted; how things stand is set once a minute (`Gauges`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import logging
+import operator
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from hourmark.hours import Hour
+from hourmark.manifest import Grade, Manifest
+from hourmark_etl.model import from_row
+
+OLDEST_SHOWN: Final = 10
+_BATCH_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+_CLOSING_SECONDS: Final = (1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 43200.0, 86400.0, 604800.0)
+_KINDS: Final = ("events", "audit")  # of staged files
+_LOG = logging.getLogger(__name__)
+
+
+class Timeliness(enum.StrEnum):
+    """How an event stands to the bucket of its own hour when it is staged."""
+
+    TIMELY = "timely"  # the bucket is open: the event will be in it
+    LATE = "late"  # the bucket is closed, or what it holds is fixed: a later one will carry the event
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """What one micro-batch has staged. `late_seconds`: added up over its late events, from their hours' ends to now."""
+
+    timely: int
+    late: int
+    falsely_late: int  # of `late`
+    late_seconds: float
+    bytes: int
+    event_files: int
+    audit_files: int
+    promised: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Gauges:
+    """How things stand, by the ledger. Ages are seconds since the end of a frontier hour that has ended, of the oldest first."""
+
+    types: Mapping[str, int]  # by state
+    open_ages_s: Mapping[str, float]  # by type: the `OLDEST_SHOWN` oldest
+    types_in_alarm: int
+    types_quarantined: int
+    buckets_in_conflict: int
+    overrides: int
+    reporters: Mapping[str, int]  # by "live", "waived", "gone"
+    pending_bytes: int
+    lost_bytes: int
+    watermark_lag_mean_s: float
+    watermark_lag_max_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What was counted so far, for a line in the log."""
+
+    timely: float = 0
+    late: float = 0
+    late_seconds: float = 0
+    files: float = 0
+    batches: float = 0
+    batch_seconds: float = 0
+    buckets: float = 0
+    not_proved: float = 0
+
+    def since(self, before: Totals) -> Totals:
+        """What was added since."""
+        return from_row(Totals, map(operator.sub, dataclasses.astuple(self), dataclasses.astuple(before)))
+
+
+class Metrics:
+    """One set of metrics with a registry of its own, so that tests can have many. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        counter = functools.partial(Counter, registry=self.registry)
+        gauge = functools.partial(Gauge, registry=self.registry)
+        histogram = functools.partial(Histogram, registry=self.registry)
+        self.events_staged = counter(
+            "hourmark_etl_events_staged", "Events staged: timely, or late for the bucket of their hour.", ["arrival"]
+        )
+        self.events_falsely_late = counter(
+            "hourmark_etl_events_falsely_late", "Late events staged after their bucket was frozen, before it was published."
+        )
+        self.late_seconds = counter(
+            "hourmark_etl_late_seconds", "Over all late events: from the end of their hour to being staged."
+        )
+        self.events_promised = counter("hourmark_etl_events_promised", "Events promised by audit records staged.")
+        self.staged_bytes = counter("hourmark_etl_staged_bytes", "Bytes of the datums of events staged.")
+        self.staged_files = counter("hourmark_etl_staged_files", "Staged files committed.", ["kind"])
+        self.batch_seconds = histogram(
+            "hourmark_etl_batch_seconds", "From a micro-batch's begin to its commit.", buckets=_BATCH_SECONDS
+        )
+        self.batch_phase_seconds = counter(
+            "hourmark_etl_batch_phase_seconds", "Where Spark spent micro-batches' time.", ["phase"]
+        )
+        self.queries_ended = counter("hourmark_etl_queries_ended", "Streaming queries that ended.", ["how"])
+        self.last_batch = gauge("hourmark_etl_last_batch_timestamp_seconds", "Unix time of the last commit.")
+        for arrival in Timeliness:
+            self.events_staged.labels(arrival)
+        for kind in _KINDS:
+            self.staged_files.labels(kind)
+        for how in ("stopped", "failed"):
+            self.queries_ended.labels(how)
+
+        self.buckets_closed = counter("hourmark_etl_buckets_closed", "Buckets closed.", ["grade"])
+        self.closing_delay = histogram(
+            "hourmark_etl_closing_delay_seconds", "From an hour's end to its _SUCCESS.", buckets=_CLOSING_SECONDS
+        )
+        self.events_closed = counter("hourmark_etl_events_closed", "Events in closed buckets.", ["arrival"])
+        self.duplicates_removed = counter("hourmark_etl_duplicates_removed", "Rows dropped as duplicates.")
+        self.unaudited = counter("hourmark_etl_unaudited_events", "Bucketed events that no audit record promised yet.")
+        self.last_poll = gauge("hourmark_etl_last_poll_timestamp_seconds", "Unix time of the driver's last poll.")
+        for grade in Grade:
+            self.buckets_closed.labels(grade.value)
+        for arrival in Timeliness:
+            self.events_closed.labels(arrival)
+
+        self.types = gauge("hourmark_etl_types", "Types, by the state of their frontier hour.", ["state"])
+        self.open_bucket_age = gauge(
+            "hourmark_etl_open_bucket_age_seconds", "Since the end of the oldest hour that is not closed."
+        )
+        self.oldest_open = gauge(
+            "hourmark_etl_oldest_open_buckets_seconds", f"The same of the {OLDEST_SHOWN} oldest, by type.", ["type"]
+        )
+        self.types_in_alarm = gauge("hourmark_etl_types_in_alarm", "Types whose last proof failed.")
+        self.buckets_in_conflict = gauge(
+            "hourmark_etl_buckets_in_conflict", "Open buckets of a range with two audit records that differ."
+        )
+        self.types_quarantined = gauge("hourmark_etl_types_quarantined", "Types that are not staged for now.")
+        self.overrides = gauge("hourmark_etl_overrides", "Overrides (`bucket force`) that are not carried out yet.")
+        self.reporters = gauge("hourmark_etl_reporters", "Hosts' sources and services.", ["state"])
+        self.pending_bytes = gauge("hourmark_etl_host_pending_bytes", "Bytes hosts have yet to send.")
+        self.lost_bytes = gauge("hourmark_etl_host_lost_bytes", "Bytes lost on hosts before they were read.")
+        self.watermark_lag = gauge(
+            "hourmark_etl_watermark_lag_seconds",
+            "How far behind now all of a type's sources have caught up, over types and the last 5 minutes.",
+            ["statistic"],
+        )
+
+    def staged(self, batch: Staged, now_ms: int) -> None:
+        """A micro-batch is committed."""
+        self.events_staged.labels(Timeliness.TIMELY).inc(batch.timely)
+        self.events_staged.labels(Timeliness.LATE).inc(batch.late)
+        self.events_falsely_late.inc(batch.falsely_late)
+        self.late_seconds.inc(batch.late_seconds)
+        self.events_promised.inc(batch.promised)
+        self.staged_bytes.inc(batch.bytes)
+        self.staged_files.labels("events").inc(batch.event_files)
+        self.staged_files.labels("audit").inc(batch.audit_files)
+        self.batch_seconds.observe(batch.seconds)
+        self.last_batch.set(now_ms / 1000)
+
+    def closed(self, hour: Hour, manifest: Manifest) -> None:
+        """A bucket is closed."""
+        late = sum(manifest.late.values())
+        self.buckets_closed.labels(manifest.grade.value).inc()
+        self.closing_delay.observe(max(0.0, (manifest.closed_at_ms - hour.end_ms) / 1000))
+        self.events_closed.labels(Timeliness.TIMELY).inc(manifest.events - late)
+        self.events_closed.labels(Timeliness.LATE).inc(late)
+        self.duplicates_removed.inc(manifest.duplicates_removed)
+        self.unaudited.inc(manifest.unaudited)
+
+    def polled(self, now_ms: int) -> None:
+        """The driver's loop is alive."""
+        self.last_poll.set(now_ms / 1000)
+
+    def stands(self, standing: Gauges) -> None:
+        """Set what is looked up once a minute."""
+        for state, count in standing.types.items():
+            self.types.labels(state).set(count)
+        self.oldest_open.clear()
+        for event_type, age_s in standing.open_ages_s.items():
+            self.oldest_open.labels(event_type).set(age_s)
+        self.open_bucket_age.set(max(standing.open_ages_s.values(), default=0.0))
+        self.types_in_alarm.set(standing.types_in_alarm)
+        self.buckets_in_conflict.set(standing.buckets_in_conflict)
+        self.types_quarantined.set(standing.types_quarantined)
+        self.overrides.set(standing.overrides)
+        for state, count in standing.reporters.items():
+            self.reporters.labels(state).set(count)
+        self.pending_bytes.set(standing.pending_bytes)
+        self.lost_bytes.set(standing.lost_bytes)
+        self.watermark_lag.labels("mean").set(standing.watermark_lag_mean_s)
+        self.watermark_lag.labels("max").set(standing.watermark_lag_max_s)
+
+    def totals(self) -> Totals:
+        """What was counted so far."""
+        grades = {grade: self._value("hourmark_etl_buckets_closed_total", grade=grade.value) for grade in Grade}
+        return Totals(
+            timely=self._value("hourmark_etl_events_staged_total", arrival=Timeliness.TIMELY),
+            late=self._value("hourmark_etl_events_staged_total", arrival=Timeliness.LATE),
+            late_seconds=self._value("hourmark_etl_late_seconds_total"),
+            files=sum(self._value("hourmark_etl_staged_files_total", kind=kind) for kind in _KINDS),
+            batches=self._value("hourmark_etl_batch_seconds_count"),
+            batch_seconds=self._value("hourmark_etl_batch_seconds_sum"),
+            buckets=sum(grades.values()),
+            not_proved=sum(count for grade, count in grades.items() if grade is not Grade.PROVED),
+        )
+
+    def _value(self, name: str, **labels: str) -> float:
+        return self.registry.get_sample_value(name, labels) or 0.0
+
+
+def serve_metrics(metrics: Metrics, host: str, port: int) -> Callable[[], None]:
+    """Answer GET /metrics in a thread of its own until what is returned is called; port 0: not at all.
+
+    A port that is taken is said, and no reason to stop a driver.
+    """
+    if port == 0:
+        return lambda: None
+    try:
+        server, _ = start_http_server(port, host, metrics.registry)
+    except OSError as error:
+        _LOG.warning(
+            "no metrics: etl.metrics_port = %d on etl.metrics_host = %s cannot be opened (%s); name another, or 0 for none",
+            port, host, error.strerror,
+        )  # fmt: skip
+        return lambda: None
+    _LOG.info("metrics at http://%s:%d/metrics", host, port)
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+
+    return stop

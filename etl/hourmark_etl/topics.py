@@ -1,0 +1,97 @@
+"""The central cluster's topics as the ETL sees them: which to read, under which ids, from where; and what is asked of
+clusters."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from hourmark.config import Kafka
+from hourmark.kafka import Cluster, Partition, TopicInfo
+from hourmark.topics import AUDIT, HOSTS, central_topic, edge_topic, events_topic, type_of
+from hourmark_etl.errors import EtlStop
+from hourmark_etl.model import DEFAULT_SHARD, Position
+
+
+@dataclasses.dataclass(frozen=True)
+class CentralTopics:
+    """Names on the central cluster. `types` maps event topics to their types."""
+
+    alias: str | None
+    types: Mapping[str, str]
+
+    @classmethod
+    def of(cls, kafka: Kafka, types: Collection[str] = ()) -> CentralTopics:
+        """The control topics, and those of these types."""
+        alias = kafka.edge_alias if kafka.mirrored else None
+        return cls(alias, {central_topic(events_topic(t), alias): t for t in sorted(types)})
+
+    @property
+    def audit(self) -> str:
+        """Where audit records arrive."""
+        return central_topic(AUDIT, self.alias)
+
+    @property
+    def hosts(self) -> str:
+        """Where host reports arrive."""
+        return central_topic(HOSTS, self.alias)
+
+    @property
+    def all(self) -> list[str]:
+        """Everything that is staged."""
+        return [*self.types, self.audit, self.hosts]
+
+    def of_shard(self, shard: str) -> list[str]:
+        """What the shard's query stages: the types' topics; promises and reports go with the default shard, for all."""
+        return self.all if shard == DEFAULT_SHARD else [*self.types]
+
+    def type_of(self, topic: str) -> str | None:
+        """The type whose central topic this is; None for a control topic."""
+        return type_of(edge_topic(topic, self.alias))
+
+
+def new_positions(central: Cluster, topics: Collection[str], known: Collection[Position], shard: str) -> list[Position]:
+    """Positions of all partitions of the topics: the ledger's, and offset 0, for the shard, for those new to it.
+
+    EtlStop if a topic is missing.
+    """
+    infos = central.topics(topics)
+    if missing := sorted(set(topics) - set(infos)):
+        raise EtlStop(f"the {central.name} cluster lacks the topics {missing}; run `hourmark types apply`, which makes them")
+    by_id = {(p.topic_id, p.partition): p for p in known}
+    cluster_id = central.cluster_id()
+    return [
+        by_id.get(
+            (info.topic_id, partition),
+            Position(
+                cluster_id=cluster_id, topic_id=info.topic_id, topic=info.name, partition=partition, next_offset=0, shard=shard
+            ),
+        )
+        for info in infos.values()
+        for partition in info.partitions
+    ]
+
+
+class SiteCluster(Protocol):
+    """`hourmark.kafka.Cluster`, as far as the ETL asks one."""
+
+    @property
+    def name(self) -> str:
+        """Human-readable."""
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """Those of `names` that exist."""
+
+    def starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        """Log start offsets."""
+
+    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> Mapping[Partition, int]:
+        """Last stable offsets, or high watermarks."""
+
+
+class Central(SiteCluster, Protocol):
+    """The central one."""
+
+    def cluster_id(self) -> str:
+        """The id the cluster was formatted with."""

@@ -1,0 +1,40 @@
+"""`hourmark bench`: runs a benchmark of the checkout as a process of its own, with its arguments unchanged."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import click
+
+from hourmark.errors import UsageError
+from hourmark_infra.checks.cli import project
+from hourmark_infra.java.find import export_java_home
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("name", default="")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def bench(context: click.Context, name: str, arguments: tuple[str, ...]) -> None:
+    """Run the benchmark NAME (etl, structuring, containers); its own --help says what it measures and takes.
+
+    \b
+    Examples:
+      hourmark bench etl --json
+      hourmark bench structuring
+    """
+    if name in ("", "-h", "--help"):
+        click.echo(context.get_help())
+        return
+    root = project("the benchmarks are")
+    parts = ("etl_",)  # modules of a benchmark, run by it
+    found = (file for file in (root / "bench").glob("*.py") if "__main__" in file.read_text())
+    names = sorted(file.stem for file in found if not file.stem.startswith(parts))
+    if name not in names:
+        raise UsageError(f"there is no benchmark {name!r}; there are {', '.join(names)}. Example: hourmark bench etl --json")
+    export_java_home()
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run([sys.executable, "-m", f"bench.{name}", *arguments], cwd=root, env=environment, check=False)
+    sys.exit(done.returncode)

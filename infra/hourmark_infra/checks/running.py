@@ -1,0 +1,109 @@
+"""Runs checks so that they end with `hourmark test`: SIGTERM, SIGHUP and Ctrl-C are passed on, and their end is waited for.
+
+A test session takes its servers down when it is told to end (tests/support/ending.py), which takes as long as they need. Each
+check has a session of its own, so that a terminal's Ctrl-C reaches it once, from here, and not again in the middle of that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import click
+
+from hourmark.clock import SystemClock
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+AGAIN_SECONDS: Final = 5.0  # a signal may reach a process that is only just starting, or is busy with another one
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check; `shown` lets its own output through while it runs, else it is shown only where it failed."""
+
+    name: str
+    command: tuple[str, ...]
+    shown: bool = False
+
+
+def run_checks(checks: Sequence[Check], root: Path) -> int:
+    """The exit code: 0, 1 where one failed, 128 and the signal's number where one ended it."""
+    with _Told().listening() as told:
+        failed = []
+        for check in checks:
+            passed = _passes(check, root, told)
+            if told.number is not None:
+                click.echo(f"ended by {signal.Signals(told.number).name}, with all that the checks had started", err=True)
+                return 128 + told.number
+            if not passed:
+                failed.append(check.name)
+    click.echo(f"FAILED: {', '.join(failed)}" if failed else "all checks passed", err=True)
+    return 1 if failed else 0
+
+
+@dataclass
+class _Told:
+    """Whether to end, and which process is to be told so."""
+
+    number: int | None = None
+    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[_Told]:
+        before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self.number = self.number or number
+        os.write(
+            sys.stderr.fileno(), b"ending: what the checks started is taken down first\n"
+        )  # print may be interrupted in itself
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        for process in self.running:
+            process.terminate()
+
+
+def _passes(check: Check, root: Path, told: _Told) -> bool:
+    clock = SystemClock()
+    began = clock.monotonic_s()
+    output = None if check.shown else subprocess.PIPE
+    with subprocess.Popen(
+        check.command,
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output and subprocess.STDOUT,
+        start_new_session=True,
+    ) as process:
+        told.running = [process]
+        said = _to_its_end(process, told)
+        told.running = []
+    passed = process.returncode == 0
+    if not passed and not check.shown:
+        sys.stdout.buffer.write(said)
+        sys.stdout.flush()
+    click.echo(f"{check.name:<13} {'passed' if passed else 'FAILED'}  {clock.monotonic_s() - began:6.1f} s", err=True)
+    return passed
+
+
+def _to_its_end(process: subprocess.Popen[bytes], told: _Told) -> bytes:
+    """What it said; it is told again and again to end, once this is to end."""
+    while True:
+        if told.number is not None:
+            told.pass_on()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=AGAIN_SECONDS)[0] or b""

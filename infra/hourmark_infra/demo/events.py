@@ -1,0 +1,69 @@
+"""Structured events of two types, 7 to 3, and a few that are broken in every way that becomes a dead letter. Seeded."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from hourmark_infra.demo.live_log import Due
+from hourmark_infra.demo.rendering import rendered
+
+TRACK_PLAYED: Final = "track-played"
+AD_SHOWN: Final = "ad-shown"
+_TRACK_SHARE: Final = 0.7
+_BROKEN_SHARE: Final = 0.03
+_APP: Final = "player"
+_YEARS_MS: Final = 3 * 365 * 86_400_000
+
+Render = Callable[[int], bytes]
+
+
+def events(count: int, seed: int, *, broken_at_least_each: int) -> Iterator[Due]:
+    """`count` lines, evenly spread, every so many of them broken for sure; equal seeds give equal lines but for their times."""
+    chance = random.Random(seed)  # noqa: S311  # traffic, not secrets
+    for number in range(count):
+        broken = chance.random() < _BROKEN_SHARE or number % broken_at_least_each == 0
+        yield Due(number / count, _line(chance, number, broken=broken), broken)
+
+
+def _line(chance: random.Random, number: int, *, broken: bool) -> Render:
+    event_type, fields = _event(chance, number)
+    if broken:
+        return chance.choice(_BROKEN)(event_type, fields)
+    return _of(event_type, fields)
+
+
+def _event(chance: random.Random, number: int) -> tuple[str, dict[str, Any]]:
+    user = f"user-{chance.randrange(50_000):05d}"
+    if chance.random() < _TRACK_SHARE:
+        played = {
+            "track": f"track-{chance.randrange(1_000_000):06d}",
+            "user": user,
+            "played_ms": chance.randrange(30_000, 300_000),
+        }
+        country = chance.choice(["SE", "DE", "BR", "ÅX", None])
+        return TRACK_PLAYED, {**played, "number": number, "shuffle": chance.random() < 0.3, "country": country}
+    shown = {"ad": f"ad-{chance.randrange(2_000):04d}", "user": user, "price": round(chance.random() * 5, 4)}
+    return AD_SHOWN, {**shown, "number": number, "slot": chance.choice(["top", "between", "end"])}
+
+
+def _of(event_type: str, fields: dict[str, Any], shift_ms: int = 0) -> Render:
+    return rendered(_APP, event_type, _json(fields), shift_ms)
+
+
+def _json(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False).encode()
+
+
+_BROKEN: Final[tuple[Callable[[str, dict[str, Any]], Render], ...]] = (
+    lambda event_type, fields: rendered(_APP, event_type, _json(fields)[:-9]),  # cut short
+    lambda event_type, fields: _of(event_type, {name: value for name, value in fields.items() if name != "user"}),
+    lambda event_type, fields: _of(event_type, {**fields, "surprise": 1}),
+    lambda _, fields: _of("no-such-type", fields),
+    lambda event_type, fields: _of(event_type, fields, _YEARS_MS),
+    lambda event_type, fields: _of(event_type, fields, -_YEARS_MS),
+    lambda event_type, fields: rendered(_APP, event_type, _json(fields).replace(b"user-", b"user\xff")),  # no UTF-8
+    lambda _, fields: lambda _time_ms: _json(fields),  # no RFC 5424
+)

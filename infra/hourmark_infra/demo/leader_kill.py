@@ -1,0 +1,57 @@
+"""The demo's trouble: SIGKILL for the broker that leads a partition, and its return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias
+
+from hourmark.config import Config
+from hourmark.errors import Unavailable
+from hourmark.kafka import Cluster
+from hourmark.topics import events_topic
+from hourmark_infra.demo.events import TRACK_PLAYED
+from hourmark_infra.demo.traffic import Traffic
+from hourmark_infra.stack import Stack
+
+KILL_AT: Final = 0.35  # of the traffic's span
+AWAY_SECONDS: Final = 20.0
+
+
+class DemoContext(Protocol):
+    """What trouble needs of the demo that it happens in."""
+
+    def wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
+        """Wait for something, and see that no component dies meanwhile."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass, and see that no component dies meanwhile."""
+        ...
+
+    def tell(self, line: str) -> None:
+        """A line of progress."""
+        ...
+
+
+Fault: TypeAlias = Callable[[DemoContext, Traffic, Stack, Config], None]  # happens while files grow; returns when it is over
+
+
+def leader_dies(demo: DemoContext, traffic: Traffic, stack: Stack, config: Config) -> None:
+    """In the middle of the traffic, for a while."""
+    demo.wait(lambda: traffic.moment >= KILL_AT, "the middle of the traffic", traffic.span_s)
+    broker = leader_of(config, events_topic(TRACK_PLAYED))
+    stack.kill(broker)
+    demo.tell(f"{traffic.written:,} lines written; killed {broker}, which led events.{TRACK_PLAYED}, with SIGKILL")
+    demo.pause(AWAY_SECONDS)
+    stack.start(broker)
+    stack.wait_ready(broker)
+    demo.tell(f"{broker} is back; {traffic.written:,} lines written")
+
+
+def leader_of(config: Config, topic: str) -> str:
+    """The stack's name of the edge broker that leads the topic's first partition."""
+    metadata = Cluster(config.kafka.edge, "edge").admin.list_topics(topic, timeout=15.0)
+    leader = metadata.topics[topic].partitions[0].leader
+    if leader < 0:
+        raise Unavailable(f"nobody leads {topic}-0, so there is no leader to kill")
+    return f"edge-{leader}"

@@ -1,0 +1,94 @@
+"""A log file as applications write it: it grows line by line, and is rotated by rename once."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark_infra.judge.expectations import Written
+
+_WRITE_BYTES: Final = 1 << 18  # lines that are due together are written together, up to this
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Due:
+    """A line that is due `moment` (0 to 1) of the span after its start; `render` makes it, without LF, for a Unix time in ms.
+
+    `broken`: it must become a dead letter.
+    """
+
+    moment: float
+    render: Callable[[int], bytes]
+    broken: bool = False
+
+
+class LiveLog:
+    """Writes lines when they are due; rotates `path` to `path.1` in the middle of the span.
+
+    `records` says what was handed to the files, and never what is read from them.
+    """
+
+    def __init__(self, path: Path, event_type: str | None, lines: Iterator[Due], clock: Clock) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.event_type = event_type
+        self.written = 0
+        self.minutes: set[int] = set()  # Unix minutes in which lines were written
+        self._lines = lines
+        self._next = next(lines, None)
+        self._clock = clock
+        self._file = path.open("ab", buffering=0)
+        self._rotated: list[Written] = []
+        self._bytes, self._digest, self._broken = 0, hashlib.blake2b(digest_size=16), list[int]()
+
+    @property
+    def records(self) -> list[Written]:
+        """Of the rotated file, if there is one, and of the one that is written to."""
+        now = Written(path=str(self.path), bytes=self._bytes, blake2b=self._digest.hexdigest(), broken=self._broken)
+        return [*self._rotated, now]
+
+    @property
+    def done(self) -> bool:
+        """Whether no line is left."""
+        return self._next is None
+
+    def write_due(self, moment: float) -> None:
+        """Write what is due, in as few writes as fit; an empty log is made, and rotated, all the same."""
+        pending = bytearray()
+        while self._next is not None and self._next.moment <= moment:
+            if not self._rotated and self._next.moment >= 0.5:
+                self._flush(pending)
+                self._rotate()
+            now_ms = self._clock.now_ms()
+            if self._next.broken:
+                self._broken.append(self._bytes + len(pending))
+            pending += self._next.render(now_ms) + b"\n"
+            self.written += 1
+            self.minutes.add(now_ms // 60_000)
+            self._next = next(self._lines, None)
+            if len(pending) >= _WRITE_BYTES:
+                self._flush(pending)
+        self._flush(pending)
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+    def _flush(self, pending: bytearray) -> None:
+        view = memoryview(bytes(pending))
+        self._bytes += len(view)
+        self._digest.update(view)
+        while view:  # a raw file may take less than it is given
+            view = view[self._file.write(view) :]
+        pending.clear()
+
+    def _rotate(self) -> None:
+        self._file.close()
+        self._rotated = self.records
+        self._bytes, self._digest, self._broken = 0, hashlib.blake2b(digest_size=16), []
+        self.path.rename(self.path.with_name(self.path.name + ".1"))
+        self._file = self.path.open("ab", buffering=0)

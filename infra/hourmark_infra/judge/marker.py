@@ -1,0 +1,86 @@
+"""What a marker says, read from the documents a second time: no key more, no key less, each of its very type."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Said(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class File(_Said):
+    """One Avro container."""
+
+    name: str
+    records: int = Field(ge=1)
+    bytes: int = Field(ge=1)
+    blake2b: str
+    schema_id: int
+    schema_fingerprint: str
+    origin_hour: None
+
+
+class Offsets(_Said):
+    """How far a topic-partition was staged."""
+
+    topic: str = Field(min_length=1)
+    topic_id: str = Field(min_length=1)
+    partition: Count
+    next: Count
+
+
+class Evidence(_Said):
+    """What the grade rests on."""
+
+    method: Literal["sums", "join", "empty"]
+    cut_at_ms: int
+    audit_records: Count
+    promised: Count
+    audit_next: dict[str, Count] = Field(min_length=1)
+    waived: list[str]
+
+
+class Book(_Said):
+    """One origin hour."""
+
+    rows: Count
+    events: Count
+    promised: Count
+    unaudited: Count
+
+
+class Previous(_Said):
+    """The marker of the hour before; `blake2b` (16 bytes, hex) of all of it."""
+
+    hour: str
+    blake2b: str
+
+
+class Marker(_Said):
+    """The content of `_SUCCESS`."""
+
+    format: Literal[1]
+    type: str
+    hour: str
+    bucket_seconds: int = Field(ge=60, le=3600, multiple_of=60)
+    previous: Previous | None  # null: the type's first
+    grade: Literal["proved", "timed_out", "forced"]
+    evidence: Evidence
+    files: list[File]
+    events: Count
+    late: dict[str, int]
+    books: dict[str, Book]
+    duplicates_removed: Count
+    unaudited: Count
+    id_sum: str = Field(pattern=r"^[0-9a-f]{16}$")
+    offsets: list[Offsets]
+    ledger: str = Field(min_length=1)
+    ledger_commit: Count
+    attempt: str = Field(min_length=1)
+    closed_at_ms: int
+    software: str = Field(min_length=1)

@@ -1,0 +1,219 @@
+"""Events matched with the lines they claim by (file id, generation, position), or with their API senders' records by id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from hourmark_infra.judge.buckets import DEAD_LETTERS
+from hourmark_infra.judge.expectations import Expectations
+from hourmark_infra.judge.identity import client_bits, digest_bits, digest_of, event_id, range_id
+from hourmark_infra.judge.ids import IdSet
+from hourmark_infra.judge.lines import Expected, LineReader
+from hourmark_infra.judge.report import FileCount, Kind, Report
+from hourmark_infra.judge.sources import Line, SourceFile
+from hourmark_infra.judge.values import same
+
+Event = Mapping[str, Any]
+ENVELOPE: Final = ("event_id", "event_time", "host", "source", "file", "position")
+_OF_DEAD: Final = ("detail", "range_id", "range_start", "range_end", "rules", "declared_source")
+_DETAIL_CHARS_MAX: Final = 500
+
+
+class Matcher:
+    """Takes all events once, then settles with the lines that none of them claimed."""
+
+    def __init__(self, told: Expectations, sources: dict[tuple[str, int], SourceFile], report: Report) -> None:
+        self._told = told
+        self._sources = sources
+        self._report = report
+        self._newest = LineReader(told, told.types)
+        self._earlier = {rules: LineReader(told, types) for rules, types in told.earlier.items()}
+        self._places: list[str] = []  # bucket files, by the number that SourceFile.where holds, less one
+        self._ids = IdSet()
+        self._api = {(row.type, row.time_ms, client_bits(row.type, row.event_id)): row for row in told.api}
+        self._posted: set[tuple[str, int, int]] = set()  # those of them that were found
+        self._ranges: dict[tuple[object, ...], bytes] = {}
+
+    def readers(self, event_type: str, fields: list[Any]) -> list[LineReader]:
+        """Of the revisions that declare exactly these fields of the type; of all, where none does."""
+        every = [self._newest, *self._earlier.values()]
+        return [r for r in every if event_type in r.types and r.types[event_type].declares(fields)] or every
+
+    def take(self, event_type: str, path: str, event: Event, readers: list[LineReader]) -> None:
+        """An event of the bucket file `path`, made under a revision of one of these readers."""
+        position, file = event["position"], event["file"]
+        if file is None:
+            return self._take_posted(event_type, path, event, readers)
+        source = self._sources.get((file["id"], file["generation"]))
+        if source is None:
+            return self._foreign(path, event)
+        line = source.line_at(position)
+        if line is None or line.start != position:
+            what = "but no terminated line is there" if line is None else "but no line starts there"
+            return self._report.add(Kind.UNEXPECTED, str(source.path), position, f"in {path}, {what}")
+        if (before := source.where[line.index]) != 0:
+            detail = f"in {path} again, after {self._places[before - 1]}"
+            return self._report.add(Kind.DOUBLED, str(source.path), position, detail)
+        source.where[line.index] = self._place(path)
+        self._report.beyond += line.index >= source.required
+        host_id, bits = _host_of(source, line, event["event_id"])
+        faults = [*self._id_faults(event, bits)]
+        observed = self._told.observed_ms
+        if event_type == DEAD_LETTERS:  # it says when it was made, and under which rules
+            observed, readers = (event["event_time"],) * 2, [self._earlier.get(event.get("rules", ""), self._newest)]
+        readings = (reader.read(source.told, line.content, line.part, observed) for reader in readers)
+        faults += self._least_faults(event_type, event, readings, source.hosts)
+        if not source.names(event["source"]):
+            faults.append(f"its source is {event['source']!r}")
+        if event_type == DEAD_LETTERS and not faults:
+            faults += self._range_faults(source, line, event, host_id)
+        return self._object(str(source.path), position, path, faults)
+
+    def settle(self) -> None:
+        """After the last event: ids that occur twice, and lines that are nowhere; counts lines by file and type."""
+        for twice in self._ids.twice():
+            self._report.add(Kind.DOUBLED, self._told.root, None, f"more than one event has the id {twice.hex()}")
+        for source in self._sources.values():
+            self._settle_file(source)
+        for row in (row for key, row in self._api.items() if key not in self._posted):
+            self._report.add(
+                Kind.LOST, row.client, row.position, f"the event {row.event_id!r} of {row.type} is in no closed bucket"
+            )
+
+    def _take_posted(self, event_type: str, path: str, event: Event, readers: list[LineReader]) -> None:
+        """An event of the API: known by its type, time and id."""
+        bits = digest_of(event["event_id"])
+        key = event_type, event["event_time"], bits
+        row = self._api.get(key)
+        if row is None:
+            return self._foreign(path, event)
+        if key in self._posted:
+            return self._report.add(Kind.DOUBLED, row.client, row.position, f"in {path} again")
+        self._posted.add(key)
+        self._report.posted += 1
+        faults = [*self._id_faults(event, bits)]
+        faults += self._least_faults(event_type, event, (reader.posted(row) for reader in readers), ())
+        if (event["source"], event["position"]) != (row.client, row.position):
+            faults.append(f"its sender is {row.client}, its position {row.position}")
+        return self._object(row.client, row.position, path, faults)
+
+    def _foreign(self, path: str, event: Event) -> None:
+        if self._told.other_files == "ignore":
+            self._report.others += 1
+            self._object(event["source"], event["position"], path, [*self._id_faults(event, None)])
+        else:
+            detail = f"in {path}, but no source file or sender knows of it"
+            self._report.add(Kind.UNEXPECTED, event["source"], event["position"], detail)
+
+    def _least_faults(self, event_type: str, event: Event, readings: Iterable[Expected], hosts: tuple[str, ...]) -> list[str]:
+        """By the reading that fits best."""
+        by_reading = []
+        for expected in readings:
+            by_reading.append([*self._faults(event_type, event, expected, hosts)])
+            if not by_reading[-1]:
+                break
+        return min(by_reading, key=len)
+
+    def _faults(self, event_type: str, event: Event, expected: Expected, hosts: tuple[str, ...]) -> Iterator[str]:
+        if expected.type != event_type:
+            yield f"its line is {expected}, not one of {event_type}"
+            return
+        known = {*ENVELOPE, *expected.fields, *(_OF_DEAD if event_type == DEAD_LETTERS else ())}
+        if event.keys() != known:
+            yield f"it has the fields {sorted(event.keys() ^ known)} too many or too few"
+            return
+        earliest, latest = self._told.observed_ms
+        if expected.time_ms is not None and expected.time_ms != event["event_time"]:
+            yield f"its line has the time {expected.time_ms} ms, the event {event['event_time']} ms"
+        elif expected.time_ms is None and not earliest <= event["event_time"] <= latest:
+            yield f"it was observed at {event['event_time']} ms, when nothing was delivered"
+        hosts = hosts if expected.host is None else (expected.host,)
+        if hosts and event["host"] not in hosts:
+            yield f"its host is {event['host']!r}, the line's {' or '.join(hosts)!r}"
+        for name, value in expected.fields.items():
+            if not same(event[name], value):
+                yield f"field {name} is {_shown(event[name])}, by its line it is {_shown(value)}"
+        if event_type == DEAD_LETTERS:
+            detail = event["detail"]
+            if not 0 < len(detail) <= _DETAIL_CHARS_MAX or expected.says not in detail:
+                yield f"its detail {detail!r} does not say what is wrong ({expected.says})"
+
+    def _id_faults(self, event: Event, bits: int | None) -> Iterator[str]:
+        said: bytes = event["event_id"]
+        expected = event_id(event["event_time"], digest_of(said) if bits is None else bits)
+        if said == expected:
+            self._ids.add(said)
+        else:
+            yield f"its event id is {said.hex()}, by its time and what it is of {expected.hex()}"
+
+    def _range_faults(self, source: SourceFile, line: Line, event: Event, host_id: str | None) -> Iterator[str]:
+        """Of a dead letter: what it says of its range."""
+        start, end, told = event["range_start"], event["range_end"], self._told
+        piece = line.start, line.start + len(line.content) + (line.part != "chunk")
+        if not (start <= line.start and piece[1] <= end) or (line.part != "lines" and (start, end) != piece):
+            yield f"its range, {start} to {end}, is not one that holds it"
+        if told.rules is not None and event["rules"] not in told.rules:
+            yield f"the rules {event['rules']} were never in force"
+        if source.told.source not in (None, event["declared_source"]):
+            yield f"its declared source is {event['declared_source']}"
+        if host_id is not None and event["range_id"] != self._range_id(host_id, source, line, event):
+            yield "its range id is not that of this range"
+
+    def _range_id(self, host_id: str, source: SourceFile, line: Line, event: Event) -> bytes:
+        start, end = event["range_start"], event["range_end"]
+        fields = (
+            host_id, source.id, source.told.generation, start, end, event["event_time"], event["rules"], source.told.zone,
+            event["declared_source"], event["source"], event["host"], line.part,
+        )  # fmt: skip
+        if fields not in self._ranges:
+            self._ranges[fields] = range_id(fields, source.read(start, max(start, end)))
+        return self._ranges[fields]
+
+    def _object(self, of: str, position: int, path: str, faults: list[str]) -> None:
+        if faults:
+            self._report.add(Kind.ALTERED, of, position, f"in {path}: {'; '.join(faults)}")
+
+    def _place(self, path: str) -> int:
+        if not self._places or self._places[-1] != path:
+            self._places.append(path)
+        return len(self._places)
+
+    def _settle_file(self, source: SourceFile) -> None:
+        count = FileCount(path=str(source.path), lines=source.required)
+        self._report.files.append(count)
+        dead_places = {number for number, path in enumerate(self._places, 1) if path.startswith(f"{DEAD_LETTERS}/")}
+        dead = []
+        for index, place in enumerate(source.where[: source.required]):
+            by_type = self._report.of_type(source.type_of(index))
+            by_type.expected += 1
+            if place == 0:
+                count.lost += 1
+                by_type.lost += 1
+                self._report.add(Kind.LOST, str(source.path), source.start(index), "in no closed bucket and no dead letter")
+            elif place in dead_places:
+                count.dead_letters += 1
+                by_type.dead_letters += 1
+                if source.part_of(index) == "lines":  # how the others are cut is no word of their writer's
+                    dead.append(source.start(index))
+            else:
+                count.in_buckets += 1
+        if source.record is not None:
+            for position in sorted({*dead} ^ {*source.record.broken}):
+                what = "whole, and it is a dead letter" if position in dead else "broken, and it is no dead letter"
+                self._report.add(Kind.ALTERED, str(source.path), position, f"the writer wrote this line {what}")
+
+
+def _host_of(source: SourceFile, line: Line, event_id: bytes) -> tuple[str | None, int | None]:
+    """The one of the file's host ids that the event's id was made with (or, if with none, the last), and the id's digest."""
+    host_id = bits = None
+    for host_id in source.host_ids:
+        bits = digest_bits(host_id, source.id, source.told.generation, line.start, line.content)
+        if bits == digest_of(event_id):
+            break
+    return host_id, bits
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 80 else f"{text[:80]}… ({len(text)} characters)"

@@ -1,0 +1,120 @@
+"""What was found: counts of all, and the first of each kind by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any, Final
+
+NAMED_MAX: Final = 20  # findings of a kind that are named; all are counted
+
+
+class Kind(enum.StrEnum):
+    """What can be wrong."""
+
+    LOST = "lost"  # a terminated line that is in no bucket and no dead letter
+    DOUBLED = "doubled"  # a line, or an id, that is there again
+    ALTERED = "altered"  # an event that says other than its line
+    UNEXPECTED = "unexpected"  # an event of no line: unterminated, between lines, of a file not listed
+    MISPLACED = "misplaced"  # an event in a bucket of another time
+    MANIFEST = "manifest"  # a marker that says other than its bucket, than itself, or than the markers before it
+    UNLISTED = "unlisted"  # a file or folder that no marker speaks of
+    CHANGED = "changed"  # a bucket that is not as it was when closed
+    SOURCE = "source"  # a source file that is not what its writer wrote
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong: in which source file at which byte, or in which bucket (then `position` is None)."""
+
+    kind: Kind
+    path: str
+    position: int | None
+    detail: str
+
+    def __str__(self) -> str:
+        at = "" if self.position is None else f" at byte {self.position}"
+        return f"{self.kind}: {self.path}{at}: {self.detail}"
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class TypeCount:
+    """Of one type. `expected`, `dead_letters` and `lost` count lines that say they are of it; `in_buckets` includes `late`."""
+
+    expected: int = 0
+    in_buckets: int = 0
+    late: int = 0
+    dead_letters: int = 0
+    lost: int = 0
+    duplicates_removed: int = 0
+    buckets: int = 0
+    buckets_with_events: int = 0
+    grades: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class FileCount:
+    """Of one source file."""
+
+    path: str
+    lines: int
+    in_buckets: int = 0
+    dead_letters: int = 0
+    lost: int = 0
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Report:
+    """The judge's answer."""
+
+    digests_checked: bool = False
+    types: dict[str, TypeCount] = dataclasses.field(default_factory=dict)
+    files: list[FileCount] = dataclasses.field(default_factory=list)
+    counts: dict[Kind, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Kind, 0))
+    findings: list[Finding] = dataclasses.field(default_factory=list)  # the first of each kind, by kind
+    beyond: int = 0  # events of lines after the recorded size of their file: right, but not demanded
+    posted: int = 0  # events of the API, found as their senders say
+    others: int = 0  # events of files that were not to be judged
+
+    def add(self, kind: Kind, path: str, position: int | None, detail: str) -> None:
+        """Take a finding."""
+        self.counts[kind] += 1
+        if self.counts[kind] <= NAMED_MAX:
+            self.findings.append(Finding(kind, path, position, detail))
+            self.findings.sort(key=lambda finding: [*Kind].index(finding.kind))
+
+    def of_type(self, event_type: str) -> TypeCount:
+        """The counts of a type."""
+        return self.types.setdefault(event_type, TypeCount())
+
+    @property
+    def compared(self) -> int:
+        """Events and dead letters that were found, and held against what they must be."""
+        return self.posted + sum(file.in_buckets + file.dead_letters for file in self.files)
+
+    @property
+    def content(self) -> bool:
+        """Whether something was compared, and nothing is wrong."""
+        return self.compared > 0 and not any(self.counts.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        told = dataclasses.asdict(self)
+        return {"content": self.content, "compared": self.compared, **told.pop("counts"), **told}
+
+    def as_text(self) -> str:
+        """For people: a table, then what was found."""
+        header = ("type", "expected", "in buckets", "late", "dead letters", "lost", "buckets")
+        rows = [
+            (name, c.expected, c.in_buckets, c.late, c.dead_letters, c.lost, c.buckets) for name, c in sorted(self.types.items())
+        ]
+        lines = [f"{row[0]:<20}" + "".join(f"{cell:>14}" for cell in row[1:]) for row in (header, *rows)]
+        lines += [str(finding) for finding in self.findings]
+        if not self.digests_checked:
+            lines.append("(no host id was given, so the digests in event ids were not checked)")
+        lines.append(
+            f"compared: {self.compared:,}, of which {self.posted:,} of the API; {self.beyond:,} past the recorded size of their "
+            f"file, {self.others:,} of other files"
+        )
+        total = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
+        return "\n".join([*lines, f"{'content' if self.content else 'NOT content'}: {total}"])

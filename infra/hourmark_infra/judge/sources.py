@@ -1,0 +1,155 @@
+"""The lines of the source files: where each starts, of which type it is, and where it was found."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import hashlib
+import os
+from array import array
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from hourmark_infra.judge import rfc5424
+from hourmark_infra.judge.expectations import Expectations, FileExpectation, Written
+from hourmark_infra.judge.identity import file_id
+from hourmark_infra.judge.report import Kind, Report
+
+NO_TYPE = "(none)"  # of a line that names no type of the expectations
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    """A terminated line of a source file, or a piece of one that is over-long, terminated or not; `content` is without its LF."""
+
+    index: int
+    start: int
+    content: bytes
+    part: str
+
+
+class SourceFile:
+    """One file, held open, so that a rename does not matter. `where` holds 1 + the index of the place a line was found in."""
+
+    def __init__(self, path: Path, file: FileExpectation, types: list[str], told: Expectations) -> None:
+        self.path = path
+        self.told = file
+        self.hosts, self.host_ids = file.host or told.host, file.host_id or told.host_id
+        self.record: Written | None = None  # the writer's
+        self._types, self._line_bytes_max = types, told.line_bytes_max
+        self._file = path.open("rb")
+        self.id = file_id(self._file.fileno())
+        self._starts = array("Q")
+        self._type_codes = bytearray()
+        self._end = 0  # of the last line, or piece of one, that can have been sent
+        self.where = array("I")
+        self._extend()
+        size = self._end if file.size is None else file.size
+        self.required = sum(self._next(index) <= size for index in range(len(self._starts)))  # the rest need not be there
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def line_at(self, position: int) -> Line | None:
+        """The line or piece that holds this byte, or None where nothing that can have been sent does."""
+        if position >= self._end:
+            self._extend()  # logs grow
+        index = bisect_right(self._starts, position) - 1
+        if index < 0 or position >= self._end:
+            return None
+        start = self._starts[index]
+        return Line(index, start, self.read(start, self._next(index)).removesuffix(b"\n"), self.part_of(index))
+
+    def part_of(self, index: int) -> str:
+        """What a range calls it: lines, or of an over-long line: chunk, last-chunk."""
+        start, end = self._starts[index], self._next(index)
+        if self.read(end - 1, end) != b"\n":
+            return "chunk"
+        return "lines" if start == 0 or self.read(start - 1, start) == b"\n" else "last-chunk"
+
+    def read(self, start: int, end: int) -> bytes:
+        """Bytes of the file."""
+        return os.pread(self._file.fileno(), end - start, start)
+
+    def start(self, index: int) -> int:
+        """Where a line starts."""
+        return self._starts[index]
+
+    def type_of(self, index: int) -> str:
+        """The type that a line says it is of; NO_TYPE where it says none that is known."""
+        return self._types[self._type_codes[index]]
+
+    def names(self, path: str) -> bool:
+        """Whether lines may have been read under this path."""
+        return path == str(self.path) or fnmatchcase(path, self.told.path)
+
+    def digest(self) -> tuple[int, str]:
+        """Size and BLAKE2b-128 of all that is in the file."""
+        self._file.seek(0)
+        digest = hashlib.file_digest(self._file, lambda: hashlib.blake2b(digest_size=16))
+        return self._file.tell(), digest.hexdigest()
+
+    def _next(self, index: int) -> int:
+        return self._starts[index + 1] if index + 1 < len(self._starts) else self._end
+
+    def _extend(self) -> None:
+        """Index from `_end` on: terminated lines, and the full pieces of one that is over-long, be it terminated or not."""
+        in_line = self._end > 0 and self.read(self._end - 1, self._end) != b"\n"
+        while True:
+            self._file.seek(self._end)
+            at_most = self._line_bytes_max + (not in_line)  # a line of the very limit is none of pieces
+            piece = self._file.readline(at_most)
+            terminated = piece.endswith(b"\n")
+            if not terminated and len(piece) < at_most:
+                return
+            code = self._type_codes[-1] if in_line else self._types.index(self._claimed(piece.removesuffix(b"\n")))
+            self._starts.append(self._end)
+            self._type_codes.append(code)
+            self.where.append(0)
+            self._end += len(piece) if terminated else self._line_bytes_max
+            in_line = not terminated
+
+    def _claimed(self, line: bytes) -> str:
+        carried = self.told.carries(self._types[1:])
+        if self.told.form == "free":
+            return carried[0] if carried else NO_TYPE
+        parts = rfc5424.split(line)
+        return parts.msgid if parts is not None and parts.msgid in carried else NO_TYPE
+
+
+def open_sources(told: Expectations, report: Report) -> dict[tuple[str, int], SourceFile]:
+    """All source files by (file id, generation), each once by device and inode; objects to those that are not as written."""
+    types = [NO_TYPE, *sorted({*told.types}.union(*told.earlier.values()))]
+    assert len(types) <= 256, "a type is kept in a byte"
+    found: dict[tuple[int, int], SourceFile] = {}
+    for file in told.files:
+        paths = sorted(glob.glob(file.path, recursive=True))  # noqa: PTH207  # absolute globs, which Path.glob refuses
+        if not paths:
+            report.add(Kind.SOURCE, file.path, None, "no file is there")
+        for path in paths:
+            status = Path(path).stat()
+            if (status.st_dev, status.st_ino) not in found:
+                found[(status.st_dev, status.st_ino)] = SourceFile(Path(path), file, types, told)
+    if told.written is not None:
+        for path, what in _unlike(told.written, list(found.values())):
+            report.add(Kind.SOURCE, path, None, what)
+    return {(file.id, file.told.generation): file for file in found.values()}
+
+
+def _unlike(records: list[Written], files: list[SourceFile]) -> Iterator[tuple[str, str]]:
+    """Writers' records without their file, and files without their writer's record. By content: files are renamed."""
+    by_content = defaultdict(list)
+    for record in records:
+        by_content[(record.bytes, record.blake2b)].append(record)
+    for file in files:
+        if file.told.size is None:
+            if matching := by_content[file.digest()]:
+                file.record = matching.pop()
+            else:
+                yield str(file.path), "no writer says that it wrote this, and nothing else"
+    for record in (record for left in by_content.values() for record in left):
+        yield record.path, f"its writer wrote {record.bytes} bytes, which no source file holds"

@@ -1,0 +1,178 @@
+"""`hourmark up`, `status`, `down`, `purge`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from dataclasses import asdict
+
+import click
+from pydantic import ValidationError
+
+from hourmark.clock import SystemClock
+from hourmark.component_status import ComponentStatus, component_statuses
+from hourmark.config import Buckets, Service, home, load_config
+from hourmark.errors import UsageError
+from hourmark.kafka import quiet_logger
+from hourmark_infra.jars.cache import say_on_stderr
+from hourmark_infra.stack.control import ServerStatus, Stack
+from hourmark_infra.stack.layout import SERVICE
+from hourmark_infra.stack.purge import purge_stack
+from hourmark_infra.stack.servers import mirror_is_there
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of words.")
+
+
+@click.command()
+@click.option("--mirror/--no-mirror", default=True, show_default=True, help="MirrorMaker 2 between the two clusters.")
+@click.option("--bucket-seconds", type=int, help="Length of buckets: 60 is a bucket a minute. Default: as before, at first 3600.")
+@_json_option
+def up(mirror: bool, bucket_seconds: int | None, as_json: bool) -> None:
+    """Start the local stack, and wait until each server says that it is well.
+
+    Three edge brokers, a central one, MirrorMaker 2, NameNode, DataNode and schema registry, on loopback, below
+    $HOURMARK_HOME/stack. What runs already is left alone, what died is started again, data and ports are kept.
+    Other commands find it by the file hourmark.toml there. The length of buckets is fixed once types were applied.
+
+    \b
+    Examples:
+      hourmark up
+      hourmark up --bucket-seconds 60
+      hourmark up --no-mirror --json
+    """
+    bucket_seconds = _checked(bucket_seconds)
+    clock = SystemClock()
+    began = clock.monotonic_s()
+    if mirror and not mirror_is_there():
+        say_on_stderr("mirror: this installation has no `hourmark mirror`; going on without")
+        mirror = False
+    preferred = {SERVICE: Service().port}
+    stack = Stack.load_or_make(home(), mirror=mirror, bucket_seconds=bucket_seconds, preferred_ports=preferred)
+    outcome = stack.up()
+    seconds = round(clock.monotonic_s() - began, 1)
+    servers = [
+        {"name": name, "state": state, "pid": _pid(stack, name), "address": stack.server(name).address}
+        for name, state in outcome.items()
+    ]
+    service = f"http://{stack.layout.address(SERVICE)}"
+    if as_json:
+        click.echo(
+            json.dumps(
+                {
+                    "home": str(stack.home),
+                    "config": str(stack.layout.config_file),
+                    "service": service,
+                    "seconds": seconds,
+                    "servers": servers,
+                }
+            )
+        )
+        return
+    for server in servers:
+        click.echo(f"{server['name']:<10} {server['state']:<8} pid {server['pid']:<8} {server['address']}")
+    click.echo(f"Up after {seconds} s. Settings: {stack.layout.config_file}\nLogs:     {stack.layout.logs}")
+    click.echo(f"Service:  {service}, once `hourmark serve` runs")
+
+
+@click.command()
+@_json_option
+def status(as_json: bool) -> None:
+    """Show each server's process, address, memory and health, as the server itself says; and Hourmark's own components.
+
+    Of these (delivery service, mirror, the ETL's driver, tailers) it shows whether each runs and when it was last heard of.
+    Exit 1 if a server is not well; components may be stopped.
+
+    \b
+    Examples:
+      hourmark status
+      hourmark status --json
+    """
+    stack = Stack.load(home())
+    found = stack.status()
+    components = _components(stack)
+    ok = all(server.healthy for server in found)
+    total = sum(server.memory_mb for server in found)
+    if as_json:
+        shown = [{"name": name, **asdict(standing)} for name, standing in components.items()]
+        click.echo(
+            json.dumps({"ok": ok, "memory_mb": total, "servers": [asdict(server) for server in found], "components": shown})
+        )
+    else:
+        for server in found:
+            click.echo(_line(server))
+        click.echo(f"{'well' if ok else 'NOT WELL'}, {total} MB in all")
+        for name, standing in components.items():
+            click.echo(_component_line(name, standing))
+    sys.exit(0 if ok else 1)
+
+
+@click.command()
+@_json_option
+def down(as_json: bool) -> None:
+    """Stop what `hourmark up` started, and nothing else; data and ports stay for the next `up`.
+
+    \b
+    Examples:
+      hourmark down
+      hourmark down --json
+    """
+    outcome = Stack.load(home()).down()
+    if as_json:
+        click.echo(json.dumps({"home": str(home()), "servers": outcome}))
+    else:
+        click.echo(f"{sum(state != 'not running' for state in outcome.values())} of {len(outcome)} servers ended; data stays")
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_json_option
+def purge(yes: bool, as_json: bool) -> None:
+    """Stop the local stack and delete its data: topics, schemas, buckets, ledger, logs, ports.
+
+    \b
+    Examples:
+      hourmark purge
+      hourmark purge --yes
+    """
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("purge deletes topics, schemas, buckets and ledger of the local stack; say so with --yes")
+        click.confirm(f"Delete all data of the stack in {home()}?", abort=True, err=True)
+    purged = purge_stack(home(), say_on_stderr)
+    if as_json:
+        click.echo(json.dumps({"home": str(home()), "purged": purged}))
+    else:
+        click.echo("purged" if purged else f"there is no stack in {home()}; nothing to delete")
+
+
+def _checked(bucket_seconds: int | None) -> int | None:
+    try:
+        return None if bucket_seconds is None else Buckets(bucket_seconds=bucket_seconds).bucket_seconds
+    except ValidationError as error:
+        allowed = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise UsageError(f"--bucket-seconds {bucket_seconds}: {allowed}") from error
+
+
+def _pid(stack: Stack, name: str) -> int:
+    process = stack.process(name)
+    return process.pid if process else 0
+
+
+def _components(stack: Stack) -> dict[str, ComponentStatus]:
+    """By the configuration that the other commands read; none before there is one."""
+    if not stack.layout.config_file.is_file():
+        return {}
+    quiet_logger().addHandler(logging.NullHandler())  # what a broker that is away says is told as the component's standing
+    return component_statuses(load_config(stack.layout.config_file), SystemClock().now_ms())
+
+
+def _component_line(name: str, standing: ComponentStatus) -> str:
+    pid = standing.pid if standing.pid is not None else "-"
+    return f"{name:<10} {standing.state:<11} pid {pid!s:<8} {standing.detail}"
+
+
+def _line(server: ServerStatus) -> str:
+    pid = server.pid if server.pid is not None else "-"
+    well = "well" if server.healthy else "NOT WELL"
+    return f"{server.name:<10} {well:<8} pid {pid!s:<8} {server.memory_mb:>5} MB  {server.address:<21} {server.detail}"

@@ -1,0 +1,71 @@
+"""Settings of the NameNode and the DataNode: one of each, loopback only, WebHDFS on. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from xml.sax.saxutils import escape
+
+from hourmark_infra.stack.layout import Layout
+
+LOG4J = """# Hadoop"s own pattern and level, to the console, which is the server"s log file.
+log4j.rootLogger=INFO,console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c: %m%n
+# As in Hadoop's own file: no line for each request.
+log4j.logger.http.requests=WARN
+log4j.logger.org.apache.hadoop.hdfs.server.namenode.FSNamesystem.audit=WARN
+"""
+
+# The jars leave these out, and the servers do not start without them.
+WEBAPPS = ("hdfs", "datanode", "static")
+
+
+def core_site(layout: Layout) -> dict[str, str]:
+    """`core-site.xml`."""
+    return {
+        "fs.defaultFS": f"hdfs://{layout.address('namenode')}",
+        "hadoop.tmp.dir": str(layout.data / "hadoop-tmp"),
+    }
+
+
+def hdfs_site(layout: Layout) -> dict[str, str]:
+    """`hdfs-site.xml`."""
+    return {
+        "dfs.replication": "1",
+        "dfs.webhdfs.enabled": "true",
+        # Plain paths, not URIs: the DataNode takes a URI's %20 for a part of the name, and then for a format.
+        "dfs.namenode.name.dir": str(layout.data / "namenode" / "name"),
+        "dfs.namenode.rpc-address": layout.address("namenode"),
+        "dfs.namenode.http-address": layout.address("namenode-http"),
+        # Out of safe mode only with a datanode, and then at once.
+        "dfs.namenode.safemode.min.datanodes": "1",
+        "dfs.namenode.safemode.extension": "0",
+        "dfs.namenode.handler.count": "4",
+        "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+        # A dead datanode is noticed in about 20 s instead of 10 minutes.
+        "dfs.heartbeat.interval": "1",
+        "dfs.namenode.heartbeat.recheck-interval": "5000",
+        "dfs.datanode.data.dir": str(layout.data / "datanode" / "data"),
+        "dfs.datanode.address": layout.address("datanode"),
+        "dfs.datanode.http.address": layout.address("datanode-http"),
+        "dfs.datanode.ipc.address": layout.address("datanode-ipc"),
+        # WebHDFS redirects writers and readers to this name.
+        "dfs.datanode.hostname": "127.0.0.1",
+        "dfs.datanode.handler.count": "4",
+        # A DataNode's event loop finishes a WebHDFS upload. Where the NameNode has not heard of the block yet, it sleeps
+        # this long and serves nobody meanwhile: with the default, 400 ms, every small file costs that.
+        "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
+        # There is no other datanode to take over.
+        "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
+    }
+
+
+def render_site(values: Mapping[str, str]) -> str:
+    """Hadoop"s XML format."""
+    rows = "".join(
+        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
+        for name, value in sorted(values.items())
+    )
+    return f'<?xml version="1.0"?>\n<configuration>\n{rows}</configuration>\n'

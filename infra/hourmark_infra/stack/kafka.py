@@ -1,0 +1,83 @@
+"""Settings of the two Kafka clusters: combined KRaft brokers, small, loopback only. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from hourmark_infra.stack.layout import EDGE_BROKERS, Layout
+
+MESSAGE_BYTES_MAX = 8 * 1024 * 1024  # as hourmark.config's kafka.max_message_bytes
+
+LOG4J2 = """# Kafka's own pattern and level, to the console, which is the server's log file.
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = [%d] %p %m (%c)%n
+"""
+
+
+def broker_properties(layout: Layout, cluster: str, node: int) -> dict[str, str]:
+    """`server.properties` of one broker of `cluster` ("edge" or "central")."""
+    nodes = EDGE_BROKERS if cluster == "edge" else (1,)
+    copies, in_sync = (3, 2) if cluster == "edge" else (1, 1)
+    name = f"{cluster}-{node}"
+    voters = ",".join(f"{voter}@{layout.address(f'{cluster}-{voter}-controller')}" for voter in nodes)
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(node),
+        "controller.quorum.voters": voters,
+        "listeners": f"PLAINTEXT://{layout.address(name)},CONTROLLER://{layout.address(f'{name}-controller')}",
+        "advertised.listeners": f"PLAINTEXT://{layout.address(name)}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(layout.data / name / "log"),
+        **_topics(copies, in_sync),
+        **_SMALL,
+    }
+
+
+def _topics(copies: int, in_sync: int) -> dict[str, str]:
+    return {
+        "auto.create.topics.enable": "false",
+        "unclean.leader.election.enable": "false",
+        "default.replication.factor": str(copies),
+        "min.insync.replicas": str(in_sync),
+        "offsets.topic.replication.factor": str(copies),
+        "transaction.state.log.replication.factor": str(copies),
+        "transaction.state.log.min.isr": str(in_sync),
+        "share.coordinator.state.topic.replication.factor": str(copies),
+        "share.coordinator.state.topic.min.isr": str(in_sync),
+        "message.max.bytes": str(MESSAGE_BYTES_MAX),
+        "replica.fetch.max.bytes": str(MESSAGE_BYTES_MAX),
+    }
+
+
+_SMALL = {
+    "num.partitions": "1",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+    "share.coordinator.state.topic.num.partitions": "1",
+    # A local consumer need not wait for others to join.
+    "group.initial.rebalance.delay.ms": "0",
+    # `down` ends all brokers at once: each would wait for a controller, which the last of them no longer has.
+    "controlled.shutdown.enable": "false",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "background.threads": "2",
+    # The default, 128 MiB, is a third of the heap that a broker has here.
+    "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+}
+
+
+def render_properties(values: Mapping[str, str]) -> str:
+    """Java's properties format; backslashes are doubled, as in paths they would be escapes."""
+    return "".join(f"{key}={value}\n" for key, value in sorted((k, v.replace("\\", "\\\\")) for k, v in values.items()))
+
+
+def format_arguments(properties: Path, cluster_id: str) -> tuple[str, ...]:
+    """What formats a broker's folder: class and arguments."""
+    return ("kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", cluster_id, "-c", str(properties))

@@ -1,0 +1,119 @@
+"""Ports and paths of one stack: all below `<home>/stack`, the ports chosen once and then kept."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from hourmark.errors import Unavailable
+
+PORT_RANGE = range(20_000, 32_000)
+EDGE_BROKERS = (1, 2, 3)
+SERVICE = "service"  # the delivery service: none of the stack's servers, but its port and state folder are chosen here
+METRICS = "etl-metrics"  # of the ETL's driver, likewise
+
+PORT_NAMES = (
+    *(f"edge-{node}" for node in EDGE_BROKERS),
+    *(f"edge-{node}-controller" for node in EDGE_BROKERS),
+    "central-1",
+    "central-1-controller",
+    "namenode",
+    "namenode-http",
+    "datanode",
+    "datanode-http",
+    "datanode-ipc",
+    "registry",
+    "mirror-rest",
+    SERVICE,
+    METRICS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything of one stack is."""
+
+    home: Path
+    ports: dict[str, int]
+
+    @property
+    def root(self) -> Path:
+        return stack_root(self.home)
+
+    @property
+    def logs(self) -> Path:
+        """One file a server, appended to."""
+        return self.root / "logs"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def settings(self) -> Path:
+        """Generated settings of the servers."""
+        return self.root / "settings"
+
+    @property
+    def state(self) -> Path:
+        """Of Hourmark's own components (identity, checkpoints, ledger): it belongs to these servers' data and goes with it."""
+        return self.root / "state"
+
+    @property
+    def config_file(self) -> Path:
+        """What the other commands read; see `hourmark.config.default_path`."""
+        return self.root / "hourmark.toml"
+
+    def address(self, port_name: str) -> str:
+        return f"127.0.0.1:{self.ports[port_name]}"
+
+    @property
+    def edge_bootstrap(self) -> str:
+        return ",".join(self.address(f"edge-{node}") for node in EDGE_BROKERS)
+
+
+def stack_root(home: Path) -> Path:
+    """The folder of the stack of a HOURMARK_HOME."""
+    return home / "stack"
+
+
+def free_ports(names: tuple[str, ...] = PORT_NAMES, preferred: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
+    """A free loopback port for each name, the preferred one where it is free; all are held open until the last is chosen, so no
+    two are alike.
+
+    They lie below the range from which the operating system gives ports to outgoing connections: else, while a broker
+    is down, a client that dials its port again and again could be given that very port, and keep the broker from coming back.
+    """
+    with ExitStack() as held:
+        first = {name: port for name, port in preferred.items() if name in names and _held(held, port)}
+        return {name: first.get(name) or _hold_one(held) for name in names}
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this loopback port now."""
+    with ExitStack() as held:
+        return _held(held, port)
+
+
+def _hold_one(held: ExitStack) -> int:
+    for _ in range(1000):
+        port = PORT_RANGE.start + secrets.randbelow(len(PORT_RANGE))
+        if _held(held, port):
+            return port
+    raise Unavailable(f"no free port in {PORT_RANGE.start} to {PORT_RANGE.stop - 1}; end some of the programs that listen there")
+
+
+def _held(held: ExitStack, port: int) -> bool:
+    listener = held.enter_context(socket.socket())
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+        listener.listen(1)
+    except OSError:
+        return False
+    return True

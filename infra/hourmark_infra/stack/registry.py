@@ -1,0 +1,55 @@
+"""The schema registry (Apicurio): where its program is unpacked, and its settings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+from pathlib import Path
+
+from hourmark_infra.jars.lockfile import read_lock
+from hourmark_infra.stack.layout import Layout
+
+CONFLUENT_PATH = "/apis/ccompat/v7"
+
+
+def unpacked(folder: Path) -> Path:
+    """The folder of the registry's program, unpacked beside its archive once; whole or not there, also after kill -9."""
+    target = folder / "app"
+    if not target.is_dir():
+        temporary = folder / f".app.{os.getpid()}"
+        shutil.rmtree(temporary, ignore_errors=True)
+        with tarfile.open(folder / read_lock("registry")[0].file_name) as archive:
+            _extract(archive, temporary)
+        try:
+            temporary.rename(target)
+        except OSError:  # another `up` was first; its result is the same
+            shutil.rmtree(temporary, ignore_errors=True)
+    return target
+
+
+def _extract(archive: tarfile.TarFile, folder: Path) -> None:
+    if hasattr(tarfile, "data_filter"):
+        archive.extractall(folder, filter="data")
+    else:  # before Python 3.11.4; the archive's digest was checked anyway
+        archive.extractall(folder)  # noqa: S202
+
+
+def registry_options(layout: Layout) -> tuple[str, ...]:
+    """Quarkus' settings as system properties: HTTP on loopback, schemas in a file of H2."""
+    values = {
+        "quarkus.http.host": "127.0.0.1",
+        "quarkus.http.port": str(layout.ports["registry"]),
+        "quarkus.banner.enabled": "false",
+        # Quarkus' own pattern; the one that Apicurio sets writes dates no reader understands.
+        "quarkus.log.console.format": "%d{yyyy-MM-dd HH:mm:ss,SSS} %-5p [%c] (%t) %s%e%n",
+        "apicurio.storage.kind": "sql",
+        "apicurio.storage.sql.kind": "h2",
+        "apicurio.datasource.url": f"jdbc:h2:file:{layout.data / 'registry' / 'db'}",
+    }
+    return tuple(f"-D{key}={value}" for key, value in values.items())
+
+
+def runner_jar(app: Path) -> Path:
+    """The jar to start."""
+    return next(iter(sorted(app.glob("apicurio-registry-app-*-runner.jar"))))

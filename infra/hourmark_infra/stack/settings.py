@@ -1,0 +1,40 @@
+"""Writes what the servers read: their settings, the folders they expect, and `hourmark.toml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hourmark.durable import write_durably
+from hourmark_infra.stack import hadoop, kafka
+from hourmark_infra.stack.layout import EDGE_BROKERS, Layout
+
+
+def write_settings(layout: Layout, config_text: str) -> None:
+    """Write all settings anew; files whose text stays the same are not touched."""
+    for folder in (layout.logs, layout.data, layout.state):
+        folder.mkdir(parents=True, exist_ok=True)
+    for webapp in hadoop.WEBAPPS:
+        (layout.settings / "hadoop" / "webapps" / webapp).mkdir(parents=True, exist_ok=True)
+    for path, text in _texts(layout).items():
+        _write(layout.settings / path, text)
+    _write(layout.config_file, config_text)
+
+
+def _texts(layout: Layout) -> dict[str, str]:
+    brokers = [("edge", node) for node in EDGE_BROKERS] + [("central", 1)]
+    properties = {
+        f"{cluster}-{node}.properties": kafka.render_properties(kafka.broker_properties(layout, cluster, node))
+        for cluster, node in brokers
+    }
+    return {
+        **properties,
+        "kafka-log4j2.properties": kafka.LOG4J2,
+        "hadoop/core-site.xml": hadoop.render_site(hadoop.core_site(layout)),
+        "hadoop/hdfs-site.xml": hadoop.render_site(hadoop.hdfs_site(layout)),
+        "hadoop/log4j.properties": hadoop.LOG4J,
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    if not path.is_file() or path.read_text() != text:
+        write_durably(path, text.encode())

@@ -1,0 +1,77 @@
+"""`state.json`: what must be remembered of a stack, replaced durably as a whole.
+
+{"version": 1, "ports": {name: port}, "cluster_ids": {"edge": …, "central": …}, "mirror": true, "bucket_seconds": 3600,
+ "processes": {server: {"pid": …, "started": …}}}
+"""
+
+from __future__ import annotations
+
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from hourmark.durable import write_durably
+from hourmark.errors import HourmarkError
+from hourmark_infra.stack.layout import free_ports, stack_root
+from hourmark_infra.stack.process import Process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Ports and cluster ids never change once made; `mirror` and `bucket_seconds` say what the last `up` wanted."""
+
+    ports: dict[str, int]
+    cluster_ids: dict[str, str]
+    processes: dict[str, Process]
+    mirror: bool = True
+    bucket_seconds: int = 3600
+    version: Literal[1] = 1
+
+    def with_process(self, server: str, process: Process | None) -> State:
+        """As this, with the server's process, or without where it is None."""
+        others = {name: known for name, known in self.processes.items() if name != server}
+        return replace(self, processes=others if process is None else {**others, server: process})
+
+
+_JSON = TypeAdapter(State)
+
+
+def new_state(preferred: Mapping[str, int] = MappingProxyType({})) -> State:
+    """A stack that never ran, with these ports where they are free."""
+    ids = {cluster: _kafka_uuid() for cluster in ("edge", "central")}
+    return State(ports=free_ports(preferred=preferred), cluster_ids=ids, processes={})
+
+
+def state_file(home: Path) -> Path:
+    return stack_root(home) / "state.json"
+
+
+def load_state(home: Path) -> State | None:
+    """The stack's state; None where there was never one. Raises HourmarkError where it cannot be read."""
+    path = state_file(home)
+    try:
+        return _JSON.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise HourmarkError(
+            f"{path} cannot be read ({error}); end the servers of this stack by hand, remove {path.parent}, and run `hourmark up`"
+        ) from error
+
+
+def save_state(home: Path, state: State) -> None:
+    """Replace the state durably."""
+    write_durably(state_file(home), _JSON.dump_json(state, indent=1) + b"\n")
+
+
+def _kafka_uuid() -> str:
+    # Kafka's own form; a leading '-' would read as an option.
+    while (text := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text

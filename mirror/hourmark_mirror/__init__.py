@@ -1,0 +1,12 @@
+"""Cross-cluster replication: runs MirrorMaker 2 from Hourmark's configuration, and verifies that it did what it promises.
+
+- `properties`: MirrorMaker 2's properties, a pure function of the configuration
+- `sites`: both clusters, and which topics are copied
+- `remote_topics`: the remote topics, made by Hourmark with the settings of the edge's
+- `process`, `task_status`, `progress`, `supervisor`: MirrorMaker 2 as a child that never outlives its parent, and is started
+  again when it ends, when a task fails, or when it stands still
+- `lag`, `reading`, `comparison`, `verification`: how far it is, and whether the target holds what the source holds
+- `checks`: what is remembered between two checks, so that a gap between them is seen
+
+Where it stands (`hourmark.mirror_positions`) is shared with the ETL, which asks the same question before it closes a bucket.
+"""

@@ -1,0 +1,160 @@
+"""`hourmark mirror`: run MirrorMaker 2, show its lag, verify it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import random
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Final
+
+import click
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config, config_option
+from hourmark.errors import Unavailable, UsageError
+from hourmark.log import set_up_logging
+from hourmark.printing import json_option, say_json
+from hourmark.state_folder import StateFolder
+from hourmark_mirror.lag import measure
+from hourmark_mirror.process import MirrorMakerProcess, prepare
+from hourmark_mirror.progress import ProgressWatch
+from hourmark_mirror.remote_topics import ensure_remote_topics
+from hourmark_mirror.sites import Sites
+from hourmark_mirror.supervisor import Supervisor, TaskWatch
+from hourmark_mirror.verdict_text import as_lines, as_object
+from hourmark_mirror.verification import Verification
+
+_LOG = logging.getLogger(__name__)
+
+BACKOFF_S: Final = (1.0, 15.0)
+
+
+@click.group()
+def mirror() -> None:
+    """MirrorMaker 2 between the edge and the central cluster: run it, show its lag, verify it."""
+
+
+@mirror.command(epilog="Example:  hourmark mirror run --config /etc/hourmark/hourmark.toml")
+@config_option
+@click.option("--no-restart", is_flag=True, help="End with MirrorMaker 2's exit code instead of starting it again.")
+def run(config: Config, no_restart: bool) -> None:
+    """Run MirrorMaker 2, edge to central, exactly once, until SIGTERM.
+
+    Makes the remote topics that are missing, and checks those that exist. Starts MirrorMaker 2 again when it ends or when one
+    of its tasks fails. Its log goes to stderr; what it was given is in mirror.work_dir. One mirror is enough: a second one
+    on the same mirror.work_dir is refused.
+    """
+    set_up_logging(config.log_level)
+    with _alone(config.mirror.work_dir):
+        sys.exit(_run(config, restart=not no_restart))
+
+
+def _alone(work_dir: Path) -> IO[bytes]:
+    """Hold the folder until this is closed; UsageError where a mirror runs on it already."""
+    folder = StateFolder(work_dir, "mirror")
+    if (holder := folder.holder()) is not None:
+        raise UsageError(
+            f"a mirror runs on {work_dir} already (process {holder}; `hourmark up` starts one), and a second one would only be "
+            f"in its way: `hourmark mirror lag` shows how far it is. To run it here, end that one first: `kill {holder}`"
+        )
+    return folder.lock()
+
+
+def _run(config: Config, *, restart: bool) -> int:
+    sites = Sites(config)
+    prepare(config)  # a wrong setting stops the start, before anything is waited for
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    clock = SystemClock()
+
+    def topics() -> None:
+        if created := ensure_remote_topics(config, sites):
+            _LOG.info("created on the central cluster: %s", ", ".join(created))
+
+    for step in (sites.edge.cluster_id, sites.central.cluster_id, topics):
+        _until_available(step, stopping)
+    watches = TaskWatch(sites.central.settings, sites.alias, clock), ProgressWatch(sites, clock)
+    return Supervisor(lambda: MirrorMakerProcess(config), watches, clock, stopping, restart=restart).run()
+
+
+def _until_available(step: Callable[[], object], stopping: threading.Event) -> None:
+    pause_s = BACKOFF_S[0]
+    while not stopping.is_set():
+        try:
+            step()
+        except Unavailable as error:
+            _LOG.warning("waiting, next try in %g s: %s", pause_s, error)
+            stopping.wait(pause_s)
+            pause_s = min(2 * pause_s, BACKOFF_S[1])
+        else:
+            return
+
+
+@mirror.command(epilog="Example:  hourmark mirror lag --json | jq .records")
+@config_option
+@json_option
+def lag(config: Config, as_json: bool) -> None:
+    """Show, for each topic-partition, how many records of the edge the mirror has not copied yet.
+
+    Offsets are the next to read. The central end counts one marker for each transaction besides the records.
+    """
+    lags = measure(config)
+    total = sum(entry.records for entry in lags)
+    if as_json:
+        rows = [{**dataclasses.asdict(entry), "records": entry.records} for entry in lags]
+        say_json({"records": total, "partitions": rows})
+        return
+    click.echo(f"{'topic-partition':<50} {'edge end':>12} {'mirror':>12} {'lag':>12} {'central end':>12}")
+    for entry in lags:
+        name = f"{entry.topic}-{entry.partition}"
+        position, central_end = _or_dash(entry.position), _or_dash(entry.central_end)
+        click.echo(f"{name:<50} {entry.edge_end:>12} {position:>12} {entry.records:>12} {central_end:>12}")
+    click.echo(f"{len(lags)} topic-partitions, {total} records not yet copied")
+
+
+def _or_dash(offset: int | None) -> str:
+    return "-" if offset is None else str(offset)
+
+
+@mirror.command(
+    epilog="Examples:  hourmark mirror verify    hourmark mirror verify --topic click --timeout 300 --json",
+)
+@config_option
+@click.option("--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Seconds to wait.")
+@click.option("--sample", type=click.IntRange(min=0), help="Compare contents of so many topic-partitions only, chosen at random.")
+@click.option("--seed", type=int, help="Of --sample's choice; default: a new one, printed.")
+@click.option("--accept", is_flag=True, help="Accept topics recreated and possible gaps as they are: the alarms end.")
+@json_option
+def verify(
+    config: Config,
+    topics: tuple[str, ...],
+    timeout_s: float,
+    sample: int | None,
+    seed: int | None,
+    accept: bool,
+    as_json: bool,
+) -> None:
+    """Check that the central cluster holds what the edge holds now: all of it, once, unaltered.
+
+    Waits until the mirror has reached the edge's present ends, and compares record by record (key and value, in order). Alarms
+    where a gap cannot be excluded: a topic deleted or recreated, or retention that passed the mirror's last known position.
+    Exit code 1 on any finding, each with topic, partition and offsets.
+    """
+    set_up_logging(config.log_level)
+    if sample is not None and seed is None:
+        seed = random.SystemRandom().randrange(1 << 32)
+        click.echo(f"--seed {seed}", err=True)
+    verification = Verification(config, SystemClock(), topics=topics, accept=accept)
+    verdict = verification.run(timeout_s, sample=sample, seed=seed or 0)
+    if as_json:
+        say_json(as_object(verdict))
+    else:
+        click.echo("\n".join(as_lines(verdict)))
+    sys.exit(0 if verdict.ok else 1)

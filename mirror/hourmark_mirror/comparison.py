@@ -1,0 +1,167 @@
+"""Compares what the source holds with what the target holds of one topic-partition: the same records, in the same order.
+
+Pure: two iterators in, findings out. A mirror keeps the order within a partition, so both sides are walked in step; where they
+differ, a window of records ahead on each side tells what happened. Memory is bounded by the windows; whatever their
+size, two sides that differ are never called equal; a smaller window only names a difference less exactly.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from hourmark_mirror.reading import Record
+
+WINDOW: Final = 20_000  # records looked ahead, once the sides differ
+RECENT: Final = 100_000  # matched records remembered, to tell doubled from foreign
+SPANS_MAX: Final = 100  # spans named for each partition; all are counted
+
+Kind = Literal["missing", "doubled", "foreign", "altered"]
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Span:
+    """`count` neighbouring records with one fault. Offsets are inclusive.
+
+    `edge_first..edge_last`: the records at the edge; of foreign ones the next edge record that was expected there.
+    `central_first..central_last`: where on the target; of missing ones None.
+    """
+
+    kind: Kind
+    edge_first: int | None
+    edge_last: int | None
+    central_first: int | None
+    central_last: int | None
+    count: int = 1
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Comparison:
+    """What was found. `expired`: no longer on the target, but older than its retention; `older`: no longer at the edge."""
+
+    matched: int = 0
+    expired: int = 0
+    older: int = 0
+    faults: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    spans: list[Span] = dataclasses.field(default_factory=list)
+
+    def add(self, kind: Kind, edge: int | None, central: int | None) -> None:
+        """Count one record's fault, and name it."""
+        self.faults[kind] += 1
+        last = self.spans[-1] if self.spans else None
+        if last is not None and last.kind == kind and self._continues(last, edge, central):
+            last.count += 1
+            last.edge_last, last.central_last = edge, central
+        elif len(self.spans) < SPANS_MAX:
+            self.spans.append(Span(kind=kind, edge_first=edge, edge_last=edge, central_first=central, central_last=central))
+
+    @staticmethod
+    def _continues(last: Span, edge: int | None, central: int | None) -> bool:
+        if last.kind == "missing":
+            return last.edge_last is not None and edge == last.edge_last + 1
+        return last.central_last is not None and central == last.central_last + 1
+
+
+class _Side:
+    """One side with a look ahead."""
+
+    def __init__(self, records: Iterator[Record], window: int) -> None:
+        self._records = records
+        self._window = window
+        self._ahead: collections.deque[Record] = collections.deque()
+        self._digests: collections.Counter[bytes] = collections.Counter()
+
+    def head(self) -> Record | None:
+        if not self._ahead:
+            self._take(1)
+        return self._ahead[0] if self._ahead else None
+
+    def pop(self) -> None:
+        record = self._ahead.popleft()
+        self._digests[record.digest] -= 1
+        if not self._digests[record.digest]:
+            del self._digests[record.digest]
+
+    def sees(self, digest: bytes) -> bool:
+        """Whether a record of this content is within the window."""
+        self._take(self._window)
+        return digest in self._digests
+
+    def _take(self, count: int) -> None:
+        while len(self._ahead) < count:
+            record = next(self._records, None)
+            if record is None:
+                return
+            self._ahead.append(record)
+            self._digests[record.digest] += 1
+
+
+def compare(
+    edge: Iterator[Record],
+    central: Iterator[Record],
+    cut: int,
+    *,
+    edge_was_trimmed: bool = False,
+    expired_before_ms: int = 0,
+    window: int = WINDOW,
+) -> Comparison:
+    """Every edge record below `cut` must be on the target, once and unaltered, and nothing else may be there.
+
+    `edge` may go on past the cut, and must where records were produced since: those need not have arrived, but may have.
+    `edge_was_trimmed`: its log start is past 0, so the target may begin with records that are no longer at the edge.
+    `expired_before_ms`: what is missing and older than this was deleted by the target's retention.
+    """
+    result = Comparison()
+    source, target = _Side(edge, window), _Side(central, window)
+    recent: collections.OrderedDict[bytes, int] = collections.OrderedDict()
+    if edge_was_trimmed:
+        while (first := target.head()) is not None and not source.sees(first.digest):
+            result.older += 1
+            target.pop()
+    while True:
+        a, b = source.head(), target.head()
+        if a is None and b is None:
+            return result
+        if a is not None and b is not None and a.digest == b.digest:
+            source.pop()
+            target.pop()
+            result.matched += 1
+            recent[a.digest] = a.offset
+            if len(recent) > RECENT:
+                recent.popitem(last=False)
+            continue
+        fault = _difference(source, target, a, b)
+        if fault in ("missing", "altered"):
+            assert a is not None
+            source.pop()
+            if fault == "missing":
+                _missing(result, a, cut, expired_before_ms)
+        if fault in ("extra", "altered"):
+            assert b is not None
+            target.pop()
+            if fault == "altered" and a is not None:
+                result.add("altered", a.offset, b.offset)
+            elif b.digest in recent:
+                result.add("doubled", recent[b.digest], b.offset)
+            else:
+                result.add("foreign", None if a is None else a.offset, b.offset)
+
+
+def _difference(source: _Side, target: _Side, a: Record | None, b: Record | None) -> Literal["missing", "altered", "extra"]:
+    """What the two unequal heads mean: the next that is to be taken away."""
+    if a is None:
+        return "extra"
+    if b is None or (source.sees(b.digest) and not target.sees(a.digest)):
+        return "missing"
+    if target.sees(a.digest):
+        return "extra"
+    return "altered" if a.key is not None and a.key == b.key else "missing"
+
+
+def _missing(result: Comparison, record: Record, cut: int, expired_before_ms: int) -> None:
+    if record.timestamp_ms < expired_before_ms:
+        result.expired += 1
+    elif record.offset < cut:
+        result.add("missing", record.offset, None)

@@ -1,0 +1,113 @@
+"""MirrorMaker 2 as a child process that never outlives its parent.
+
+The kernel kills it when this process dies, however it dies (Linux: prctl(2), PR_SET_PDEATHSIG); a SIGTERM to this process is
+passed on, and the child is always reaped.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from hourmark.config import Config
+from hourmark.durable import write_durably
+from hourmark.errors import ConfigError
+from hourmark_mirror.properties import properties, render
+
+MAIN_CLASS: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
+STOP_TIMEOUT_S: Final = 15.0  # then it is killed: its open transaction is aborted by the next start
+_PR_SET_PDEATHSIG: Final = 1
+
+# In dedicated mode the checkpoint connector is always tried, and refused since checkpoints are off: no news for an operator.
+LOG4J2: Final = """\
+status = error
+rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = [%d] %p %m (%c)%n
+logger.herder.name = org.apache.kafka.connect.mirror.MirrorHerder
+logger.herder.level = {level}
+logger.herder.filter.expected.type = RegexFilter
+logger.herder.filter.expected.regex = Failed to configure MirrorCheckpointConnector.*
+logger.herder.filter.expected.onMatch = DENY
+logger.herder.filter.expected.onMismatch = NEUTRAL
+"""
+
+
+class MirrorMakerProcess:
+    """One run of Java; start it once, then poll or stop it."""
+
+    def __init__(self, config: Config) -> None:
+        self._command = prepare(config)
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the child, once started."""
+        return self._child.pid if self._child else None
+
+    def start(self) -> None:
+        """Start Java; its output goes to this process's stderr. ConfigError where there is no such program."""
+        sys.stderr.flush()
+        try:
+            self._child = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=2, stderr=2, preexec_fn=_dies_with(os.getpid())
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"mirror.java = {self._command[0]!r} cannot be started: {error.strerror}; allowed: a Java 17 or 21"
+            ) from error
+
+    def poll(self) -> int | None:
+        """Its exit code, or None while it runs."""
+        assert self._child is not None, "not started"
+        return self._child.poll()
+
+    def stop(self) -> int:
+        """SIGTERM, then SIGKILL; returns the exit code (negative: the signal). Does no harm after its end."""
+        assert self._child is not None, "not started"
+        if self._child.poll() is None:
+            self._child.terminate()
+        try:
+            return self._child.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            return self._child.wait()
+
+
+def prepare(config: Config) -> list[str]:
+    """Write the generated files into `mirror.work_dir`; returns the command."""
+    work_dir: Path = config.mirror.work_dir.absolute()
+    settings, log4j2 = work_dir / "mm2.properties", work_dir / "log4j2.properties"
+    write_durably(settings, render(properties(config)).encode("latin-1"))
+    write_durably(log4j2, LOG4J2.format(level=config.log_level).encode())
+    return [
+        config.mirror.java,
+        f"-Xmx{config.mirror.heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        f"-Dlog4j2.configurationFile={log4j2}",
+        *(["-cp", config.mirror.classpath] if config.mirror.classpath else []),
+        MAIN_CLASS,
+        str(settings),
+    ]
+
+
+def _dies_with(parent: int) -> Callable[[], None]:
+    libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork: only a system call is left for after it
+
+    def in_child() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it died between fork and prctl
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return in_child

@@ -1,0 +1,74 @@
+"""Sees a mirror that runs and copies nothing: no process ends, no task fails, nothing complains (strimzi#3375)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark.kafka import Partition
+from hourmark.mirror_positions import CONNECTOR, Behind, ahead, reached
+from hourmark_mirror.sites import Sites
+from hourmark_mirror.task_status import Failure
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_S: Final = 10.0
+STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted transaction together
+
+
+class Progress:
+    """How long each partition that is behind has stood still. Pure: fed with what was read."""
+
+    def __init__(self) -> None:
+        self._still: dict[Partition, tuple[int | None, float]] = {}
+
+    def stalled(
+        self, now_s: float, ends: Mapping[Partition, int], starts: Mapping[Partition, int], positions: Mapping[Partition, int]
+    ) -> list[Behind]:
+        """Partitions behind their end whose position has not moved for STALL_S."""
+        behind = reached(ends, starts, positions)
+        before, self._still = self._still, {}
+        for entry in behind:
+            position, since_s = before.get(entry.partition, (entry.position, now_s))
+            self._still[entry.partition] = (entry.position, since_s if position == entry.position else now_s)
+        return [entry for entry in behind if now_s - self._still[entry.partition][1] >= STALL_S]
+
+
+class ProgressWatch:
+    """A `supervisor.Watch`: a partition that stands still is a failure."""
+
+    def __init__(self, sites: Sites, clock: Clock) -> None:
+        self._clock = clock
+        self._sites = sites
+        self._positions = sites.positions()
+        self._progress = Progress()
+        self._looked_s = clock.monotonic_s()
+        self._found: list[Behind] = []
+        self._ahead: list[Partition] = []
+
+    def begin(self) -> None:
+        """The patience starts anew with each run."""
+        self._progress, self._found, self._looked_s = Progress(), [], self._clock.monotonic_s()
+
+    def failed(self) -> list[Failure]:
+        """Asks the clusters every LOOK_S."""
+        if self._clock.monotonic_s() - self._looked_s >= LOOK_S:
+            self._looked_s, self._found = self._clock.monotonic_s(), []
+            self._poll()
+        return [Failure(CONNECTOR, f"{entry}, and has not moved for {STALL_S:g} s") for entry in self._found]
+
+    def _poll(self) -> None:
+        positions = self._positions.refresh()
+        partitions = self._sites.partitions()
+        ends, starts = self._sites.edge.ends(partitions), self._sites.edge.starts(partitions)
+        self._found = self._progress.stalled(self._clock.monotonic_s(), ends, starts, positions)
+        stale = ahead(ends, positions)
+        for partition in stale:
+            if partition not in self._ahead:  # once; a new start would not help
+                _LOG.error(
+                    "%s: the mirror stands at %d, past the edge's end %d: stale, or recreated; see `hourmark mirror verify`",
+                    partition, positions[partition], ends[partition],
+                )  # fmt: skip
+        self._ahead = stale

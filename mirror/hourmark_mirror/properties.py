@@ -1,0 +1,197 @@
+"""MirrorMaker 2's properties, rendered from the configuration; nothing here asks a server or a clock.
+
+One direction, edge to central, in dedicated mode with exactly-once source support. Which prefix reaches which client is the
+trap of MirrorMaker 2 (`MirrorMakerConfig`, `MirrorConnectorConfig.sourceConsumerConfig`, `Worker` in Kafka's source):
+
+    prefix                      reaches
+    (none)                      the process: clusters, listeners, connector settings known to MirrorMaker
+    central.                    the Connect worker (group, internal topics), and with `producer.` the producer of copied records
+    edge.consumer.              the consumer that reads the source
+    edge->central.              the connector: which topics, how often it looks for new ones, and with `admin.` its admin clients
+
+A setting under another prefix is ignored without a word, so the integration tests check these by their effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from hourmark.config import Config, KafkaCluster
+from hourmark.errors import ConfigError
+from hourmark.topics import AUDIT, HOSTS
+
+TARGET_ALIAS: Final = "central"
+TOPICS: Final = (r"events\..*", AUDIT.replace(".", r"\."), HOSTS.replace(".", r"\."))
+
+# One number each, with its reason:
+REFRESH_TOPICS_S: Final = 5  # a new type is copied this soon after its topic was made
+POLL_RECORDS_MAX: Final = 5_000  # records of one transaction: 500, the default, spends most time on commits while catching up
+FETCH_WAIT_MS: Final = 200  # a transaction gathers this long; one for each record would be 50 times the work and the markers
+FETCH_BYTES_MIN: Final = 64 * 1024  # or this much, whichever is first
+SESSION_TIMEOUT_MS: Final = 10_000  # how long a killed worker's membership blocks the next; below it a busy machine loses it
+TRANSACTION_TIMEOUT_MS: Final = 60_000  # readers wait this long for a transaction whose worker never comes back
+# Its default, `rebootstrap`, has an admin client whose brokers are all away spin: a core, and 3,000 lines of log a second.
+_RECOVERY: Final = "metadata.recovery.strategy"
+REQUEST_FACTOR: Final = 2  # the producer measures records before compression, the broker after it
+
+
+def target_of(config: Config) -> KafkaCluster:
+    """The central cluster; ConfigError where one cluster is both."""
+    if config.kafka.central is None:
+        raise ConfigError(
+            "kafka.central is absent, so one cluster is both edge and central: no mirror needed. "
+            "Where there are two, set kafka.central.bootstrap"
+        )
+    if config.kafka.edge_alias == TARGET_ALIAS:
+        raise ConfigError(f"kafka.edge_alias = {TARGET_ALIAS!r}: taken by the target; allowed: any other name, such as 'edge'")
+    return config.kafka.central
+
+
+def properties(config: Config) -> dict[str, str]:
+    """All properties in the order in which they are written."""
+    source, target = config.kafka.edge_alias, TARGET_ALIAS
+    central = target_of(config)
+    return {
+        "clusters": f"{source},{target}",
+        **_client(source, config.kafka.edge),
+        **_client(target, central),
+        **_process(config),
+        **_worker(target, central),
+        **_consumer(f"{source}.consumer", config.kafka.max_message_bytes),
+        **_producer(f"{target}.producer", config.kafka.max_message_bytes),
+        **_connector(f"{source}->{target}", config, central),
+    }
+
+
+def render(values: Mapping[str, str]) -> str:
+    """Java's properties format (ISO 8859-1; `java.util.Properties.load` says what must be escaped)."""
+    return "".join(f"{_escape(name)}={_escape(value)}\n" for name, value in values.items())
+
+
+def _escape(text: str) -> str:
+    special = {"\\": r"\\", ":": r"\:", "=": r"\=", "#": r"\#", "!": r"\!", " ": r"\ ", "\n": r"\n", "\t": r"\t", "\r": r"\r"}
+    return "".join(special.get(c) or (c if " " < c <= "~" else _unicode(c)) for c in text)
+
+
+def _unicode(char: str) -> str:
+    utf16 = char.encode("utf-16-be")
+    return "".join(f"\\u{utf16[i]:02x}{utf16[i + 1]:02x}" for i in range(0, len(utf16), 2))
+
+
+def _process(config: Config) -> dict[str, str]:
+    return {
+        "listeners": f"http://127.0.0.1:{config.mirror.rest_port}",
+        "dedicated.mode.enable.internal.rest": "true",
+        "plugin.discovery": "service_load",  # scanning every jar is most of a start (twice: here and in the worker)
+        "emit.heartbeats.enabled": "false",  # at this level too, or a worker for the opposite direction is started
+    }
+
+
+def _worker(target: str, central: KafkaCluster) -> dict[str, str]:
+    replication = str(central.replication_factor)
+    return {
+        f"{target}.exactly.once.source.support": "enabled",
+        f"{target}.plugin.discovery": "service_load",
+        f"{target}.scheduled.rebalance.max.delay.ms": "0",  # by default tasks of a killed worker rest for five minutes
+        f"{target}.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        f"{target}.heartbeat.interval.ms": str(SESSION_TIMEOUT_MS // 3),
+        f"{target}.offset.storage.partitions": "1",  # small and compacted; one partition is read to its end at once
+        f"{target}.status.storage.partitions": "1",
+        f"{target}.offset.storage.segment.bytes": str(
+            8 * 1024 * 1024
+        ),  # only closed segments are compacted, so starts stay quick
+        f"{target}.offset.storage.replication.factor": replication,
+        f"{target}.status.storage.replication.factor": replication,
+        f"{target}.config.storage.replication.factor": replication,
+    }
+
+
+def _consumer(prefix: str, max_message_bytes: int) -> dict[str, str]:
+    return {
+        f"{prefix}.isolation.level": "read_committed",  # exactly-once support is refused without it
+        f"{prefix}.auto.offset.reset": "earliest",  # a new partition from its start; the gap this can hide is `mirror verify`'s
+        f"{prefix}.max.partition.fetch.bytes": str(max_message_bytes),
+        f"{prefix}.fetch.max.bytes": str(2 * max_message_bytes),
+        f"{prefix}.fetch.min.bytes": str(FETCH_BYTES_MIN),
+        f"{prefix}.fetch.max.wait.ms": str(FETCH_WAIT_MS),
+        f"{prefix}.max.poll.records": str(POLL_RECORDS_MAX),
+    }
+
+
+def _producer(prefix: str, max_message_bytes: int) -> dict[str, str]:
+    return {
+        f"{prefix}.acks": "all",
+        f"{prefix}.compression.type": "zstd",
+        f"{prefix}.batch.size": str(256 * 1024),
+        f"{prefix}.max.request.size": str(REQUEST_FACTOR * max_message_bytes),
+        f"{prefix}.buffer.memory": str(2 * REQUEST_FACTOR * max_message_bytes),
+        f"{prefix}.transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
+    }
+
+
+def _connector(flow: str, config: Config, central: KafkaCluster) -> dict[str, str]:
+    return {
+        f"{flow}.enabled": "true",
+        f"{flow}.admin.{_RECOVERY}": "none",
+        f"{flow}.topics": ",".join(TOPICS),
+        f"{flow}.tasks.max": str(config.mirror.tasks_max),
+        f"{flow}.transaction.boundary": "poll",  # committed as soon as copied; an interval would add itself to the latency
+        f"{flow}.refresh.topics.interval.seconds": str(REFRESH_TOPICS_S),
+        f"{flow}.replication.factor": str(central.replication_factor),
+        f"{flow}.sync.topic.configs.enabled": "false",  # Hourmark makes the remote topics itself
+        f"{flow}.sync.topic.acls.enabled": "false",
+        f"{flow}.emit.heartbeats.enabled": "false",
+        f"{flow}.heartbeats.topic.replication.factor": str(central.replication_factor),  # made all the same
+        f"{flow}.emit.checkpoints.enabled": "false",  # no consumer group moves between the clusters
+        f"{flow}.sync.group.offsets.enabled": "false",
+        f"{flow}.refresh.groups.enabled": "false",
+        f"{flow}.emit.offset-syncs.enabled": "false",  # for consumer groups; with any other offset-syncs setting it is refused
+    }
+
+
+# librdkafka's names that have an equal in Java's clients.
+_JAVA_NAMES: Final[Mapping[str, str]] = {
+    "security.protocol": "security.protocol",
+    "sasl.mechanism": "sasl.mechanism",
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.keystore.location": "ssl.keystore.location",
+    "ssl.keystore.password": "ssl.keystore.password",
+    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
+}
+_LOGIN_MODULES: Final[Mapping[str, str]] = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+def _client(alias: str, cluster: KafkaCluster) -> dict[str, str]:
+    """Addresses and security, in Java's names. What cannot be said in Java stops the start: it would be silently less secure."""
+    values = {f"{alias}.bootstrap.servers": cluster.bootstrap, f"{alias}.{_RECOVERY}": "none"}
+    for name, value in cluster.properties.items():
+        if name in _JAVA_NAMES:
+            values[f"{alias}.{_JAVA_NAMES[name]}"] = value
+        elif name.startswith(("ssl.", "sasl.", "security.")) and name not in ("sasl.username", "sasl.password"):
+            raise ConfigError(
+                f"kafka properties: {name} of cluster {alias!r} cannot be passed to MirrorMaker 2; "
+                f"allowed: {', '.join(sorted(_JAVA_NAMES))}, sasl.username, sasl.password"
+            )
+    if "ssl.ca.location" in cluster.properties:
+        values[f"{alias}.ssl.truststore.type"] = "PEM"
+    return values | _login(alias, cluster.properties)
+
+
+def _login(alias: str, given: Mapping[str, str]) -> dict[str, str]:
+    if "sasl.username" not in given:
+        return {}
+    mechanism = given.get("sasl.mechanism") or given.get("sasl.mechanisms", "PLAIN")
+    if mechanism not in _LOGIN_MODULES:
+        raise ConfigError(f"kafka properties: sasl.mechanism = {mechanism!r}; allowed: {', '.join(_LOGIN_MODULES)}")
+    user, password = (_quoted(given.get(f"sasl.{part}", "")) for part in ("username", "password"))
+    return {f"{alias}.sasl.jaas.config": f"{_LOGIN_MODULES[mechanism]} required username={user} password={password};"}
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,185 @@
+"""Keeps MirrorMaker 2 running: a failure is seen, named, and answered by a new start, after a pause that grows.
+
+Seen are the end of the process, a failed connector or task, and a partition that stands still (`progress`). One failed task
+is enough for a new start of the whole process: its partitions stand still while the others go on. Exactly-once makes a new
+start harmless: the open transaction is aborted, and copying goes on from the committed positions.
+
+Whatever the clusters do, the supervisor stays: a watch that cannot look knows of no failure, and looks again later.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+from confluent_kafka import KafkaException
+
+from hourmark.clock import Clock
+from hourmark.config import KafkaCluster
+from hourmark.errors import HourmarkError
+from hourmark.mirror_positions import CONNECTOR
+from hourmark.topic_follower import TopicFollower
+from hourmark_mirror.task_status import Failure, TaskStates, status_topic
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_S: Final = 2.0  # between looks at the tasks' states; the process's end is seen within POLL_S
+POLL_S: Final = 0.25
+GRACE_S: Final = 4.0  # a task may fail and be started again by Connect itself while tasks are handed out anew
+BACKOFF_S: Final = (1.0, 30.0)  # first and longest pause; it doubles
+START_S: Final = 300.0  # from the start of Java to the connector's RUNNING: 8 s usually, minutes on a machine far too busy
+HEALTHY_S: Final = 60.0  # a run this long starts the pauses from the first again
+
+
+_Found = TypeVar("_Found")
+
+
+class Process(Protocol):
+    """What is supervised."""
+
+    @property
+    def pid(self) -> int | None: ...
+
+    def start(self) -> None: ...
+
+    def poll(self) -> int | None: ...
+
+    def stop(self) -> int: ...
+
+
+class Watch(Protocol):
+    """Finds failures that do not end the process. Raises HourmarkError or KafkaException where it cannot look now."""
+
+    def begin(self) -> None:
+        """A new run starts: failures of earlier ones are over."""
+        ...
+
+    def failed(self) -> list[Failure]:
+        """What has failed in this run and stands still."""
+        ...
+
+
+class TaskWatch:
+    """Reads the states from the target cluster.
+
+    A connector that was refused has no state at all, and no task that could fail: so it must be seen running.
+    """
+
+    def __init__(self, central: KafkaCluster, edge_alias: str, clock: Clock) -> None:
+        self._clock = clock
+        self._began_s = clock.monotonic_s()
+        self._follower = TopicFollower(central, status_topic(edge_alias))
+        self._states = TaskStates()
+
+    def begin(self) -> None:
+        self._states.forget()
+        self._began_s = self._clock.monotonic_s()
+        self._follower.poll()  # what an earlier run said is over
+
+    def failed(self) -> list[Failure]:
+        self._states.update(self._follower.poll()[1])
+        if not self._states.running(CONNECTOR) and self._clock.monotonic_s() - self._began_s > START_S:
+            return [*self._states.failed, Failure(CONNECTOR, f"not running {START_S:g} s after the start; its log says why")]
+        return self._states.failed
+
+
+class _Guarded:
+    """A watch that never raises: what keeps it from looking is said once, and it looks again after a pause that grows."""
+
+    def __init__(self, watch: Watch, clock: Clock) -> None:
+        self._watch = watch
+        self._clock = clock
+        self._pause_s = LOOK_S
+        self._again_s = clock.monotonic_s()
+
+    def begin(self) -> None:
+        self._ask(self._watch.begin)
+
+    def failed(self) -> list[Failure]:
+        if self._clock.monotonic_s() < self._again_s:
+            return []
+        return self._ask(self._watch.failed) or []
+
+    def _ask(self, look: Callable[[], _Found]) -> _Found | None:
+        try:
+            found = look()
+        except (HourmarkError, KafkaException) as error:
+            if self._pause_s == LOOK_S:
+                _LOG.warning("whether MirrorMaker 2 works cannot be told for now: %s", error)
+            self._again_s = self._clock.monotonic_s() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, BACKOFF_S[1])
+            return None
+        if self._pause_s > LOOK_S:
+            _LOG.info("whether MirrorMaker 2 works can be told again")
+        self._pause_s = LOOK_S
+        return found
+
+
+class Supervisor:
+    """Runs the process until `stopping` is set; `run` blocks."""
+
+    def __init__(
+        self,
+        make: Callable[[], Process],
+        watches: Sequence[Watch],
+        clock: Clock,
+        stopping: threading.Event,
+        *,
+        restart: bool = True,
+    ) -> None:
+        self._make = make
+        self._watches = [_Guarded(watch, clock) for watch in watches]
+        self._clock = clock
+        self._stopping = stopping
+        self._restart = restart
+
+    def run(self) -> int:
+        """0 once stopped as asked; without `restart` the process's own exit code (1 where a task failed)."""
+        pause_s = BACKOFF_S[0]
+        while not self._stopping.is_set():
+            process = self._make()
+            for watch in self._watches:
+                watch.begin()
+            process.start()
+            started_s = self._clock.monotonic_s()
+            _LOG.info("MirrorMaker 2 started, pid %s", process.pid)
+            try:
+                code, reason = self._until_it_fails(process)
+            finally:
+                process.stop()
+            if reason is None:
+                return 0
+            _LOG.error("%s", reason)
+            if not self._restart:
+                return code
+            if self._clock.monotonic_s() - started_s >= HEALTHY_S:
+                pause_s = BACKOFF_S[0]
+            _LOG.warning("MirrorMaker 2 is started again in %g s", pause_s)
+            self._wait(pause_s)
+            pause_s = min(2 * pause_s, BACKOFF_S[1])
+        return 0
+
+    def _until_it_fails(self, process: Process) -> tuple[int, str | None]:
+        looked_s = self._clock.monotonic_s()
+        failed_since_s: float | None = None
+        while not self._stopping.is_set():
+            code = process.poll()
+            if code is not None:
+                how = f"signal {-code}" if code < 0 else f"exit code {code}"
+                return (128 - code if code < 0 else code), f"MirrorMaker 2 (pid {process.pid}) ended by itself: {how}"
+            now_s = self._clock.monotonic_s()
+            if now_s - looked_s >= LOOK_S:
+                looked_s = now_s
+                failed = [failure for watch in self._watches for failure in watch.failed()]
+                failed_since_s = (failed_since_s or now_s) if failed else None
+                if failed_since_s is not None and now_s - failed_since_s >= GRACE_S:
+                    return 1, "MirrorMaker 2 stands still: " + "; ".join(f"{f.name} failed: {f.cause}" for f in failed)
+            self._wait(POLL_S)
+        return 0, None
+
+    def _wait(self, seconds: float) -> None:
+        until_s = self._clock.monotonic_s() + seconds
+        while not self._stopping.is_set() and (left_s := until_s - self._clock.monotonic_s()) > 0:
+            self._clock.sleep(min(left_s, POLL_S))

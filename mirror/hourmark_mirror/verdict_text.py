@@ -1,0 +1,66 @@
+"""A verdict in words, and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from hourmark_mirror.comparison import Span
+from hourmark_mirror.verification import Compared, Verdict
+
+
+def as_object(verdict: Verdict) -> dict[str, Any]:
+    """`{"ok", "alarms", "behind", "partitions": [{"topic", "partition", "cut", "position", "matched", …, "faults": [span]}]}`."""
+    return {
+        "ok": verdict.ok,
+        "alarms": verdict.alarms,
+        "behind": verdict.behind,
+        "partitions": [_partition(compared) for compared in verdict.compared],
+    }
+
+
+def _partition(compared: Compared) -> dict[str, Any]:
+    comparison = compared.comparison
+    return {
+        "topic": compared.partition.topic,
+        "partition": compared.partition.partition,
+        "cut": compared.cut,
+        "position": compared.position,
+        "matched": comparison.matched,
+        "expired": comparison.expired,
+        "older": comparison.older,
+        "missing": comparison.faults["missing"],
+        "doubled": comparison.faults["doubled"],
+        "foreign": comparison.faults["foreign"],
+        "altered": comparison.faults["altered"],
+        "faults": [dataclasses.asdict(span) for span in comparison.spans],
+    }
+
+
+def as_lines(verdict: Verdict) -> list[str]:
+    """What was found, one line each; the last line is the sum."""
+    lines = [f"ALARM {alarm}" for alarm in verdict.alarms] + [f"BEHIND {behind}" for behind in verdict.behind]
+    for compared in verdict.compared:
+        lines += [f"{span.kind.upper()} {_span(compared, span)}" for span in compared.comparison.spans]
+        unnamed = sum(compared.comparison.faults.values()) - sum(span.count for span in compared.comparison.spans)
+        if unnamed:
+            lines.append(f"MORE {compared.partition}: {unnamed} further faulty records")
+    matched = sum(compared.comparison.matched for compared in verdict.compared)
+    verdict_word = "the target holds what the source holds" if verdict.ok else "NOT as it must be"
+    return [*lines, f"{len(verdict.compared)} topic-partitions compared, {matched} records equal: {verdict_word}"]
+
+
+def _span(compared: Compared, span: Span) -> str:
+    edge = _range("edge offset", span.edge_first, span.edge_last)
+    central = _range("central offset", span.central_first, span.central_last)
+    where = {
+        "missing": f"{edge} not on the target",
+        "doubled": f"{edge} again at {central}",
+        "foreign": f"{central} is not at the edge" + (f", before {edge}" if span.edge_first is not None else ""),
+        "altered": f"{edge} has other content at {central}",
+    }[span.kind]
+    return f"{compared.partition}: {where} ({span.count} records)"
+
+
+def _range(what: str, first: int | None, last: int | None) -> str:
+    return f"{what} {first}" if first == last else f"{what}s {first} to {last}"

@@ -1,0 +1,30 @@
+"""What runs on log hosts: the File Tailer. It ships raw bytes and parses nothing.
+
+What a source's globs should match: the live file and its names after a rotation by rename (`app.log*`). Files are told
+apart by identity, so nothing is sent twice; and a file that was both made and rotated away while the tailer was down, or within
+one scan, is found under its later name. Where only the live name matches (`app.log`), a file that was seen once is still followed
+under any name in the same folder. Compressed names are passed over. With copytruncate the copies must *not* match: a
+copy is another file, whose lines would be other events; and what is written between copy and truncation is lost by copytruncate
+itself. What a truncation destroyed unread is counted and reported, never passed over in silence.
+
+Small dependencies: httpx and zstandard. One idea per module, the pure ones first:
+
+| module | holds |
+|---|---|
+| `cutting` | where a file is cut into ranges (pure) |
+| `truncation` | what a file's size and last bytes say about its past (pure) |
+| `caught_up` | since when a source is known to be read and acknowledged to its end |
+| `identity` | device, inode and birth time of an open file |
+| `discovery` | files by globs, and what could not be looked at |
+| `files` | what is known of each followed file: its durable position, and what was last seen of it |
+| `checkpoint` | the durable side of that, and the spool of unacknowledged ranges (SQLite) |
+| `installation` | host id, the lock of the state folder, and the refusal to start without a checkpoint |
+| `scanner` | one look at everything: new, renamed, deleted and missing files |
+| `service_client` | the delivery service as seen from here: its clock, its rules, ranges and reports |
+| `follower` | one file's next step: examine, cut, spool, send, acknowledge |
+| `retirement` | the end of a file: deleted, replaced, missing, and what is lost with it |
+| `schedule` | whose step is next, and who waits for a retry |
+| `senders`, `retries` | the threads that do these steps, and how long they wait after a failure |
+| `reports`, `counters`, `throttle` | host reports, counters, warnings that would repeat |
+| `tailer`, `cli` | all of it, running |
+"""

@@ -1,0 +1,86 @@
+"""Since when a source is known to be read and acknowledged to its end. A bucket is called complete on this word.
+
+What is claimed: every line end that was written to a file of the source before the service's clock read T is acknowledged, or
+its bytes are counted as lost. T is a reading received *before* the scan began; the scan then found every file and
+its size; and the claim is made only when each was examined after that, up to that size, and nothing of it is unacknowledged.
+An attempt is kept until it succeeds, so that a source that is always busy is caught up again and again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Iterable
+
+from hourmark_producer.files import TrackedFile
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """How far one file must be acknowledged."""
+
+    file: TrackedFile
+    generation: int
+    size: int
+    due: int
+
+    @classmethod
+    def of(cls, file: TrackedFile) -> Target:
+        """Up to what the scan saw of it."""
+        return cls(file, file.progress.position.generation, file.observed.size, file.due)
+
+    def is_met(self) -> bool:
+        """Whether all up to there is acknowledged, an unterminated last line excepted."""
+        progress = self.file.progress  # one consistent moment
+        sent = progress.in_flight
+        if self.file.is_gone:
+            return sent is None  # what was not read of it is counted as lost
+        if progress.position.generation != self.generation or progress.examined_scan < self.due:
+            return False
+        if sent is not None:  # a busy file always has a range on its way; it may lie behind the target
+            return sent.range.generation == self.generation and sent.range.start >= self.size
+        return progress.quiet_to >= self.size
+
+    def is_void(self) -> bool:
+        """Whether it can never be met: the file was truncated since."""
+        file = self.file
+        return file.progress.position.generation != self.generation or 0 <= file.observed.size < self.size
+
+
+class CaughtUp:
+    """One source's claim. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._at_ms: int | None = None
+        self._of_scan = -1
+        self._attempt: tuple[int, int, list[Target]] | None = None
+
+    def begin(self, scan: int, reading_ms: int, targets: Iterable[Target]) -> None:
+        """After a full scan that began after the service's clock read `reading_ms`."""
+        with self._lock:
+            self._settle()
+            if self._attempt is None or any(target.is_void() for target in self._attempt[2]):
+                self._attempt = (scan, reading_ms, list(targets))
+                self._settle()
+
+    def at_ms(self) -> int | None:
+        """Since when; None: never yet."""
+        with self._lock:
+            self._settle()
+            return self._at_ms
+
+    def since_scan(self, scan: int) -> bool:
+        """Whether an attempt of this scan or a later one has succeeded."""
+        with self._lock:
+            self._settle()
+            return self._of_scan >= scan
+
+    def _settle(self) -> None:
+        if self._attempt is None:
+            return
+        scan, reading_ms, targets = self._attempt
+        targets = [target for target in targets if not target.is_met()]
+        self._attempt = (scan, reading_ms, targets)
+        if not targets:
+            self._at_ms, self._of_scan, self._attempt = reading_ms, scan, None

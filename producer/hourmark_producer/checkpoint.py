@@ -1,0 +1,266 @@
+"""The checkpoint: what survives kill -9. One SQLite database (WAL, synchronous=FULL) in the state folder.
+
+    meta    format version, host id
+    files   per file: identity, place, position
+    ranges  the spool: every range that was given a place in the file's order and is not acknowledged yet, with all its fields
+            and its compressed body, so that a retry is the same range byte for byte, even if the file is truncated or gone
+    losses  per source: bytes known lost; never falls
+
+The order: a range is spooled, and its file's position moved behind it, in one transaction; then it is sent; once acknowledged
+it is deleted, in the transaction that spools the file's next one. So after kill -9 a range is sent again as it was, or not at
+all. `commit` returns when the disk has it; changes of several threads that wait at the same time share one fsync.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from hourmark.durable import sync_folder
+from hourmark.errors import Unavailable
+from hourmark.ranges import ByteRange, Part
+from hourmark_producer.files import Outgoing, Place, Position, Progress, TrackedFile
+from hourmark_producer.identity import Identity
+
+FORMAT: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE meta (format INTEGER NOT NULL, host_id TEXT NOT NULL);
+CREATE TABLE files (
+    file_id TEXT PRIMARY KEY, device INTEGER NOT NULL, inode INTEGER NOT NULL, birth_ns INTEGER NOT NULL,
+    source TEXT NOT NULL, path BLOB NOT NULL, seen_at BLOB NOT NULL, missing INTEGER NOT NULL,
+    generation INTEGER NOT NULL, offset INTEGER NOT NULL, in_line INTEGER NOT NULL,
+    anchor BLOB NOT NULL, size_seen INTEGER NOT NULL
+);
+CREATE TABLE ranges (sequence INTEGER PRIMARY KEY, file_id TEXT NOT NULL UNIQUE, range TEXT NOT NULL, body BLOB NOT NULL);
+CREATE TABLE losses (source TEXT PRIMARY KEY, bytes INTEGER NOT NULL);
+"""
+
+Change = tuple[str, Sequence[Any]]  # a statement and its parameters
+
+
+class CheckpointFailed(Unavailable):
+    """The checkpoint could not be written: nothing was changed, and nothing may be sent that relied on it."""
+
+
+class CheckpointBroken(Exception):
+    """What lies there is no checkpoint of this version; the message says what is wrong with it."""
+
+
+def insert_file(file: TrackedFile) -> Change:
+    """A file that was not known before."""
+    row = (file.file_id, *_device_row(file), *_place_row(file.place), *_position_row(file.progress.position))
+    return f"INSERT INTO files VALUES ({','.join('?' * len(row))})", row  # noqa: S608
+
+
+def save_place(file: TrackedFile, place: Place) -> Change:
+    """Where a file is now; its identity too, as the device number may have changed."""
+    row = (*_device_row(file), *_place_row(place), file.file_id)
+    sql = "UPDATE files SET device=?, inode=?, birth_ns=?, source=?, path=?, seen_at=?, missing=? WHERE file_id=?"
+    return sql, row
+
+
+def save_position(file_id: str, position: Position) -> Change:
+    """How far a file was cut."""
+    row = (*_position_row(position), file_id)
+    sql = "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?"
+    return sql, row
+
+
+def forget_file(file_id: str) -> Change:
+    """A file that was deleted and cannot come back."""
+    return "DELETE FROM files WHERE file_id=?", (file_id,)
+
+
+def spool(outgoing: Outgoing, body: bytes) -> Change:
+    """A range on its way, with its compressed body."""
+    fields = dataclasses.asdict(outgoing.range) | {"part": outgoing.range.part.value}
+    row = (outgoing.sequence, outgoing.range.file_id, json.dumps(fields), body)
+    return "INSERT INTO ranges VALUES (?,?,?,?)", row
+
+
+def unspool(sequence: int) -> Change:
+    """A range that was acknowledged."""
+    return "DELETE FROM ranges WHERE sequence=?", (sequence,)
+
+
+def lose(source: str, count: int) -> Change:
+    """Bytes known lost."""
+    sql = "INSERT INTO losses VALUES (?,?) ON CONFLICT (source) DO UPDATE SET bytes = bytes + excluded.bytes"
+    return sql, (source, count)
+
+
+class Checkpoint:
+    """An open checkpoint. Safe to use from several threads."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._database = threading.Lock()  # held by whoever speaks to it
+        self._waiting: list[_Ticket] = []
+        self._queue = threading.Lock()
+
+    @classmethod
+    def create(cls, path: Path, host_id: str) -> None:
+        """A new, empty one: complete and durable under its name, or not there at all."""
+        temporary = path.with_name(f"{path.name}.new")
+        temporary.unlink(missing_ok=True)
+        db = sqlite3.connect(temporary, isolation_level=None)
+        try:
+            db.executescript(f"BEGIN;{_SCHEMA}")
+            db.execute("INSERT INTO meta VALUES (?,?)", (FORMAT, host_id))
+            db.execute("COMMIT")
+        finally:
+            db.close()
+        os.chmod(temporary, 0o600)  # noqa: PTH101
+        temporary.replace(path)
+        sync_folder(path.parent)
+
+    @classmethod
+    def open(cls, path: Path) -> tuple[Checkpoint, str]:
+        """The checkpoint at `path`, and its host id. CheckpointBroken where it is not whole."""
+        if path.stat().st_size == 0:
+            raise CheckpointBroken("it is empty")
+        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            (check,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            if check != "ok":
+                raise CheckpointBroken(check)
+            ((version, host_id),) = db.execute("SELECT format, host_id FROM meta").fetchall()
+            if version != FORMAT:
+                raise CheckpointBroken(f"it has format {version}, this version of Hourmark reads format {FORMAT}")
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=FULL")
+        except (sqlite3.DatabaseError, ValueError, CheckpointBroken) as error:
+            db.close()
+            raise CheckpointBroken(str(error)) from error
+        return cls(db), host_id
+
+    def close(self) -> None:
+        """Finish; what was committed stays."""
+        with self._database:
+            self._db.close()
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """All changes or none, durable on return. CheckpointFailed: none."""
+        ticket = _Ticket(changes)
+        with self._queue:
+            self._waiting.append(ticket)
+        with self._database:
+            if not ticket.done:
+                with self._queue:
+                    batch, self._waiting = self._waiting, []
+                self._write(batch)
+        assert ticket.done, "whoever holds the database writes every ticket that waits, its own included"
+        if ticket.error is not None:
+            raise CheckpointFailed(f"the checkpoint cannot be written: {ticket.error}; is the disk full?") from ticket.error
+
+    def _write(self, batch: list[_Ticket]) -> None:
+        error: sqlite3.Error | None = sqlite3.OperationalError("the write did not end")  # until COMMIT has returned
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            for ticket in batch:
+                for change in ticket.changes:
+                    self._db.execute(*change)
+            self._db.execute("COMMIT")
+            error = None
+        except sqlite3.Error as problem:
+            error = problem
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            for ticket in batch:
+                ticket.error, ticket.done = error, True
+
+    def files(self) -> list[TrackedFile]:
+        """Every known file, with its range in flight."""
+        with self._database:
+            in_flight = {
+                file_id: Outgoing(sequence, _range(text))
+                for sequence, file_id, text in self._db.execute("SELECT sequence, file_id, range FROM ranges")
+            }
+            rows = self._db.execute("SELECT * FROM files").fetchall()
+        files = [_file(row, in_flight.pop(row[0], None)) for row in rows]
+        return files + [_orphan(outgoing) for outgoing in in_flight.values()]
+
+    def last_sequence(self) -> int:
+        """The highest sequence number in the spool; 0 where it is empty."""
+        with self._database:
+            (highest,) = self._db.execute("SELECT coalesce(max(sequence), 0) FROM ranges").fetchone()
+        return int(highest)
+
+    def body(self, sequence: int) -> bytes:
+        """The compressed body of a spooled range."""
+        try:
+            with self._database:
+                (body,) = self._db.execute("SELECT body FROM ranges WHERE sequence=?", (sequence,)).fetchone()
+        except sqlite3.Error as error:
+            raise CheckpointFailed(f"the checkpoint cannot be read: {error}; look at the disk") from error
+        return bytes(body)
+
+    def losses(self) -> dict[str, int]:
+        """Bytes known lost, by source."""
+        with self._database:
+            return dict(self._db.execute("SELECT source, bytes FROM losses").fetchall())
+
+
+@dataclasses.dataclass(slots=True)
+class _Ticket:
+    changes: Sequence[Change]
+    done: bool = False
+    error: sqlite3.Error | None = None
+
+
+def _device_row(file: TrackedFile) -> tuple[int, int, int]:
+    # SQLite's integers are signed; device and inode numbers are not
+    device, inode = (value - (1 << 64) if value >> 63 else value for value in (file.identity.device, file.identity.inode))
+    return device, inode, file.identity.birth_ns
+
+
+def _place_row(place: Place) -> tuple[str, bytes, bytes, int]:
+    return place.source, os.fsencode(place.path), os.fsencode(place.seen_at), place.missing
+
+
+def _position_row(position: Position) -> tuple[int, int, bool, bytes, int]:
+    return position.generation, position.offset, position.in_line, position.anchor, position.size_seen
+
+
+def _file(row: tuple[Any, ...], in_flight: Outgoing | None) -> TrackedFile:
+    file_id, device, inode, birth_ns, source, path, seen_at, missing, generation, offset, in_line, anchor, size_seen = row
+    return TrackedFile(
+        file_id=file_id,
+        identity=Identity(device % (1 << 64), inode % (1 << 64), birth_ns),
+        place=Place(source, os.fsdecode(path), os.fsdecode(seen_at), bool(missing)),
+        progress=Progress(
+            position=Position(
+                generation=generation, offset=offset, in_line=bool(in_line), anchor=bytes(anchor), size_seen=size_seen
+            ),
+            in_flight=in_flight,
+            quiet_to=offset,
+        ),
+    )
+
+
+def _orphan(outgoing: Outgoing) -> TrackedFile:
+    """A range whose file was deleted and forgotten."""
+    sent = outgoing.range
+    return TrackedFile(
+        file_id=sent.file_id,
+        identity=Identity(0, 0, 0),
+        place=Place(sent.source, sent.path, sent.path),
+        progress=Progress(
+            position=Position(generation=sent.generation, offset=sent.end, size_seen=sent.end),
+            in_flight=outgoing,
+            quiet_to=sent.end,
+        ),
+        retired=True,
+    )
+
+
+def _range(text: str) -> ByteRange:
+    fields = json.loads(text)
+    return ByteRange(**fields | {"part": Part(fields["part"])})

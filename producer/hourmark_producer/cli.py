@@ -1,0 +1,127 @@
+"""`hourmark tail`: the File Tailer's command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import resource
+import shlex
+import signal
+import socket
+import threading
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import click
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config, config_option, named_config
+from hourmark.config import Tailer as TailerConfig
+from hourmark.errors import ConfigError
+from hourmark.log import set_up_logging
+from hourmark.printing import json_option, say_json
+from hourmark_producer.installation import REREAD_REPEATS, locked, open_installation
+from hourmark_producer.tailer import Summary, Tailer
+
+_SPARE_DESCRIPTORS = 100  # connections, the checkpoint, standard streams
+_FILES_MAX = 65_536
+_LOG = logging.getLogger(__name__)
+
+
+@click.command()
+@config_option
+@click.option("--drain", is_flag=True, help="Read all files to their end, wait until all is acknowledged, say goodbye, end.")
+@click.option(
+    "--reread",
+    is_flag=True,
+    help=f"Start although the checkpoint is missing or broken: {REREAD_REPEATS}. No effect while the checkpoint is in order.",
+)
+@json_option
+def tail(config: Config, drain: bool, reread: bool, as_json: bool) -> None:
+    """Follow log files and deliver their lines, each exactly once, across restarts, rotation and truncation.
+
+    Files are sources in the group `tailer` of the configuration. SIGTERM or Ctrl-C ends it; the next start goes on where it was.
+    A tailer that is stopped says no goodbye: hours wait for its host until it runs again, or until their deadline
+    (etl.deadline_seconds, two hours by default), past which they close as timed_out. A host that is to send nothing more
+    drains with --drain, which says goodbye.
+
+    \b
+    Examples:
+      hourmark tail                          follow the files of ./hourmark.toml
+      hourmark tail --config edge.toml       follow those of another configuration
+      hourmark tail --drain --json           deliver what is there, print what it came to, end
+    """
+    set_up_logging(config.log_level)
+    settings = checked(config.tailer)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with locked(settings.state_dir):
+        checkpoint, host_id = open_installation(settings.state_dir, reread=reread)
+        try:
+            tailer = Tailer(
+                settings,
+                checkpoint,
+                SystemClock(),
+                host_id=host_id,
+                host_name=settings.host_name or socket.gethostname(),
+                open_files_max=_open_files_max(),
+            )
+            summary = tailer.run(stop, drain=drain)
+        finally:
+            checkpoint.close()
+    _show(summary, as_json=as_json)
+    if not summary.goodbye:
+        _LOG.warning("%s", _left_waiting(settings))
+    if drain and not summary.goodbye:
+        raise SystemExit(1)
+
+
+def checked(settings: TailerConfig) -> TailerConfig:
+    """What the types alone cannot tell; ConfigError names the setting."""
+    if not settings.sources:
+        raise ConfigError("tailer.sources is empty; name at least one: [[tailer.sources]] with name and paths")
+    names = [source.name for source in settings.sources]
+    for number, source in enumerate(settings.sources):
+        where = f"tailer.sources.{number}"
+        if names.index(source.name) != number:
+            raise ConfigError(f"{where}.name = {source.name!r} is there twice; give all its globs in one `paths`")
+        for path in source.paths:
+            if not path.startswith("/"):
+                raise ConfigError(f"{where}.paths = {path!r}: allowed: absolute globs, such as /var/log/app/*.log")
+        try:
+            ZoneInfo(source.zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ConfigError(f"{where}.zone = {source.zone!r}: allowed: an IANA time zone, such as Europe/Vienna") from error
+    if len(settings.host_name.encode()) > 255:
+        raise ConfigError(f"tailer.host_name = {settings.host_name[:40]!r}…: allowed: up to 255 bytes")
+    return settings
+
+
+def _open_files_max() -> int:
+    """As many as the system grants: an open file is followed whatever becomes of its name."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    granted = _FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _FILES_MAX)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
+    return max(16, granted - _SPARE_DESCRIPTORS)
+
+
+def _left_waiting(settings: TailerConfig) -> str:
+    """What a stop without a goodbye means for buckets, and what ends it."""
+    drain = shlex.join(["hourmark", "tail", "--drain", *named_config()])
+    return (
+        f"stopped without a goodbye: hours that {', '.join(source.name for source in settings.sources)} may carry wait for this "
+        "host until this tailer runs again and has caught up, or until their deadline (etl.deadline_seconds, two hours by "
+        f"default), past which they close as timed_out. If this host shall send nothing more: `{drain}`"
+    )
+
+
+def _show(summary: Summary, *, as_json: bool) -> None:
+    for path, count in summary.unterminated.items():
+        _LOG.warning("%s ends with %d bytes that are no whole line; they wait for its end", path, count)
+    if as_json:
+        say_json(dataclasses.asdict(summary))
+        return
+    click.echo(
+        f"{summary.bytes} bytes in {summary.ranges} ranges acknowledged: {summary.events} events, "
+        f"{summary.dead_letters} dead letters; {summary.pending_bytes} bytes pending, {summary.lost_bytes} lost"
+    )

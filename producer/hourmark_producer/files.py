@@ -1,0 +1,205 @@
+"""What is known of each followed file.
+
+A file's *position* (generation, offset) is the next byte to cut. Everything before it is acknowledged, or is a range that
+lies durably in the checkpoint until it is: so a truncation can move the position while a range is still on its way.
+
+Threads: the scanner owns `place`, `observed`, `due` and the descriptor; the file's one worker owns `progress`. A `Progress` is
+frozen and replaced as a whole, so whoever reads it sees one consistent moment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator
+
+from hourmark.ranges import ByteRange
+from hourmark_producer.identity import Identity
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """Where a file is. `path` is where it was found first, and is what ranges name; `seen_at` is its latest name."""
+
+    source: str
+    path: str
+    seen_at: str
+    missing: bool = False  # it could not be found any more; it is known again should it come back
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """The next byte to cut, and what must stand before it."""
+
+    generation: int = 0
+    offset: int = 0
+    in_line: bool = False  # the last cut was a chunk of an over-long line
+    anchor: bytes = b""  # see `hourmark_producer.truncation`
+    size_seen: int = 0  # the largest size known of this generation: what lies between is lost if the file is gone
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A spooled range. `acknowledged`: the service has it, the checkpoint does not say so yet."""
+
+    sequence: int
+    range: ByteRange
+    acknowledged: bool = False
+
+    @property
+    def bytes(self) -> int:
+        return self.range.end - self.range.start
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One moment of a file's way."""
+
+    position: Position = Position()
+    in_flight: Outgoing | None = None
+    quiet_to: int = 0  # no line ends between the position and here
+    examined_scan: int = -1  # the scan whose observation was examined last
+    examined_at_s: float = -1.0  # monotonic
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What scans saw of a file since it was last examined. `at_s`: monotonic, not later than the latest look.
+
+    `high` and `low` are relative to the examination that ended at `base_s`: once there was another, they say nothing.
+    """
+
+    size: int
+    mtime_ns: int
+    at_s: float
+    high: int  # the largest size
+    low: int | None  # the smallest size after it shrank; None: it did not
+    base_s: float
+
+    def next(self, status: os.stat_result, at_s: float, progress: Progress) -> Observation:
+        """After another look."""
+        size, base_s = status.st_size, progress.examined_at_s
+        high, low = (self.high, self.low) if self.base_s == base_s else (progress.position.size_seen, None)
+        if at_s > base_s:  # else the examination may have been the later look
+            if size < high:
+                low = size if low is None else min(low, size)
+            high = max(high, size)
+        return Observation(size=size, mtime_ns=status.st_mtime_ns, at_s=at_s, high=high, low=low, base_s=base_s)
+
+    def unchanged(self, other: Observation) -> bool:
+        """Whether both saw the same."""
+        return (self.size, self.mtime_ns) == (other.size, other.mtime_ns)
+
+
+NEVER = Observation(size=-1, mtime_ns=-1, at_s=-1.0, high=-1, low=None, base_s=-2.0)
+
+
+@dataclasses.dataclass(slots=True, eq=False, kw_only=True)
+class TrackedFile:
+    """One followed file."""
+
+    file_id: str
+    identity: Identity  # as of now; the file id was made from it when the file was first seen
+    place: Place
+    progress: Progress = dataclasses.field(default_factory=Progress)
+    descriptor: int | None = None
+    observed: Observation = NEVER
+    due: int = -1  # the scan that saw a change last
+    changed_at_s: float = 0.0
+    deleted: bool = False  # no name is left
+    retired: bool = False  # nothing more will be read from it
+    unfound: int = 0  # scans in a row that did not find it
+    failures: int = 0  # in a row, of its current step
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing can be read from it: what was not read is counted as lost."""
+        return self.retired or self.place.missing
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether what was last seen of it was examined, and nothing of it is on its way."""
+        progress = self.progress  # one consistent moment
+        return progress.in_flight is None and progress.examined_scan >= self.due
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that are not yet acknowledged, an unterminated last line included."""
+        progress = self.progress
+        unread = 0 if self.is_gone else max(0, max(self.observed.size, progress.position.size_seen) - progress.position.offset)
+        return unread + (progress.in_flight.bytes if progress.in_flight else 0)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
+
+
+class Files:
+    """All followed files, by id and by inode. Changed by the scanner alone."""
+
+    def __init__(self, files: Iterable[TrackedFile] = ()) -> None:
+        self._by_id: dict[str, TrackedFile] = {}
+        self._by_inode: dict[tuple[int, int], TrackedFile] = {}
+        self._by_birth: dict[tuple[int, int], TrackedFile] = {}
+        for file in files:
+            self.add(file)
+
+    def __iter__(self) -> Iterator[TrackedFile]:
+        return iter(list(self._by_id.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def add(self, file: TrackedFile) -> None:
+        """Follow one more."""
+        self._by_id[file.file_id] = file
+        if not file.retired:
+            self._index(file)
+
+    def retire(self, file: TrackedFile) -> None:
+        """Nothing more will be read from it; it stays as long as a range of it is on its way."""
+        file.retired = True
+        file.close()
+        self._unindex(file)
+
+    def remove(self, file: TrackedFile) -> None:
+        """Forget one."""
+        self._by_id.pop(file.file_id, None)
+        self._unindex(file)
+
+    def at_inode(self, device: int, inode: int) -> TrackedFile | None:
+        """The file last known to have this inode."""
+        return self._by_inode.get((device, inode))
+
+    def match(self, identity: Identity) -> TrackedFile | None:
+        """The file that this is.
+
+        Where birth times are known they decide. A device number may differ after a restart of the machine: then a file that is
+        not open now and agrees in inode and birth time, to the nanosecond, is the same.
+        """
+        here = self._by_inode.get((identity.device, identity.inode))
+        if here is not None and (here.identity.birth_ns in (0, identity.birth_ns) or identity.birth_ns == 0):
+            return here
+        elsewhere = self._by_birth.get((identity.inode, identity.birth_ns)) if identity.birth_ns else None
+        return elsewhere if elsewhere is not None and elsewhere.descriptor is None else None
+
+    def moved(self, file: TrackedFile, identity: Identity) -> None:
+        """The same file under another device number."""
+        self._unindex(file)
+        file.identity = dataclasses.replace(file.identity, device=identity.device, inode=identity.inode)
+        self._index(file)
+
+    def _index(self, file: TrackedFile) -> None:
+        self._by_inode[file.identity.device, file.identity.inode] = file
+        if file.identity.birth_ns:
+            self._by_birth[file.identity.inode, file.identity.birth_ns] = file
+
+    def _unindex(self, file: TrackedFile) -> None:
+        for index, key in (
+            (self._by_inode, (file.identity.device, file.identity.inode)),
+            (self._by_birth, (file.identity.inode, file.identity.birth_ns)),
+        ):
+            if index.get(key) is file:
+                del index[key]

@@ -1,0 +1,233 @@
+"""One file's next step: examine, cut, spool, send, acknowledge. Called by the sender threads, one at a time per file.
+
+The order is the promise: the range is durable (with its body) before it is sent, and the position moves in memory only after
+the checkpoint has it. Whatever fails leaves everything as it was, to be tried again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+import zstandard
+
+from hourmark.clock import Clock
+from hourmark.config import TailedSource
+from hourmark.ranges import ByteRange, Part
+from hourmark_producer import checkpoint as changes
+from hourmark_producer.checkpoint import Change, Checkpoint
+from hourmark_producer.counters import Counters
+from hourmark_producer.cutting import Cut, Limits, Pending, cut
+from hourmark_producer.files import Observation, Outgoing, Position, Progress, TrackedFile
+from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink
+from hourmark_producer.truncation import Judgement, Verdict, judge, next_anchor
+
+RANGES_PER_TURN: Final = 16  # then other files have their turn
+ZSTD_LEVEL: Final = 1  # several times faster than the default, and logs shrink almost as far
+_LOG = logging.getLogger(__name__)
+
+
+class ChangedWhileRead(OSError):
+    """A file was truncated between two looks of one step; the step is tried again."""
+
+
+@dataclasses.dataclass(kw_only=True)
+class Follower:
+    """Moves files on. Safe to use from several threads, for different files."""
+
+    client: ServiceLink
+    checkpoint: Checkpoint
+    sources: Mapping[str, TailedSource]
+    limits: Limits
+    counters: Counters
+    clock: Clock
+    host_id: str
+    host_name: str
+    finishing: bool = False  # once set, what is on its way is delivered and nothing new is cut
+
+    def __post_init__(self) -> None:
+        self._sequence = itertools.count(self.checkpoint.last_sequence() + 1)
+        self._local = threading.local()
+
+    def step(self, file: TrackedFile) -> bool:
+        """Ship what there is, up to `RANGES_PER_TURN` ranges. Whether there may be more at once.
+
+        Busy, Refused: the service did not take it. CheckpointFailed, OSError: this host could not. Try the step again.
+        """
+        body = self._cut_next(file) if file.progress.in_flight is None else None
+        for turn in range(1, RANGES_PER_TURN + 1):
+            outgoing = file.progress.in_flight
+            if outgoing is None:
+                return False
+            if not outgoing.acknowledged:
+                self._send(file, outgoing, body)
+            if turn < RANGES_PER_TURN:
+                body = self._cut_next(file)
+        self._only_acknowledge(file)
+        return True
+
+    def _send(self, file: TrackedFile, outgoing: Outgoing, body: bytes | None) -> None:
+        answer = self.client.send_range(outgoing.range, body if body is not None else self.checkpoint.body(outgoing.sequence))
+        self.counters.acknowledged(outgoing.bytes, answer)
+        file.failures = 0
+        file.progress = dataclasses.replace(file.progress, in_flight=dataclasses.replace(outgoing, acknowledged=True))
+
+    def _only_acknowledge(self, file: TrackedFile) -> None:
+        if acknowledged := _acknowledged(file):
+            self.checkpoint.commit(acknowledged)
+            file.progress = dataclasses.replace(file.progress, in_flight=None)
+
+    def _cut_next(self, file: TrackedFile) -> bytes | None:
+        """Acknowledge what was delivered and spool what follows, in one transaction; the new range's compressed body."""
+        descriptor, found = file.descriptor, None
+        if descriptor is not None and not file.retired and not self.finishing and file.place.source in self.sources:
+            found = self._examine(file, descriptor)
+        if found is None:
+            self._only_acknowledge(file)
+            return None
+        reading = self._reading(file)
+        pending = _acknowledged(file)
+        progress, body = self._spooled(file, found, reading, pending)
+        self.checkpoint.commit(pending)
+        file.progress = progress
+        return body
+
+    def _reading(self, file: TrackedFile) -> Reading:
+        try:
+            reading = self.client.fresh()
+        except Busy:
+            self._only_acknowledge(file)  # that much is certain
+            raise
+        if reading.rules is None:
+            self._only_acknowledge(file)
+            raise Busy("the delivery service knows no rules yet; run `hourmark types apply`")
+        return reading
+
+    def _spooled(self, file: TrackedFile, shipped: Cut, reading: Reading, pending: list[Change]) -> tuple[Progress, bytes]:
+        before = file.progress.position
+        outgoing = Outgoing(next(self._sequence), self._range(file, before, shipped, reading))
+        body = self._compress(shipped.body)
+        end = outgoing.range.end
+        position = Position(
+            generation=before.generation,
+            offset=end,
+            in_line=shipped.part is Part.CHUNK,
+            anchor=next_anchor(before.anchor, shipped.body),
+            size_seen=max(before.size_seen, end),
+        )
+        pending += [changes.spool(outgoing, body), changes.save_position(file.file_id, position)]
+        return dataclasses.replace(file.progress, position=position, in_flight=outgoing, quiet_to=end), body
+
+    def _range(self, file: TrackedFile, position: Position, shipped: Cut, reading: Reading) -> ByteRange:
+        assert reading.rules is not None, "a range is made only of a reading with rules"
+        try:
+            return ByteRange(
+                host_id=self.host_id,
+                file_id=file.file_id,
+                generation=position.generation,
+                start=position.offset,
+                end=position.offset + len(shipped.body),
+                observed_at_ms=reading.clock_ms,
+                rules=reading.rules,
+                zone=self.sources[file.place.source].zone,
+                source=file.place.source,
+                path=file.place.path,
+                host_name=self.host_name,
+                part=shipped.part,
+            )
+        except ValueError as error:
+            raise Refused(f"no range can be made of the service's answer: {error}") from error
+
+    def _examine(self, file: TrackedFile, descriptor: int) -> Cut | None:
+        """Compare the file with what is known of it, write down what is lost, and look for the next cut."""
+        due, observed, before = file.due, file.observed, file.progress
+        size = os.fstat(descriptor).st_size
+        now_s = self.clock.monotonic_s()  # a scan that begins later has looked later
+        known = before.position
+        judgement = _judge(descriptor, before, observed, size)
+        position, quiet_to = known, before.quiet_to
+        if judgement.verdict is Verdict.REPLACED:
+            position = Position(generation=known.generation + 1)
+        if judgement.verdict is not Verdict.SAME:
+            quiet_to = position.offset
+        position = dataclasses.replace(position, size_seen=size)
+        if judgement.verdict is not Verdict.SAME:
+            self._write_loss(file, judgement, position)
+        file.progress = before = dataclasses.replace(before, position=position, quiet_to=quiet_to, examined_at_s=now_s)
+        found = self._cut(descriptor, position, quiet_to)
+        if isinstance(found, Pending):
+            quiet_to = position.offset + found.searched
+        file.progress = dataclasses.replace(before, quiet_to=quiet_to, examined_scan=due)
+        return found if isinstance(found, Cut) else None
+
+    def _write_loss(self, file: TrackedFile, judgement: Judgement, position: Position) -> None:
+        known = file.progress.position
+        changed = [changes.save_position(file.file_id, position)]
+        if judgement.lost_bytes:
+            changed.append(changes.lose(file.place.source, judgement.lost_bytes))
+        self.checkpoint.commit(changed)
+        self.counters.lost(file.place.source, judgement.lost_bytes)
+        _LOG.warning(
+            "%s was truncated: it was read up to byte %d, %d bytes were known, %d are there now; lost unread: %d bytes; %s",
+            file.place.seen_at, known.offset, max(known.size_seen, file.observed.high), position.size_seen, judgement.lost_bytes,
+            f"generation {position.generation} begins" if judgement.verdict is Verdict.REPLACED else "reading goes on",
+        )  # fmt: skip
+
+    def _cut(self, descriptor: int, position: Position, quiet_to: int) -> Cut | Pending:
+        def read(skip: int, count: int) -> bytes:
+            return read_at(descriptor, position.offset + skip, count)
+
+        found = cut(read, self.limits, in_line=position.in_line, searched=max(0, quiet_to - position.offset))
+        if isinstance(found, Cut):
+            size = os.fstat(descriptor).st_size
+            if size < position.offset + len(found.body) or not _is_anchored(descriptor, position, size):
+                raise ChangedWhileRead("it was truncated while it was read")
+        return found
+
+    def _compress(self, body: bytes) -> bytes:
+        compressor = getattr(self._local, "compressor", None)
+        if compressor is None:
+            compressor = self._local.compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+        compressed: bytes = compressor.compress(body)
+        return compressed
+
+
+def _acknowledged(file: TrackedFile) -> list[Change]:
+    """What takes the delivered range, if there is one, out of the spool."""
+    sent = file.progress.in_flight
+    assert sent is None or sent.acknowledged, "only what the service has may leave the spool"
+    return [] if sent is None else [changes.unspool(sent.sequence)]
+
+
+def _judge(descriptor: int, before: Progress, observed: Observation, size: int) -> Judgement:
+    known, seen, lowest = before.position, before.position.size_seen, size
+    if observed.base_s == before.examined_at_s:  # what scans saw since the last examination
+        seen = max(seen, observed.high)
+        lowest = size if observed.low is None else min(size, observed.low)
+    anchored = _is_anchored(descriptor, known, size)
+    return judge(offset=known.offset, size_seen=max(seen, known.offset), size=lowest, anchored=anchored)
+
+
+def _is_anchored(descriptor: int, position: Position, size: int) -> bool:
+    if size < position.offset:
+        return False
+    length = len(position.anchor)
+    return read_at(descriptor, position.offset - length, length) == position.anchor
+
+
+def read_at(descriptor: int, offset: int, count: int) -> bytes:
+    """`count` bytes from `offset`, fewer only at the end of the file: pread may stop early, at 2 GiB and on signals."""
+    block = os.pread(descriptor, count, offset) if count else b""
+    if len(block) in (0, count):
+        return block
+    blocks = [block]
+    missing = count - len(block)
+    while missing and (block := os.pread(descriptor, missing, offset + count - missing)):
+        blocks.append(block)
+        missing -= len(block)
+    return b"".join(blocks)

@@ -1,0 +1,89 @@
+"""The state folder of one tailer: lock and host id (`hourmark.state_folder`), and `checkpoint.sqlite` (`checkpoint`).
+
+What must not happen silently is a start from zero: every line would be sent again. So a tailer that has a host id but no
+checkpoint in order refuses to start, unless it is told `--reread`. The checkpoint is made before the host id, whole or not
+at all, so that a first start killed at any moment is no such case.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import IO, Final
+
+from hourmark.durable import sync_folder
+from hourmark.errors import UsageError
+from hourmark.ranges import new_host_id
+from hourmark.state_folder import StateFolder
+from hourmark_producer.checkpoint import Checkpoint, CheckpointBroken
+
+REREAD_REPEATS: Final = (
+    "every file that is still there is sent again from its start; lines keep their ids and are dropped as duplicates, except "
+    "those whose time is not in the line itself: these may repeat"
+)
+_LOG = logging.getLogger(__name__)
+
+
+def locked(state_dir: Path) -> IO[bytes]:
+    """Hold the state folder until this is closed; UsageError names the process that holds it already."""
+    return StateFolder(state_dir, "tailer").lock()
+
+
+def open_installation(state_dir: Path, *, reread: bool) -> tuple[Checkpoint, str]:
+    """The checkpoint and the host id; a first start makes both. UsageError where going on would repeat what was sent."""
+    folder = StateFolder(state_dir, "tailer")
+    host_id = folder.host_id()
+    path = state_dir / "checkpoint.sqlite"
+    if not path.exists():
+        if host_id is not None and not reread:
+            raise UsageError(
+                f"{state_dir} has a host id but no checkpoint, so it is not known what was sent. Put {path.name} back, or start "
+                f"with --reread: {REREAD_REPEATS}"
+            )
+        _remove_journals(path)
+        Checkpoint.create(path, host_id or new_host_id())
+    checkpoint, known_as = _open(path, reread=reread, host_id=host_id)
+    if host_id is None:
+        folder.keep_host_id(known_as)
+    elif host_id != known_as:
+        checkpoint.close()
+        raise UsageError(
+            f"{path} belongs to host id {known_as}, but {state_dir / 'host-id'} says {host_id}: one of them was copied from "
+            "another host. Put the right one back"
+        )
+    return checkpoint, known_as
+
+
+def _open(path: Path, *, reread: bool, host_id: str | None) -> tuple[Checkpoint, str]:
+    try:
+        return Checkpoint.open(path)
+    except CheckpointBroken as error:
+        if not reread:
+            raise UsageError(
+                f"the checkpoint {path} cannot be used: {error}. Put a good one back, or start with --reread: {REREAD_REPEATS}"
+            ) from error
+        aside = _aside(path)
+        _LOG.warning(
+            "the checkpoint %s cannot be used (%s); it is kept as %s, and all files are read again", path, error, aside.name
+        )
+    _remove_journals(path)
+    Checkpoint.create(path, host_id or new_host_id())
+    return Checkpoint.open(path)
+
+
+def _aside(path: Path) -> Path:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
+        number += 1
+    path.rename(aside)
+    journal = path.with_name(f"{path.name}-wal")
+    if journal.exists():
+        journal.rename(aside.with_name(f"{aside.name}-wal"))
+    sync_folder(path.parent)
+    return aside
+
+
+def _remove_journals(path: Path) -> None:
+    """A write-ahead log belongs to the one database it was written for."""
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

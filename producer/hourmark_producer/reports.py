@@ -1,0 +1,72 @@
+"""Host reports: what the closing of buckets knows of this host.
+
+The first report precedes the host's first range: until `first_arrived` is called, nothing is sent. A goodbye is the last.
+Each report has its own number, whether or not it arrived, so that two different ones never share it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import uuid
+from collections.abc import Callable
+
+from hourmark.errors import HourmarkError
+from hourmark.host_reports import HostReport, SourceReport
+from hourmark_producer.service_client import ServiceLink
+from hourmark_producer.throttle import Throttle
+
+
+@dataclasses.dataclass(kw_only=True)
+class Reporter:
+    """Sends one incarnation's reports, one after another."""
+
+    client: ServiceLink
+    describe: Callable[[], tuple[SourceReport, ...]]
+    throttle: Throttle
+    host_id: str
+    host_name: str
+    first_arrived: Callable[[], None]
+    has_arrived: bool = False
+
+    def __post_init__(self) -> None:
+        self._incarnation = uuid.uuid4().hex
+        self._sequence = 0
+
+    def run(self, every_s: float, stop: threading.Event) -> None:
+        """Ask for the service's clock and rules, then report until `stop`, beginning now."""
+        while not stop.is_set() and not self._is_heard():
+            stop.wait(min(every_s, 1.0))
+        while not stop.is_set():
+            if self.send() and not self.has_arrived:
+                self.has_arrived = True
+                self.first_arrived()
+            stop.wait(every_s)
+
+    def _is_heard(self) -> bool:
+        try:
+            self.client.fresh()
+        except HourmarkError as error:
+            self.throttle.warn("hello", f"no delivery service yet: {error}; asked again until there is one")
+            return False
+        return True
+
+    def send(self, *, goodbye: bool = False) -> bool:
+        """One report; whether it arrived."""
+        report = HostReport(
+            host_id=self.host_id,
+            host_name=self.host_name,
+            kind="tailer",
+            incarnation=self._incarnation,
+            sequence=self._sequence,
+            received_at_ms=0,  # the service's to say
+            goodbye=goodbye,
+            sources=self.describe(),
+        )
+        self._sequence += 1
+        try:
+            self.client.send_report(report)
+        except HourmarkError as error:
+            self.throttle.warn("report", f"a host report did not arrive: {error}; the next follows")
+            return False
+        return True

@@ -1,0 +1,89 @@
+"""The end of a file: deleted, replaced under its inode, or nowhere to be found. What was not read of it is counted as lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark_producer import checkpoint as changes
+from hourmark_producer.checkpoint import Change, Checkpoint
+from hourmark_producer.counters import Counters
+from hourmark_producer.files import NEVER, Files, Position, Progress, TrackedFile
+from hourmark_producer.schedule import Schedule
+
+DELETED_LINGER_S: Final = 5.0  # a writer may still hold a deleted file open; so long without growth, and it is let go
+UNMATCHED_LINGER_S: Final = 600.0  # some writers keep to the old file until they are told of the rotation
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Retirement:
+    """Takes files out of following. Used by the scanning thread."""
+
+    files: Files
+    checkpoint: Checkpoint
+    schedule: Schedule
+    counters: Counters
+    clock: Clock
+
+    def deleted(self, file: TrackedFile) -> None:
+        """No name is left, but it is open: it is let go once it was read to its end and acknowledged."""
+        if self._stays(file, file.progress.quiet_to, DELETED_LINGER_S):
+            return
+        if file.identity.birth_ns:
+            self._end(file, "was deleted", [changes.forget_file(file.file_id)])
+        else:
+            self._deleted_unborn(file)
+
+    def unmatched(self, file: TrackedFile) -> None:
+        """It has a name that no pattern matches: rotated. It is let go when its writer has long left it."""
+        if not self._stays(file, file.progress.position.offset, UNMATCHED_LINGER_S):
+            self.missing(file)
+            file.close()
+
+    def _stays(self, file: TrackedFile, read_to: int, linger_s: float) -> bool:
+        """Whether there is, or may soon be, something to do for it."""
+        at_work = not (file.is_settled and self.schedule.is_idle(file))
+        return at_work or read_to < file.observed.size or self.clock.monotonic_s() - file.changed_at_s < linger_s
+
+    def replaced(self, file: TrackedFile, path: str) -> None:
+        """Its inode is another file's by now."""
+        self._end(file, f"is gone, its inode is that of {path} now", [changes.forget_file(file.file_id)])
+
+    def missing(self, file: TrackedFile) -> None:
+        """No pattern leads to it, and it is not to be found, or has long been idle. Should it come back, it is read on."""
+        place = dataclasses.replace(file.place, missing=True)
+        self._count(file, "is not followed any more", [changes.save_place(file, place)])
+        file.place = place
+
+    def _deleted_unborn(self, file: TrackedFile) -> None:
+        """Without a birth time the next file on its inode has the same file id: it begins with the next generation."""
+        position = Position(generation=file.progress.position.generation + 1)
+        place = dataclasses.replace(file.place, missing=True)
+        self._count(file, "was deleted", [changes.save_place(file, place), changes.save_position(file.file_id, position)])
+        file.close()
+        file.place, file.progress, file.observed, file.deleted = place, Progress(position=position), NEVER, False
+
+    def release(self, file: TrackedFile) -> None:
+        """Forget a retired file once its last range is acknowledged."""
+        if file.retired and file.progress.in_flight is None and self.schedule.is_idle(file):
+            self.files.remove(file)
+
+    def _end(self, file: TrackedFile, what: str, end: list[Change]) -> None:
+        self._count(file, what, end)
+        self.files.retire(file)
+        self.release(file)
+
+    def _count(self, file: TrackedFile, what: str, end: list[Change]) -> None:
+        position = file.progress.position
+        lost = 0 if file.place.missing else max(0, max(position.size_seen, file.observed.size) - position.offset)
+        loss = [changes.lose(file.place.source, lost)] if lost else []
+        self.checkpoint.commit([*end, *loss])
+        self.counters.lost(file.place.source, lost)
+        _LOG.log(
+            logging.WARNING if lost else logging.INFO,
+            "%s (file %s) %s; it was read up to byte %d of generation %d, %d bytes are known to be lost",
+            file.place.seen_at, file.file_id, what, position.offset, position.generation, lost,
+        )  # fmt: skip

@@ -1,0 +1,287 @@
+"""One look at everything: which files there are, what is new, renamed, grown, shrunk, deleted or missing.
+
+Files are followed by their open descriptors, so a rename or a deletion does not interrupt anything. A file whose name no
+longer matches is looked for by its identity among its former siblings (the case after a restart: nothing is open then).
+A file belongs to the first source that found it. A look that something was renamed under is repeated: an entry may have been
+missed, and a source that was not fully seen is not called caught up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import stat
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark.config import TailedSource
+from hourmark.ranges import file_id
+from hourmark_producer import checkpoint as changes
+from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
+from hourmark_producer.discovery import Findings, Pattern, look
+from hourmark_producer.files import Files, Place, TrackedFile
+from hourmark_producer.identity import Identity
+from hourmark_producer.retirement import Retirement
+from hourmark_producer.schedule import Schedule
+from hourmark_producer.throttle import Throttle
+
+LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan has to do
+UNFOUND_SCANS: Final = 3  # so often a file must not be found before it is called missing
+_OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(slots=True)
+class Seen:
+    """What a scan came to. `complete`: the names of the sources that were fully seen. `problems`: path → why not, per source."""
+
+    complete: set[str] = dataclasses.field(default_factory=set)
+    problems: dict[str, dict[str, OSError]] = dataclasses.field(default_factory=dict)
+
+    def all_problems(self) -> dict[str, OSError]:
+        """Of all sources, by path."""
+        return {path: problem for problems in self.problems.values() for path, problem in problems.items()}
+
+
+@dataclasses.dataclass(kw_only=True)
+class Scanner:
+    """Keeps `files` in step with the file system. Used by one thread."""
+
+    sources: Sequence[TailedSource]
+    files: Files
+    checkpoint: Checkpoint
+    schedule: Schedule
+    retirement: Retirement
+    throttle: Throttle
+    clock: Clock
+    identify: Callable[[int], Identity]
+    open_files_max: int
+
+    def __post_init__(self) -> None:
+        self._patterns = {source.name: [Pattern(path) for path in source.paths] for source in self.sources}
+        self._found: set[TrackedFile] = set()  # by this scan
+        self._added: set[TrackedFile] = set()  # by this look, not yet in the checkpoint
+        self._moved: set[TrackedFile] = set()  # their place is not yet in the checkpoint
+        self._open_files = 0
+        self._packed: set[str] = set()
+
+    def scan(self, number: int) -> Seen:
+        """Look once at every source, then at the files that none of them found. CheckpointFailed: nothing new is followed."""
+        seen = Seen()
+        self._found = set()
+        self._open_files = sum(file.descriptor is not None for file in self.files)
+        for source in self._patterns:
+            problems, settled = self._look_until_settled(source, number)
+            seen.problems[source] = problems
+            if settled and not problems:
+                seen.complete.add(source)
+        self._follow_unfound(number, seen)
+        return seen
+
+    def _look_until_settled(self, source: str, number: int) -> tuple[dict[str, OSError], bool]:
+        for _ in range(LOOKS_MAX):
+            at_s = self.clock.monotonic_s()
+            findings = look(self._patterns[source])
+            self._name_packed(findings)
+            for path, status in findings.files.items():
+                try:
+                    self._meet(source, path, status, at_s, number, findings)
+                except FileNotFoundError:
+                    findings.unsettled = True
+                except OSError as error:
+                    findings.problems[path] = error
+            findings.unsettled |= self._commit()
+            if not findings.unsettled:
+                break
+        return findings.problems, not findings.unsettled
+
+    def _meet(self, source: str, path: str, status: os.stat_result, at_s: float, number: int, findings: Findings) -> None:
+        file = self.files.at_inode(status.st_dev, status.st_ino)
+        if file is None or (file.descriptor is None and _differs(file, status)):
+            file = self._open(source, path)
+            if file is None or file.descriptor is None:
+                return
+            status = os.fstat(file.descriptor)
+        self._warn_twice(file, source, path)
+        if file in self._found:
+            return
+        self._found.add(file)
+        if file.place.seen_at != path and not _is_still_at(file, findings):
+            findings.unsettled = True
+            self._move(file, source, path)
+        elif file.place.missing or file.place.source not in self._patterns:
+            self._move(file, source, file.place.seen_at)
+        self._observe(file, status, at_s, number)
+
+    def _warn_twice(self, file: TrackedFile, source: str, path: str) -> None:
+        if file.place.source != source and file.place.source in self._patterns:
+            self.throttle.warn(
+                f"twice {path}",
+                f"{path} matches source {source} too, but is followed as {file.place.source}; narrow one of the patterns",
+            )
+
+    def _open(self, source: str, path: str) -> TrackedFile | None:
+        """The file at this path, opened: known or new. None: no regular file any more."""
+        self._make_room()
+        descriptor = os.open(path, _OPEN_FLAGS)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                return None
+            return self._adopt(source, path, descriptor, self.identify(descriptor))
+        except (OSError, CheckpointFailed):
+            os.close(descriptor)
+            raise
+
+    def _adopt(self, source: str, path: str, descriptor: int, identity: Identity) -> TrackedFile:
+        file = self.files.match(identity)
+        if file is None:
+            predecessor = self.files.at_inode(identity.device, identity.inode)
+            if predecessor is not None:
+                self.retirement.replaced(predecessor, path)
+            file = TrackedFile(
+                file_id=file_id(identity.device, identity.inode, identity.birth_ns),
+                identity=identity,
+                place=Place(source, path, path),
+                descriptor=descriptor,
+            )
+            self.files.add(file)
+            self._added.add(file)
+            _LOG.info("%s is followed as source %s, file %s", path, source, file.file_id)
+            return file
+        if file.descriptor is None:
+            file.descriptor = descriptor
+        else:
+            os.close(descriptor)
+        if file.identity.device != identity.device:
+            self.files.moved(file, identity)
+            self._move(file, file.place.source, path)
+        return file
+
+    def _move(self, file: TrackedFile, source: str, path: str) -> None:
+        """The file has another name now, or is back."""
+        if file.place.seen_at != path:
+            _LOG.info("%s is now %s, and still followed", file.place.seen_at, path)
+        owner = file.place.source if file.place.source in self._patterns else source
+        file.place = dataclasses.replace(file.place, source=owner, seen_at=path, missing=False)
+        self._moved.add(file)
+
+    def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float, number: int) -> None:
+        before = file.observed
+        file.observed = before.next(status, at_s, file.progress)
+        if not file.observed.unchanged(before):
+            file.changed_at_s = at_s
+            file.due = number
+            if file not in self._added:
+                self.schedule.add(file)
+
+    def _commit(self) -> bool:
+        """Write down what this look found; whether there was something new."""
+        added, self._added = self._added, set()
+        if not added and not self._moved:
+            return False
+        pending = [changes.insert_file(file) for file in added]
+        pending += [changes.save_place(file, file.place) for file in self._moved]
+        try:
+            self.checkpoint.commit(pending)
+        except CheckpointFailed:
+            for file in added:
+                file.close()
+                self.files.remove(file)
+            raise
+        self._moved = set()
+        for file in added:
+            self.schedule.add(file)
+        return bool(added)
+
+    def _follow_unfound(self, number: int, seen: Seen) -> None:
+        """Files without a matching name: renamed, deleted, or not yet found again after a restart."""
+        listings: dict[str, dict[int, str]] = {}
+        for file in self.files:
+            if file in self._found or file.is_gone:
+                file.unfound = 0
+                self.retirement.release(file)
+                continue
+            try:
+                known = file.descriptor is not None or self._look_for(file, listings)
+                if file.descriptor is not None:
+                    self._look_at_open(file, file.descriptor, number)
+            except OSError as error:
+                known = False
+                seen.problems.setdefault(file.place.source, {})[file.place.seen_at] = error
+            if not known:
+                seen.complete.discard(file.place.source)
+        self._commit()
+
+    def _look_at_open(self, file: TrackedFile, descriptor: int, number: int) -> None:
+        at_s = self.clock.monotonic_s()
+        status = os.fstat(descriptor)
+        file.deleted = status.st_nlink == 0
+        self._observe(file, status, at_s, number)
+        if file.deleted:
+            self.retirement.deleted(file)
+        else:
+            self.retirement.unmatched(file)
+
+    def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:
+        """Open it where it is found among its former siblings; whether it is clear what became of it."""
+        folder = os.path.dirname(file.place.seen_at)  # noqa: PTH120  # may hold bytes that are no UTF-8
+        if folder not in listings:
+            try:
+                with os.scandir(folder) as entries:
+                    listings[folder] = {entry.inode(): entry.path for entry in entries}
+            except (FileNotFoundError, NotADirectoryError):
+                listings[folder] = {}
+        path = listings[folder].get(file.identity.inode)
+        if path is not None and self._open_if(file, path):
+            file.unfound = 0
+            self._move(file, file.place.source, path)
+            return True
+        file.unfound += 1
+        if file.unfound < UNFOUND_SCANS:  # a listing may miss what is renamed meanwhile
+            return False
+        self.retirement.missing(file)
+        return True
+
+    def _open_if(self, file: TrackedFile, path: str) -> bool:
+        """Open `path` if it is that file."""
+        self._make_room()
+        descriptor = os.open(path, _OPEN_FLAGS)
+        try:
+            identity = self.identify(descriptor)
+            if stat.S_ISREG(os.fstat(descriptor).st_mode) and self.files.match(identity) is file:
+                file.descriptor, descriptor = descriptor, -1
+                return True
+            return False
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _make_room(self) -> None:
+        """Close files that have long been idle where too many are open; they are opened again when they change."""
+        self._open_files += 1
+        if self._open_files <= self.open_files_max:
+            return
+        held = sorted((file for file in self.files if file.descriptor is not None), key=lambda file: file.changed_at_s)
+        for file in held[: max(1, self.open_files_max // 10)]:
+            read = file.is_settled and file.progress.position.offset == file.observed.size
+            if read and not file.deleted and self.schedule.is_idle(file):
+                file.close()
+        self._open_files = 1 + sum(file.descriptor is not None for file in self.files)
+
+    def _name_packed(self, findings: Findings) -> None:
+        if new := findings.compressed - self._packed:
+            _LOG.info("passed over, being compressed: %s", ", ".join(sorted(new)[:5]))
+        self._packed = findings.compressed
+
+
+def _differs(file: TrackedFile, status: os.stat_result) -> bool:
+    return (file.observed.size, file.observed.mtime_ns) != (status.st_size, status.st_mtime_ns)
+
+
+def _is_still_at(file: TrackedFile, findings: Findings) -> bool:
+    """Whether its last name still leads to it: then another one is a client."""
+    status = findings.files.get(file.place.seen_at)
+    return status is not None and (status.st_dev, status.st_ino) == (file.identity.device, file.identity.inode)

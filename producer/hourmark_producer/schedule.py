@@ -1,0 +1,79 @@
+"""Whose step is next: a queue of files, each in it at most once, and at most one worker at a file."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections import deque
+
+from hourmark.clock import Clock
+from hourmark_producer.files import TrackedFile
+
+
+class Schedule:
+    """Files that have something to do. Safe to use from several threads.
+
+    A file is idle, ready, busy (a worker has it) or waits for a time. `add` of a file that is not idle is remembered: it
+    becomes ready again after its step.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._ready: deque[TrackedFile] = deque()
+        self._later: list[tuple[float, int, TrackedFile]] = []
+        self._number = itertools.count()
+        self._held: set[TrackedFile] = set()  # ready, busy or waiting
+        self._again: set[TrackedFile] = set()
+        self._closed = False
+
+    def add(self, file: TrackedFile) -> None:
+        """There is something to do."""
+        with self._changed:
+            if file in self._held:
+                self._again.add(file)
+                return
+            self._held.add(file)
+            self._ready.append(file)
+            self._changed.notify()
+
+    def take(self) -> TrackedFile | None:
+        """Wait for a file; the caller must end with `done` or `retry`. None: closed."""
+        with self._changed:
+            while not self._closed:
+                now_s = self._clock.monotonic_s()
+                while self._later and self._later[0][0] <= now_s:
+                    self._ready.append(heapq.heappop(self._later)[2])
+                if self._ready:
+                    file = self._ready.popleft()
+                    self._again.discard(file)
+                    return file
+                self._changed.wait(self._later[0][0] - now_s if self._later else None)
+            return None
+
+    def done(self, file: TrackedFile, *, more: bool) -> None:
+        """The step is over; `more`: the next may follow at once, after the others had theirs."""
+        with self._changed:
+            if more or file in self._again:
+                self._ready.append(file)
+                self._changed.notify()
+            else:
+                self._held.discard(file)
+
+    def retry(self, file: TrackedFile, after_s: float) -> None:
+        """The step failed: once more, later."""
+        with self._changed:
+            heapq.heappush(self._later, (self._clock.monotonic_s() + after_s, next(self._number), file))
+            self._changed.notify()
+
+    def is_idle(self, file: TrackedFile) -> bool:
+        """Whether no worker has the file or will get it. It stays so until the next `add`."""
+        with self._changed:
+            return file not in self._held
+
+    def close(self) -> None:
+        """Let `take` return None, now and ever after."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

@@ -1,0 +1,94 @@
+"""The sender threads: each takes the next file, does its step, and says when it is to be tried again."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from hourmark.errors import HourmarkError
+from hourmark_producer.files import TrackedFile
+from hourmark_producer.follower import Follower
+from hourmark_producer.retries import pause_s
+from hourmark_producer.schedule import Schedule
+from hourmark_producer.service_client import Refused
+from hourmark_producer.throttle import Throttle
+
+SENDERS: Final = 8  # they wait for the service most of the time, and share fsyncs; memory: a range or a long line each
+
+
+@dataclasses.dataclass(kw_only=True)
+class Senders:
+    """A fixed number of threads. `failed` is called with an error that is nobody's to retry: a bug."""
+
+    follower: Follower
+    schedule: Schedule
+    throttle: Throttle
+    addresses: int
+    backoff_max_s: float
+    failed: Callable[[Exception], None]
+
+    def __post_init__(self) -> None:
+        self._rng = random.Random()  # noqa: S311  # jitter is no secret
+        self._may_send = threading.Event()
+        self._threads = [threading.Thread(target=self._run, name=f"sender-{n}", daemon=True) for n in range(SENDERS)]
+
+    def start(self) -> None:
+        """Begin; nothing is sent before `allow`."""
+        for thread in self._threads:
+            thread.start()
+
+    def allow(self) -> None:
+        """The first report has arrived."""
+        self._may_send.set()
+
+    def stop(self, within_s: float) -> bool:
+        """End after the steps under way; whether all did in time."""
+        self.schedule.close()
+        self._may_send.set()
+        until_s = time.monotonic() + within_s
+        for thread in self._threads:
+            thread.join(max(0.0, until_s - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _run(self) -> None:
+        self._may_send.wait()
+        try:
+            while (file := self.schedule.take()) is not None:
+                self._step(file)
+        except Exception as error:  # noqa: BLE001  # handed to the main thread, which ends with it
+            self.failed(error)
+
+    def _step(self, file: TrackedFile) -> None:
+        try:
+            more = self.follower.step(file)
+        except (HourmarkError, OSError) as error:
+            file.failures += 1
+            pause = pause_s(error, failures=file.failures, addresses=self.addresses, max_s=self.backoff_max_s, rng=self._rng)
+            self._log(file, error, pause)
+            self.schedule.retry(file, pause)
+        else:
+            file.failures = 0
+            self.schedule.done(file, more=more)
+
+    def _log(self, file: TrackedFile, error: Exception, pause: float) -> None:
+        sent = file.progress.in_flight
+        where = f"{file.place.seen_at}, generation {file.progress.position.generation}, "
+        where += f"bytes {sent.range.start} to {sent.range.end}" if sent else f"from byte {file.progress.position.offset}"
+        if isinstance(error, Refused):
+            self.throttle.warn(
+                f"refused {file.file_id}",
+                f"{error}. This holds up {where}; other files go on. Compare the limits and types of service and tailer; "
+                f"tried again every {pause:.0f} s",
+                logging.ERROR,
+            )
+        elif isinstance(error, OSError):
+            self.throttle.warn(f"read {file.file_id}", f"cannot read {where}: {error}; tried again in {pause:.1f} s")
+        else:
+            self.throttle.warn(
+                f"{type(error).__name__}", f"{error}. Waiting: {where}, perhaps others; tried again in {pause:.1f} s"
+            )

@@ -1,0 +1,156 @@
+"""The delivery service as seen from a log host: its clock, its rules, and what it says to ranges and reports.
+
+Every answer carries the service's clock and rules revision. The latest reading is what the next range is given: it is a
+lower bound of the service's time now, and never this host's own clock.
+
+    HourmarkError
+    ├── Busy       no answer, or one that says: later (429, 5xx). Try again, at the next address
+    └── Refused    an answer that says: never like this (other than 200, 429, 5xx, or a 200 that is not as agreed)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import httpx
+
+from hourmark.clock import Clock
+from hourmark.errors import ConfigError, HourmarkError, Unavailable
+from hourmark.host_reports import HostReport
+from hourmark.ranges import ByteRange
+from hourmark.wire import (
+    CLOCK_HEADER,
+    HELLO_PATH,
+    RANGES_PATH,
+    REPORTS_PATH,
+    RULES_HEADER,
+    RangeAnswer,
+    range_headers,
+    report_to_json,
+)
+
+READING_AGE_MAX_S: Final = 2.0  # an older reading is renewed before a range is made of it
+RANGE_TIMEOUT_S: Final = 60.0  # above the service's own delivery timeout (30 s), so that its 503 is heard
+SHORT_TIMEOUT_S: Final = 10.0
+RETRY_AFTER_MAX_S: Final = 60.0
+_LOG = logging.getLogger(__name__)
+
+
+class Busy(Unavailable):
+    """Not now. `retry_after_s` is what the service asked for; 0 where it did not."""
+
+    def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class Refused(HourmarkError):
+    """Not like this: a misconfiguration or a bug on either side."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reading:
+    """What an answer said. `at_s`: monotonic, when it was received."""
+
+    clock_ms: int
+    rules: str | None
+    at_s: float
+
+
+class ServiceLink:
+    """One tailer's connections to its delivery services. Safe to use from several threads."""
+
+    def __init__(self, urls: Sequence[str], clock: Clock) -> None:
+        for url in urls:
+            if not url.startswith(("http://", "https://")):
+                raise ConfigError(f"tailer.service_urls = {url!r}: allowed: http://host:port or https://host:port")
+        self._urls = [url.rstrip("/") for url in urls]
+        self._turn = 0
+        self._clock = clock
+        self.latest: Reading | None = None  # of any age
+        self._hello = threading.Lock()
+        self._client = httpx.Client(trust_env=False, limits=httpx.Limits(max_connections=64, max_keepalive_connections=32))
+
+    def close(self) -> None:
+        self._client.close()
+
+    @property
+    def addresses(self) -> int:
+        """How many there are to try."""
+        return len(self._urls)
+
+    def fresh(self, age_max_s: float = READING_AGE_MAX_S) -> Reading:
+        """A reading of at most this age; asks where there is none. Busy, Refused."""
+        with self._hello:
+            reading = self.latest
+            if reading is None or reading.rules is None or self._clock.monotonic_s() - reading.at_s > age_max_s:
+                self._exchange("GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S)
+                reading = self.latest
+        if reading is None:
+            raise Busy(f"no {CLOCK_HEADER} in the answers of {self._urls[self._turn]}; is a delivery service there?")
+        return reading
+
+    def send_range(self, byte_range: ByteRange, body: bytes) -> RangeAnswer:
+        """Deliver a range, `body` compressed with zstd. Returns once it is acknowledged. Busy, Refused."""
+        headers = range_headers(byte_range) | {"Content-Encoding": "zstd", "Content-Type": "application/octet-stream"}
+        response = self._exchange("POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
+        try:
+            fields = response.json()
+            answer = RangeAnswer(*(int(fields[name]) for name in ("end", "events", "dead_letters")))
+        except (ValueError, KeyError, TypeError) as error:
+            raise Refused(f"{response.url} answered 200 without end, events and dead_letters: {response.text[:200]!r}") from error
+        if answer.end != byte_range.end:
+            raise Refused(f"{response.url} acknowledged up to byte {answer.end}, not up to {byte_range.end} as was sent")
+        return answer
+
+    def send_report(self, report: HostReport) -> None:
+        """Deliver a host report. Busy, Refused."""
+        self._exchange("POST", REPORTS_PATH, {"Content-Type": "application/json"}, report_to_json(report), SHORT_TIMEOUT_S)
+
+    def _exchange(self, method: str, path: str, headers: Mapping[str, str], content: bytes, timeout_s: float) -> httpx.Response:
+        turn = self._turn
+        url = self._urls[turn] + path
+        timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0))
+        try:
+            response = self._client.request(method, url, headers=dict(headers), content=content or None, timeout=timeout)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            self._next_address(turn)
+            raise Busy(f"{url}: {error or type(error).__name__}") from error
+        self._note(response)
+        if response.status_code == 200:
+            return response
+        said = f"{url} answered {response.status_code}: {_message(response)}"
+        if response.status_code == 429 or response.status_code >= 500:
+            self._next_address(turn)
+            raise Busy(said, _retry_after_s(response))
+        raise Refused(said)
+
+    def _next_address(self, turn: int) -> None:
+        if self._turn == turn:  # else another thread has moved on already
+            self._turn = (turn + 1) % len(self._urls)
+
+    def _note(self, response: httpx.Response) -> None:
+        text = response.headers.get(CLOCK_HEADER, "")
+        if text.isascii() and text.isdigit() and len(text) <= 19:
+            before = self.latest.rules if self.latest else None
+            rules = response.headers.get(RULES_HEADER) or before
+            self.latest = Reading(int(text), rules, self._clock.monotonic_s())
+
+
+def _message(response: httpx.Response) -> str:
+    """What an answer says went wrong; the service's own errors carry a message and a next step."""
+    try:
+        error = json.loads(response.content)["error"]
+        return f"{error['message']}; {error['next_step']}"[:300]
+    except (ValueError, KeyError, TypeError):
+        return response.text[:300].strip() or response.reason_phrase
+
+
+def _retry_after_s(response: httpx.Response) -> float:
+    text = response.headers.get("Retry-After", "")
+    return min(float(text), RETRY_AFTER_MAX_S) if text.isascii() and text.isdigit() else 0.0

@@ -1,0 +1,262 @@
+"""The File Tailer, running: scans in one thread, sends in several, reports in one.
+
+A stop says no goodbye: the host will come back, and what is written meanwhile is waited for. A drain reads all to the end, waits
+for ever for it to be acknowledged, and then says goodbye: nothing will come, do not wait for this host.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark.config import Tailer as TailerConfig
+from hourmark.errors import Finding, HourmarkError
+from hourmark.host_reports import SourceReport
+from hourmark_producer.caught_up import CaughtUp, Target
+from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
+from hourmark_producer.counters import Counters
+from hourmark_producer.cutting import Limits
+from hourmark_producer.files import Files
+from hourmark_producer.follower import Follower
+from hourmark_producer.identity import Identity, identify
+from hourmark_producer.reports import Reporter
+from hourmark_producer.retirement import Retirement
+from hourmark_producer.scanner import Scanner, Seen
+from hourmark_producer.schedule import Schedule
+from hourmark_producer.senders import Senders
+from hourmark_producer.service_client import ServiceLink
+from hourmark_producer.throttle import Throttle
+
+STOP_WITHIN_S: Final = 5.0
+PROGRESS_S: Final = 10.0
+DRAIN_POLL_S: Final = 0.05
+DRAIN_PROBLEM_SCANS: Final = 5  # so often a file could not be looked at before a drain gives up on it
+_LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a run came to. `unterminated`: files whose last line has no end yet, and its bytes so far."""
+
+    host_id: str
+    files: int
+    ranges: int
+    bytes: int
+    events: int
+    dead_letters: int
+    pending_bytes: int
+    lost_bytes: int
+    goodbye: bool
+    unterminated: dict[str, int]
+
+
+class Tailer:
+    """One tailer over one open checkpoint, for one run."""
+
+    def __init__(
+        self,
+        config: TailerConfig,
+        checkpoint: Checkpoint,
+        clock: Clock,
+        *,
+        host_id: str,
+        host_name: str,
+        identify: Callable[[int], Identity] = identify,
+        open_files_max: int = 800,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._host_id = host_id
+        self.files = Files(checkpoint.files())
+        self._counters = Counters(checkpoint.losses())
+        self._client = ServiceLink(config.service_urls, clock)
+        self._schedule = Schedule(clock)
+        throttle = self._throttle = Throttle(clock)
+        limits = Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
+        self._follower = Follower(
+            client=self._client,
+            checkpoint=checkpoint,
+            sources={source.name: source for source in config.sources},
+            limits=limits,
+            counters=self._counters,
+            clock=clock,
+            host_id=host_id,
+            host_name=host_name,
+        )
+        self._senders = Senders(
+            follower=self._follower, schedule=self._schedule, throttle=throttle,
+            addresses=self._client.addresses, backoff_max_s=config.backoff_max_seconds, failed=self._fail,
+        )  # fmt: skip
+        self._scanner = Scanner(
+            sources=config.sources,
+            files=self.files,
+            checkpoint=checkpoint,
+            schedule=self._schedule,
+            retirement=Retirement(
+                files=self.files, checkpoint=checkpoint, schedule=self._schedule, counters=self._counters, clock=clock
+            ),
+            throttle=throttle,
+            clock=clock,
+            identify=identify,
+            open_files_max=open_files_max,
+        )
+        self._caught_up = {source.name: CaughtUp() for source in config.sources}
+        self._reporter = Reporter(
+            client=self._client,
+            describe=self._describe,
+            throttle=throttle,
+            host_id=host_id,
+            host_name=host_name,
+            first_arrived=self._senders.allow,
+        )
+        self._stop_reports = threading.Event()
+        self._report_thread = threading.Thread(
+            target=self._reporter.run, args=(config.report_seconds, self._stop_reports), name="reports", daemon=True
+        )
+        self._scans = 0
+        self._failure: Exception | None = None
+        self._wake = threading.Event()
+        self._progress = (clock.monotonic_s(), 0)
+
+    def run(self, stop: threading.Event, *, drain: bool = False) -> Summary:
+        """Work until `stop`, or, draining, until all is acknowledged. Finding where a drain cannot read something."""
+        for file in self.files:
+            if file.progress.in_flight is not None:
+                self._schedule.add(file)
+        self._scan()
+        self._senders.start()
+        self._report_thread.start()
+        try:
+            drained = self._work(stop, drain=drain)
+            goodbye = drained and self._say_goodbye(stop)
+        finally:
+            self._shut_down()
+        if self._failure is not None:
+            raise self._failure
+        return self._summary(goodbye=goodbye)
+
+    def _work(self, stop: threading.Event, *, drain: bool) -> bool:
+        """Scan until there is a reason to end; whether that is that all is drained."""
+        troubled = 0
+        while not stop.is_set() and self._failure is None:
+            seen = self._scan()
+            problems = seen.all_problems() if seen else {}
+            troubled = troubled + 1 if problems else 0
+            if drain and troubled >= DRAIN_PROBLEM_SCANS and not self._in_flight():
+                named = ", ".join(f"{path}: {problems[path].strerror}" for path in sorted(problems)[:5])
+                raise Finding(f"not everything could be read: {named}; grant access and drain again")
+            self._log_progress()
+            if self._wait(stop, drain=drain):
+                return True
+        return False
+
+    def _wait(self, stop: threading.Event, *, drain: bool) -> bool:
+        """Until the next scan is due; whether all is drained."""
+        until_s = self._clock.monotonic_s() + self._config.scan_seconds
+        while (left_s := until_s - self._clock.monotonic_s()) > 0 and not stop.is_set() and self._failure is None:
+            if drain and self._is_drained(since_scan=1):
+                return True
+            stop.wait(min(left_s, DRAIN_POLL_S) if drain else left_s)
+        return False
+
+    def _scan(self) -> Seen | None:
+        """One scan; None where the checkpoint could not take what it found."""
+        self._scans += 1
+        reading = self._client.latest  # received before the scan: what it claims cannot be too late
+        try:
+            seen = self._scanner.scan(self._scans)
+        except CheckpointFailed as error:
+            self._throttle.warn("scan", f"{error} Nothing new is followed until it can", logging.ERROR)
+            return None
+        for path, problem in seen.all_problems().items():
+            self._throttle.warn(f"look {path}", f"cannot look at {path}: {problem.strerror}; its source is not caught up")
+        if reading is not None:
+            for source in seen.complete:
+                targets = [Target.of(file) for file in self.files if file.place.source == source]
+                self._caught_up[source].begin(self._scans, reading.clock_ms, targets)
+        return seen
+
+    def _is_drained(self, since_scan: int) -> bool:
+        return all(claim.since_scan(since_scan) for claim in self._caught_up.values()) and not self._in_flight()
+
+    def _in_flight(self) -> bool:
+        return any(file.progress.in_flight is not None for file in self.files)
+
+    def _say_goodbye(self, stop: threading.Event) -> bool:
+        """Deliver what is on its way, cut nothing new, and say that nothing will come."""
+        self._follower.finishing = True
+        self._stop_reports.set()
+        if not self._senders.stop(STOP_WITHIN_S):
+            return False
+        self._report_thread.join(STOP_WITHIN_S)
+        while not self._report_thread.is_alive():
+            if self._deliver_rest() and self._reporter.send(goodbye=True):
+                return True
+            if stop.wait(self._config.scan_seconds):
+                break
+        return False
+
+    def _deliver_rest(self) -> bool:
+        for file in self.files:
+            try:
+                if file.progress.in_flight is not None:
+                    self._follower.step(file)
+            except HourmarkError as error:
+                self._throttle.warn("rest", f"{error}. Waiting: {file.place.seen_at}")
+        return not self._in_flight()
+
+    def _shut_down(self) -> None:
+        self._follower.finishing = True
+        self._stop_reports.set()
+        ended = self._senders.stop(STOP_WITHIN_S)
+        if self._report_thread.ident is not None:
+            self._report_thread.join(STOP_WITHIN_S)
+        if ended and not self._report_thread.is_alive():
+            self._client.close()
+            for file in self.files:
+                file.close()
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = error
+
+    def _describe(self) -> tuple[SourceReport, ...]:
+        pending = dict.fromkeys(self._caught_up, 0)
+        # the claims first: what is pending may only grow after them
+        claims = {source: claim.at_ms() for source, claim in self._caught_up.items()}
+        for file in self.files:
+            if file.place.source in pending:
+                pending[file.place.source] += file.pending_bytes
+        return tuple(
+            SourceReport(source, claims[source], pending[source], self._counters.lost_bytes(source)) for source in self._caught_up
+        )
+
+    def _log_progress(self) -> None:
+        now_s = self._clock.monotonic_s()
+        before_s, before_bytes = self._progress
+        if now_s - before_s < PROGRESS_S:
+            return
+        self._progress = (now_s, self._counters.bytes)
+        rate = (self._counters.bytes - before_bytes) / (now_s - before_s) / 1e6
+        _LOG.info(
+            "%d files, %.2f MB/s acknowledged, %d bytes pending, %d bytes lost so far",
+            len(self.files), rate, sum(file.pending_bytes for file in self.files), self._counters.lost_bytes_in_all(),
+        )  # fmt: skip
+
+    def _summary(self, *, goodbye: bool) -> Summary:
+        waiting = {file.place.seen_at: file.pending_bytes for file in self.files if file.pending_bytes}
+        return Summary(
+            host_id=self._host_id,
+            files=len(self.files),
+            ranges=self._counters.ranges,
+            bytes=self._counters.bytes,
+            events=self._counters.events,
+            dead_letters=self._counters.dead_letters,
+            pending_bytes=sum(waiting.values()),
+            lost_bytes=self._counters.lost_bytes_in_all(),
+            goodbye=goodbye,
+            unterminated=waiting if goodbye else {},
+        )

@@ -1,0 +1,94 @@
+"""Two drivers at once, a paused one that wakes, a lost checkpoint, an old copy of the ledger: nothing is doubled or changed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.crash import CrashOrder
+from tests.support.etl import EtlRun
+from tests.support.etl_scene import EVENTS, WITHIN_S, Scene, scene
+
+from hourmark_infra.stack import Stack
+
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
+
+
+@pytest.fixture(scope="module")
+def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp(f"drivers-{uuid.uuid4().hex[:6]}-")
+    with scene(stack.layout.config_file, folder, ("one", "two"), crashing=True) as made:
+        made.closed(made.begin_hour())
+        yield made
+
+
+@pytest.fixture
+def duplicate(running: Scene) -> Iterator[EtlRun]:
+    with running.run.duplicate() as made:
+        yield made
+
+
+def test_of_two_drivers_the_older_one_stops_and_nothing_is_doubled(running: Scene, duplicate: EtlRun) -> None:
+    duplicate.wait_until_staging(WITHIN_S)
+    running.ended()
+    assert running.run.logged("was taken over (epoch")
+    hour = running.begin_hour()
+    assert running.closed(hour, by=duplicate).events == EVENTS
+
+
+def test_a_closer_paused_before_its_rename_and_woken_after_another_published_changes_nothing(running: Scene) -> None:
+    running.run.revive()
+    pause = CrashOrder("rename", "before", how="SIGSTOP")
+    running.run.order(pause)
+    hour = running.begin_hour()
+    running.crashed(pause)
+    with running.run.duplicate() as duplicate:
+        assert running.closed(hour, by=duplicate).events == EVENTS  # and remembered, file by file
+        running.run.wake()
+        running.ended()
+        running.content_is_as_promised()
+        assert duplicate.running()
+
+
+def test_a_checkpoint_deleted_while_running_or_stopped_costs_nothing(running: Scene) -> None:
+    running.run.revive()
+    running.closed(running.begin_hour())
+    shutil.rmtree(running.run.config.etl.scratch_dir)
+    running.closed(running.begin_hour())
+    running.run.kill()
+    shutil.rmtree(running.run.config.etl.scratch_dir, ignore_errors=True)
+    running.closed(running.begin_hour())
+
+
+def test_an_old_copy_of_the_ledger_stops_the_driver_and_a_rebuilt_one_goes_on(running: Scene, tmp_path: Path) -> None:
+    running.run.revive()
+    ledger = Path(running.run.config.etl.ledger.removeprefix("sqlite:///"))
+    running.run.kill()
+    _copy(ledger, tmp_path / "yesterday.sqlite")
+    running.closed(running.begin_hour())
+    running.run.kill()
+    _copy(tmp_path / "yesterday.sqlite", ledger)
+    running.run.start()
+    running.ended()
+    assert running.run.logged("ForeignLedger") or running.run.logged("hourmark ledger rebuild")
+    running.content_is_as_promised()
+    rebuilt = tmp_path / "rebuilt.sqlite"
+    command = ["ledger", "rebuild", "--config", str(running.run.file), "--into", f"sqlite:///{rebuilt}"]
+    done = subprocess.run([sys.executable, "-m", "hourmark", *command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    _copy(rebuilt, ledger)
+    closed = running.closed(running.begin_hour())
+    assert (closed.events, closed.grade.value) == (EVENTS, "proved")
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Of an SQLite ledger that nobody has open, with its log."""
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{target}{suffix}").unlink(missing_ok=True)
+        if Path(f"{source}{suffix}").exists():
+            shutil.copy(f"{source}{suffix}", f"{target}{suffix}")

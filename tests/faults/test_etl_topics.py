@@ -1,0 +1,67 @@
+"""A central topic loses records before they were staged, which holds its type; or it is recreated, which stops the driver."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import TopicPartition
+from tests.support.etl_scene import Scene, scene
+from tests.support.topics import make_anew
+
+from hourmark.clock import SystemClock
+from hourmark.kafka import Partition
+from hourmark.manifest import Grade
+from hourmark.topics import events_topic
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.offset_gaps import open_gaps
+from hourmark_etl.ledger.overrides import put_override
+from hourmark_infra.stack import Stack
+
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
+
+
+@pytest.fixture(scope="module")
+def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp(f"topics-{uuid.uuid4().hex[:6]}-")
+    with scene(stack.layout.config_file, folder, ("anew", "lost")) as made:
+        made.closed(made.begin_hour())
+        yield made
+
+
+def test_records_lost_to_retention_before_they_were_staged_hold_their_type_alone_until_an_order(running: Scene) -> None:
+    of = Partition(events_topic(running.types[1]), 0)
+    running.run.kill()
+    staged = running.edge.ends([of])[of]
+    hour = running.begin_hour()
+    lost = running.edge.ends([of])[of]
+    running.edge.admin.delete_records([TopicPartition(of.topic, 0, lost)])[TopicPartition(of.topic, 0, lost)].result(15)
+    running.run.start()
+    running.wait(lambda: running.run.manifest(running.types[0], hour) is not None, "the other type closes")
+    what = f"topic {of.topic} partition 0: offsets [{staged}, {lost}) are lost to retention"
+    assert running.run.manifest(running.types[1], hour) is None
+    with Database(running.run.config.etl.ledger) as database:
+        assert [gap.what for gap in open_gaps(database)] == [what]
+        put_override(database, running.types[1], hour, "a test's", "somebody", SystemClock().now_ms())
+    running.wait(lambda: running.run.manifest(running.types[1], hour) is not None, "the order closes it")
+    closed = running.run.manifest(running.types[1], hour)
+    assert closed is not None and closed.grade is Grade.FORCED
+    assert any(what in text for text in closed.evidence.waived), closed.evidence.waived
+
+
+def ends(running: Scene, says: str) -> None:
+    running.ended()
+    assert running.run.logged(says), running.run.log
+    running.content_is_as_promised(without=[running.types[1]])
+
+
+def test_a_topic_deleted_and_recreated_while_the_driver_runs_stops_it_and_each_one_after_it(running: Scene) -> None:
+    topic = events_topic(running.types[0])
+    make_anew(running.edge, topic)
+    hour = running.begin_hour()
+    running.ended()
+    running.run.revive()
+    ends(running, f"topic {topic} has id {running.edge.topics([topic])[topic].topic_id}")
+    assert running.run.logged("deleted and recreated")
+    assert all(running.run.manifest(t, hour) is None for t in running.types)

@@ -1,0 +1,57 @@
+"""The driver, or a Python worker, is killed at each step of staging and closing, before it and after it; then started again.
+
+Each kill has an hour of its own in one run: its events come twice and cut anew, some are late. After the restart everything
+closes, every promised event stands in exactly one bucket, and no bucket that stood before has changed. One order is carried out
+in every run of the suite, all others in the long tier:
+
+    hourmark test --long tests/faults/test_killed_at_each_step.py
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from tests.support.crash import STEPS, CrashOrder
+from tests.support.etl_scene import DUPLICATES, EVENTS, Scene, scene
+
+from hourmark_infra.stack import Stack
+
+pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.timeout(3600)]
+
+_DRIVER_STEPS = ("ledger-commit", "freeze", "seal", "attempt", "marker", "rename", "ledger-close")
+ORDERS = (
+    *(CrashOrder("staged-write", moment, victim) for moment in ("before", "after") for victim in ("itself", "driver")),
+    *(CrashOrder(step, moment) for step in _DRIVER_STEPS for moment in ("before", "after")),
+    CrashOrder("attempt-file", "after"),
+    CrashOrder("attempt-file", "before", "driver"),
+)
+ALWAYS = (CrashOrder("rename", "before"),)
+
+
+@pytest.fixture(scope="module")
+def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp(f"crash-{uuid.uuid4().hex[:6]}-")
+    with scene(stack.layout.config_file, folder, ("one", "two"), crashing=True) as made:
+        made.closed(made.begin_hour())
+        yield made
+
+
+def test_each_step_is_killed_before_and_after() -> None:
+    assert {o.step for o in ORDERS} == set(STEPS)
+    assert set(ALWAYS) <= set(ORDERS)
+    for step in STEPS:
+        assert {o.moment for o in ORDERS if o.step == step} == {"before", "after"}, step
+
+
+@pytest.mark.parametrize(
+    "order", [pytest.param(order, marks=() if order in ALWAYS else pytest.mark.long) for order in ORDERS], ids=str
+)
+def test_killed_at_this_step_nothing_is_lost_doubled_or_changed(running: Scene, order: CrashOrder) -> None:
+    running.run.revive()
+    running.run.order(order)
+    hour = running.begin_hour()
+    running.crashed(order)
+    closed = running.closed(hour)
+    assert (closed.events, closed.duplicates_removed, closed.grade.value) == (EVENTS, DUPLICATES, "proved")

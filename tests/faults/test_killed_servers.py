@@ -1,0 +1,155 @@
+"""Any server of the stack is away for minutes, one after the other, twice, under load: no component ends, and nothing is lost.
+
+The demo's own story with other trouble in its middle: tailer, service, driver and `hourmark mirror run` as processes of their
+own, files that grow, and events that come over HTTP all the time. MirrorMaker 2, a child, is started again by its supervisor.
+
+    hourmark test --long tests/faults/test_killed_servers.py
+
+`HOURMARK_CHAOS_AWAY_S` and `HOURMARK_CHAOS_ROUNDS`: for how long, and how often, if not as a run of the suite has it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from tests.support.servers import come_back
+from tests.support.waiting import wait_for
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config
+from hourmark.wire import CLIENT_HEADER
+from hourmark_infra.demo.demo import Demo, Options, Result
+from hourmark_infra.demo.leader_kill import DemoContext
+from hourmark_infra.demo.traffic import Traffic
+from hourmark_infra.jars.cache import say_on_stderr
+from hourmark_infra.judge.expectations import ApiEvent
+from hourmark_infra.stack import Stack
+
+pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(7200)]
+
+AWAY_S = float(os.environ.get("HOURMARK_CHAOS_AWAY_S") or 90)
+ROUNDS = int(os.environ.get("HOURMARK_CHAOS_ROUNDS") or 2)
+SERVERS = ("edge-1", "edge-2", "edge-3", "central-1", "namenode", "datanode", "registry")
+MIRROR_MAKER = "MirrorMaker 2"
+BETWEEN_S = 15.0  # with all servers up: what waited goes on
+BEGUN_S = 600.0
+_LAST_ANSWER_S = 180.0
+API_TYPE = "pinged"
+_API_PAUSE_S = 0.2
+_CLIENT = "pinger"
+_DECLARATION = f'name = "{API_TYPE}"\ndoc = "An event over HTTP."\nfields = [{{ name = "number", type = "long" }}]\n'
+
+
+class ApiTraffic:
+    """Posts one event after the other, each until it is acknowledged: under its own name, so a retry is the same event."""
+
+    def __init__(self, address: str, taken: list[ApiEvent]) -> None:
+        self.taken = taken  # the record of what was acknowledged; after `stop`, of all that was posted
+        self._url = f"{address}/v1/events/{API_TYPE}"
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="api-traffic", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, once the event under way is acknowledged too."""
+        self._stop.set()
+        self._thread.join(_LAST_ANSWER_S)
+        assert not self._thread.is_alive(), f"event {len(self.taken)} was not acknowledged within {_LAST_ANSWER_S} s"
+
+    def _run(self) -> None:
+        with httpx.Client(timeout=90.0, trust_env=False, headers={CLIENT_HEADER: _CLIENT}) as client:
+            while not self._stop.is_set():
+                number, time_ms = len(self.taken), time.time_ns() // 1_000_000
+                event = ApiEvent(
+                    type=API_TYPE,
+                    client=_CLIENT,
+                    event_id=f"ping-{number}",
+                    time_ms=time_ms,
+                    position=0,
+                    fields={"number": number},
+                )
+                while not self._acknowledged(client, event):
+                    threading.Event().wait(_API_PAUSE_S)  # after `stop` too
+                self.taken.append(event)
+                self._stop.wait(_API_PAUSE_S)
+
+    def _acknowledged(self, client: httpx.Client, event: ApiEvent) -> bool:
+        body = json.dumps({"event_id": event.event_id, "event_time": event.time_ms, **event.fields})
+        with contextlib.suppress(httpx.HTTPError):
+            return client.post(self._url, content=body).status_code == 200
+        return False
+
+
+def each_server_is_killed(demo: DemoContext, traffic: Traffic, stack: Stack, config: Config) -> None:
+    """The trouble of this run."""
+    assert isinstance(demo, Demo)
+    (demo.work / "types" / f"{API_TYPE}.toml").write_text(_DECLARATION)
+    demo.components.run_repeatable("types", "apply", seconds=180.0)
+    api = ApiTraffic(config.tailer.service_urls[0], demo.posted)
+    api.start()
+    etl_log = demo.components.log("etl")
+    demo.wait(lambda: " closed as " in etl_log.read_text(errors="replace"), "the first bucket to be closed", BEGUN_S)
+    supervisor = stack.process("mirror")
+    for _ in range(ROUNDS):
+        for name in (*SERVERS, MIRROR_MAKER):
+            before = len(demo.posted)
+            demo.tell(f"SIGKILL for {name}; {traffic.written:,} lines written, {before:,} events taken over HTTP")
+            if name == MIRROR_MAKER:
+                kill_mirror_maker(stack)
+            else:
+                stack.kill(name)
+                demo.pause(AWAY_S)
+                come_back(stack, name)
+            assert stack.process("mirror") == supervisor, f"`hourmark mirror run` ended while {name} was away"
+            demo.wait(lambda taken=before: len(demo.posted) > taken, f"an event to be taken after {name} came back", 180)  # type: ignore[misc]
+            demo.pause(BETWEEN_S)
+    api.stop()
+
+
+def kill_mirror_maker(stack: Stack) -> None:
+    """SIGKILL the child, and wait until its supervisor has started another."""
+
+    def children() -> list[psutil.Process]:
+        parent = stack.process("mirror")
+        assert parent is not None, "`hourmark mirror run` has ended"
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return [p for p in psutil.Process(parent.pid).children() if p.status() != psutil.STATUS_ZOMBIE]
+        return []
+
+    wait_for(lambda: bool(children()), "MirrorMaker 2 runs", 120)
+    (child,) = children()
+    child.kill()
+    wait_for(lambda: any(p.pid != child.pid for p in children()), "MirrorMaker 2 is started again", 180)
+
+
+def span_buckets() -> int:
+    """Minutes of traffic: for as long as servers are killed."""
+    return math.ceil(ROUNDS * (len(SERVERS) * (AWAY_S + 20 + BETWEEN_S) + 40) / 60) + 3
+
+
+def everything_arrived(result: Result, posted: list[ApiEvent]) -> None:
+    """The judge is content: each line and each event over HTTP stands once, in buckets that are proved, and nothing else does."""
+    assert result.report.content, result.report.as_text()
+    assert result.report.posted == len(posted) > 0
+
+
+def test_no_component_ends_and_the_judge_is_content_after_each_server_was_away_for_minutes(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    demo = Demo(home, Options(rate=50, buckets=span_buckets(), keep=True), SystemClock(), say_on_stderr, each_server_is_killed)
+    try:
+        everything_arrived(demo.run(), demo.posted)
+    finally:
+        demo.components.stop_all()
+        with contextlib.suppress(Exception):
+            Stack.load(home).down()

@@ -1,0 +1,119 @@
+"""The rooms' pyproject files against each other, against what the rooms import, and against the lock."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib.metadata
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from tests.packaging.rooms import LOCK, ROOMS, ROOT, Room, pins
+from tests.packaging.uv import uv
+
+DECISION = ROOT / "docs" / "decisions" / "2026-11-21-libraries.md"
+EXTRAS = [(room.name, extra) for room in ROOMS.values() for extra in ("", *sorted(room.extras))]
+
+# Declared, though no line imports it: who does.
+BY_OTHERS = {
+    "hourmark": {"tzdata": "zoneinfo, where the host has no zone files"},
+    "hourmark-etl": {"psycopg": "SQLAlchemy, by the ledger's URL", "pandas": "Spark's Python workers"},
+    "hourmark-infra": {"pyspark": "found as a folder: its Ivy fetches jars"},
+}
+
+
+def imported(room: Room) -> set[str]:
+    """Distributions of which the room imports something, wherever the import stands."""
+    providers = importlib.metadata.packages_distributions()
+    packages = {other.package: other.name for other in ROOMS.values()}
+    found: set[str] = set()
+    for name in {name for file in (room.folder / room.package).rglob("*.py") for name in _imports(file)}:
+        if name not in sys.stdlib_module_names and name != room.package:
+            found |= {packages[name]} if name in packages else {canonicalize_name(d) for d in providers[name]}
+    return found
+
+
+def _imports(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None, f"{file} imports relatively"
+            yield node.module.partition(".")[0]
+
+
+def asked(room: Room) -> dict[str, set[str]]:
+    """What a room declares, with all its extras, by distribution: the extras it asks of it. Not itself."""
+    found: dict[str, set[str]] = {}
+    for requirement in room.declared(room.extras):
+        if requirement.name != room.name:
+            found.setdefault(canonicalize_name(requirement.name), set()).update(requirement.extras)
+    return found
+
+
+def of_extras(declared: dict[str, set[str]]) -> set[str]:
+    """What comes with the extras that are named: whoever asks for `uvicorn[standard]` asks for uvloop."""
+    found: set[str] = set()
+    for name, extras in declared.items():
+        for line in importlib.metadata.requires(name) or () if extras and name not in ROOMS else ():
+            below = Requirement(line)
+            if below.marker and any(below.marker.evaluate({"extra": e}) and not below.marker.evaluate() for e in extras):
+                found.add(canonicalize_name(below.name))
+    return found
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_a_room_declares_what_it_imports_and_no_more(name: str) -> None:
+    room = ROOMS[name]
+    own, uses = asked(room), imported(room)
+    given = {*own, *of_extras(own)}
+    if "hourmark" in own:  # what all share comes with it, as its version is pinned
+        shared = ROOMS["hourmark"].declared(own["hourmark"])
+        given |= {canonicalize_name(requirement.name) for requirement in shared}
+    assert uses - given == set(), "imported, not declared"
+    assert own.keys() - uses == BY_OTHERS.get(name, {}).keys(), "declared, not imported"
+
+
+def test_all_rooms_have_one_version_and_pin_each_other_to_it() -> None:
+    versions = {room.project["version"] for room in ROOMS.values()}
+    assert len(versions) == 1
+    between = [r for room in ROOMS.values() for r in room.declared(room.extras) if r.name in ROOMS]
+    assert {str(requirement.specifier) for requirement in between} == {f"=={versions.pop()}"}
+    asking = {room.name for room in ROOMS.values() if any(r.name == "hourmark" for r in room.declared(()))}
+    assert asking == ROOMS.keys() - {"hourmark"}
+
+
+@pytest.mark.parametrize(("name", "extra"), EXTRAS)
+def test_the_lock_has_what_a_room_asks_for(name: str, extra: str) -> None:
+    locked, room = pins(), ROOMS[name]
+    for requirement in room.declared({extra} - {""}):
+        if requirement.name not in ROOMS:
+            versions = locked[canonicalize_name(requirement.name)]
+            assert versions, requirement
+            assert all(requirement.specifier.contains(version) for version in versions), requirement
+
+
+def test_what_is_installed_is_what_is_locked() -> None:
+    for name, versions in pins().items():
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # what is for another Python or system
+            assert importlib.metadata.version(name) in versions
+
+
+def test_the_lock_is_what_its_command_makes_of_the_rooms(tmp_path: Path) -> None:
+    """By the very command that the decision gives. Versions and digests of the old file stay, so no release changes it."""
+    [block] = re.findall(r"^\$ (uv pip compile .*?)\n```$", DECISION.read_text(), re.DOTALL | re.MULTILINE)
+    *arguments, rooms = shlex.split(block.replace("\\\n", ""))[1:]
+    made = shutil.copy(LOCK, tmp_path)
+    arguments[arguments.index(LOCK.name)] = str(made)
+    done = uv([*arguments, *(str(file.relative_to(ROOT)) for file in sorted(ROOT.glob(rooms)))], cwd=ROOT)
+    if done.returncode != 0 and "Failed to fetch" in done.stderr:
+        pytest.skip("neither uv's cache nor the network has what resolving needs")
+    assert done.returncode == 0, done.stderr
+    assert Path(made).read_text() == LOCK.read_text()

@@ -1,0 +1,255 @@
+"""What is built of each room, and what a machine has that installs it: its own commands, and nothing that it does not need."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from tests.packaging.conftest import Built, Environment, other_text, rooms_of
+from tests.packaging.rooms import ROOMS, ROOT
+from tests.support.buckets import HOUR, TYPE, usual_plan
+
+from hourmark.cli import COMMANDS
+from hourmark_etl.storage import LocalDisk
+
+Place = Callable[[str], Environment]
+Answer = subprocess.CompletedProcess[str]
+
+HEAVY = {"pyspark", "pyarrow", "pandas", "numpy"}
+DATA = (  # the kinds of files that are no Python
+    "hourmark/audit.avsc", "hourmark/envelope.avsc", "hourmark/host_report.avsc",
+    "hourmark_delivery_service/parsing/zone_data/2026.6.zip", "hourmark_delivery_service/parsing/vectors/1.json",
+    "hourmark_infra/jars/jars.lock", "hourmark_infra/java/jdk.lock", "hourmark_etl/ledger/migrations/versions/v2.py",
+)  # fmt: skip
+# What is installed, its own commands, and what of HEAVY comes with it.
+PLACES: dict[str, tuple[set[str], set[str]]] = {
+    "hourmark-producer": ({"tail"}, set()),
+    "hourmark-delivery-service": ({"serve"}, set()),
+    "hourmark-mirror": ({"mirror"}, set()),
+    "hourmark-etl": ({"etl", "ledger", "bucket"}, set()),
+    "hourmark-etl[arrow]": ({"etl", "ledger", "bucket", "audit"}, {"numpy", "pyarrow"}),
+    "hourmark-declare": ({"types"}, set()),
+    "hourmark-infra": ({"demo", "test", "bench", "up", "status", "down", "purge", "judge"}, {"numpy", "pyspark"}),
+}
+FULL = "hourmark-etl[spark]"
+every_place = pytest.mark.parametrize("asked", [*PLACES, pytest.param(FULL, marks=pytest.mark.long)])
+
+
+def commands_of(asked: str) -> set[str]:
+    return PLACES["hourmark-etl[arrow]" if asked == FULL else asked][0]
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def in_the_tree(package: Path) -> dict[str, bytes]:
+    files = [path for path in package.rglob("*") if path.is_file() and path.parent.name != "__pycache__"]
+    return {str(path.relative_to(package.parent)): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_a_wheel_holds_its_package_with_every_file_and_no_other_name(name: str, built: dict[str, Built]) -> None:
+    room, found = ROOMS[name], contents(built[name].wheel)
+    own = {path: content for path, content in found.items() if ".dist-info/" not in path}
+    assert own == in_the_tree(room.folder / room.package)
+    assert {path.partition("/")[0] for path in found} == {room.package, f"{room.package}-{room.project['version']}.dist-info"}
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_the_wheel_of_an_sdist_is_the_wheel_of_the_tree(name: str, built: dict[str, Built]) -> None:
+    assert contents(built[name].wheel_of_sdist) == contents(built[name].wheel)
+
+
+def test_data_files_are_in_wheels_and_sdists(built: dict[str, Built]) -> None:
+    for path in DATA:
+        of = built[path.partition("/")[0].replace("_", "-")]
+        with tarfile.open(of.sdist) as archive:
+            member = archive.extractfile(f"{of.sdist.name.removesuffix('.tar.gz')}/{path}")
+            assert member is not None
+            content = member.read()
+        assert content
+        assert content == contents(of.wheel)[path] == (of.room.folder / path).read_bytes()
+
+
+@every_place
+def test_what_is_installed_suffices_and_is_no_more_than_asked(asked: str, place: Place) -> None:
+    environment = place(asked)
+    there = environment.distributions()
+    assert {name for name in there if name.startswith("hourmark")} == rooms_of(Requirement(asked))
+    assert there & HEAVY == (HEAVY if asked == FULL else PLACES[asked][1])
+    checked = environment.check()
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_a_log_host_has_two_wheels_of_ours_and_no_client_of_kafka(place: Place) -> None:
+    there = place("hourmark-producer").distributions()
+    assert {name for name in there if name.startswith("hourmark")} == {"hourmark", "hourmark-producer"}
+    assert not there & {"pyspark", "pyarrow", "confluent-kafka"}
+
+
+@pytest.fixture(scope="session")
+def answers(place: Place) -> Callable[[str], dict[str, Answer]]:
+    """What a place says to `--help` of each of its own commands, and of one command of each room that is not there."""
+    kept: dict[str, dict[str, Answer]] = {}
+
+    def get(asked: str) -> dict[str, Answer]:
+        if asked not in kept:
+            absent = {module.partition(".")[0]: name for name, (module, _) in COMMANDS.items()}
+            for package in rooms_of(Requirement(asked)):
+                absent.pop(package.replace("-", "_"), None)
+            found = {name: place(asked).run("hourmark", name, "--help") for name in commands_of(asked) | {*absent.values()}}
+            kept[asked] = found
+        return kept[asked]
+
+    return get
+
+
+@every_place
+def test_its_commands_answer_and_the_others_say_what_to_install(asked: str, answers: Callable[[str], dict[str, Answer]]) -> None:
+    for command, done in answers(asked).items():
+        if command in commands_of(asked):
+            assert (done.returncode, done.stderr) == (0, ""), command
+            assert done.stdout.startswith(f"Usage: hourmark {command}")
+        else:
+            distribution = COMMANDS[command][0].partition(".")[0].replace("_", "-")
+            assert done.returncode == 2, command
+            assert f"pip install '{distribution}'" in done.stderr
+            assert done.stderr.count("\n") == 1, done.stderr
+
+
+@every_place
+def test_modules_of_other_people_are_left_alone(asked: str, place: Place, answers: Callable[[str], dict[str, Answer]]) -> None:
+    environment, others = place(asked), place(asked).others()
+    assert answers(asked)
+    assert environment.imported() == []
+    assert {name: file.read_text() for name, file in others.items()} == {n: other_text(file) for n, file in others.items()}
+    done = environment.run("python", "-c", f"import {', '.join(others)}; print(etl.OWNER, infra.OWNER)")
+    try:
+        assert done.stdout == "other people other people\n", done.stderr
+        assert environment.imported() == list(others)
+    finally:
+        environment.forget_imports()
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+missing = set()
+for package in sys.argv[1:]:
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+        if ".migrations." not in module.name and not module.name.endswith("__main__"):  # those act when imported
+            try:
+                importlib.import_module(module.name)
+            except ModuleNotFoundError as error:
+                missing.add(error.name.partition(".")[0])
+print(*sorted(missing))
+"""
+NO_SPARK = {"py4j", "pyspark", "prometheus_client"}
+NO_ARROW = {"numpy", "pyarrow"}
+LACKING = {  # what some of its modules import that is not for this place
+    "hourmark-producer": {"confluent_kafka"},
+    "hourmark-etl": NO_SPARK | NO_ARROW,
+    "hourmark-etl[arrow]": NO_SPARK,
+    "hourmark-declare": NO_SPARK - {"prometheus_client"} | NO_ARROW,
+}
+
+
+@every_place
+def test_every_module_loads_but_for_what_is_known(asked: str, place: Place) -> None:
+    packages = sorted(ROOMS[name].package for name in rooms_of(Requirement(asked)))
+    done = place(asked).run("python", "-c", IMPORT_ALL, *packages)
+    assert done.returncode == 0, done.stderr
+    assert {*done.stdout.split()} == LACKING.get(asked, set())
+    assert place(asked).imported() == []
+
+
+LEDGER = """
+import pkgutil, sys, importlib
+import hourmark_etl.ledger as ledger
+for module in pkgutil.walk_packages(ledger.__path__, "hourmark_etl.ledger."):
+    if ".migrations." not in module.name:  # Alembic runs those
+        importlib.import_module(module.name)
+from hourmark_etl.ledger.database import Database
+with Database("sqlite:///" + sys.argv[1]) as database:
+    print(database.identity()[1])
+print(sorted({"pyspark", "pyarrow", "numpy"} & sys.modules.keys()))
+"""
+
+
+def test_the_ledger_is_made_without_spark_arrow_or_numpy(place: Place, tmp_path: Path) -> None:
+    done = place("hourmark-etl").run("python", "-c", LEDGER, str(tmp_path / "ledger.sqlite"))
+    assert done.stdout.splitlines()[1:] == ["[]"], done.stderr
+    assert (tmp_path / "ledger.sqlite").stat().st_size > 0
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, str]:
+    """Closed buckets and an empty ledger."""
+    usual_plan(LocalDisk(tmp_path / "storage")).close()
+    return {
+        "HOURMARK_STORAGE__ROOT": f"file://{tmp_path}/storage",
+        "HOURMARK_ETL__LEDGER": f"sqlite:///{tmp_path}/ledger.sqlite",
+    }
+
+
+def test_buckets_are_read_without_spark_arrow_or_numpy(place: Place, settings: dict[str, str]) -> None:
+    environment = place("hourmark-etl")
+    for command, said in (
+        ("ls", f"{TYPE}  {HOUR}"),
+        ("show", "35 events"),
+        ("cat", '"line": "a line"'),
+        ("why", "closed as proved"),
+    ):
+        hour = () if command == "ls" else (TYPE, str(HOUR))
+        done = environment.run("hourmark", "bucket", command, *hour, **settings)
+        assert done.returncode == 0, done.stderr
+        assert said in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        (("bucket", "verify"), "arrow"),
+        (("ledger", "check"), "arrow"),
+        (("ledger", "rebuild", "--into", "sqlite:////tmp/never-made.sqlite"), "arrow"),
+        (("audit",), "arrow"),
+        (("etl", "run"), "spark"),
+        (("etl", "resume", TYPE), "spark"),
+    ],
+)
+def test_what_needs_an_extra_names_it(command: tuple[str, ...], extra: str, place: Place, settings: dict[str, str]) -> None:
+    done = place("hourmark-etl").run("hourmark", *command, **settings)
+    assert done.returncode == 2, done.stderr
+    assert f"pip install 'hourmark-etl[{extra}]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_buckets_and_books_are_checked_with_arrow_and_without_spark(
+    place: Place, settings: dict[str, str], tmp_path: Path
+) -> None:
+    environment = place("hourmark-etl[arrow]")
+    verified = environment.run("hourmark", "bucket", "verify", TYPE, str(HOUR), **settings)
+    assert f"{TYPE} {HOUR}: 35 events" in verified.stdout, verified.stderr
+    assert environment.run("python", "-c", LEDGER, str(tmp_path / "ledger.sqlite")).returncode == 0
+    audited = environment.run("hourmark", "audit", **settings)
+    assert audited.returncode == 1 and "`hourmark ledger rebuild" in audited.stderr, "buckets stand that this ledger never closed"
+    rooms = "import hourmark_etl.staging.resume, hourmark_etl.recovery.rebuild, hourmark_etl.operators.reconciled_ranges"
+    assert environment.run("python", "-c", rooms).returncode == 0
+
+
+def test_types_are_checked_without_spark(place: Place) -> None:
+    done = place("hourmark-declare").run("hourmark", "types", "check", "--dir", str(ROOT / "examples" / "types"))
+    assert done.returncode == 0, done.stderr
+    assert "well declared" in done.stdout
+
+
+def test_what_needs_a_checkout_says_so(place: Place) -> None:
+    done = place("hourmark-infra").run("hourmark", "test")
+    assert done.returncode == 2
+    assert "work in a checkout" in done.stderr

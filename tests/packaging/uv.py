@@ -1,0 +1,27 @@
+"""Runs uv as the launcher does: it trusts whom the machine trusts, and reads no configuration of the user's."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+Done = subprocess.CompletedProcess[str]
+
+
+def uv(arguments: Sequence[str], cwd: Path | None = None) -> Done:
+    """Without network where the cache has all; the second try's outcome where it has not."""
+    offline = run_uv([*arguments, "--offline"], cwd)
+    return offline if offline.returncode == 0 else run_uv(arguments, cwd)
+
+
+def run_uv(arguments: Sequence[str], cwd: Path | None = None) -> Done:
+    variables = {**os.environ, "UV_NO_CONFIG": "1"}
+    if ssl.get_default_verify_paths().cafile:
+        variables.setdefault("UV_SYSTEM_CERTS", "1")
+    variables.pop("VIRTUAL_ENV", None)
+    command = [sys.executable, "-m", "uv", *arguments]
+    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, check=False)

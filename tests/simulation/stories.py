@@ -1,0 +1,65 @@
+"""A story, played in a world with a rule taken away, or whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from tests.support.rebuilding import begin
+from tests.support.simulator.sites import FakeCluster
+from tests.support.simulator.truth import Broken
+from tests.support.simulator.world import World
+
+from hourmark.kafka import Partition
+from hourmark_etl.closing.engine import Engine
+
+Patch = pytest.MonkeyPatch
+Plant = Callable[[Patch], None]
+Story = Callable[[World], None]
+
+
+def looks(world: World) -> None:
+    """As far as it comes: what can be mirrored of the control topics stays as it is, the closer looks some times."""
+    if not any(world.producers.edge.leaderless.values()) and not world.driver_clock.ahead_ms:
+        world.producers.report(0)
+        world.pipeline.mirror_all(0)
+    world.pipeline.stage_all(0)
+    for _ in range(8):
+        world.close_step(0)
+        world.check()
+        world.clock.advance(2)
+
+
+def unknown_is_an_offset(patch: Patch) -> None:
+    """-1001 is taken for an offset, as librdkafka gives it."""
+
+    def offsets(self: FakeCluster, known: dict[Partition, int]) -> dict[Partition, int]:
+        return known | dict.fromkeys(self.away(known), -1001)
+
+    patch.setattr(FakeCluster, "_offsets", offsets)
+    patch.setattr("hourmark_etl.closing.cut.clusters.ahead", lambda ends, positions: [])  # it would stumble over them
+
+
+def played(story: Callable[[World], None], folder: Path, template: Path) -> Mapping[str, int]:
+    """The story and its end: what was seen. Broken where the promise does not hold."""
+    world = World(folder, template)
+    try:
+        begin(world)
+        story(world)
+        world.driver_clock.ahead_ms = 0
+        world.drain()
+        if not world.judge.given_up:
+            world.judge.check_end()
+    finally:
+        world.end()
+    return world.seen
+
+
+def is_found(plant: Plant, story: Story, patch: Patch, folder: Path, template: Path) -> None:
+    """The story with the fault breaks the promise, by the engine alone: not only because two proofs differ."""
+    patch.setattr(World, "engine", lambda world, database: Engine(world.storage, database, world.config))
+    plant(patch)
+    with pytest.raises(Broken) as found:
+        played(story, folder, template)
+    print(f"{plant.__name__}: {found.value}")

@@ -1,0 +1,113 @@
+"""The real closing machine, the real ledger and the real staging function, through random histories.
+
+    pytest tests/simulation                                  some hundred histories
+    HOURMARK_HISTORIES=400 pytest tests/simulation/test_histories.py -m "not long"
+    pytest tests/simulation/test_histories.py -m long        ten thousand
+    HOURMARK_SEED=17 pytest tests/simulation/test_histories.py   the same histories again
+
+A history that breaks the promise is shrunk, and printed as a list of actions for `histories.play`.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import random
+import time
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis import HealthCheck, Phase
+from hypothesis import strategies as st
+from tests.simulation.histories import LOSSES, NUMBERS, WEIGHTS, History, play
+from tests.support.simulator.world import World
+
+HISTORIES = int(os.environ.get("HOURMARK_HISTORIES", "120"))
+LONG = int(os.environ.get("HOURMARK_HISTORIES", "10000"))
+CHUNK = 500  # histories of the long tier between two lines of progress
+
+
+def seconds_max(histories: int) -> int:
+    """Far more than they take."""
+    return 600 + 10 * histories
+
+
+SEED = int(os.environ.get("HOURMARK_SEED", str(random.randrange(1 << 32))))
+
+_NAMES = [name for name, weight in WEIGHTS.items() for _ in range(2 * weight)] + 2 * list(LOSSES)
+_KIND = st.sampled_from(_NAMES)
+HISTORY = st.lists(st.tuples(_KIND, st.integers(0, NUMBERS - 1)), min_size=30, max_size=120)
+
+
+@pytest.mark.timeout(seconds_max(HISTORIES))
+def test_every_history_keeps_the_promise(ledgers: Path, template: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        print(f"\nhistories of seed {SEED} (HOURMARK_SEED repeats them)")
+    began = time.monotonic()
+    seen = hold(HISTORIES, SEED, ledgers, template)
+    with capsys.disabled():
+        tell(seen, began)
+    if HISTORIES >= 100:  # else somebody looks at a few
+        cover_much(seen)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(seconds_max(LONG))
+def test_ten_thousand_histories_keep_the_promise(ledgers: Path, template: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two to three hours on idle cores, at some 60 to 90 histories a minute. Each chunk has a seed of its own, in turn."""
+    seen: collections.Counter[str] = collections.Counter()
+    began = time.monotonic()
+    for number, done in enumerate(range(0, LONG, CHUNK)):
+        with capsys.disabled():
+            print(f"\n{done} of {LONG} histories; the next {min(CHUNK, LONG - done)} are of seed {SEED + number}", flush=True)
+        seen.update(hold(min(CHUNK, LONG - done), SEED + number, ledgers, template))
+    with capsys.disabled():
+        tell(seen, began)
+    cover_much(seen)
+
+
+def hold(histories: int, seed: int, ledgers: Path, template: Path) -> collections.Counter[str]:
+    """Play so many of this seed, and count what was seen."""
+    seen: collections.Counter[str] = collections.Counter()
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=histories,
+        deadline=None,
+        database=None,
+        print_blob=False,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    @hypothesis.given(HISTORY)
+    def holds(history: History) -> None:
+        world: World = play(history, ledgers, template)
+        seen.update(world.seen)
+        seen["histories"] += 1
+
+    holds()
+    return seen
+
+
+def tell(seen: collections.Counter[str], began_s: float) -> None:
+    """What was seen, for whoever waits."""
+    print(f"{seen['histories']} histories, {60 * seen['histories'] / (time.monotonic() - began_s):.0f} a minute")
+    print("\n".join(f"{count:9} {what}" for what, count in sorted(seen.items())))
+
+
+def cover_much(seen: collections.Counter[str]) -> None:
+    """Each kind of thing happened."""
+    for kind in (
+        "buckets proved",
+        "buckets timed_out",
+        "buckets forced",
+        "late events",
+        "duplicates removed",
+        "closer killed",
+        "closer woken",
+        "staged in the middle of a step",
+        "staged again",
+        "cleaned",
+    ):
+        assert seen[kind] > 0, f"{kind}: never, so the histories cover too little"

@@ -1,0 +1,164 @@
+"""Histories that hold say little unless a fault turns them red: each fault is planted in the real code, and must be found.
+
+Seeds are fixed, so a fault is found by the same history each time, unless histories or code have changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sqlalchemy import select, update
+from tests.simulation.histories import WEIGHTS, first_broken
+from tests.support.simulator.world import World
+
+from hourmark.event_id import EventId, LineIds
+from hourmark.manifest import Manifest
+from hourmark_etl.closing import publishing, sealing
+from hourmark_etl.closing.engine import Engine
+from hourmark_etl.closing.proof.proof import Proof
+from hourmark_etl.closing.write.containers import WrittenHour
+from hourmark_etl.ledger import batches, tables
+from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.model import Frontier, StagedBatch, State, Sums
+from hourmark_etl.storage import Storage
+
+HISTORIES_MAX = 40
+# Faults of the closing core show in histories where nobody leaves and the ledger stays; see test_planted_world_faults too.
+CALM = {
+    **WEIGHTS,
+    **dict.fromkeys(("host_leaves", "service_leaves", "second_service", "all_leave", "lose_ledger", "read_otherwise"), 0),
+    "read_unrecorded": 0,
+}
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def stage_into_frozen(patch: pytest.MonkeyPatch) -> None:
+    """Staging gives a group its bucket at once, also while that bucket is frozen."""
+    real = batches.commit_batch
+
+    def commit(database: Database, lease: Lease, batch: StagedBatch, *more: Any) -> None:
+        real(database, lease, batch, *more)
+        with database.transaction(lease) as connection:
+            states = select(tables.frontiers.c.type, tables.frontiers.c.hour, tables.frontiers.c.state)
+            for event_type, hour, state in connection.execute(states).all():
+                if state != State.OPEN.value:
+                    groups = tables.groups.c
+                    connection.execute(
+                        update(tables.groups)
+                        .where(groups.type == event_type, groups.listed_hour.is_(None), groups.hour <= hour)
+                        .values(listed_hour=hour)
+                    )
+
+    patch.setattr(batches, "commit_batch", commit)
+
+
+def no_cross_bucket(patch: pytest.MonkeyPatch) -> None:
+    """Late events are not looked up in closed buckets."""
+
+    def held(storage: Storage, buckets: Sequence[object], ids: npt.NDArray[np.bytes_]) -> npt.NDArray[np.bool_]:
+        return np.zeros(len(ids), bool)
+
+    patch.setattr("hourmark_etl.closing.write.writing.held", held)
+
+
+def mirror_gap(patch: pytest.MonkeyPatch) -> None:
+    """Source retention overtakes the mirror, which skips ahead, and nobody compares log starts."""
+    patch.setattr("hourmark_etl.closing.cut.clusters.gaps", lambda previous, starts: [])
+
+
+def zombie_closer(patch: pytest.MonkeyPatch) -> None:
+    """Publishing overwrites what is there."""
+    real = publishing.publish
+
+    def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest: Manifest) -> Manifest:
+        storage.delete(frontier.hour.bucket_path(frontier.event_type))
+        return real(storage, frontier, written, manifest)
+
+    patch.setattr("hourmark_etl.closing.publishing.publish", publish)
+
+
+def cut_by_time(patch: pytest.MonkeyPatch) -> None:
+    """The closer does not wait until the ledger reaches the central ends taken after the mirror."""
+    patch.setattr("hourmark_etl.closing.cut.clusters.LedgerProgress.not_staged", lambda self, ends: [])
+
+
+def count_only(patch: pytest.MonkeyPatch) -> None:
+    """A mirror that drops and doubles, and a proof that counts rows instead of distinct ids with a digest."""
+
+    def by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof:
+        rows, wanted = (sum(s.events for s in side.values()) for side in (listed, promised))
+        return Proof(
+            method="sums",
+            audit_records=0,
+            promised=wanted,
+            unaudited=0,
+            findings=() if wanted <= rows else ("fewer rows than promised",),
+        )
+
+    patch.setattr("hourmark_etl.closing.proof.proof.by_sums", by_sums)
+
+
+def no_proof(patch: pytest.MonkeyPatch) -> None:
+    """The same mirror, and hours are closed when the offsets arrived."""
+    real: Any = sealing.decide
+
+    def decide(frontier: Frontier, proof: Proof, *rest: Any) -> Any:
+        return real(
+            frontier,
+            Proof(method=proof.method, audit_records=proof.audit_records, promised=proof.promised, unaudited=proof.unaudited),
+            *rest,
+        )
+
+    patch.setattr("hourmark_etl.closing.sealing.decide", decide)
+
+
+def recut_new_id(patch: pytest.MonkeyPatch) -> None:
+    """A lost checkpoint makes new ids."""
+    real, count = LineIds.make, itertools.count()
+
+    def make(self: LineIds, time_ms: int, offset: int, line: bytes) -> EventId:
+        return real(self, time_ms, offset, line + str(next(count)).encode())
+
+    patch.setattr(LineIds, "make", make)
+
+
+def copies_believed(patch: pytest.MonkeyPatch) -> None:
+    """Late rows of a range that was settled are taken for copies of what stands in closed buckets."""
+    patch.setattr("hourmark_etl.closing.proof.proof.second_readings", lambda *_: {})
+
+
+# More of what a fault needs to show.
+PLANTS: Mapping[str, tuple[Plant, Mapping[str, int]]] = {
+    "stage-into-frozen": (stage_into_frozen, {"go_on_at": 20}),
+    "no-cross-bucket": (no_cross_bucket, {}),
+    "mirror-gap": (mirror_gap, {"retention_overtakes": 12}),
+    "zombie-closer": (zombie_closer, {"pause": 12, "wake": 6}),
+    "cut-by-time": (cut_by_time, {"send_all": 12, "haste": 24, "flow": 3}),
+    "count-only": (count_only, {"mirror_drops": 10}),
+    "no-proof": (no_proof, {"mirror_drops": 10}),
+    "recut-new-id": (recut_new_id, {}),
+    "copies-believed": (copies_believed, {"read_unrecorded": 10}),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch, ledgers: Path, template: Path) -> None:
+    plant, more = PLANTS[name]
+    # The engine alone: what is promised must be seen to break, and not only that two proofs differ.
+    monkeypatch.setattr(World, "engine", lambda world, database: Engine(world.storage, database, world.config))
+    plant(monkeypatch)
+    found = first_broken(range(HISTORIES_MAX), {**CALM, **more}, ledgers, template)
+    assert found is not None, f"{name} ({plant.__doc__}) was planted, and {HISTORIES_MAX} histories hold all the same"
+    print(f"{name}: history {found[0]}: {found[1]}")
+
+
+@pytest.mark.parametrize("name", ["stage-into-frozen", "mirror-gap", "zombie-closer", "count-only", "copies-believed"])
+def test_the_same_histories_hold_without_the_fault(name: str, ledgers: Path, template: Path) -> None:
+    _, more = PLANTS[name]
+    assert first_broken(range(3), {**CALM, **more}, ledgers, template) is None

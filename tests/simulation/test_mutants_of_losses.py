@@ -1,0 +1,246 @@
+"""Faults of what destroys, or brings back what was: each is played as a story, with a rule taken away, and must be found.
+
+The same story without the planted fault keeps the promise, and is told as it is said there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pytest
+from tests.simulation.stories import Patch, Plant, Story, is_found, looks, played, unknown_is_an_offset
+from tests.support.closing import hour, send, send_otherwise, until
+from tests.support.rebuilding import staged_files
+from tests.support.restaging import retention_passes
+from tests.support.simulator.damage import MARKERS, FileFault
+from tests.support.simulator.pipeline import PlayedRestager
+from tests.support.simulator.sites import ALIAS
+from tests.support.simulator.truth import FIRST_HOUR, TYPES
+from tests.support.simulator.world import World
+
+from hourmark.avro import frame
+from hourmark.kafka import Partition
+from hourmark.manifest import MARKER, Previous
+from hourmark.record_key import RecordKey
+from hourmark.topics import AUDIT, CONTROL, central_topic, events_topic
+from hourmark_etl.closing import publishing, sealing
+from hourmark_etl.closing.proof import evidence
+from hourmark_etl.closing.proof.proof import Proof
+from hourmark_etl.closing.proof.readings import RANGE
+from hourmark_etl.errors import DataLoss
+from hourmark_etl.model import Frontier, Span
+from hourmark_etl.storage import Storage
+
+CLICKS = Partition(events_topic("click"), 0)
+
+
+# Stories.
+
+
+def promises_end_nowhere(world: World) -> None:
+    """The mirror dropped an event; when its hour is cut, nobody knows where the promises end on the central cluster."""
+    send(world, ["click", "click"], world.clock.now_ms())
+    world.pipeline.mirror.copy(CLICKS, 2, drop=1)
+    until(world, FIRST_HOUR)
+    world.producers.report(0)
+    world.pipeline.mirror_all(0)
+    world.pipeline.stage_all(0)
+    world.pipeline.central.leaderless[Partition(central_topic(AUDIT, ALIAS), 0)] = 50
+    looks(world)
+
+
+def older_copy_comes_back(world: World) -> None:
+    """An hour is closed, an event of it comes late, and a copy of the ledger comes back from before the close."""
+    start_ms = world.clock.now_ms()
+    send(world, ["click"], start_ms)
+    world.pipeline.mirror_all(0)
+    world.pipeline.stage_all(0)
+    world.ledgers.back_up(0)
+    until(world, FIRST_HOUR)
+    looks(world)
+    send(world, ["click"], start_ms)
+    world.ledgers.restore(0)
+    looks(world)
+
+
+def copy_of_the_open_hour_comes_back(world: World) -> None:
+    """Nothing was closed since; what was staged since is gone from Kafka."""
+    world.ledgers.back_up(0)
+    send(world, ["click", "view"], world.clock.now_ms())
+    world.pipeline.mirror_all(0)
+    world.pipeline.stage_all(0)
+    retention_passes(world, *CONTROL, *map(events_topic, TYPES))
+    world.ledgers.restore(0)
+    until(world, FIRST_HOUR)
+    looks(world)
+
+
+def retention_before_staging(world: World) -> None:
+    """The central cluster deletes events and their promise before they are staged."""
+    send(world, ["click", "view"], world.clock.now_ms())
+    world.pipeline.mirror_all(0)
+    retention_passes(world, *CONTROL, *map(events_topic, TYPES))
+    until(world, FIRST_HOUR)
+    looks(world)
+
+
+def half_a_range_is_unaudited(world: World) -> None:
+    """Half of a range is lost, half is unaudited of the first hour; that file is damaged, and then the promise comes."""
+    producers = world.producers
+    events = [producers._event(n, 0, "click", world.clock.now_ms()) for n in (1, 2)]
+    producers.lines = 2
+    producers._take(0, tuple(events))
+    sent = producers.ranges[-1]
+    sent.acked = True  # its record is on its way
+    for e in events:
+        producers._append(CLICKS, RecordKey(e.id, sent.id).encode(), e.value)
+    world.pipeline.mirror.copy(CLICKS, 2, drop=1)
+    until(world, FIRST_HOUR)
+    looks(world)
+    (path,) = world.storage.content("_unaudited")
+    world.damages.spoil(FileFault("flip", "_unaudited", 1), path, 800)
+    producers._append(Partition(AUDIT, 0), bytes(sent.id), frame(1) + producers._audit(sent).encode())
+    until(world, hour(1))
+    looks(world)
+
+
+def marker_before_is_gone(world: World) -> None:
+    """An hour is closed, its marker goes, and the next hour has ended."""
+    send(world, ["click"], world.clock.now_ms())
+    until(world, FIRST_HOUR)
+    looks(world)
+    world.damages.spoil(FileFault("remove", MARKERS, 1), f"{FIRST_HOUR.bucket_path('click')}/{MARKER}")
+    send(world, ["click"], world.clock.now_ms())
+    until(world, hour(1))
+    looks(world)
+
+
+def ordered_with_a_damaged_file(world: World) -> None:
+    """A staged file is damaged, Kafka holds its records, and the hour is ordered closed."""
+    send(world, ["click", "view"], world.clock.now_ms())
+    world.producers.report(0)
+    world.pipeline.mirror_all(0)
+    world.pipeline.stage_all(0)
+    (path,) = staged_files(world, "events")
+    world.damages.lose(path)
+    until(world, FIRST_HOUR)
+    for draw in range(len(TYPES)):
+        world.force(draw)
+    looks(world)
+
+
+def a_range_is_read_in_two_ways(world: World) -> None:
+    """It is sent again, and its event is of the next hour then; days pass."""
+    start_ms = world.clock.now_ms()
+    send(world, ["click", "view"], start_ms)
+    send_otherwise(world, [("click", start_ms + 3_600_000), ("view", start_ms)])
+    until(world, FIRST_HOUR)
+    looks(world)
+    until(world, hour(1), seconds=world.config.etl.deadline_seconds + 1)
+    looks(world)
+
+
+# Faults.
+
+
+def markers_are_not_asked(patch: Patch) -> None:
+    """No bucket on storage is compared with the ledger."""
+    patch.setattr("tests.support.simulator.ledgers.check_older_copy", lambda *_: None)
+    patch.setattr("hourmark_etl.closing.closer.check_foreign_root", lambda *_: None)
+    patch.setattr("hourmark_etl.closing.closer.check_published", lambda *_: None)
+    patch.setattr("hourmark_etl.closing.publishing.check_other_seal", lambda *_: None)
+
+
+def promises_end_at_an_unknown_offset(patch: Patch) -> None:
+    """-1001 is where the promises end, and a cut may know fewer of them than are settled: either rule alone holds the hour."""
+    unknown_is_an_offset(patch)
+    patch.setattr("hourmark_etl.closing.closer._is_under", lambda cut, f: f.hour.end_ms <= cut.watermarks_ms.get(f.event_type, 0))
+
+
+def nothing_is_noted(patch: Patch) -> None:
+    """Staging goes on at the log's start, and what lies between is no gap."""
+    patch.setattr("hourmark_etl.ledger.batches.put_gaps", lambda *_: None)
+
+
+def damaged_unaudited_keeps_all(patch: Patch) -> None:
+    """Where a file of unaudited rows cannot be read, it is taken to keep whatever was promised."""
+    real_read: Any = evidence.read_unaudited
+    real_decide: Any = sealing.decide
+    unread: list[str] = []
+
+    def read(storage: Storage, path: str) -> pa.Table:
+        rows = real_read(storage, path)
+        unread.extend([] if len(rows) else [path])
+        return rows
+
+    def decide(frontier: Frontier, proof: Proof, *rest: Any) -> Any:
+        return real_decide(frontier, dataclasses.replace(proof, findings=()) if unread else proof, *rest)
+
+    patch.setattr("hourmark_etl.closing.proof.evidence.read_unaudited", read)
+    patch.setattr("hourmark_etl.closing.sealing.decide", decide)
+
+
+def follows_nothing(patch: Patch) -> None:
+    """Where the marker before is gone, the next one is the first of its type."""
+    real = publishing.previous_of
+
+    def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
+        before = f"{frontier.hour.before().bucket_path(frontier.event_type)}/{MARKER}"
+        return real(storage, frontier) if storage.exists(before) else None
+
+    patch.setattr("hourmark_etl.closing.publishing.previous_of", previous_of)
+
+
+def given_up_untried(patch: Patch) -> None:
+    """A file is given up by the order although its records could be staged again."""
+
+    def stage(self: PlayedRestager, folder: str, spans: Sequence[Span]) -> NoReturn:
+        raise DataLoss("not looked for")
+
+    patch.setattr(PlayedRestager, "_stage", stage)
+
+
+def records_are_not_compared(patch: Patch) -> None:
+    """Two audit records of one range are two promises."""
+    patch.setattr("hourmark_etl.closing.proof.readings.differing", lambda new, known: new.slice(0, 0).select(RANGE))
+
+
+def conflicts_hold_nothing(patch: Patch) -> None:
+    """They are found, and hours are closed all the same."""
+    for module in ("hourmark_etl.closing.closer", "hourmark_etl.closing.sealing"):
+        patch.setattr(f"{module}.holding", lambda found, frontier: ())
+
+
+STORIES: Mapping[str, tuple[Plant, Story]] = {
+    "unknown-end-of-promises": (promises_end_at_an_unknown_offset, promises_end_nowhere),
+    "older-copy-accepted": (markers_are_not_asked, older_copy_comes_back),
+    "older-copy-forgets-a-gap": (nothing_is_noted, copy_of_the_open_hour_comes_back),
+    "passed-over-unnoted": (nothing_is_noted, retention_before_staging),
+    "damaged-unaudited-keeps-all": (damaged_unaudited_keeps_all, half_a_range_is_unaudited),
+    "follows-nothing": (follows_nothing, marker_before_is_gone),
+    "given-up-untried": (given_up_untried, ordered_with_a_damaged_file),
+    "records-not-compared": (records_are_not_compared, a_range_is_read_in_two_ways),
+    "conflicts-hold-nothing": (conflicts_hold_nothing, a_range_is_read_in_two_ways),
+}
+SEEN: Mapping[str, Callable[[Mapping[str, int]], bool]] = {
+    "older-copy-accepted": lambda seen: seen["older copy refused"] == 1,
+    "older-copy-forgets-a-gap": lambda seen: seen["older copy goes on"] == 1 and seen["buckets forced"] > 0,
+    "passed-over-unnoted": lambda seen: seen["buckets forced"] > 0,
+    "given-up-untried": lambda seen: seen["buckets forced"] == 2 and seen["staged again"] == 1,
+    "records-not-compared": lambda seen: seen["buckets forced"] == seen["conflict ordered"] == 3 and seen["buckets proved"] > 0,
+}
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_planted_fault_is_found(name: str, monkeypatch: Patch, ledgers: Path, template: Path) -> None:
+    is_found(*STORIES[name], monkeypatch, ledgers, template)
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_the_same_story_holds_without_the_fault(name: str, ledgers: Path, template: Path) -> None:
+    seen = played(STORIES[name][1], ledgers, template)
+    assert name not in SEEN or SEEN[name](seen), seen

@@ -1,0 +1,81 @@
+"""The HTTP application over a queue in memory, called without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+from tests.support.clock import FakeClock
+from tests.support.memory_queue import MemoryQueue
+from tests.support.service.examples import NOW_MS, range_of, rules_of
+
+from hourmark.avro import frame
+from hourmark.config import Config
+from hourmark.ranges import ByteRange
+from hourmark.wire import range_headers
+from hourmark_delivery_service.app import create_app
+from hourmark_delivery_service.framing import Framing
+from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.rules_store import RulesStore
+from hourmark_delivery_service.service import Service
+
+T = TypeVar("T")
+
+
+class Harness:
+    """A service that is ready, its queue, its clock, and a client."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.config = Config(service={"state_dir": Path("/nowhere"), **settings})
+        self.clock = FakeClock(NOW_MS)
+        self.queue = MemoryQueue()
+        self.metrics = Metrics()
+        self.rules = RulesStore(self.metrics)
+        self.rules.feed(((key.encode(), value.encode()) for key, value in rules_of().records()), anew=True)
+        self.service = Service(self.config, self.clock, self.queue, self.rules, self.metrics)
+        self.service.framing = Framing(frame(101), frame(102))
+        self.service.reported = True
+        transport = httpx.ASGITransport(create_app(self.service), raise_app_exceptions=False)
+        self.client = httpx.AsyncClient(transport=transport, base_url="http://service")
+
+    async def post_range(
+        self,
+        body: bytes,
+        source: str = "app",
+        *,
+        content: Any = None,
+        encoding: str | None = None,
+        headers: dict[str, str] | None = None,
+        **more: Any,
+    ) -> httpx.Response:
+        """Post a range; `content`: what is sent instead of the plain body."""
+        byte_range: ByteRange = range_of(body, source, **more)
+        sent = {**range_headers(byte_range), **({"Content-Encoding": encoding} if encoding else {}), **(headers or {})}
+        return await self.client.post("/v1/ranges", content=body if content is None else content, headers=sent)
+
+    async def post_events(self, body: bytes, event_type: str = "click", **headers: str) -> httpx.Response:
+        """Post a batch; header names with `_` for `-`."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self.client.post(f"/v1/events/{event_type}", content=body, headers=sent)
+
+
+@contextlib.asynccontextmanager
+async def running(**settings: Any) -> AsyncIterator[Harness]:
+    """A harness whose client is closed at the end."""
+    harness = Harness(**settings)
+    async with harness.client:
+        yield harness
+
+
+def run(test: Callable[[], Awaitable[T]]) -> T:
+    """Run an asynchronous test."""
+
+    async def bounded() -> T:
+        async with asyncio.timeout(30):
+            return await test()
+
+    return asyncio.run(bounded())

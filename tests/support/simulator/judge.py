@@ -1,0 +1,207 @@
+"""What must hold after every action, and at the end of a history."""
+
+from __future__ import annotations
+
+import collections
+import io
+from typing import Any
+
+import fastavro
+from tests.support.memory_storage import MemoryStorage
+from tests.support.simulator.losses import ID_BYTES, Losses
+from tests.support.simulator.producers import Producers
+from tests.support.simulator.sites import FakeMirror
+from tests.support.simulator.truth import FIRST_HOUR, TYPES, Broken, Event, Range
+
+from hourmark.avro import frame
+from hourmark.event_id import EventId
+from hourmark.hours import Hour
+from hourmark.kafka import Partition
+from hourmark.manifest import MARKER, Grade, Manifest, Previous
+from hourmark.record_key import RecordKey
+from hourmark.topics import AUDIT
+
+LOST = ("may be missing", "are lost to retention", "are lost with the staged file")  # as manifests say it
+
+
+class Judge:
+    """Looks at storage alone, and at what producers know to be true."""
+
+    def __init__(self, producers: Producers, mirror: FakeMirror, storage: MemoryStorage, losses: Losses) -> None:
+        self._producers, self._mirror, self._storage, self._losses = producers, mirror, storage, losses
+        self._seen = producers.seen
+        self.closed: dict[tuple[str, Hour], dict[str, bytes]] = {}
+        self.where: dict[EventId, tuple[str, Hour]] = {}
+        self.manifests: dict[tuple[str, Hour], Manifest] = {}
+        self.given_up: set[EventId] = set()  # by an override, whose bucket names offsets
+
+    def check(self) -> None:
+        """After every action: no closed bucket changed, no event is in two, and `proved` is true of new ones."""
+        for (event_type, hour), content in self.closed.items():
+            if self._undamaged(self._storage.content(hour.bucket_path(event_type))) != self._undamaged(content):
+                raise Broken(f"the closed bucket {event_type} {hour} has changed")
+        for event_type in TYPES:
+            hour = FIRST_HOUR
+            while hour.end_ms <= self._producers.clock.now_ms():
+                if (event_type, hour) not in self.closed:
+                    content = self._storage.content(hour.bucket_path(event_type))
+                    if content:
+                        self._take_in(event_type, hour, content)
+                hour = hour.next()
+            if self._storage.exists(hour.bucket_path(event_type)):
+                raise Broken(f"{event_type} {hour} was closed before its end")
+
+    def _undamaged(self, content: dict[str, bytes]) -> dict[str, bytes]:
+        return {path: c for path, c in content.items() if path not in self._losses.markers}
+
+    def _marker(self, event_type: str, hour: Hour) -> bytes:
+        """As it stands."""
+        path = f"{hour.bucket_path(event_type)}/{MARKER}"
+        if path not in self._losses.markers:
+            return self.closed[event_type, hour][path]
+        if not self._storage.exists(path):
+            raise Broken(f"{event_type} {hour.next()} was closed while the marker before it was gone")
+        return self._storage.read(path)
+
+    def _take_in(self, event_type: str, hour: Hour, content: dict[str, bytes]) -> None:
+        folder = hour.bucket_path(event_type)
+        if f"{folder}/_SUCCESS" not in content:
+            raise Broken(f"{folder} stands without a marker")
+        manifest = Manifest.decode(content[f"{folder}/_SUCCESS"])
+        if hour > FIRST_HOUR and (event_type, hour.before()) not in self.closed:
+            raise Broken(f"{event_type} {hour} was closed before the hour that precedes it")
+        marker = None if hour == FIRST_HOUR else self._marker(event_type, hour.before())
+        if manifest.previous != (Previous.of(str(hour.before()), marker) if marker else None):
+            raise Broken(f"{event_type} {hour} does not follow the marker before it, but {manifest.previous}")
+        ids = []
+        for file in manifest.files:
+            rows: Any = fastavro.reader(io.BytesIO(content[f"{folder}/{file.name}"]))
+            ids += [EventId(row["event_id"]) for row in rows]
+        if len(ids) != manifest.events or set(content) != {f"{folder}/{f.name}" for f in manifest.files} | {f"{folder}/_SUCCESS"}:
+            raise Broken(f"{event_type} {hour} does not hold what its manifest says")
+        for event_id in ids:
+            event = self._producers.events[event_id]
+            if event_id in self.where:
+                raise Broken(f"line {event.line} is in {self.where[event_id]} and in {event_type} {hour}")
+            if event.event_type != event_type or Hour.of(event.time_ms) > hour:
+                raise Broken(f"line {event.line} is in {event_type} {hour}, where it does not belong")
+            self.where[event_id] = (event_type, hour)
+        self.closed[event_type, hour] = content
+        self.manifests[event_type, hour] = manifest
+        grade = manifest.grade.value
+        self._seen[f"buckets {grade}"] += 1
+        self._seen["events in buckets"] += len(ids)
+        self._seen["late events"] += sum(manifest.late.values())
+        self._seen["unaudited"] += manifest.unaudited
+        self._seen["duplicates removed"] += manifest.duplicates_removed
+        if (grade == "proved") != (not manifest.evidence.waived):
+            raise Broken(f"{event_type} {hour} is {grade}, and waives {manifest.evidence.waived}")
+        self._check_listed(event_type, hour, manifest)
+        self._check_readings(event_type, hour, manifest, set(ids))
+        self._check_conflicts(event_type, hour, manifest)
+        if grade == "proved":
+            self._check_proof(event_type, hour, manifest)
+
+    def _check_readings(self, event_type: str, hour: Hour, manifest: Manifest, ids: set[EventId]) -> None:
+        """Nothing of a range that was promised in two ways before the cut is in a bucket, unless an override names the range.
+
+        Nor what a second reading, without a record of its own, made of an hour that the first one promised something of.
+        """
+        if manifest.grade is Grade.FORCED or self._losses or self._mirror.skipped or self._seen["audit files cleaned"]:
+            return
+        log = [r for r in self._producers.edge.logs[Partition(AUDIT, 0)].records if r is not None]
+        for x in (x for x in self._producers.ranges if x.otherwise):
+            readings = {r.value for r in log if r.key == bytes(x.id) and r.at_ms < manifest.evidence.cut_at_ms}
+            told = any(str(x.id) in e for (t, _), m in self.manifests.items() if t == event_type for e in m.evidence.waived)
+            for e in {*x.events, *x.otherwise} if len(readings) > 1 else ():
+                if e.id in ids and (Hour.of(e.time_ms) == hour or not told):
+                    raise Broken(
+                        f"{event_type} {hour} is {manifest.grade.value} with line {e.line} of the range {x.id}, which was "
+                        "read in two ways before its cut"
+                    )
+            for e in self._unpromised(x, readings) if len(readings) == 1 and not told else ():
+                if e.id in ids:
+                    raise Broken(
+                        f"{event_type} {hour} is {manifest.grade.value} with line {e.line} of the range {x.id}, whose record "
+                        "promised others of that hour before its cut"
+                    )
+
+    def _check_conflicts(self, event_type: str, hour: Hour, manifest: Manifest) -> None:
+        """Nothing is called a second reading that is none: such an hour waits for an override."""
+        otherwise = [str(x.id) for x in self._producers.ranges if x.otherwise]
+        for text in manifest.evidence.waived:
+            if text.startswith("read otherwise: ") and not any(of in text for of in otherwise):
+                raise Broken(f"{event_type} {hour} was held for nothing: {text}")
+
+    def _unpromised(self, x: Range, records: set[bytes]) -> set[Event]:
+        """What the reading without a record has of hours of which the one record of the range speaks, and no record has."""
+        of_others = (reading for y in self._producers.ranges if y is not x for reading in y.recorded)
+        promised = [*self._promised_by(x, *records), *(e for reading in of_others for e in reading)]
+        keys = {(e.event_type, Hour.of(e.time_ms)) for e in self._promised_by(x, *records)}
+        return {e for e in {*x.events, *x.otherwise} - {*promised} if (e.event_type, Hour.of(e.time_ms)) in keys}
+
+    def _check_listed(self, event_type: str, hour: Hour, manifest: Manifest) -> None:
+        """Whatever its grade, `forced` too: what was staged at its freeze is inside, or before, unless it was destroyed."""
+        gone = self._losses.gone({Partition(o.topic, o.partition): o.next for o in manifest.offsets})
+        for o in manifest.offsets:
+            staged = self._losses.central.logs[Partition(o.topic, o.partition)].records[: o.next]
+            for e in (self._producers.events[RecordKey.decode(r.key).event_id] for r in staged if r is not None):
+                if e.id in self.where or e.id in self.given_up or bytes(e.id) in gone:
+                    continue
+                if Hour.of(e.time_ms) <= hour:
+                    raise Broken(f"{event_type} {hour} is {manifest.grade.value} without line {e.line}, which was staged")
+
+    def _check_proof(self, event_type: str, hour: Hour, manifest: Manifest) -> None:
+        """Every event promised before its cut, of hours up to this one, is inside, or an earlier marker names its range."""
+        waived = [e for (t, h), m in self.manifests.items() if t == event_type and h < hour for e in m.evidence.waived]
+        by_id = {bytes(x.id): x for x in self._producers.ranges}
+        told = any(w in e for (t, _), m in self.manifests.items() if t == event_type for e in m.evidence.waived for w in LOST)
+        lost = {id(record) for record in self._mirror.skipped} if told else set()
+        gone = self._losses.gone() if told else ()
+        for record in self._producers.edge.logs[Partition(AUDIT, 0)].records:
+            if record is None or record.at_ms >= manifest.evidence.cut_at_ms or id(record) in lost or record.key in gone:
+                continue
+            for e in self._promised_by(by_id[record.key], record.value):
+                if e.event_type != event_type or Hour.of(e.time_ms) > hour or e.id in self.where or e.id in self.given_up:
+                    continue
+                if bytes(e.id) in gone or self._stands_otherwise(by_id[record.key], e):
+                    continue
+                if not any(record.key.hex() in text for text in waived):
+                    raise Broken(f"{event_type} {hour} is proved without line {e.line}, promised before its cut")
+
+    def _stands_otherwise(self, sent: Range, e: Event) -> bool:
+        """Whether a row of a second reading takes its place in counts and sums of low 64 bits, which know no time of the hour."""
+        return any(o.id.low64 == e.id.low64 and o.id in self.where for o in {*sent.events, *sent.otherwise} - {e})
+
+    def _promised_by(self, sent: Range, value: bytes) -> tuple[Event, ...]:
+        other = sent.otherwise and frame(1) + self._producers._audit(sent, sent.otherwise).encode() == value
+        return sent.otherwise if other else sent.events
+
+    def check_end(self) -> None:
+        """Every acknowledged line is in one closed bucket, once; what was lost on the way is named."""
+        self.check()
+        lost = {r.key[:ID_BYTES] for r in self._mirror.skipped} | set(self._losses.gone())
+        count = collections.Counter(self._producers.events[i].line for i in self.where)
+        acked = (r for x in self._producers.ranges if x.acked for r in (x.recorded if x.otherwise else {x.events}))
+        for e in (e for reading in acked for e in reading):
+            if count[e.line] == 1 or e.id in self.given_up:
+                continue
+            if count[e.line] or bytes(e.id) not in lost:
+                raise Broken(f"the acknowledged line {e.line} is in closed buckets {count[e.line]} times")
+            if not self._is_named(e):
+                raise Broken(f"line {e.line} was destroyed, and no bucket of {e.event_type} says so")
+        if doubled := [line for line, times in count.items() if times > 1]:
+            raise Broken(f"lines {doubled} are in closed buckets twice")
+        twice = [str(x.id) for x in self._producers.ranges if x.otherwise]  # what is there of both may keep neither promise
+        for (event_type, hour), m in self.manifests.items():
+            if (
+                not self._mirror.skipped
+                and not self._losses
+                and m.grade is not Grade.FORCED
+                and any("not kept" in e and not any(named in e for named in twice) for e in m.evidence.waived)
+            ):
+                raise Broken(f"nothing was lost, yet {event_type} {hour} waives {m.evidence.waived}")
+
+    def _is_named(self, e: Event) -> bool:
+        later = (m for (t, hour), m in self.manifests.items() if t == e.event_type and hour >= Hour.of(e.time_ms))
+        return any(word in text for m in later for text in m.evidence.waived for word in (*LOST, "not kept"))

@@ -1,0 +1,58 @@
+"""What was destroyed for good, in truth: a bucket may lack that alone, and must say so."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+
+from tests.support.simulator.sites import FakeCluster
+
+from hourmark.kafka import Partition
+from hourmark_etl.model import Position, Span
+
+ID_BYTES = 16  # how a record's key begins: an event's id; of a promise its range id, which is shorter
+
+
+@dataclasses.dataclass(kw_only=True)
+class Losses:
+    """Of the central cluster and of files. `markers`: what damaged ones held, by path."""
+
+    central: FakeCluster
+    passed: list[tuple[Partition, int, int]] = dataclasses.field(default_factory=list)  # retention was before staging
+    damaged: dict[str, tuple[Span, ...]] = dataclasses.field(default_factory=dict)  # staged files
+    healed: set[str] = dataclasses.field(default_factory=set)  # those that were staged again: an older ledger knows nothing of it
+    markers: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    unaudited: bool = False  # some is damaged: a promise that it would keep looks unmet
+    restored: bool = False  # an older copy of the ledger goes on
+
+    def __bool__(self) -> bool:
+        """Whether anything was lost that may leave a promise unmet."""
+        files = self.damaged and any(log.start for log in self.central.logs.values())
+        return bool(self.passed or files or self.unaudited or self.restored)
+
+    def pass_over(self, positions: Mapping[Partition, Position]) -> None:
+        """Staging goes on from these positions; what the logs no longer hold behind them is not staged."""
+        for p, position in positions.items():
+            if (start := self.central.logs[p].start) > position.next_offset:
+                self.passed.append((p, position.next_offset, start))
+
+    def gone(self, below: Mapping[Partition, int] | None = None) -> Collection[bytes]:
+        """How the keys begin of records of which nothing is left: neither in a log nor in a file that can be staged again.
+
+        `below`: only of what lies below these offsets, as what came later helps no bucket that was frozen before.
+        """
+        spans = [(p, first, end) for p, first, end in self.passed]
+        for path, of_file in self.damaged.items():
+            known = [(Partition(s.topic, s.partition), s.start, s.end) for s in of_file]
+            if path not in self.healed or self.restored:
+                spans += known if any(start < self.central.logs[p].start for p, start, _ in known) else []
+        if not spans:
+            return ()
+        places = {(p, offset) for p, first, end in spans for offset in range(first, end)}
+        dead: set[bytes] = set()
+        alive: set[bytes] = set()
+        for p, log in self.central.logs.items():
+            for offset, record in enumerate(log.records if below is None else log.records[: below.get(p, 0)]):
+                if record is not None:
+                    (dead if (p, offset) in places else alive).add(record.key[:ID_BYTES])
+        return dead - alive

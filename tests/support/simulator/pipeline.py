@@ -1,0 +1,226 @@
+"""The mirror and the consumer: a mirror of lists, and the real staging function and ledger commit in micro-batches."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import uuid
+from collections.abc import Sequence
+
+import pyarrow as pa
+from tests.support.memory_storage import MemoryStorage
+from tests.support.simulator.losses import Losses
+from tests.support.simulator.producers import Producers
+from tests.support.simulator.sites import ALIAS, FakeCluster, FakeMirror
+from tests.support.simulator.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, TYPES
+
+from hourmark.config import Config
+from hourmark.host_reports import HostReport
+from hourmark.kafka import Partition
+from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
+from hourmark_etl.errors import DataLoss
+from hourmark_etl.ledger import batches
+from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.offset_gaps import last_checks
+from hourmark_etl.model import Position, Span, StagedBatch
+from hourmark_etl.staging.pieces import StagedPiece, StagePlan
+from hourmark_etl.staging.restage import Restager
+from hourmark_etl.staging.stage import stage_table
+
+
+class Pipeline:
+    """From the edge into the ledger."""
+
+    def __init__(self, producers: Producers, storage: MemoryStorage, database: Database, config: Config) -> None:
+        self.edge, self.seen, self.clock = producers.edge, producers.seen, producers.clock
+        self.storage, self.database, self.config = storage, database, config
+        self.central = FakeCluster("central", [Partition(central_topic(p.topic, ALIAS), p.partition) for p in EDGE_PARTITIONS])
+        self.mirror, self.losses = FakeMirror(self.edge, self.central), Losses(central=self.central)
+        self.consumer = database.acquire("consumer:default")
+        infos = self.central.topics({p.topic for p in self.central.logs})
+        batches.begin_positions(
+            database,
+            self.consumer,
+            [
+                Position(
+                    cluster_id=CLUSTER, topic_id=infos[p.topic].topic_id, topic=p.topic, partition=p.partition, next_offset=0
+                )
+                for p in self.central.logs
+            ],
+        )
+
+    def mirror_some(self, draw: int) -> None:
+        """The mirror copies a few records of one partition."""
+        r = random.Random(draw)
+        self.mirror.copy(r.choice(EDGE_PARTITIONS), r.randint(1, 6))
+
+    def mirror_all(self, _: int) -> None:
+        """The mirror catches up."""
+        for p in EDGE_PARTITIONS:
+            self.mirror.copy(p, self.mirror.lag(p))
+
+    def mirror_aborts(self, draw: int) -> None:
+        """The mirror is killed in the middle of a transaction."""
+        self.mirror.abort(EDGE_PARTITIONS[draw % len(EDGE_PARTITIONS)], 1 + draw % 5)
+        self.seen["mirror's transaction aborted"] += 1
+
+    def no_leader(self, draw: int) -> None:
+        """A broker of a cluster is gone: for a while nobody knows the offsets of some partitions, or of all."""
+        r = random.Random(draw)
+        cluster = r.choice((self.edge, self.central))
+        led = [p for p in cluster.logs if r.random() < 0.4] or list(cluster.logs)
+        cluster.leaderless |= dict.fromkeys(led, r.randint(1, 6))
+        self.seen["offsets not known"] += 1
+
+    def mirror_drops(self, draw: int) -> None:
+        """A faulty mirror drops an event and doubles its neighbour."""
+        r = random.Random(draw)
+        busy = [p for p in EDGE_PARTITIONS if p.topic not in (HOSTS, AUDIT) and self.mirror.lag(p) >= 2]
+        if busy:
+            p = r.choice(busy)
+            self.mirror.copy(p, 2, drop=1)
+            self.seen["mirror dropped and doubled"] += 1
+
+    def retention(self, draw: int) -> None:
+        """The edge deletes what was copied long ago: before the closer's last poll for gaps."""
+        p = EDGE_PARTITIONS[draw % len(EDGE_PARTITIONS)]
+        if (known := last_checks(self.database).get(p)) is not None:
+            self.edge.logs[p].start = max(self.edge.logs[p].start, known.mirror_next)
+
+    def retention_overtakes(self, draw: int) -> None:
+        """The edge deletes before the mirror has copied, in one partition or in all; the mirror goes on with what is left."""
+        for p in EDGE_PARTITIONS if draw % 2 else [EDGE_PARTITIONS[draw // 2 % len(EDGE_PARTITIONS)]]:
+            if self.mirror.lag(p):
+                self.mirror.overtake(p)
+                self.seen["retention overtook the mirror"] += 1
+
+    def central_retention(self, draw: int) -> None:
+        """The central cluster deletes what is staged, of some partitions or of all: it cannot be staged again."""
+        r = random.Random(draw)
+        share = r.choice((0.3, 1.0))
+        for p, position in self.positions().items():
+            log = self.central.logs[p]
+            if r.random() < share and position.next_offset > log.start:
+                log.start = r.randint(log.start + 1, position.next_offset)
+                self.seen["retention at the central cluster"] += 1
+
+    def central_overtakes(self, draw: int) -> None:
+        """It deletes also what is not staged yet."""
+        r = random.Random(draw)
+        ends = {p: (position.next_offset, len(self.central.logs[p].records)) for p, position in self.positions().items()}
+        if behind := [p for p, (start, end) in ends.items() if self.central.logs[p].start <= start < end]:
+            p = r.choice(behind)
+            self.central.logs[p].start = r.randint(ends[p][0] + 1, ends[p][1])
+            self.seen["retention overtook staging"] += 1
+
+    def stage(self, draw: int) -> None:
+        """A micro-batch of some of every partition; the driver may be killed before or after the commit."""
+        r = random.Random(draw)
+        ends = {}
+        for p, start in self.positions().items():
+            end = len(self.central.logs[p].records)
+            ends[p] = r.choice((start.next_offset, r.randint(start.next_offset, end), end))
+        self._stage(ends, r.random())
+
+    def stage_all(self, _: int) -> None:
+        """A micro-batch of all there is."""
+        self._stage({p: len(self.central.logs[p].records) for p in self.positions()}, 1.0)
+
+    def positions(self) -> dict[Partition, Position]:
+        """Where staging goes on."""
+        return {Partition(p.topic, p.partition): p for p in batches.positions(self.database, CLUSTER)}
+
+    def _stage(self, ends: dict[Partition, int], fate: float) -> None:
+        logs, starts = self.central.logs, self.positions()
+        if any(logs[p].start > s.next_offset for p, s in starts.items()):
+            self.losses.pass_over(starts)
+            batches.pass_over(self.database, self.consumer, ALIAS, {s: logs[p].start for p, s in starts.items()})
+            starts = self.positions()
+        moved = {p: end for p, end in ends.items() if end > starts[p].next_offset}
+        if not moved:
+            return
+        folder = f"_staging/{self.consumer.epoch:012d}-default-{uuid.uuid4().hex}"
+        batch = self._batch(folder, starts, moved)
+        if fate < 0.1:
+            self.seen["driver killed before the ledger commit"] += 1
+            return
+        batches.commit_batch(self.database, self.consumer, batch)
+        self.seen["staged"] += 1
+
+    def _batch(
+        self,
+        folder: str,
+        starts: dict[Partition, Position],
+        ends: dict[Partition, int],
+    ) -> StagedBatch:
+        spans = tuple(
+            Span(topic=s.topic, topic_id=s.topic_id, partition=s.partition, start=s.next_offset, end=ends[p])
+            for p, s in starts.items()
+            if p in ends
+        )
+        piece = self.staged(folder, spans)
+        reports = [HostReport.decode(r.datum) for r in sorted(piece.reports)]
+        return StagedBatch(
+            folder=folder,
+            starts=tuple(s for p, s in starts.items() if p in ends),
+            ends=tuple(dataclasses.replace(s, next_offset=ends[p]) for p, s in starts.items() if p in ends),
+            files=tuple(f.file for f in piece.files),
+            groups=piece.groups,
+            audit_groups=piece.audit_groups,
+            reports=tuple(batches.reporters_of(report, self.clock.now_ms()) for report in reports),
+        )
+
+    def staged(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
+        """The real staging function over what the central cluster has there."""
+        rows = [
+            (record.key, record.value, s.topic, s.partition, offset)
+            for s in spans
+            for offset in range(s.start, s.end)
+            if (record := self.central.logs[Partition(s.topic, s.partition)].records[offset]) is not None
+        ]
+        kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
+        columns = [pa.array(c, k) for c, k in zip(list(zip(*rows, strict=True)) or [()] * 5, kinds, strict=True)]
+        table = pa.table(columns, names=["key", "value", "topic", "partition", "offset"])
+        return stage_table(table, spans, self.plan(folder), self.storage)
+
+    def plan(self, folder: str) -> StagePlan:
+        """What staging into the folder must know."""
+        types = {central_topic(events_topic(t), ALIAS): t for t in TYPES}
+        audit, hosts = central_topic(AUDIT, ALIAS), central_topic(HOSTS, ALIAS)
+        ledger = self.database.identity()[0]
+        return StagePlan(
+            storage=self.config.storage,
+            folder=folder,
+            bucket_seconds=FIRST_HOUR.length_s,
+            types=types,
+            audit_topic=audit,
+            hosts_topic=hosts,
+            ledger=ledger,
+        )
+
+    def restage(self, lease: Lease, path: str) -> str:
+        """The real restager; only reading Kafka is played."""
+        again = PlayedRestager(self).restage(lease, path)
+        self.losses.healed.add(path)
+        self.seen["staged again"] += 1
+        return again
+
+
+class PlayedRestager(Restager):
+    """Only reading Kafka is played."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._config, self._database, self._storage = pipeline.config, pipeline.database, pipeline.storage
+        self._pipeline, self._logs = pipeline, pipeline.central.logs
+        self.made: list[str] = []
+
+    def _refuse_other_topics(self, spans: Sequence[Span]) -> None:
+        pass
+
+    def _stage(self, folder: str, spans: Sequence[Span]) -> StagedPiece:
+        for s in spans:
+            if s.start < self._logs[Partition(s.topic, s.partition)].start:
+                raise DataLoss(f"topic {s.topic} partition {s.partition}: offset {s.start} is to be staged, and it is gone")
+        piece = self._pipeline.staged(folder, spans)
+        self.made += [f.path for f in piece.files]
+        return piece

@@ -1,0 +1,127 @@
+"""Two Kafka clusters as lists, and a mirror that copies from one to the other: what `TwoSites` and staging are given.
+
+Offsets behave as in Kafka where closing depends on it: the mirror writes in transactions whose markers take an offset and give no
+record, retention moves a log's start, a topic that is recreated has another id.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from hourmark.errors import Unavailable
+from hourmark.kafka import Partition, TopicInfo
+from hourmark.topics import central_topic
+
+ALIAS = "edge"
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What was appended, when (the fake clock's milliseconds), and what the test knows of it."""
+
+    key: bytes
+    value: bytes
+    at_ms: int
+
+
+@dataclasses.dataclass
+class Log:
+    """A partition. `records[n]` has offset n; None is a transaction marker, or gone."""
+
+    topic_id: str
+    records: list[Record | None] = dataclasses.field(default_factory=list)
+    start: int = 0
+
+
+class FakeCluster:
+    """Topics as lists, asked as `hourmark.kafka.Cluster` is."""
+
+    def __init__(self, name: str, partitions: Iterable[Partition]) -> None:
+        self.name = name
+        self.logs = {p: Log(f"{name}-{p.topic}") for p in partitions}
+        self.leaderless: dict[Partition, int] = {}  # how many questions for offsets find no leader
+
+    def cluster_id(self) -> str:
+        return f"{self.name}-cluster"
+
+    def append(self, partition: Partition, record: Record | None) -> None:
+        self.logs[partition].records.append(record)
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        found = {}
+        for name in names:
+            numbers = tuple(sorted(p.partition for p in self.logs if p.topic == name))
+            if numbers:
+                found[name] = TopicInfo(name, self.logs[Partition(name, 0)].topic_id, numbers)
+        return found
+
+    def starts(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        return self._offsets({p: self.logs[p].start for p in partitions})
+
+    def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, int]:
+        return self._offsets({p: len(self.logs[p].records) for p in partitions})
+
+    def _offsets(self, known: dict[Partition, int]) -> dict[Partition, int]:
+        if away := self.away(known):
+            raise Unavailable(f"{self.name}: {away[0]} has no leader")
+        return known
+
+    def away(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Those of the partitions that have no leader at this question."""
+        found = [p for p in partitions if self.leaderless.get(p)]
+        for p in found:
+            self.leaderless[p] -= 1
+        return found
+
+
+class FakeMirror:
+    """Copies edge → central, partition by partition, exactly once unless told to be faulty; knows its own positions."""
+
+    def __init__(self, edge: FakeCluster, central: FakeCluster) -> None:
+        self._edge, self._central = edge, central
+        self.positions = dict.fromkeys(edge.logs, 0)
+        self.skipped: list[Record] = []  # lost to retention, dropped, or jumped over
+
+    def refresh(self) -> dict[Partition, int]:
+        return {p: position for p, position in self.positions.items() if position}
+
+    def close(self) -> None:
+        pass
+
+    def lag(self, partition: Partition) -> int:
+        log = self._edge.logs[partition]
+        return len(log.records) - max(self.positions[partition], log.start)
+
+    def copy(self, partition: Partition, count: int, *, drop: int | None = None) -> None:
+        """The next records in one transaction. `drop`: a faulty mirror leaves this one out and writes the one before it twice."""
+        log = self._edge.logs[partition]
+        first = max(self.positions[partition], log.start)
+        end = min(len(log.records), first + count)
+        target = Partition(central_topic(partition.topic, ALIAS), partition.partition)
+        for offset in range(first, end):
+            record = log.records[offset]
+            assert record is not None
+            if drop is not None and offset - first == drop:
+                self.skipped.append(record)
+                if offset > first:
+                    self._central.append(target, log.records[offset - 1])
+                continue
+            self._central.append(target, record)
+        if end > first:
+            self._central.append(target, None)
+            self.positions[partition] = end
+
+    def abort(self, partition: Partition, count: int) -> None:
+        """A transaction that copies is aborted, and takes offsets all the same: readers see none of its records."""
+        for _ in range(min(count, self.lag(partition)) + 1):
+            self._central.append(Partition(central_topic(partition.topic, ALIAS), partition.partition), None)
+
+    def overtake(self, partition: Partition) -> None:
+        """The edge's retention deletes all that the log holds, copied or not; the mirror goes on after that.
+
+        As with MirrorMaker 2, its committed position stays where it was until it has copied something.
+        """
+        log = self._edge.logs[partition]
+        self.skipped += [r for r in log.records[max(self.positions[partition], log.start) :] if r is not None]
+        log.start = len(log.records)

@@ -1,0 +1,98 @@
+"""A log host in a folder: its logs, and a tailer that runs in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hourmark.clock import SystemClock
+from hourmark.config import TailedSource
+from hourmark.config import Tailer as TailerConfig
+from hourmark_producer.checkpoint import Checkpoint
+from hourmark_producer.identity import Identity, identify
+from hourmark_producer.installation import locked, open_installation
+from hourmark_producer.tailer import Summary, Tailer
+
+LINE = b"2026-01-01T00:00:00Z a line of some length\n"
+
+
+def lines(count: int, start: int = 0) -> bytes:
+    """Distinct lines."""
+    return b"".join(b"line %08d of a log\n" % n for n in range(start, start + count))
+
+
+class Host:
+    """Settings and files of one host. `drain` runs a tailer to the end, `running` one in the background."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.logs = folder / "logs"
+        self.logs.mkdir()
+        self.app = self.logs / "app.log"
+        self.state = folder / "state"
+        self.settings: dict[str, Any] = {
+            "state_dir": self.state,
+            "service_urls": [url],
+            "host_name": "host-1",
+            "scan_seconds": 0.02,
+            "report_seconds": 0.05,
+            "backoff_max_seconds": 0.1,
+            "sources": [TailedSource(name="app", paths=[f"{self.logs}/app.log*"])],
+        }
+        self.identify: Callable[[int], Identity] = identify
+        self.open_files_max = 800
+
+    def append(self, content: bytes, path: Path | None = None) -> None:
+        with (path or self.app).open("ab") as file:
+            file.write(content)
+
+    @contextmanager
+    def tailer(self, *, reread: bool = False) -> Iterator[tuple[Tailer, Checkpoint]]:
+        config = TailerConfig(**self.settings)
+        with locked(config.state_dir):
+            checkpoint, host_id = open_installation(config.state_dir, reread=reread)
+            try:
+                yield (
+                    Tailer(
+                        config,
+                        checkpoint,
+                        SystemClock(),
+                        host_id=host_id,
+                        host_name=config.host_name,
+                        identify=self.identify,
+                        open_files_max=self.open_files_max,
+                    ),
+                    checkpoint,
+                )
+            finally:
+                checkpoint.close()
+
+    def drain(self, *, reread: bool = False) -> Summary:
+        with self.tailer(reread=reread) as (tailer, _):
+            return tailer.run(threading.Event(), drain=True)
+
+    @contextmanager
+    def running(self) -> Iterator[Tailer]:
+        """A tailer at work; errors of it are raised at the end."""
+        stop = threading.Event()
+        failures: list[BaseException] = []
+
+        def run(tailer: Tailer) -> None:
+            try:
+                tailer.run(stop)
+            except BaseException as error:  # noqa: BLE001
+                failures.append(error)
+
+        with self.tailer() as (tailer, _):
+            thread = threading.Thread(target=run, args=(tailer,))
+            thread.start()
+            try:
+                yield tailer
+            finally:
+                stop.set()
+                thread.join(30)
+                assert not thread.is_alive(), "the tailer does not stop"
+        if failures:
+            raise failures[0]

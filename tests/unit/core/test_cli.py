@@ -1,0 +1,70 @@
+"""The command line: rooms that are not installed, and what they need."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from hourmark.cli import COMMANDS, LazyGroup, root
+from hourmark.errors import UsageError
+
+
+@pytest.fixture
+def absent(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """Packages put in here are not installed."""
+    names: set[str] = set()
+
+    class Finder:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name.partition(".")[0] in names:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    kept = dict(sys.modules)
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    yield names
+    sys.modules.update(kept)
+
+
+def _forget(*packages: str) -> None:
+    for name in [n for n in sys.modules if n.partition(".")[0] in packages]:
+        del sys.modules[name]
+
+
+def test_a_room_that_is_not_installed_is_named_with_its_distribution(absent: set[str]) -> None:
+    absent.add("hourmark_etl")
+    _forget("hourmark_etl")
+    found = CliRunner().invoke(root, ["bucket", "list"])
+    assert isinstance(found.exception, UsageError)
+    assert "pip install 'hourmark-etl'" in str(found.exception)
+
+
+def test_what_a_command_loads_as_it_runs_is_named_with_the_extra(absent: set[str]) -> None:
+    absent.add("pyspark")
+
+    @click.command()
+    def run() -> None:
+        importlib.import_module("pyspark")
+
+    module = type(sys)("hourmark_etl.played")
+    module.run = run  # type: ignore[attr-defined]
+    sys.modules[module.__name__] = module
+    _forget("pyspark")
+    try:
+        found = CliRunner().invoke(LazyGroup({"etl": ("hourmark_etl.played:run", "")}), ["etl"])
+    finally:
+        del sys.modules[module.__name__]
+    assert isinstance(found.exception, UsageError)
+    assert "`hourmark etl` needs pyspark" in str(found.exception)
+    assert "pip install 'hourmark-etl[spark]'" in str(found.exception)
+
+
+def test_all_commands_are_shown_whatever_is_installed(absent: set[str]) -> None:
+    absent |= {module.partition(".")[0] for module, _ in COMMANDS.values()}
+    said = CliRunner().invoke(root, ["--help"])
+    assert said.exit_code == 0
+    assert all(f"  {name} " in said.output for name in COMMANDS)

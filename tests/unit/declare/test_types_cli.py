@@ -1,0 +1,179 @@
+"""`hourmark types check`: the examples are well declared, and each wrong declaration is refused by file and reason."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hourmark.config import Parsing, load_config
+from hourmark.errors import ConfigError, TypeFileError, UsageError
+from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, Source, read_folder
+from hourmark.rules import Rules, TypeVersion
+from hourmark.rules_change import check_change
+from hourmark_declare.cli import types
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+
+
+def check(folder: Path) -> dict[str, list[str]]:
+    result = CliRunner().invoke(types, ["check", "--dir", str(folder), "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    found: dict[str, list[str]] = json.loads(result.stdout)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLES / "types", tmp_path / "types"))
+
+
+def test_the_examples_are_well_declared() -> None:
+    assert check(EXAMPLES / "types") == {
+        "types": ["app-log", "dead-letters", "kafka-log", "page-viewed"],
+        "sources": ["app", "kafka"],
+    }
+    assert load_config(EXAMPLES / "tailer.toml").tailer.sources[0].name in check(EXAMPLES / "types")["sources"]
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "said"),
+    [
+        (
+            "kafka-log.toml",
+            "(?P<level>",
+            "(?P<level>(",
+            "kafka-log cannot be used: line.pattern: RE2 does not accept it: missing",
+        ),
+        ("kafka-log.toml", "(?P<level>", "(?'level'", "line.pattern: RE2 does not accept it: invalid perl operator"),
+        ("kafka-log.toml", "(?P<level>", "(?=x)(?P<level>", "line.pattern: RE2 does not accept it: invalid perl operator"),
+        ("kafka-log.toml", "(?P<level>", "(?P<nolevel>", "none of its fields"),
+        ("kafka-log.toml", "(?P<time>", "(?P<when>", "need each other"),
+        ("page-viewed.toml", '"page-viewed"', '"other"', "must have one name"),
+        ("page-viewed.toml", 'type = "long"', 'type = "lang"', "Avro"),
+        ("page-viewed.toml", "partitions = 1", "partition = 1", "partition"),
+        ("page-viewed.toml", "partitions = 1", "partitions = 0", "partitions"),
+        ("page-viewed.toml", "[line]", "[line", "no valid TOML"),
+        ("sources.toml", '"app-log"]', '"nothing"]', "which no file declares"),
+        ("sources.toml", 'format = "free"', 'format = "rfc5424"', "patterns go with 'free'"),
+        ("sources.toml", 'catch_all = "kafka-log"', 'catch_all = "page-viewed"', "catch_all"),
+    ],
+)
+def test_a_wrong_declaration_is_refused_with_its_reason(folder: Path, file: str, before: str, after: str, said: str) -> None:
+    text = (folder / file).read_text()
+    assert before in text
+    (folder / file).write_text(text.replace(before, after))
+    with pytest.raises(TypeFileError, match=said):
+        check(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (r"""pattern = '\(?P<time>\d+ (?P<x>.*)'
+time_format = "%H"
+[[fields]]
+name = "x"
+type = "string" """, "t cannot be used: line.pattern: it has no group `time`"),
+        (r"""pattern = '(?P<time>\d+)(?P<x>.*)'
+time_format = "%Q"
+[[fields]]
+name = "x"
+type = "string" """, "t cannot be used: line.time_format: the directive %Q"),
+    ],
+)  # fmt: skip
+def test_a_pattern_that_can_never_be_used_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "t.toml").write_text(f'name = "t"\n[line]\npayload = "pattern"\n{text}\n')
+    with pytest.raises(TypeFileError, match=said):
+        check(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "twice"),
+    [
+        (r"a=(?P<line>\w+)|b=(?P<line>\w+)", True),
+        (r"a=(?P<line>\w+)|b=(?<line>\w+)", True),
+        (r"[(?P<line>]*(?P<line>\w+)", False),
+        (r"[]\](?P<line>]*(?P<line>\w+)", False),
+        (r"\(?P<line>(?P<line>\w+)", False),
+        (r"\Q(?P<line>\E(?P<line>\w+)", False),
+        (r"\\(?P<line>x)|(?P<line>\w+)", True),
+    ],
+)
+def test_a_group_that_is_named_twice_is_refused_because_re2_knows_the_first_alone(
+    tmp_path: Path, pattern: str, twice: bool
+) -> None:
+    lines = ['name = "t"', "[line]", 'payload = "pattern"', 'time = "observed"', f"pattern = '{pattern}'", "[[fields]]"]
+    (tmp_path / "t.toml").write_text("\n".join([*lines, 'name = "line"', 'type = ["null", "string"]', ""]))
+    if twice:
+        with pytest.raises(TypeFileError, match="names the group line twice"):
+            check(tmp_path)
+    else:
+        assert "t" in check(tmp_path)["types"]
+
+
+def test_groups_may_be_named_in_either_of_re2s_ways(folder: Path) -> None:
+    file = folder / "kafka-log.toml"
+    file.write_text(file.read_text().replace("(?P<", "(?<"))
+    assert "kafka-log" in check(folder)["types"]
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TypeFileError, match="nowhere"):
+        read_folder(tmp_path / "nowhere")
+
+
+def _rules(*types: EventType) -> Rules:
+    sources = {"app": Source(name="app", types=["click"])}
+    return Rules(
+        sequence=1, types={t.name: TypeVersion(t, 1) for t in (*types, DEAD_LETTERS)}, sources=sources, parsing=Parsing()
+    )
+
+
+def test_types_in_force_are_not_dropped_by_accident() -> None:
+    click = EventType(name="click", fields=[])
+    with pytest.raises(UsageError, match="app, click: in force, but not declared here"):
+        check_change(_rules(click), Declarations([DEAD_LETTERS], []), 3600, may_remove=False)
+    check_change(_rules(click), Declarations([DEAD_LETTERS], []), 3600, may_remove=True)
+    check_change(None, Declarations([DEAD_LETTERS], []), 3600, may_remove=False)
+
+
+def test_the_bucket_length_is_fixed() -> None:
+    with pytest.raises(UsageError, match="a root's bucket length is fixed"):
+        check_change(_rules(), Declarations([DEAD_LETTERS], []), 60, may_remove=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[service]\nport = 99999", r"service\.port = 99999"),
+        ("[service]\nprot = 1", r"service\.prot"),
+        ('[service]\nhost = "0.0.0.0"', "no authentication yet"),
+        ("[parsing]\nbucket_seconds = 7", "whole minutes"),
+        ("[", "no valid TOML"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_value(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "hourmark.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        load_config(file)
+
+
+def test_secrets_do_not_reach_an_error_message(tmp_path: Path) -> None:
+    file = tmp_path / "hourmark.toml"
+    file.write_text('[kafka.edge]\nproperties = { "sasl.password" = 12345 }')
+    with pytest.raises(ConfigError) as refused:
+        load_config(file)
+    assert "12345" not in str(refused.value)
+
+
+def test_the_environment_overrides_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "hourmark.toml"
+    file.write_text("[service]\nport = 1111\nreport_seconds = 5")
+    monkeypatch.setenv("HOURMARK_SERVICE__PORT", "2222")
+    loaded = load_config(file).service
+    assert (loaded.port, loaded.report_seconds) == (2222, 5)

@@ -1,0 +1,85 @@
+"""How services and tailers are told to stand: by /readyz, by the lock of the state folder, by their last reports."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.support.http_server import Answering, serving
+
+from hourmark.component_status import FRESH_MS, State
+from hourmark.config import Config, Kafka, KafkaCluster, Service, Tailer
+from hourmark.host_reports import HostReport
+from hourmark.state_folder import StateFolder
+from hourmark_delivery_service.component_status import of_reports, service, tailers
+
+NOW_MS = 1_800_000_000_000
+
+
+def config(folder: Path, port: int = 1) -> Config:
+    return Config(
+        kafka=Kafka(edge=KafkaCluster(bootstrap="127.0.0.1:1")),
+        service=Service(port=port, state_dir=folder / "service"),
+        tailer=Tailer(state_dir=folder / "tailer"),
+    )
+
+
+def report(host: str, seconds_ago: float, *, goodbye: bool = False) -> HostReport:
+    at_ms = NOW_MS - int(seconds_ago * 1000)
+    return HostReport(
+        host_id=host.encode().hex().ljust(32, "0"),
+        host_name=host,
+        kind="tailer",
+        incarnation="i",
+        sequence=0,
+        received_at_ms=at_ms,
+        goodbye=goodbye,
+        sources=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "said"),
+    [
+        (200, b'{"ready": true, "reasons": []}', "^ready at http://"),
+        (503, b'{"ready": false, "reasons": ["too few in-sync replicas"]}', "not ready: too few in-sync replicas$"),
+        (500, b"oh", "not ready: status 500$"),
+    ],
+)
+def test_a_service_that_answers_runs_and_says_whether_it_is_ready(tmp_path: Path, code: int, body: bytes, said: str) -> None:
+    class Handler(Answering):
+        def do_GET(self) -> None:
+            assert self.path == "/readyz"
+            self.answer(code, body)
+
+    with serving(Handler) as address:
+        found = service(config(tmp_path, int(address.rpartition(":")[2])), NOW_MS)
+    assert (found.state, found.heard_at_ms) == (State.RUNNING, NOW_MS)
+    assert re.search(said, found.detail)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_one_that_does_not_answer_is_known_by_its_folder_while_kafka_is_away_too(tmp_path: Path, held: bool) -> None:
+    locks = [StateFolder(tmp_path / name, name).lock() for name in ("service", "tailer")] if held else []
+    found = service(config(tmp_path), NOW_MS), tailers(config(tmp_path), NOW_MS)
+    for lock in locks:
+        lock.close()
+    assert [one.state for one in found] == ([State.RUNNING] * 2 if held else [State.NOT_RUNNING, State.UNKNOWN])
+    assert all((one.pid is not None) is held for one in found)
+    assert all("no broker of the edge cluster listens" in one.detail for one in found)
+
+
+def test_reports_tell_who_is_live_who_fell_silent_and_who_said_goodbye() -> None:
+    found = of_reports([report("web-1", 3), report("web-2", 900), report("web-3", 7200, goodbye=True)], NOW_MS)
+    assert found.state is State.RUNNING
+    assert found.detail == "reported: web-1 (3 s ago); silent: web-2 (15 min ago); said goodbye: web-3 (2 h ago)"
+    assert found.heard_at_ms == NOW_MS - 3000
+    assert of_reports([report("web-2", FRESH_MS / 1000 + 1)], NOW_MS).state is State.SILENT
+    assert of_reports([report("web-3", 1, goodbye=True)], NOW_MS).state is State.NOT_RUNNING
+    assert of_reports([], NOW_MS).detail == "nobody has reported lately"
+
+
+def test_of_many_hosts_the_newest_are_named() -> None:
+    found = of_reports([report(f"web-{n}", n) for n in range(9)], NOW_MS)
+    assert "web-0 (0 s ago)" in found.detail and found.detail.endswith("web-4 (4 s ago) and 4 more")

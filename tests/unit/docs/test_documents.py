@@ -1,0 +1,42 @@
+"""Documents name what is there: files, links, tests of a file, and commands with their options."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from tests.support.documents import ROOT, console_lines, documents, missing, named, resolved
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_file_and_test_that_is_named_exists(document: Path) -> None:
+    assert missing(document.read_text(), document.parent) == []
+
+
+def test_files_are_found_in_documents() -> None:
+    assert len(named((ROOT / "docs" / "reliability.md").read_text())) > 50
+    assert len(named(CONTRIBUTING)) > 30
+
+
+def test_what_is_not_there_is_noticed() -> None:
+    text = "`u/test_ids.py::test_nothing_of_the_kind`, `tests/nowhere.py`, `…::test_x`, [a](docs/nothing.md#b), `storage/none.py`"
+    assert missing(text) == [
+        "docs/nothing.md", "tests/unit/etl/test_ids.py::test_nothing_of_the_kind", "tests/nowhere.py", "tests/nowhere.py",
+        "storage/none.py",
+    ]  # fmt: skip
+
+
+def test_what_is_there_by_a_short_name_is_found() -> None:
+    assert (
+        missing("`storage/interface.py`, `README.md`, `types/sources.toml`, `/metrics`, `a/b c`, [x](https://example.org)") == []
+    )
+
+
+@pytest.mark.parametrize("line", [line for line in console_lines(CONTRIBUTING) if line.startswith("./hourmark test")])
+def test_a_command_of_contributing_parses(line: str) -> None:
+    command, arguments = resolved(shlex.split(line)[1:])
+    with command.make_context(command.name, arguments):
+        pass

@@ -1,0 +1,87 @@
+"""How the driver is told to stand: by its metrics while it runs, by the ledger when it does not."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert
+
+from hourmark.component_status import ComponentStatus, State
+from hourmark.config import Config, Etl, Storage
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import CLOSER, Database
+from hourmark_etl.model import Reporter
+from hourmark_etl.telemetry.component_status import HANGS_MS, driver
+from hourmark_etl.telemetry.metrics import Metrics, serve_metrics
+
+NOW_MS = 1_800_000_000_000
+
+
+def ask(folder: Path, port: int, now_ms: int = NOW_MS) -> ComponentStatus:
+    etl, storage = Etl(ledger=f"sqlite:///{folder}/ledger.sqlite", metrics_port=port), Storage(root=f"file://{folder}/root")
+    return driver(Config(etl=etl, storage=storage), now_ms)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+    return port
+
+
+def test_without_a_ledger_none_runs_and_the_next_step_is_told(tmp_path: Path) -> None:
+    found = ask(tmp_path, free_port())
+    assert found.state is State.NOT_RUNNING and "hourmark types apply" in found.detail
+    assert not (tmp_path / "ledger.sqlite").exists()
+
+
+def test_a_ledger_that_no_driver_ever_had_says_so(tmp_path: Path) -> None:
+    Database(f"sqlite:///{tmp_path}/ledger.sqlite").close()
+    found = ask(tmp_path, free_port())
+    assert found.state is State.NOT_RUNNING and "`hourmark etl run` starts one" in found.detail
+
+
+@pytest.mark.parametrize(("seconds_ago", "state"), [(4, State.RUNNING), (600, State.NOT_RUNNING)])
+def test_without_metrics_the_last_report_that_was_staged_tells(tmp_path: Path, seconds_ago: int, state: State) -> None:
+    heard_ms = NOW_MS - seconds_ago * 1000
+    reporter = Reporter(
+        host_id="0" * 32,
+        source="api",
+        host_name="web-1",
+        kind="service",
+        incarnation="i",
+        sequence=1,
+        received_at_ms=heard_ms,
+        caught_up_at_ms=heard_ms,
+        pending_bytes=0,
+        lost_bytes=0,
+        goodbye=False,
+        heard_at_ms=heard_ms,
+    )
+    with (
+        Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database,
+        database.transaction(database.acquire(CLOSER)) as connection,
+    ):
+        connection.execute(insert(tables.reporters).values(**dataclasses.asdict(reporter)))
+    found = ask(tmp_path, free_port())
+    assert (found.state, found.heard_at_ms) == (state, heard_ms)
+
+
+def test_a_driver_is_asked_at_its_metrics_and_one_that_hangs_is_silent(tmp_path: Path) -> None:
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        lease = database.acquire(CLOSER)
+    metrics, port = Metrics(), free_port()
+    stop = serve_metrics(metrics, "127.0.0.1", port)
+    try:
+        assert "has not looked yet" in ask(tmp_path, port).detail
+        metrics.last_poll.set(NOW_MS / 1000 - 3)
+        looked = ask(tmp_path, port)
+        assert looked.state is State.RUNNING and looked.heard_at_ms == NOW_MS - 3000
+        assert looked.detail.startswith(f"looked 3 s ago (127.0.0.1:{port}); ")
+        assert f"commit {lease.epoch}" in looked.detail
+        assert ask(tmp_path, port, NOW_MS + HANGS_MS).state is State.SILENT
+    finally:
+        stop()
+    assert ask(tmp_path, port).state is State.UNKNOWN

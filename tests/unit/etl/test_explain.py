@@ -1,0 +1,392 @@
+"""`bucket why`: every state of an hour is told, whoever holds it is named, and each reason has a next step."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hourmark.hours import Hour
+from hourmark.manifest import Evidence, Grade, Manifest
+from hourmark_etl.closing.cut.readiness import Reports, clocks_apart
+from hourmark_etl.ledger.overrides import Blocker, Override
+from hourmark_etl.ledger.overview import Quarantined
+from hourmark_etl.model import Frontier, Phase, Reporter, Seal, State
+from hourmark_etl.operators.explain import REASONS_SHOWN, Explanation, Facts, as_lines, why
+
+PHASES = tuple(phase for phase in Phase if phase is not Phase.QUARANTINED)  # which the table of such types tells
+HOUR = Hour(1_800_000_000, 3600)
+END = HOUR.end_ms
+FIRST = Hour(HOUR.start_s - 2 * 3600)
+TAILER = Reporter(
+    host_id="t" * 32,
+    source="app",
+    host_name="web",
+    kind="tailer",
+    incarnation="one",
+    sequence=0,
+    received_at_ms=END + 60_000,
+    caught_up_at_ms=END + 60_000,
+    pending_bytes=0,
+    lost_bytes=0,
+    goodbye=False,
+    heard_at_ms=END + 60_000,
+)
+SERVICE = dataclasses.replace(TAILER, host_id="s" * 32, source="api", host_name="svc", kind="service")
+BEHIND = dataclasses.replace(TAILER, host_id="b" * 32, host_name="db", caught_up_at_ms=END - 9_000, pending_bytes=1234)
+FRONTIER = Frontier(
+    event_type="click",
+    first_hour=FIRST,
+    hour=HOUR,
+    state=State.OPEN,
+    sources=frozenset({"app"}),
+    settled_next=0,
+    seal=None,
+    alarm=(),
+)
+
+
+ASIDE = Quarantined(
+    event_type="click",
+    topic="edge.events.click",
+    partition=0,
+    offset=17,
+    reason="the key has not 24 bytes",
+    quarantined_at_ms=END,
+)
+
+
+def blocker(phase: Phase, *what: str, hour: Hour = HOUR, since_ms: int = END) -> Blocker:
+    return Blocker(event_type="click", hour=hour, phase=phase, what=what, since_ms=since_ms)
+
+
+def facts(hour: Hour = HOUR, **changes: object) -> Facts:
+    made = Facts(
+        event_type="click",
+        hour=hour,
+        now_ms=END + 61_000,
+        deadline_seconds=7200.0,
+        frontier=FRONTIER,
+        known_types=("click",),
+        reporters=(SERVICE, TAILER),
+        driver_seen_ms=END + 60_000,
+    )
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def manifest(grade: Grade = Grade.PROVED, waived: tuple[str, ...] = ()) -> Manifest:
+    evidence = Evidence(
+        method="join", cut_at_ms=1, audit_records=7, promised=1200, audit_next={"0": 0}, waived=list(waived)
+    )  # fmt: skip
+    return Manifest(
+        type="click", hour=str(FIRST), bucket_seconds=3600, grade=grade, evidence=evidence, files=[], events=1205, late={},
+        duplicates_removed=0, unaudited=5, id_sum="0" * 16, offsets=[], ledger="l", ledger_commit=1, attempt="a",
+        closed_at_ms=FIRST.end_ms + 90_000, software="test",
+    )  # fmt: skip
+
+
+def text(answer: Explanation) -> str:
+    return "\n".join(as_lines(answer, END + 61_000))
+
+
+def test_a_source_that_is_behind_is_named_with_what_to_do_and_the_deadline() -> None:
+    answer = why(facts(reporters=(SERVICE, TAILER, BEHIND)))
+    (reason,) = answer.reasons
+    assert answer.state == "open" and answer.frontier == str(HOUR)
+    assert "next hour of click to close, and ended 61 s ago" in answer.summary
+    assert reason.what == (
+        f"tailer db source app ({'b' * 32}) had caught up 9 s before the hour's end; "
+        "its last report is 1 s old, 1,234 bytes pending"
+    )
+    assert "it reports: it is catching up, or a file of source app on db cannot be read" in reason.do
+    assert reason.since_ms == END - 9_000
+    assert answer.times_out_at_ms == END + 7_200_000
+    assert "in 119 min: then it closes as timed_out" in text(answer)
+
+
+def test_a_host_that_is_silent_is_to_be_started_or_drained() -> None:
+    silent = dataclasses.replace(BEHIND, heard_at_ms=END - 300_000)
+    (reason,) = why(facts(reporters=(SERVICE, silent))).reasons
+    assert "its last report is 6 min old" in reason.what
+    assert "start the tailer on db (`hourmark tail`)" in reason.do and "`hourmark tail --drain`" in reason.do
+
+
+def test_a_service_that_holds_an_hour_is_told_apart_from_a_tailer() -> None:
+    busy = dataclasses.replace(SERVICE, caught_up_at_ms=END - 1000)
+    (reason,) = why(facts(reporters=(busy,))).reasons
+    assert "service svc" in reason.what and "a request has been under way" in reason.do
+    silent = dataclasses.replace(busy, heard_at_ms=END - 30_000)
+    (reason,) = why(facts(reporters=(silent,))).reasons
+    assert "start the delivery service on svc again" in reason.do
+
+
+def test_a_ledger_into_which_nothing_is_staged_says_so_first() -> None:
+    stale = dataclasses.replace(SERVICE, received_at_ms=END - 200_000)
+    first, second = why(facts(reporters=(stale, dataclasses.replace(BEHIND, received_at_ms=END - 200_000)))).reasons
+    assert "the newest report in the ledger is 4.3 min old" in first.what and "the log of `hourmark etl run`" in first.do
+    assert "tailer db" in second.what
+
+
+DEAD = END - 46 * 60_000  # when a driver was last seen, 47 minutes before these questions
+
+
+def test_a_driver_that_is_dead_is_told_first_and_nobody_is_blamed_for_reports_that_it_did_not_read() -> None:
+    service = dataclasses.replace(SERVICE, caught_up_at_ms=DEAD - 3_000)
+    said = [dataclasses.replace(r, received_at_ms=DEAD - 2_000, heard_at_ms=DEAD - 2_000) for r in (service, BEHIND)]
+    answer = why(facts(reporters=tuple(said), driver_seen_ms=DEAD))
+    first, *others = answer.reasons
+    assert first.what == "no driver runs: its last sign in the ledger is 47 min old, and what follows is as old as that"
+    assert first.do.startswith("start it: `hourmark etl run`") and first.since_ms == DEAD
+    assert len(others) == 2 and all("its last report was 2 s old then" in reason.what for reason in others)
+    assert all("`hourmark serve`" not in reason.do and "`hourmark tail`" not in reason.do for reason in answer.reasons)
+    assert answer.times_out_at_ms is None, "without a driver nothing closes, by no deadline either"
+
+
+def test_before_any_driver_ran_nobody_says_that_no_service_has_reported() -> None:
+    answer = why(facts(reporters=(), driver_seen_ms=None))
+    (reason,) = answer.reasons
+    assert "the ledger has no sign of a driver" in reason.what and "`hourmark etl run`" in reason.do
+    assert answer.times_out_at_ms is None
+
+
+def test_a_driver_that_is_dead_is_told_before_an_hour_has_ended_too() -> None:
+    first, second = why(facts(now_ms=END - 90_000, driver_seen_ms=DEAD)).reasons
+    assert "no driver runs" in first.what and second.what == "the hour ends in 90 s"
+
+
+def test_what_was_known_of_services_when_the_driver_died_is_told_after_it() -> None:
+    gone = dataclasses.replace(SERVICE, goodbye=True)
+    first, second = why(facts(reporters=(gone,), driver_seen_ms=DEAD)).reasons
+    assert "no driver runs" in first.what and "every delivery service has said goodbye" in second.what
+
+
+def test_a_source_that_never_caught_up_says_so() -> None:
+    (reason,) = why(facts(reporters=(SERVICE, dataclasses.replace(BEHIND, caught_up_at_ms=None)))).reasons
+    assert "has never caught up" in reason.what and reason.since_ms is None
+
+
+def test_without_any_service_one_is_to_be_started() -> None:
+    (reason,) = why(facts(reporters=())).reasons
+    assert "no delivery service has reported yet" in reason.what and reason.do.startswith("start one: `hourmark serve`")
+
+
+def test_where_all_services_have_left_an_operator_may_start_one_or_order_and_is_told_once() -> None:
+    gone = dataclasses.replace(SERVICE, goodbye=True)
+    said = clocks_apart(Reports([gone]), END + 60_000)
+    assert said is not None
+    (reason,) = why(facts(reporters=(gone,), wait=blocker(Phase.REPORTS, said))).reasons
+    assert "every delivery service has said goodbye, service svc" in reason.what
+    answer = why(facts(reporters=(gone,)))
+    assert answer.times_out_at_ms is None, "without a service, a deadline waives nothing"
+    assert "`hourmark serve`" in reason.do and "`hourmark bucket force`" in reason.do
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_what_the_closer_waits_for_is_told_with_a_step_for_each_phase(phase: Phase) -> None:
+    wait = blocker(phase, "mirror: events.click-0 is at 5 of 9", since_ms=END + 5_000)
+    (reason,) = why(facts(wait=wait)).reasons
+    assert reason.what == f"({phase}) mirror: events.click-0 is at 5 of 9"
+    assert reason.since_ms == END + 5_000
+    assert "{" not in reason.do
+    assert reason.do != "see the log of `hourmark etl run`"
+
+
+def test_a_source_that_the_closer_names_too_is_told_once() -> None:
+    wait = blocker(Phase.REPORTS, f"tailer db source app ({'b' * 32}): caught up 9.0 s before its end")
+    assert len(why(facts(reporters=(SERVICE, BEHIND), wait=wait)).reasons) == 1
+
+
+def test_what_the_closer_waited_for_in_an_earlier_hour_is_not_told() -> None:
+    (reason,) = why(facts(wait=blocker(Phase.PROOF, "old news", hour=FIRST, since_ms=1))).reasons
+    assert "nothing that the ledger knows of" in reason.what
+
+
+def test_promises_that_are_not_kept_are_named() -> None:
+    frontier = dataclasses.replace(FRONTIER, alarm=("range 00ff (range of web: /log [0, 9)): 5 events promised, 4 found",))
+    (reason,) = why(facts(frontier=frontier)).reasons
+    assert "range 00ff" in reason.what and f"`hourmark audit click --from {HOUR} --to {HOUR}`" in reason.do
+
+
+def test_an_order_and_a_type_set_aside_are_told() -> None:
+    order = Override(event_type="click", hour_s=HOUR.start_s, reason="ticket 17", requested_by="ann@ops", requested_at_ms=END + 1)
+    ordered, quarantined = why(facts(override=order, quarantined=ASIDE)).reasons
+    assert ordered.what == "ann@ops ordered it closed by force: ticket 17"
+    assert "partition 0 offset 17: the key has not 24 bytes" in quarantined.what
+    assert "`hourmark etl resume click`" in quarantined.do
+
+
+def test_a_type_that_is_set_aside_is_told_once_and_without_a_deadline() -> None:
+    said = "the type is quarantined: topic edge.events.click partition 0 offset 17 cannot be staged (the key has not 24 bytes)"
+    answer = why(facts(quarantined=ASIDE, wait=blocker(Phase.QUARANTINED, said)))
+    (reason,) = answer.reasons
+    assert "no deadline closes" in reason.what
+    assert answer.times_out_at_ms is None and "timed_out" not in text(answer)
+
+
+def test_what_was_said_of_a_type_that_was_resumed_since_is_not_told() -> None:
+    answer = why(facts(wait=blocker(Phase.QUARANTINED, "the type is quarantined: …")))
+    assert [reason.what for reason in answer.reasons] == ["nothing that the ledger knows of"]
+    assert answer.times_out_at_ms is not None
+
+
+def test_a_sealed_hour_does_not_wait_for_its_type_that_is_set_aside() -> None:
+    seal = Seal(
+        grade="proved", method="join", cut_at_ms=1, audit_next=1, audit_records=1, promised=1, unaudited=0, waived=(), offsets=()
+    )
+    answer = why(facts(quarantined=ASIDE, frontier=dataclasses.replace(FRONTIER, state=State.SEALED, seal=seal)))
+    assert [reason.what for reason in answer.reasons] == ["nothing that the ledger knows of"]
+
+
+@pytest.mark.parametrize("phase", [Phase.CONFLICT, Phase.STAGED, Phase.LEDGER])
+def test_what_no_deadline_waives_has_none(phase: Phase) -> None:
+    assert why(facts(wait=blocker(phase, "…"))).times_out_at_ms is None
+
+
+def test_an_hour_that_an_order_closes_and_one_under_a_wrong_clock_have_no_deadline() -> None:
+    assert (
+        why(
+            facts(
+                override=Override(
+                    event_type="click", hour_s=HOUR.start_s, reason="ticket 17", requested_by="ann@ops", requested_at_ms=END + 1
+                )
+            )
+        ).times_out_at_ms
+        is None
+    )
+    ahead = dataclasses.replace(SERVICE, received_at_ms=END + 61_000 + 301_000)
+    assert why(facts(reporters=(ahead, BEHIND))).times_out_at_ms is None
+
+
+def test_an_order_for_an_hour_that_is_sealed_since_is_said_to_be_under_way() -> None:
+    seal = Seal(
+        grade="forced", method="join", cut_at_ms=1, audit_next=1, audit_records=1, promised=1, unaudited=0, waived=(), offsets=()
+    )
+    sealed = dataclasses.replace(FRONTIER, state=State.SEALED, seal=seal)
+    (reason,) = why(
+        facts(
+            override=Override(
+                event_type="click", hour_s=HOUR.start_s, reason="ticket 17", requested_by="ann@ops", requested_at_ms=END + 1
+            ),
+            frontier=sealed,
+        )
+    ).reasons
+    assert "ordered it closed by force" in reason.what and "it is sealed as forced" in reason.do
+
+
+def test_an_hour_that_has_not_ended_waits_for_its_end_alone() -> None:
+    answer = why(facts(now_ms=END - 90_000, reporters=(SERVICE, BEHIND)))
+    assert [reason.what for reason in answer.reasons] == ["the hour ends in 90 s"]
+    assert answer.times_out_at_ms is None
+
+
+def test_a_later_hour_waits_for_those_before_it_and_tells_why_they_wait() -> None:
+    later = Hour(HOUR.start_s + 3 * 3600)
+    answer = why(facts(later, reporters=(SERVICE, BEHIND)))
+    assert answer.state == "later" and answer.frontier == str(HOUR)
+    assert f"3 hours of click close before it, first {HOUR}" in answer.summary
+    assert "it ends in 3.0 h itself" in answer.summary or "it ends in 3 h itself" in answer.summary
+    assert "tailer db" in answer.reasons[0].what
+
+
+def test_frozen_and_sealed_hours_say_what_is_done_with_them() -> None:
+    assert "listed and being proved" in why(facts(frontier=dataclasses.replace(FRONTIER, state=State.FROZEN))).summary
+    seal = Seal(
+        grade="timed_out",
+        method="join",
+        cut_at_ms=1,
+        audit_next=1,
+        audit_records=1,
+        promised=1,
+        unaudited=0,
+        waived=(),
+        offsets=(),
+    )
+    answer = why(facts(frontier=dataclasses.replace(FRONTIER, state=State.SEALED, seal=seal)))
+    assert "sealed as timed_out" in answer.summary and answer.times_out_at_ms is None
+
+
+def test_a_closed_hour_tells_grade_delay_and_evidence() -> None:
+    answer = why(facts(FIRST, manifest=manifest()))
+    assert answer.state == "closed"
+    assert "closed as proved" in answer.summary and "90 s after its end, with 1,205 events" in answer.summary
+    assert "1,200 events promised by 7 audit records; 5 unaudited events" in answer.reasons[0].what
+
+
+def test_a_bucket_that_timed_out_names_what_it_was_closed_without() -> None:
+    answer = why(facts(FIRST, manifest=manifest(Grade.TIMED_OUT, ("tailer db source app",))))
+    assert answer.reasons[1].what == "closed without: tailer db source app"
+
+
+def test_a_closed_hour_without_a_bucket_leads_to_the_ledgers_check() -> None:
+    assert "`hourmark ledger check`" in why(facts(FIRST)).reasons[0].do
+
+
+def test_an_hour_before_the_first_says_where_its_events_go() -> None:
+    answer = why(facts(Hour(FIRST.start_s - 3600)))
+    assert answer.state == "before-first" and f"begin at {FIRST}" in answer.summary
+
+
+def test_an_unknown_type_suggests_what_may_be_meant() -> None:
+    answer = why(facts(event_type="clik", frontier=None, known_types=("click", "view")))
+    assert answer.state == "unknown-type" and "did you mean click?" in answer.summary
+
+
+def test_many_reasons_are_cut_short_and_counted() -> None:
+    many = tuple(dataclasses.replace(BEHIND, host_id=f"{n:032x}") for n in range(REASONS_SHOWN + 7))
+    answer = why(facts(reporters=(SERVICE, *many)))
+    assert len(answer.reasons) == REASONS_SHOWN + 1
+    assert answer.reasons[-1].what == "and 7 more"
+
+
+reporters = st.lists(
+    st.builds(
+        Reporter,
+        host_id=st.text("abc", min_size=1, max_size=2),
+        source=st.sampled_from(["app", "other"]),
+        host_name=st.just("h"),
+        kind=st.sampled_from(["tailer", "service"]),
+        incarnation=st.just("one"),
+        sequence=st.just(0),
+        received_at_ms=st.integers(END - 10_000_000, END + 61_000),
+        caught_up_at_ms=st.none() | st.integers(END - 10_000_000, END + 61_000),
+        pending_bytes=st.integers(0, 10),
+        lost_bytes=st.just(0),
+        goodbye=st.booleans(),
+        heard_at_ms=st.integers(END - 10_000_000, END + 61_000),
+        waived=st.booleans(),
+    )
+)
+
+
+@given(
+    reporters,
+    st.sampled_from(State),
+    st.integers(-3, 3),
+    st.none() | st.builds(
+        Blocker, event_type=st.just("click"), hour=st.sampled_from([FIRST, HOUR]), phase=st.sampled_from(PHASES),
+        what=st.lists(st.text(max_size=5), max_size=2).map(tuple), since_ms=st.integers(0, END),
+    ),
+    st.integers(-4_000_000, 8_000_000),
+)  # fmt: skip
+def test_whatever_the_ledger_says_there_is_a_reason_with_a_next_step(
+    said: list[Reporter], state: State, hours: int, wait: Blocker | None, since_end_ms: int
+) -> None:
+    asked = Hour(HOUR.start_s + hours * 3600)
+    frontier = dataclasses.replace(FRONTIER, state=state, alarm=("row of frontiers",) if state is State.DAMAGED else ())
+    answer = why(facts(asked, frontier=frontier, reporters=tuple(said), wait=wait, now_ms=END + since_end_ms))
+    assert answer.reasons
+    assert all(reason.what and reason.do for reason in answer.reasons)
+    assert json.loads(json.dumps(dataclasses.asdict(answer)))["state"] == answer.state
+    assert text(answer)
+
+
+def test_a_conflict_names_the_range_and_the_order_and_no_deadline() -> None:
+    wait = blocker(Phase.CONFLICT, "range aa has 2 audit records that differ: …", since_ms=END + 1)
+    answer = why(facts(wait=wait))
+    (reason,) = answer.reasons
+    assert reason.what == "(conflict) range aa has 2 audit records that differ: …"
+    assert f"`hourmark bucket force click {HOUR}`" in reason.do
+    assert answer.times_out_at_ms is None and why(facts()).times_out_at_ms is not None

@@ -1,0 +1,144 @@
+"""A ledger that was made in place of a lost one is filled by a rebuild, while it holds nothing of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from tests.support.ledger_life import FIRST, Life
+from tests.support.memory_storage import MemoryStorage
+from tests.support.rules import put_rules
+
+from hourmark.config import Config, Etl
+from hourmark.errors import Finding, UsageError
+from hourmark.event_types import EventType
+from hourmark.hours import Hour
+from hourmark.rules import RulesBook
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.batches import begin_positions, put_reports
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.overrides import put_override
+from hourmark_etl.ledger.rules import LedgerRules
+from hourmark_etl.model import Position, Reporter
+from hourmark_etl.recovery.rebuild import Rebuilt, rebuild
+
+SECOND = FIRST.next()
+
+
+@pytest.fixture
+def life(ledger_url: str) -> Iterator[Life]:
+    made = Life(MemoryStorage(), ledger_url, ["click", "view"])
+    yield made
+    made.database.close()
+
+
+def content(database: Database) -> dict[str, Any]:
+    """Of every table, but for the commit number, which every look in a transaction counts up."""
+    with database.reading() as connection:
+        found = {t.name: sorted(map(tuple, connection.execute(select(t))), key=repr) for t in tables.metadata.sorted_tables}
+    return found | {"meta": [row for row in found["meta"] if row[0] != "commit"]}
+
+
+def started_over(life: Life, url: str, first: Hour = SECOND) -> Database:
+    """A ledger that `types repair --adopt` and `types apply` made after the loss, with a type more; the topic has its rules."""
+    made = Database(url)
+    LedgerRules(made).adopt(RulesBook(life.rules.records()), first)
+    new = EventType(name="new", fields=[{"name": "n", "type": "long"}])
+    put_rules(Config(etl=Etl(ledger=url)), [*life.declared, new], life.sources, first)
+    return made
+
+
+def filled(life: Life, made: Database) -> Rebuilt:
+    """The same, where the topic has the rules of this ledger."""
+    return rebuild(dataclasses.replace(life.outside(), rules=LedgerRules(made).book()), made, lambda _: None)
+
+
+def test_a_ledger_that_types_apply_alone_has_filled_is_filled_anew(life: Life, tmp_path: Path) -> None:
+    target = Database(f"sqlite:///{tmp_path}/empty.sqlite")
+    life.produce("click", FIRST, 5)
+    life.stage()
+    life.close("click")
+    made = started_over(life, f"sqlite:///{tmp_path}/made-anew.sqlite")
+    rules = LedgerRules(made).book()
+    rebuild(dataclasses.replace(life.outside(), rules=rules), target, lambda _: None)
+    assert filled(life, made).buckets == 1
+    for name in ("frontiers", "buckets", "positions", "meta", "rules"):
+        assert content(made)[name] == content(target)[name], "as into an empty one"
+    assert "new" in rules.revisions[-1].types
+    made.close()
+    target.close()
+
+
+def holding(life: Life, made: Database, what: str) -> None:
+    """Something of its own, in a ledger that was begun anew."""
+    if what == "a frontier that has moved":
+        with made.transaction() as connection:
+            connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == "new").values(hour=SECOND.end_s))
+    elif what == "a sealed hour":
+        with made.transaction() as connection:
+            connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == "new").values(state="sealed"))
+    elif what == "an override":
+        put_override(made, "new", SECOND, "ticket 17", "ann", SECOND.end_ms)
+    elif what == "a position":
+        begin_positions(
+            made,
+            made.acquire("consumer:default"),
+            [Position(cluster_id="cluster", topic_id="id", topic="events.new", partition=0, next_offset=0)],
+        )
+    elif what == "a revision of its own":
+        put_rules(Config(etl=Etl(ledger=made._changing.url.render_as_string())), life.declared, [], SECOND)
+    else:
+        with made.transaction() as connection:
+            put_reports(
+                connection,
+                [
+                    (
+                        Reporter(
+                            host_id="h",
+                            source="app",
+                            host_name="h",
+                            kind="tailer",
+                            incarnation="1",
+                            sequence=0,
+                            received_at_ms=1,
+                            caught_up_at_ms=1,
+                            pending_bytes=0,
+                            lost_bytes=0,
+                            goodbye=False,
+                            heard_at_ms=1,
+                        ),
+                    )
+                ],
+            )
+
+
+@pytest.mark.parametrize(
+    "what", ["a frontier that has moved", "a sealed hour", "an override", "a position", "a revision of its own", "a report"]
+)
+def test_a_ledger_that_holds_anything_of_its_own_is_never_filled(life: Life, tmp_path: Path, what: str) -> None:
+    life.close("click")
+    made = started_over(life, f"sqlite:///{tmp_path}/made-anew.sqlite")
+    outside = dataclasses.replace(life.outside(), rules=LedgerRules(made).book())
+    holding(life, made, what)
+    before = content(made)
+    with pytest.raises(UsageError, match=r"not empty .*--into"):
+        rebuild(outside, made, lambda _: None)
+    assert content(made) == before
+    made.close()
+
+
+def test_rules_of_a_ledger_recreated_that_contradict_the_markers_stop_a_rebuild(life: Life, tmp_path: Path) -> None:
+    life.produce("click", FIRST, 1)
+    life.stage()
+    life.close("click")
+    url = f"sqlite:///{tmp_path}/made-anew.sqlite"
+    other = EventType(name="click", fields=[{"name": "m", "type": "string"}])
+    put_rules(Config(etl=Etl(ledger=url)), [other], life.sources, SECOND)
+    made = Database(url)
+    with pytest.raises(Finding, match="schema id 1 stands for click"):
+        filled(life, made)
+    made.close()

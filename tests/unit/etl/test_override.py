@@ -1,0 +1,290 @@
+"""`hourmark bucket why`, `force` and the open hours of `ls`, on a real ledger and nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from sqlalchemy import delete
+from tests.support.buckets import HOUR, TYPE, usual_plan
+from tests.support.rules import put_rules
+
+from hourmark.clock import SystemClock
+from hourmark.config import load_config
+from hourmark.errors import Unavailable, UsageError
+from hourmark.event_types import EventType, Source
+from hourmark.hours import Hour
+from hourmark_etl.ledger import frontiers as ledger
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.heartbeat import BEAT_SECONDS, Heartbeat, beat, driver_seen_ms
+from hourmark_etl.ledger.overrides import Blocker, overrides, put_blockers
+from hourmark_etl.model import Phase, Seal
+from hourmark_etl.operators.bucket import bucket
+from hourmark_etl.storage import LocalDisk
+
+PAST = Hour.parse("2026-01-05T07")  # long ended
+FUTURE = Hour(PAST.start_s + 87_600 * 3600)
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    made = tmp_path / "hourmark.toml"
+    made.write_text(f'[storage]\nroot = "file://{tmp_path}/root"\n[etl]\nledger = "sqlite:///{tmp_path}/ledger.sqlite"\n')
+    return made
+
+
+@pytest.fixture
+def database(file: Path) -> Iterator[Database]:
+    config = load_config(file)
+    sources = [Source(name="app", types=["click", "view"])]
+    for name, first in (("click", PAST), ("view", FUTURE)):
+        put_rules(config, [EventType(name=name, fields=[{"name": "n", "type": "long"}])], sources, first)
+    made = Database(config.etl.ledger)
+    beat(made, made.acquire("closer"), SystemClock().now_ms())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def run(file: Path) -> Run:
+    return lambda *arguments: CliRunner().invoke(bucket, [*arguments, "--config", str(file)])
+
+
+def test_why_says_what_holds_the_hour_and_what_to_do(database: Database, run: Run) -> None:
+    result = run("why", "click", str(PAST))
+    assert result.exit_code == 0, result.exception
+    assert result.stdout.startswith(f"click {PAST}: open; it is the next hour of click to close")
+    assert "no delivery service has reported yet" in result.stdout and "hourmark serve" in result.stdout
+    found = json.loads(run("why", "click", str(PAST), "--json").stdout)
+    assert (found["state"], found["reasons"][0]["do"]) == (
+        "open",
+        "start one: `hourmark serve`; `hourmark bucket force` closes without",
+    )
+
+
+def test_why_of_a_later_hour_and_of_an_unknown_type_ends_well(database: Database, run: Run) -> None:
+    assert json.loads(run("why", "click", str(PAST.next()), "--json").stdout)["state"] == "later"
+    result = run("why", "clik", str(PAST))
+    assert result.exit_code == 0 and "did you mean click?" in result.stdout
+
+
+def test_why_without_a_ledger_says_where_it_should_be_and_makes_none(run: Run, tmp_path: Path) -> None:
+    result = run("why", "click", str(PAST))
+    assert isinstance(result.exception, Unavailable) and f"{tmp_path}/ledger.sqlite" in str(result.exception)
+    assert not (tmp_path / "ledger.sqlite").exists()
+
+
+def test_why_of_a_closed_hour_is_told_by_storage_where_there_is_no_ledger(run: Run, tmp_path: Path) -> None:
+    usual_plan(LocalDisk(tmp_path / "root")).close()
+    result = run("why", TYPE, str(HOUR))
+    assert result.exit_code == 0 and "closed as proved" in result.stdout
+
+
+def test_force_writes_an_order_after_naming_what_is_not_verified(database: Database, run: Run) -> None:
+    result = run("force", "click", str(PAST), "--reason", "ticket 17", "--yes", "--json")
+    assert result.exit_code == 0, result.exception
+    assert "no delivery service has reported yet" in result.stderr
+    assert json.loads(result.stdout)[0]["hour"] == str(PAST)
+    override = overrides(database)["click"]
+    assert (override.hour_s, override.reason) == (PAST.start_s, "ticket 17") and "@" in override.requested_by
+    assert "ordered it closed by force: ticket 17" in run("why", "click", str(PAST)).stdout
+
+
+def test_force_asks_on_a_terminal_and_takes_no_for_an_answer(
+    database: Database, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hourmark_etl.operators.override.on_terminal", lambda: True)
+    arguments = ["force", "click", str(PAST), "--reason", "r", "--config", str(file)]
+    result = CliRunner().invoke(bucket, arguments, input="n\n")
+    assert result.exit_code == 1 and "Close it by force?" in result.stderr and overrides(database) == {}
+    assert CliRunner().invoke(bucket, arguments, input="y\n").exit_code == 0
+    assert list(overrides(database)) == ["click"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["click", str(PAST), "--reason", "r"], "--yes"),  # no terminal
+        (["click", str(PAST), "--reason", " ", "--yes"], "needs a reason"),
+        (["click", str(PAST.next()), "--reason", "r", "--yes"], f"the frontier of click is {PAST}"),
+        (["view", str(FUTURE), "--reason", "r", "--yes"], "has not ended"),
+        (["other", str(PAST), "--reason", "r", "--yes"], "no event type other"),
+        (["click", "--reason", "r", "--yes"], "name TYPE and HOUR"),
+        (["--reason", "r", "--yes"], "name TYPE and HOUR"),
+        (["click", str(PAST), "--all-types", "--reason", "r", "--yes"], "name TYPE and HOUR"),
+        (["--all-types", "--reason", "r", "--yes"], "not every type's hour has ended"),
+    ],
+)
+def test_force_refuses_what_cannot_be_meant(database: Database, run: Run, arguments: list[str], message: str) -> None:
+    result = run("force", *arguments)
+    assert isinstance(result.exception, UsageError) and message in str(result.exception)
+    assert overrides(database) == {}
+
+
+def test_force_without_a_reason_is_wrong_use(database: Database, run: Run) -> None:
+    result = run("force", "click", str(PAST), "--yes")
+    assert result.exit_code == 2 and "--reason" in result.stderr
+
+
+def test_ls_shows_the_hours_that_are_open_with_what_they_wait_for(database: Database, run: Run) -> None:
+    put_blockers(
+        database,
+        database.acquire("closer"),
+        [Blocker(event_type="click", hour=PAST, phase=Phase.CONTROL, what=("mirror: 5 of 9",), since_ms=1)],
+        (),
+    )
+    result = run("ls")
+    assert result.exit_code == 0
+    _, click, view = result.stdout.splitlines()
+    assert click.split()[:3] == ["click", str(PAST), "open"] and click.endswith("mirror: 5 of 9")
+    assert view.split()[:3] == ["view", str(FUTURE), "open"] and "its end, in " in view
+    (row,) = json.loads(run("ls", "click", "--json").stdout)
+    assert (row["state"], row["grade"], row["waits_for"]) == ("open", None, "mirror: 5 of 9")
+    assert row["overdue_s"] > 0
+
+
+def die(database: Database, minutes: int) -> None:
+    """The driver gave its last sign so long ago."""
+    beat(database, database.acquire("closer"), SystemClock().now_ms() - minutes * 60_000)
+
+
+def test_with_a_dead_driver_why_ls_and_force_say_so(database: Database, run: Run) -> None:
+    put_blockers(
+        database,
+        database.acquire("closer"),
+        [Blocker(event_type="click", hour=PAST, phase=Phase.CONTROL, what=("mirror: 5 of 9",), since_ms=1)],
+        (),
+    )
+    die(database, 47)
+    why = run("why", "click", str(PAST)).stdout.splitlines()
+    assert why[1].split(maxsplit=2)[2].startswith("no driver runs: its last sign in the ledger is 47 min old")
+    assert "no delivery service" not in "".join(why)
+    click, view = json.loads(run("ls", "--json").stdout)
+    assert click["waits_for"] == "no driver runs: its last sign in the ledger is 47 min old; then: mirror: 5 of 9"
+    assert view["waits_for"].startswith("its end, in "), "nothing of it is overdue"
+    result = run("force", "click", str(PAST), "--reason", "ticket 17", "--yes")
+    assert result.exit_code == 0
+    assert (
+        "no driver runs: its last sign in the ledger is 47 min old; `hourmark etl run` carries the override out" in result.stderr
+    )
+
+
+def test_a_driver_gives_signs_until_it_ends_or_is_taken_over(database: Database) -> None:
+    die(database, 47)
+    before_ms = driver_seen_ms(database)
+    heartbeat = Heartbeat(database, database.acquire("closer"), SystemClock())
+    heartbeat.start()
+    while driver_seen_ms(database) == before_ms:
+        assert heartbeat._thread.is_alive()
+    heartbeat.stop()
+    late = Heartbeat(database, database.acquire("closer"), SystemClock())
+    database.acquire("closer")
+    late.start()
+    late._thread.join(BEAT_SECONDS)
+    assert not late._thread.is_alive(), "it was taken over"
+
+
+def seal(database: Database) -> None:
+    """Of click's hour, which is neither written nor published yet."""
+    lease = database.acquire("closer")
+    (opened, _) = ledger.frontiers(database, 3600)
+    ledger.freeze(database, lease, [opened], {"click": "events.click"})
+    frozen = ledger.frontiers(database, 3600)[0]
+    ledger.seal(
+        database,
+        lease,
+        {
+            "click": [
+                Seal(
+                    grade="timed_out",
+                    method="join",
+                    cut_at_ms=1,
+                    audit_next=0,
+                    audit_records=0,
+                    promised=0,
+                    unaudited=0,
+                    waived=(),
+                    offsets=(),
+                )
+            ]
+        },
+        [frozen],
+    )
+
+
+def test_an_order_for_a_sealed_hour_is_refused_with_what_it_waits_for(database: Database, run: Run) -> None:
+    seal(database)
+    result = run("force", "click", str(PAST), "--reason", "r", "--yes")
+    assert isinstance(result.exception, UsageError) and "ordered" not in result.stdout and overrides(database) == {}
+    said = str(result.exception)
+    assert f"click {PAST} is sealed already, as timed_out" in said and "no override was stored" in said
+    assert "it is written and published by the driver" in said
+    what = "file:///root/click/… stands, and is no bucket of Hourmark's"
+    put_blockers(
+        database,
+        database.acquire("closer"),
+        [Blocker(event_type="click", hour=PAST, phase=Phase.PUBLISHING, what=(what,), since_ms=1)],
+        (),
+    )
+    assert f"it waits for: (publishing) {what}" in str(run("force", "click", str(PAST), "--reason", "r", "--yes").exception)
+    assert overrides(database) == {}
+
+
+def test_an_order_for_a_sealed_hour_whose_file_is_lost_says_what_it_gives_up(database: Database, run: Run) -> None:
+    seal(database)
+    put_blockers(
+        database,
+        database.acquire("closer"),
+        [Blocker(event_type="click", hour=PAST, phase=Phase.STAGED, what=("_staging/1/events-2 …",), since_ms=1)],
+        (),
+    )
+    result = run("force", "click", str(PAST), "--reason", "r", "--yes")
+    assert result.exit_code == 0 and list(overrides(database)) == ["click"]
+    assert "it is sealed already: the override gives up what a lost staged file held of it" in result.stderr
+    assert "_staging/1/events-2 …" in result.stderr
+
+
+def test_an_order_for_all_types_says_which_hours_are_sealed_already(database: Database, run: Run) -> None:
+    with database.transaction() as connection:
+        connection.execute(delete(tables.frontiers).where(tables.frontiers.c.type != "click"))
+    lease = database.acquire("closer")
+    (opened,) = ledger.frontiers(database, 3600)
+    ledger.freeze(database, lease, [opened], {"click": "events.click"})
+    ledger.seal(
+        database,
+        lease,
+        {
+            "click": [
+                Seal(
+                    grade="proved",
+                    method="join",
+                    cut_at_ms=1,
+                    audit_next=0,
+                    audit_records=0,
+                    promised=0,
+                    unaudited=0,
+                    waived=(),
+                    offsets=(),
+                )
+            ]
+        },
+        ledger.frontiers(database, 3600),
+    )
+    result = run("force", "--all-types", "--reason", "r", "--yes")
+    assert isinstance(result.exception, UsageError) and f"about to be published by the driver: click {PAST}" in str(
+        result.exception
+    )
+    put_blockers(
+        database,
+        lease,
+        [Blocker(event_type="click", hour=PAST, phase=Phase.PUBLISHING, what=("something stands there",), since_ms=1)],
+        (),
+    )
+    result = run("force", "--all-types", "--reason", "r", "--yes")
+    assert result.exit_code == 0
+    assert f"click {PAST}: sealed already, and closes as it is" in result.stdout

@@ -1,0 +1,128 @@
+"""Whatever ends `hourmark test`, no server that its tests started outlives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.waiting import wait_for
+
+from hourmark_infra.stack.process import is_alive, marked
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# One server that a fixture takes down, and one that nobody would: its starter was cut short.
+TESTS = """
+import os, sys, time
+from pathlib import Path
+import pytest
+from hourmark_infra.stack.process import is_alive, spawn
+
+FOLDER = Path(__file__).parent
+
+def server(name):
+    program = [sys.executable, "-c", "import time; time.sleep(300)"]
+    return spawn(program, dict(os.environ), f"{FOLDER}/stack::{name}", FOLDER / "log")
+
+@pytest.fixture(scope="session")
+def stack():
+    taken_down = server("taken-down")
+    yield
+    time.sleep(0.5)  # as a server takes to stop: nothing may cut it short
+    os.kill(taken_down.pid, 15)
+    (FOLDER / "finalised").touch()
+
+def test_that_lasts(stack):
+    server("forgotten")
+    (FOLDER / "began").touch()
+    time.sleep(300)
+"""
+RUN = """
+import sys
+from pathlib import Path
+from hourmark_infra.checks.running import Check, run_checks
+options = ("-q", "-p", "tests.support.ending", "-p", "no:cacheprovider", "-c", "pyproject.toml")
+pytest = (sys.executable, "-m", "pytest", *options, sys.argv[1])
+sys.exit(run_checks((Check("pytest", pytest, shown=True), Check("later", ("touch", sys.argv[1] + ".later"))), Path.cwd()))
+"""
+
+
+@contextmanager
+def checks(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`hourmark test`'s checks, of which the first is a test session with servers that has begun."""
+    file = folder / "test_servers.py"
+    file.write_text(TESTS)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    with subprocess.Popen([sys.executable, "-c", RUN, str(file)], cwd=ROOT, env=environment, start_new_session=True) as run:
+        try:
+            wait_for((folder / "began").exists, "the tests run", 60)
+            yield run
+        finally:
+            run.kill()
+            for processes in marked(f"{folder}/").values():
+                for process in processes:
+                    os.kill(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("number", "to_group"),
+    [(signal.SIGTERM, False), (signal.SIGHUP, False), (signal.SIGINT, False), (signal.SIGINT, True)],
+    ids=["SIGTERM", "SIGHUP", "SIGINT", "SIGINT-as-a-terminal-sends-it"],
+)
+def test_servers_end_with_it(tmp_path: Path, number: signal.Signals, to_group: bool) -> None:
+    with checks(tmp_path) as run:
+        servers = [process for found in marked(f"{tmp_path}/").values() for process in found]
+        assert len(servers) == 2
+        (os.killpg if to_group else os.kill)(run.pid, number)
+        wait_for(lambda: run.poll() is not None or (tmp_path / "finalised").exists(), "the end begins", 60)
+        run.send_signal(number)  # an impatient second one changes nothing
+        assert run.wait(60) == 128 + number
+        assert not any(is_alive(server) for server in servers)
+        assert (tmp_path / "finalised").exists(), "fixtures took down what they had made"
+        assert not Path(f"{tmp_path}/test_servers.py.later").exists(), "no other check was begun"
+
+
+def test_servers_of_a_home_that_was_named_are_left_by_this_session_and_the_next(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(TESTS.replace("time.sleep(300)\n", "pass\n").replace("os.kill(", "print("))
+    options = ["-q", "-p", "tests.support.ending", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
+    named = {**os.environ, "HOURMARK_TEST_HOME": str(tmp_path)}
+    run = [sys.executable, "-m", "pytest", *options, str(tmp_path / "test_it.py")]
+    try:
+        subprocess.run(run, cwd=ROOT, env=named, check=True, capture_output=True)
+        subprocess.run([*run, "--collect-only"], cwd=ROOT, check=True, capture_output=True)
+        assert len(marked(f"{tmp_path}/")) == 2
+    finally:
+        for processes in marked(f"{tmp_path}/").values():
+            for process in processes:
+                os.kill(process.pid, signal.SIGKILL)
+
+
+def test_servers_of_a_session_that_was_killed_are_ended_by_the_next(tmp_path: Path) -> None:
+    with checks(tmp_path) as run:
+        servers = [process for found in marked(f"{tmp_path}/").values() for process in found]
+        (session,) = psutil.Process(run.pid).children()
+        run.kill()
+        session.kill()
+        session.wait(10)
+        assert all(is_alive(server) for server in servers)
+        nothing = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "tests.support.ending",
+            "-c",
+            "pyproject.toml",
+            "--collect-only",
+            __file__,
+        ]
+        subprocess.run(nothing, cwd=ROOT, check=True, capture_output=True)
+        assert not any(is_alive(server) for server in servers)

@@ -1,0 +1,33 @@
+"""What a newly_seen_source must find in the documents, with the names that the code has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hourmark.config import Kafka
+from hourmark.topics import central_topic, events_topic
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/event-types.md", "docs/operations.md"])
+def test_topics_are_named_as_each_cluster_has_them(document: str) -> None:
+    text = (ROOT / document).read_text()
+    at_the_edge = events_topic("page-viewed")
+    assert f"`{at_the_edge}`" in text
+    assert f"`{central_topic(at_the_edge, Kafka().edge_alias)}`" in text
+    assert "kafka.edge_alias" in text
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/event-types.md"])
+def test_the_length_of_buckets_is_told_with_its_setting(document: str) -> None:
+    text = (ROOT / document).read_text()
+    assert "`parsing.bucket_seconds`" in text and "--bucket-seconds 60" in text
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/operations.md"])
+def test_what_a_stopped_tailer_leaves_is_told_with_the_command(document: str) -> None:
+    text = (ROOT / document).read_text()
+    assert "hourmark tail --drain" in text and "`without a goodbye`" in text and "etl.deadline_seconds" in text

@@ -1,0 +1,77 @@
+"""What `up` lets the user choose, and what it chooses itself: the length of buckets, the service's port."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.unit.infra.test_stack_settings import PROGRAMS
+
+from hourmark.cli import root
+from hourmark.config import Service, load_config
+from hourmark.errors import UsageError
+from hourmark.state_folder import StateFolder
+from hourmark_infra.stack import Stack
+from hourmark_infra.stack.config_file import render_config
+from hourmark_infra.stack.settings import write_settings
+from hourmark_infra.stack.state import load_state, new_state, save_state, state_file
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def bucket_seconds(home: Path) -> int:
+    """As the other commands of this home read it."""
+    stack = Stack.load(home)
+    write_settings(stack.layout, render_config(stack.layout, PROGRAMS, "me", stack.bucket_seconds))
+    return load_config(stack.layout.config_file).parsing.bucket_seconds
+
+
+def test_the_length_of_buckets_that_was_chosen_stays_until_another_is(tmp_path: Path) -> None:
+    Stack.load_or_make(tmp_path)
+    assert bucket_seconds(tmp_path) == 3600
+    Stack.load_or_make(tmp_path, bucket_seconds=60)
+    assert bucket_seconds(tmp_path) == 60
+    Stack.load_or_make(tmp_path)
+    assert bucket_seconds(tmp_path) == 60
+
+
+def test_a_length_that_is_no_bucket_s_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOURMARK_HOME", str(tmp_path))
+    with pytest.raises(UsageError, match=r"--bucket-seconds 45: allowed: 3600, or whole minutes"):
+        CliRunner().invoke(root, ["up", "--bucket-seconds", "45"], catch_exceptions=False)
+    assert not state_file(tmp_path).exists()
+
+
+def test_the_service_gets_the_port_that_documents_name_where_it_is_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        free_soon = taken.getsockname()[1]
+        assert new_state({"service": free_soon}).ports["service"] != free_soon
+    assert new_state({"service": free_soon}).ports["service"] == free_soon
+
+
+def test_the_documents_name_the_port_that_up_prefers() -> None:
+    for document in ("README.md", "docs/http-api.md", "examples/tailer.toml"):
+        named = set(re.findall(r"127\.0\.0\.1:(\d+)", (ROOT / document).read_text()))
+        assert named <= {str(Service().port)}, document
+    assert not re.search(r"hourmark serve --port", (ROOT / "README.md").read_text()), "the stack's own settings name it"
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_port_that_the_own_service_holds_is_not_chosen_anew(tmp_path: Path, running: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as service:
+        port = service.getsockname()[1]
+        state = new_state()
+        save_state(tmp_path, dataclasses.replace(state, ports={**state.ports, "service": port}, processes={}))
+        stack = Stack.load(tmp_path, say=lambda _: None)
+        lock = StateFolder(stack.layout.state / "service", "service").lock()
+        if not running:
+            lock.close()
+        stack.renew_taken_ports()
+        lock.close()
+    kept = load_state(tmp_path)
+    assert kept is not None
+    assert (kept.ports["service"] == port) is running

@@ -1,0 +1,129 @@
+"""Make docs/configuration.md from the settings' own descriptions: `python -m tools.configuration_page`, after each change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from hourmark.config import PREFIX, Config, Limits, TailedSource
+
+PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
+HEAD: Final = f"""# Configuration
+
+Made by `python -m tools.configuration_page` from `core/hourmark/config.py`: change a setting's description there.
+
+Settings stand in one TOML file: that of `--config`, else of `$HOURMARK_CONFIG`, else `./hourmark.toml`, else the one that
+`hourmark up` wrote for the local stack. A variable of the environment wins over the file, and the file over the default.
+Lists and tables in a variable are JSON: `{PREFIX}TAILER__SERVICE_URLS='["http://127.0.0.1:8780"]'`. An unknown setting is an
+error, and so is a variable `{PREFIX}…__…` of no known table. `hourmark serve --port` wins over `service.port`.
+
+`hourmark config show` tells what is in force and where each value is from, without passwords and keys. They may stand in
+`registry.url`, `etl.ledger`, `etl.spark_conf` and `kafka.….properties`; to keep them out of a file, use variables.
+
+A log host needs no more than [examples/tailer.toml](../examples/tailer.toml).
+"""
+COLUMNS: Final = ("setting", "type, allowed", "default", "variable", "what it says")
+_UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *_general(), *_sections(Config, ())])
+
+
+def settings_without_description() -> list[str]:
+    """Names of settings that say nothing of themselves."""
+    groups: list[tuple[str, type[BaseModel]]] = [("", Config), ("tailer.sources.", TailedSource), ("limits.", Limits)]
+    return [name for prefix, model in groups for name, field in _fields(model, prefix) if not field.description]
+
+
+def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
+    for name, field in model.model_fields.items():
+        group = _group(field)
+        if group is None:
+            yield prefix + name, field
+        else:
+            yield from _fields(group, f"{prefix}{name}.")
+
+
+def _general() -> Iterator[str]:
+    yield "## Outside of any table\n"
+    yield _table(Config, ())
+
+
+def _sections(model: type[BaseModel], keys: tuple[str, ...]) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        if (group := _group(field)) is None:
+            continue
+        inner = (*keys, name)
+        said = f"{name}: {field.description}." if field.description else _said(group)
+        yield f"## `[{'.'.join(inner)}]`\n\n{said}\n"
+        yield _table(group, inner)
+        yield from _sections(group, inner)
+        if name == "tailer":
+            yield f"## `[[tailer.sources]]`\n\n{_said(TailedSource)}\n"
+            yield _table(TailedSource, None)
+        if name == "parsing":
+            yield f"## `[limits]` in `types/sources.toml`\n\n{_said(Limits)}\n"
+            yield _table(Limits, None)
+
+
+def _table(model: type[BaseModel], keys: tuple[str, ...] | None) -> str:
+    """The settings of one table, without the tables within it; `keys` None: no variable gives them."""
+    columns = COLUMNS if keys is not None else tuple(column for column in COLUMNS if column != "variable")
+    schema = model.model_json_schema()["properties"]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for name, field in model.model_fields.items():
+        if _group(field) is None:
+            variable = () if keys is None else (f"`{PREFIX}{'__'.join((*keys, name)).upper()}`",)
+            cells = (f"`{name}`", _allowed(schema[name]), _default(name, field), *variable, field.description or "")
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _group(field: FieldInfo) -> type[BaseModel] | None:
+    """The table that the setting is, if it is one."""
+    kinds = (field.annotation, *get_args(field.annotation)) if get_args(field.annotation)[1:] else (field.annotation,)
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def _said(model: type[BaseModel]) -> str:
+    return (model.__doc__ or "").strip()
+
+
+def _allowed(schema: dict[str, Any]) -> str:
+    """What a JSON schema allows, in words."""
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    if schema.get("type") == "array":
+        inner = schema["items"]
+        return ("tables" if "$ref" in inner else f"list of {_allowed(inner)}s") + (", not empty" if "minItems" in schema else "")
+    if schema.get("type") == "object":
+        return f"table of {_allowed(schema['additionalProperties'])}s"
+    if "pattern" in schema:
+        return f"text, `{schema['pattern']}`"
+    kind = (
+        "path" if schema.get("format") == "path" else {"string": "text", "integer": "integer", "number": "number"}[schema["type"]]
+    )
+    words = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}
+    return ", ".join([kind, *(f"{word} {schema[bound]}" for bound, word in words.items() if bound in schema)])
+
+
+def _default(name: str, field: FieldInfo) -> str:
+    if field.is_required():
+        return "none, required"
+    value = field.get_default()
+    text = f"`{json.dumps(str(value) if isinstance(value, Path) else value)}`"
+    if "bytes" in name:
+        text += next((f" ({value // size} {unit})" for size, unit in _UNITS if value % size == 0), "")
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    print(f"{PAGE}: written")
