@@ -175,7 +175,7 @@ def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], over
         for r in rule.cut.waived.get(frontier.event_type, ())
     ]
     promises = [f"not kept: {finding}" for finding in proof.findings]
-    gaps = [f"accepted: {h.what} ({h.reason})" for h in rule.accepted if _concerns(h, frontier, proof)]
+    gaps = [f"accepted: {h.what} ({h.reason})" for h in rule.accepted if _concerns(h, frontier, proof, override)]
     if override is not None:
         said = f"forced by {override.requested_by}: {override.reason}"
         skipped = [f"not verified: {what}" for what in (*rule.cut.unverified.get(frontier.event_type, ()), *proof.unknown)]
@@ -204,12 +204,15 @@ def _why_waived(r: Reporter, hour: Hour) -> str:
     return "had not caught up with the hour's end" if behind else "appeared while the hour was being cut"
 
 
-def _concerns(gap: OffsetGap, f: Frontier, proof: Proof) -> bool:
-    """Promises or reports that are missing leave no hour verified that had begun by then; missing events are told by promises."""
+def _concerns(gap: OffsetGap, f: Frontier, proof: Proof, override: Override | None) -> bool:
+    """Promises or reports that are missing leave no hour verified that had begun by then; missing events are told by promises.
+
+    An hour closed by an override names the events that it gives up, whatever is promised: a second reading may stand for them.
+    """
     assert gap.accepted_at_ms is not None
     if gap.type not in (None, f.event_type) or f.hour.start_s * 1000 > gap.accepted_at_ms + EARLY_MS:
         return False
-    return gap.topic in CONTROL or (gap.topic == events_topic(f.event_type) and bool(proof.findings))
+    return gap.topic in CONTROL or (gap.topic == events_topic(f.event_type) and bool(proof.findings or override))
 
 
 def plan_round(

@@ -87,7 +87,7 @@ class Damages:
 
     def _files(self, place: str) -> list[str]:
         if place != MARKERS:
-            return sorted(self.storage.content(place))
+            return list(self.storage.content(place))  # as they were written: their names are random
         return sorted(
             p for t in TYPES for p in self.storage.content(t) if p.endswith(f"/{MARKER}") and p not in self.losses.markers
         )

@@ -140,6 +140,8 @@ def test_lost_events_force_an_hour_only_where_its_promises_are_not_kept_and_only
     seal = sealed(decided(UNMET, gap=gap, late=True))
     assert seal.grade == "forced" and "offsets [3, 9)" in seal.waived[-1]
     assert sealed(decided(KEPT, gap=gap)).grade == "proved"
+    waived = sealed(decided(KEPT, override=ORDER, gap=gap)).waived
+    assert "offsets [3, 9)" in waived[-1], "a second reading may stand in place of what is lost: who gave it up is told"
     other = dataclasses.replace(gap, topic="events.view")
     assert sealed(decided(UNMET, gap=other, late=True)).grade == "timed_out"
 
