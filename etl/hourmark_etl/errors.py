@@ -66,12 +66,14 @@ class DamagedRow(Unavailable):
 
 
 class Unreadable(Finding):
-    """A staged file that the ledger lists is missing or damaged; `path` is relative to the storage root. Pickles whole."""
+    """A staged file that the ledger lists is missing or damaged; `path` is relative to the storage root. Pickles whole.
 
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(path, why)
-        self.path = path
-        self.why = why
+    `event_type`: who asks for it, where that is no type whose next bucket needs it.
+    """
+
+    def __init__(self, path: str, why: str, event_type: str | None = None) -> None:
+        super().__init__(path, why, event_type)
+        self.path, self.why, self.event_type = path, why, event_type
 
     def __str__(self) -> str:
         return f"the staged file {self.path} cannot be read ({self.why}); it is staged again from its offsets in Kafka"

@@ -183,7 +183,7 @@ class Closer:
         """Where that cannot be, or did not help, the types that need the file are set back; the others go on."""
         _LOG.error("%s", unreadable)
         trouble = "its records were staged again, and cannot be read again" if unreadable.path in self._again else ""
-        types = types_in(self._database, unreadable.path)
+        types = types_in(self._database, unreadable.path) | ({unreadable.event_type} if unreadable.event_type else set())
         try:
             self._again.add(self._ports.restage(self._lease, unreadable.path))
         except DamagedRow as damaged:

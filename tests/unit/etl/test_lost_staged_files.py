@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.closing import frontier, hour, send, send_again, settle, until, wait_of
+from tests.support.closing import frontier, hour, send, send_again, send_otherwise, settle, until, wait_of
 from tests.support.restaging import play_restager, retention_passes
 from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
@@ -177,6 +177,27 @@ def test_lost_promises_leave_no_hour_proved_that_had_begun_by_then(world: World)
     assert gap.accepted_at_ms is not None
     assert {grade for at, grade in said.items() if at > str(hour(2))} == {"proved"} and said[str(FIRST_HOUR)] == "forced"
     assert {m.grade.value for m in closed(world, "view")} == {"proved"}
+
+
+def test_a_lost_file_of_settled_promises_holds_the_type_that_asks_for_it_alone(world: World) -> None:
+    """Nothing needs it any more but the question whether late rows are copies of what it settled."""
+    play_restager(world)
+    send(world, ["click", "view"], START_MS + 1000)
+    until(world, FIRST_HOUR)
+    look_for_a_while(world, 1)
+    assert [m.grade.value for m in (*closed(world, "click"), *closed(world, "view"))] == ["proved", "proved"]
+    (path,) = staged(world, "audit")
+    send_otherwise(world, [("click", START_MS + 1001)], recorded=False)
+    world.damages.lose(path)
+    retention_passes(world, AUDIT)
+    until(world, hour(1))
+    look_for_a_while(world, 2)
+    assert len(closed(world, "click")) == 1 and wait_of(world, "click").phase == "staged"
+    assert [m.grade.value for m in closed(world, "view")][1:] == ["proved"], "it asks for nothing"
+    put_override(world.database, "click", hour(1), "cannot wait", "ada", world.clock.now_ms())
+    look_for_a_while(world, 2)
+    second = closed(world, "click")[1]
+    assert second.grade.value == "forced" and any(path in text for text in second.evidence.waived)
 
 
 def lost_promises(world: World) -> str:

@@ -63,6 +63,7 @@ from hourmark_etl.closing.proof.evidence import (
 from hourmark_etl.closing.proof.promises import KEY, KEYS, RangeCounts, Unmet, judge, merged
 from hourmark_etl.closing.proof.unaudited import UnauditedFile, write_unaudited
 from hourmark_etl.closing.runner import Runner
+from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.closed import unaudited_files
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.listings import RoundSums, counting_promises, listed_groups, promises_between, round_sums
@@ -173,7 +174,11 @@ class Prover:
                 work = functools.partial(
                     matching_promises, storage=self.storage, event_type=f.event_type, keys=own, below=f.settled_next
                 )
-                for rows in self.runner.map(work, promises_items(groups)):
+                try:
+                    each = self.runner.map(work, promises_items(groups))
+                except Unreadable as error:  # nothing else needs what was settled
+                    raise Unreadable(error.path, error.why, f.event_type) from error
+                for rows in each:
                     label = pa.array(np.full(len(rows), at, np.int32))
                     found.append(rows.select(OLDER.names[1:]).add_column(0, OLDER.field(0), label))
         return pa.concat_tables(found)
