@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -32,6 +32,7 @@ class _Content:
 
     edge_cluster_id: str
     topics: dict[str, Check]
+    format: Literal[1] = 1
 
 
 _CONTENT: Final = TypeAdapter(_Content)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from hourmark.config import Storage as StorageSettings
 from hourmark_etl.model import AuditGroup, Span, StagedFile, StagedGroup, from_row
+
+NOTE_FORMAT: Final = 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,13 +58,15 @@ class StagedNote:
     def to_json(self) -> str:
         """Without paths."""
         told = {name: _listed(getattr(self, name)) for name in ("spans", "groups", "audit_groups")}
-        own = {"ledger": self.ledger, "kind": self.kind, "rows": self.rows, "observed_ms": self.observed_ms}
-        return json.dumps(own | told)
+        own = {name: getattr(self, name) for name in ("ledger", "kind", "rows", "observed_ms")}
+        return json.dumps({"format": NOTE_FORMAT, **own, **told})
 
     @classmethod
     def from_json(cls, path: str, text: str) -> StagedNote:
         """The inverse. ValueError or LookupError for what is none, or none of this version."""
         told: dict[str, Any] = json.loads(text)
+        if told["format"] != NOTE_FORMAT:
+            raise ValueError(f"its note has format {told['format']}, this version reads format {NOTE_FORMAT}")
         try:
             spans = tuple(from_row(Span, s) for s in told["spans"])
             groups = tuple(_group(path, *g) for g in told["groups"])
