@@ -22,7 +22,7 @@ class Losses:
     damaged: dict[str, tuple[Span, ...]] = dataclasses.field(default_factory=dict)  # staged files
     healed: set[str] = dataclasses.field(default_factory=set)  # those that were staged again: an older ledger knows nothing of it
     markers: dict[str, bytes] = dataclasses.field(default_factory=dict)
-    unaudited: bool = False  # some is damaged: a promise that it would keep looks unmet
+    unaudited: bool = False  # some is damaged, or cleaned as too old: a promise that it would keep looks unmet
     restored: bool = False  # an older copy of the ledger goes on
 
     def __bool__(self) -> bool:

@@ -294,6 +294,7 @@ class World:
         later_ms = draw % 3 * 6 * 24 * 3_600_000  # a clock by which files are old
         cleaned = cleaner.clean(self.database.acquire(CLOSER), self.clock.now_ms() + later_ms)
         self.seen["audit files cleaned"] += cleaned.audit_files
+        self.pipeline.losses.unaudited |= bool(later_ms and cleaned.unaudited_files)  # by that clock no promise can come any more
         self.seen["cleaned"] += any(dataclasses.astuple(cleaned))
         self.closer_database.close()
         self.start_closer()
