@@ -5,8 +5,8 @@ Layout of keys: `hourmark.record_key`; of values: `hourmark.avro` (Confluent's f
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,61 +24,46 @@ class Malformed(ValueError):
         self.row = row
 
 
-@dataclasses.dataclass(frozen=True)
-class KeyColumns:
-    """One entry a row: the record key as three big-endian words. An id sorts as its two words do."""
+class KeyColumns(NamedTuple):
+    """One entry a row: the record key as three big-endian words, and as it is. An id sorts as its two words do."""
 
+    matrix: npt.NDArray[np.uint8]  # rows x 24
     head: npt.NDArray[np.uint64]  # 48 bits of event time in milliseconds, then 16 others
     low64: npt.NDArray[np.uint64]  # the last 8 bytes of the event id
-    matrix: npt.NDArray[np.uint8]  # rows x 24
-
-    @property
-    def time_ms(self) -> npt.NDArray[np.int64]:
-        """Event times."""
-        return (self.head >> np.uint64(16)).astype(np.int64)
-
-    @property
-    def ranges(self) -> npt.NDArray[np.uint64]:
-        """Range ids as numbers."""
-        return np.ascontiguousarray(self.matrix[:, 16:]).view(">u8").ravel().astype(np.uint64)
-
-    def event_ids(self, rows: npt.NDArray[np.int64]) -> pa.Array:
-        """Ids of these rows, fixed 16."""
-        return fixed_array(self.matrix[rows, :16])
-
-    def range_ids(self, rows: npt.NDArray[np.int64]) -> pa.Array:
-        """Range ids of these rows, fixed 8."""
-        return fixed_array(self.matrix[rows, 16:])
+    ranges: npt.NDArray[np.uint64]
 
 
 def key_columns(keys: pa.Array) -> KeyColumns:
     """Split record keys; Malformed for one that has not 24 bytes."""
     offsets, data = binary_buffers(keys)
-    wrong = np.flatnonzero(np.diff(offsets) != KEY_SIZE)
-    if len(wrong):
-        raise Malformed(int(wrong[0]), f"the key has not {KEY_SIZE} bytes")
-    flat = data[offsets[0] : offsets[-1]]
-    words = flat.view(">u8").reshape(len(keys), 3)
-    return KeyColumns(words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64), flat.reshape(len(keys), KEY_SIZE))
+    _check(np.diff(offsets) != KEY_SIZE, f"the key has not {KEY_SIZE} bytes")
+    matrix = data[offsets[0] : offsets[-1]].reshape(len(keys), KEY_SIZE)
+    return KeyColumns(matrix, *(word.astype(np.uint64) for word in matrix.view(">u8").T))
+
+
+def hour_starts_s(heads: npt.NDArray[np.uint64], length_s: int) -> npt.NDArray[np.int64]:
+    """Where the hour of each id begins; `heads`: the first 8 bytes of the ids, of which 48 bits are Unix milliseconds."""
+    seconds = (heads >> np.uint64(16)).astype(np.int64) // 1000
+    return seconds - seconds % length_s
 
 
 def schema_ids(values: pa.Array) -> npt.NDArray[np.int32]:
     """The schema id of each framed value; Malformed for one without framing."""
     offsets, data = binary_buffers(values)
     starts = offsets[:-1]
-    short = np.flatnonzero(np.diff(offsets) < FRAMING_SIZE)
-    if len(short):
-        raise Malformed(int(short[0]), "the value is shorter than its framing")
-    unframed = np.flatnonzero(data[starts] != 0)
-    if len(unframed):
-        raise Malformed(int(unframed[0]), "the value does not begin with 0x00 and a schema id")
+    _check(np.diff(offsets) < FRAMING_SIZE, "the value is shorter than its framing")
+    _check(data[starts] != 0, "the value does not begin with 0x00 and a schema id")
     ids = np.zeros(len(values), np.int32)
     for at in range(1, FRAMING_SIZE):
         ids = (ids << 8) | data[starts + at]
-    negative = np.flatnonzero(ids < 0)
-    if len(negative):
-        raise Malformed(int(negative[0]), "its schema id is negative")
+    _check(ids < 0, "its schema id is negative")
     return ids
+
+
+def _check(wrong: npt.NDArray[np.bool_], what: str) -> None:
+    """Malformed for the first row that is wrong."""
+    if wrong.any():
+        raise Malformed(int(wrong.argmax()), what)
 
 
 def in_one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -88,6 +73,21 @@ def in_one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def distinct(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Each combination of values of these columns once, and no other columns."""
+    return rows.group_by(list(columns), use_threads=False).aggregate([])
+
+
+def matching(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Rows whose values of these columns stand together in `keys`."""
+    return rows.join(keys.select(columns), list(columns), join_type="left semi", use_threads=False)
+
+
+def unmatched(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The other rows."""
+    return rows.join(keys.select(columns), list(columns), join_type="left anti", use_threads=False)
 
 
 def lengths(values: pa.Array) -> npt.NDArray[np.int64]:
@@ -103,9 +103,7 @@ def fixed_array(matrix: npt.NDArray[np.uint8]) -> pa.Array:
 
 def binary_buffers(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Offsets (one more than rows) and bytes; Malformed for a null."""
-    if values.null_count:
-        row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
-        raise Malformed(row, "the key or the value is null")
+    _check(values.is_null().to_numpy(zero_copy_only=False), "the key or the value is null")
     kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     _, offset_buffer, data_buffer = values.buffers()
     if not len(values):

@@ -139,7 +139,7 @@ def test_a_record_that_cannot_be_staged_ends_its_partition_before_it_and_nothing
         audit_topic="audit",
         hosts_topic="hosts",
     )
-    (answer,) = stage_pieces(reader, spans(central, topic), plan, open_storage(plan.storage))
+    (answer,) = stage_pieces(reader.read(spans(central, topic)), plan, open_storage(plan.storage))
     assert {s.partition: (s.start, s.end) for s in answer.spans} == {0: (0, 2), 1: (0, 10)}
     assert sum(g.rows for g in answer.piece.groups) == 12
     assert answer.bad == (Bad(topic, 0, 2, answer.bad[0].why),)
@@ -148,4 +148,4 @@ def test_a_record_that_cannot_be_staged_ends_its_partition_before_it_and_nothing
         storage=plan.storage, folder="_staging/two", bucket_seconds=3600, types={}, audit_topic="audit", hosts_topic=topic
     )
     with pytest.raises(EtlStop, match=f"topic {topic} partition"):
-        list(stage_pieces(reader, spans(central, topic), control, open_storage(plan.storage)))
+        list(stage_pieces(reader.read(spans(central, topic)), control, open_storage(plan.storage)))

@@ -12,7 +12,7 @@ import bisect
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,8 +53,7 @@ ROWS_IN_GROUP: Final = 65_536  # some 8 MB of datums: what is read at least, for
 ID_MAX: Final = (1 << 128) - 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class IdRange:
+class IdRange(NamedTuple):
     """Event ids [low, high] as 128-bit numbers, both included."""
 
     low: int = 0

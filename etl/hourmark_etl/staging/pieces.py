@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hourmark.config import Storage as StorageSettings
 from hourmark_etl.model import AuditGroup, Span, StagedFile, StagedGroup, from_row
@@ -86,8 +86,7 @@ class StagedNote:
             raise ValueError(f"not a note: {error}") from error
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
-class ReportRecord:
+class ReportRecord(NamedTuple):
     """A host report as it stood in Kafka: `datum` is its Avro, without framing."""
 
     partition: int
@@ -95,8 +94,7 @@ class ReportRecord:
     datum: bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StagedPiece:
+class StagedPiece(NamedTuple):
     """What one call of `stage_table` staged: at most one file of events and one of promises."""
 
     files: tuple[StagedNote, ...] = ()

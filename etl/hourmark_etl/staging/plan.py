@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hourmark.kafka import Partition
 from hourmark_etl.model import Position, Span, from_row
@@ -17,8 +17,7 @@ from hourmark_etl.model import Position, Span, from_row
 TASK_RECORDS_MIN: Final = 5_000  # fewer are not worth a task, and a file, of their own
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ReadSpan:
+class ReadSpan(NamedTuple):
     """A span that a task is to read: up to its end, or until its values have `bytes_max` bytes."""
 
     span: Span
@@ -35,8 +34,7 @@ class ReadSpan:
         return Partition(self.span.topic, self.span.partition)
 
 
-@dataclasses.dataclass(frozen=True)
-class PlannedBatch:
+class PlannedBatch(NamedTuple):
     """A batch: where its files go, and what each task reads. Travels as the source's offset."""
 
     folder: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NoReturn, Self
+from typing import Final, NamedTuple, NoReturn, Self
 
 import numpy as np
 import pyarrow as pa
@@ -34,8 +34,7 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """Rows of `table` (columns key, value, topic, partition, offset) are all committed records in `spans`."""
 
     table: pa.Table

@@ -4,17 +4,18 @@ Rows of any number of topics become one staged file of events (see `files`), wit
 records go to a second file, host reports back to the driver: both are few. Names are never reused, so a task that is tried
 again leaves an orphan that no ledger names, and harms nothing.
 
-A record that cannot be staged ends its partition's part of the batch just before it; all else goes on. The driver then sets its
-type aside. On the control topics, which are no types, it stops the driver.
+A record that cannot be staged ends its partition's part of the batch just before it; all else goes on. The driver then
+quarantines its type. On the control topics, which are no types, it stops the driver.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +25,10 @@ import pyarrow.compute as pc
 from hourmark.audit import AuditRecord
 from hourmark.avro import FRAMING_SIZE, unframe
 from hourmark.config import KafkaCluster
-from hourmark.kafka import Partition
 from hourmark_etl.arrow import (
-    KeyColumns,
     Malformed,
+    fixed_array,
+    hour_starts_s,
     in_one,
     key_columns,
     lengths,
@@ -110,22 +111,44 @@ def _sorted_events(
     ranked = sorted(set(types))  # in the file types stand by name, so that neighbours of a unit are neighbours in every file
     ranks = np.array([ranked.index(t) for t in types], np.int32)[codes]
     order = np.lexsort((key.low64, key.head, ranks))  # an hour is the beginning of the head
-    seconds = key.time_ms[order] // 1000
-    hours = seconds - seconds % plan.bucket_seconds
-    values = in_one(table.column("value"))
-    ids = key.event_ids(order)
+    ranks, schemas, hours = ranks[order], schemas[order], hour_starts_s(key.head[order], plan.bucket_seconds)
+    values, chosen = in_one(table.column("value")), pa.array(order)
+    ids = fixed_array(key.matrix[order, :16])
     columns = [
-        pa.DictionaryArray.from_arrays(pa.array(ranks[order]), pa.array(ranked, pa.string())),
+        pa.DictionaryArray.from_arrays(pa.array(ranks), pa.array(ranked, pa.string())),
         pa.array(hours),
         ids,
-        key.range_ids(order),
-        pa.array(schemas[order]),
-        pc.binary_slice(values, FRAMING_SIZE, _END).cast(pa.binary()).take(pa.array(order)),
-        in_one(table.column("partition")).cast(pa.int32()).take(pa.array(order)),
-        in_one(table.column("offset")).take(pa.array(order)),
+        fixed_array(key.matrix[order, 16:]),
+        pa.array(schemas),
+        pc.binary_slice(values, FRAMING_SIZE, _END).cast(pa.binary()).take(chosen),
+        in_one(table.column("partition")).cast(pa.int32()).take(chosen),
+        in_one(table.column("offset")).take(chosen),
     ]
-    sizes = lengths(values)[order] - FRAMING_SIZE
-    return pa.table(columns, schema=EVENT_SCHEMA), _groups(ranked, ranks[order], hours, sizes, schemas[order], key, order)
+    starts = run_starts(ranks, hours)
+    ends = np.append(starts[1:], len(order))
+    sizes = np.add.reduceat(lengths(values)[order] - FRAMING_SIZE, starts)
+    # Digests wrap at 64 bits, as they must.
+    low64_sums = np.add.reduceat((key.low64 + key.ranges * np.uint64(RANGE_WEIGHT))[order], starts)
+    groups = tuple(
+        StagedGroup(
+            path="",
+            event_type=ranked[ranks[start]],
+            hour_s=int(hours[start]),
+            rows=end - start,
+            datum_bytes=size,
+            low64_sum=low64_sum,
+            schema_ids=of_group,
+            first_row=start,
+            first_id=ids[start].as_py(),
+            last_id=ids[end - 1].as_py(),
+        )
+        for start, end, size, low64_sum, of_group in zip(
+            *(column.tolist() for column in (starts, ends, sizes, low64_sums)),
+            schemas_of_runs(ends - starts, schemas),
+            strict=True,
+        )
+    )
+    return pa.table(columns, schema=EVENT_SCHEMA), groups
 
 
 def _check_schemas(
@@ -138,50 +161,6 @@ def _check_schemas(
         others = np.array([t != meant for t in types])[codes] & (schemas == schema_id)
         if others.any():
             raise _bad(table, int(np.argmax(others)), f"it is written under schema id {schema_id}, which stands for {meant}")
-
-
-def _groups(
-    types: list[str],
-    ranks: npt.NDArray[np.int32],
-    hours: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    schemas: npt.NDArray[np.int32],
-    key: KeyColumns,
-    order: npt.NDArray[np.int64],
-) -> tuple[StagedGroup, ...]:
-    """All columns but `key` in the order of the file."""
-    starts = run_starts(ranks, hours)
-    ends = np.append(starts[1:], len(order))
-    digests = key.low64 + key.ranges * np.uint64(RANGE_WEIGHT)  # wraps at 64 bits, as it must
-    low64_sums = np.add.reduceat(digests[order], starts)
-    first, last = key.matrix[order[starts], :16], key.matrix[order[ends - 1], :16]
-    of_group = schemas_of_runs(ends - starts, schemas)
-    return tuple(
-        StagedGroup(
-            path="",
-            event_type=types[rank],
-            hour_s=hour,
-            rows=end - start,
-            datum_bytes=size,
-            low64_sum=low64_sum,
-            schema_ids=found,
-            first_row=start,
-            first_id=low.tobytes(),
-            last_id=high.tobytes(),
-        )
-        for rank, hour, start, end, size, low64_sum, found, low, high in zip(
-            ranks[starts].tolist(),
-            hours[starts].tolist(),
-            starts.tolist(),
-            ends.tolist(),
-            np.add.reduceat(sizes, starts).tolist(),
-            low64_sums.tolist(),
-            of_group,
-            first,
-            last,
-            strict=True,
-        )
-    )
 
 
 def _audit_rows(table: pa.Table) -> list[PromiseRow]:
@@ -205,23 +184,24 @@ def content_of(record: AuditRecord) -> bytes:
 
 
 def _audit_groups(rows: list[PromiseRow]) -> tuple[AuditGroup, ...]:
-    groups: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
-    for event_type, hour, range_id, count, total, offset, *_ in rows:
-        digest = total + RANGE_WEIGHT * int.from_bytes(range_id, "big") * count
-        groups.setdefault((event_type, hour), []).append((offset, count, digest))
-    return tuple(
-        AuditGroup(
-            path="",
-            event_type=event_type,
-            hour_s=hour,
-            rows=len(found),
-            first_offset=min(o for o, _, _ in found),
-            last_offset=max(o for o, _, _ in found),
-            promised=sum(c for _, c, _ in found),
-            low64_sum=to_unsigned(sum(s for _, _, s in found)),
+    """Of sorted rows."""
+    groups = []
+    for (event_type, hour), found in itertools.groupby(rows, lambda row: row[:2]):
+        _, _, ranges, counts, totals, offsets, *_ = zip(*found, strict=True)
+        digests = (t + RANGE_WEIGHT * int.from_bytes(r, "big") * c for t, r, c in zip(totals, ranges, counts, strict=True))
+        groups.append(
+            AuditGroup(
+                path="",
+                event_type=event_type,
+                hour_s=hour,
+                rows=len(counts),
+                first_offset=min(offsets),
+                last_offset=max(offsets),
+                promised=sum(counts),
+                low64_sum=to_unsigned(sum(digests)),
+            )
         )
-        for (event_type, hour), found in groups.items()
-    )
+    return tuple(groups)
 
 
 def _reports(table: pa.Table) -> tuple[ReportRecord, ...]:
@@ -244,8 +224,7 @@ def _bad(table: pa.Table, row: int, why: str) -> BadRecord:
     return BadRecord(topic, partition, offset, why)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Bad:
+class Bad(NamedTuple):
     """A record that cannot be staged."""
 
     topic: str
@@ -254,8 +233,7 @@ class Bad:
     why: str
 
 
-@dataclasses.dataclass(frozen=True)
-class TaskResult:
+class TaskResult(NamedTuple):
     """What a task did with one piece: `piece` holds all records of `spans`; `bad` are records right after the end of a span."""
 
     piece: StagedPiece
@@ -263,41 +241,31 @@ class TaskResult:
     bad: tuple[Bad, ...] = ()
 
 
-class Reader(Protocol):
-    """What reads spans: `SpanReader`, or a test's."""
-
-    def read(self, spans: Sequence[ReadSpan]) -> Iterator[Piece]:
-        """Pieces, each partition's in order."""
-
-
 def read_and_stage(
     spans: Sequence[ReadSpan], plan: StagePlan, cluster: KafkaCluster, max_message_bytes: int
 ) -> Iterator[TaskResult]:
     """Read and stage all of a task's spans. Errors as `SpanReader.read`; EtlStop for a bad record on a control topic."""
     with SpanReader(cluster, max_message_bytes) as reader:
-        yield from stage_pieces(reader, spans, plan, open_storage(plan.storage))
+        yield from stage_pieces(reader.read(spans), plan, open_storage(plan.storage))
 
 
-def stage_pieces(reader: Reader, spans: Sequence[ReadSpan], plan: StagePlan, storage: Storage) -> Iterator[TaskResult]:
-    """Stage what the reader gives, piece by piece; nothing of a partition at or after its first bad record."""
-    known: dict[Partition, Bad] = {}
-    for piece in reader.read(spans):
-        table, found = piece.table, piece.spans
-        for bad in known.values():
-            table, found = _before(table, found, bad)
-        news = []
+def stage_pieces(pieces: Iterable[Piece], plan: StagePlan, storage: Storage) -> Iterator[TaskResult]:
+    """Stage what was read, piece by piece, each partition's in order; nothing of one at or after its first bad record."""
+    known: list[Bad] = []
+    for table, spans in pieces:
+        for bad in known:
+            table, spans = _before(table, spans, bad)
+        before = len(known)
         while True:
             try:
-                staged = stage_table(table, found, plan, storage)
+                staged = stage_table(table, spans, plan, storage)
                 break
             except BadRecord as error:
                 if error.topic not in plan.types:
                     raise EtlStop(str(error)) from error
-                bad = Bad(error.topic, error.partition, error.offset, error.why)
-                known[Partition(bad.topic, bad.partition)] = bad
-                news.append(bad)
-                table, found = _before(table, found, bad)
-        yield TaskResult(staged, found, tuple(news))
+                known.append(Bad(*error.args))
+                table, spans = _before(table, spans, known[-1])
+        yield TaskResult(staged, spans, tuple(known[before:]))
 
 
 def _before(table: pa.Table, spans: Sequence[Span], bad: Bad) -> tuple[pa.Table, tuple[Span, ...]]:
