@@ -8,11 +8,10 @@ The digest is made of the bytes handed to the file, so a check of it covers ever
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +26,7 @@ _LEVEL: Final = 3  # zstandard's default: above it, time grows faster than files
 _DIGEST_SIZE: Final = 16
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ContainerStats:
+class ContainerStats(NamedTuple):
     """What was written; `blake2b` is the hex digest (16 bytes) of the whole file."""
 
     records: int
@@ -106,8 +104,7 @@ class ContainerWriter:
         self._bytes += len(data)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """One block as it stands in a file. `data` is compressed, where the container is."""
 
     records: int

@@ -26,21 +26,20 @@ class BlockersKeeper:
     def say(self, now: Blockers) -> None:
         """Every type that waits for more than time; all others wait no longer."""
         now_ms = self._clock.now_ms()
-        gone = sorted(set(self._written) - set(now))
-        changed = [w for t, said in now.items() if (w := self._changed(t, *said, now_ms)) is not None]
+        gone = sorted(self._written.keys() - now.keys())
+        changed = [b for t, said in now.items() if (b := self._changed(t, *said, now_ms))]
         if not gone and not changed:
             return
         put_blockers(self._database, self._lease, changed, gone)
         for t in gone:
             del self._written[t]
-        for w in changed:
-            self._written[w.event_type] = w
-            self._said_ms[w.event_type] = now_ms
+        for b in changed:
+            self._written[b.event_type], self._said_ms[b.event_type] = b, now_ms
 
     def _changed(self, event_type: str, hour: Hour, phase: Phase, what: tuple[str, ...], now_ms: int) -> Blocker | None:
-        before = self._written.get(event_type)
-        if before is None or (before.hour, before.phase) != (hour, phase):
-            return Blocker(event_type=event_type, hour=hour, phase=phase, what=what, since_ms=now_ms)
-        if before.what != what and now_ms - self._said_ms[event_type] >= REWORD_MS:
-            return Blocker(event_type=event_type, hour=hour, phase=phase, what=what, since_ms=before.since_ms)
-        return None
+        before, since_ms = self._written.get(event_type), now_ms
+        if before and (before.hour, before.phase) == (hour, phase):
+            if before.what == what or now_ms - self._said_ms[event_type] < REWORD_MS:
+                return None
+            since_ms = before.since_ms
+        return Blocker(event_type=event_type, hour=hour, phase=phase, what=what, since_ms=since_ms)

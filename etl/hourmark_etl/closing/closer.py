@@ -21,18 +21,18 @@ from hourmark.topics import AUDIT as AUDIT_TOPIC
 from hourmark.topics import CONTROL, events_topic
 from hourmark_etl.closing.blockers import BlockersKeeper
 from hourmark_etl.closing.cut.cut import Cut, CutTaker, Waiting, shortened
-from hourmark_etl.closing.cut.forced import forced_cut, ordered
+from hourmark_etl.closing.cut.forced import forced_cut, overridden
 from hourmark_etl.closing.cut.readiness import DuplicateHostWatch
 from hourmark_etl.closing.ports import Ports
 from hourmark_etl.closing.proof.readings import held
 from hourmark_etl.closing.proof.unaudited import unaudited_left_over
-from hourmark_etl.closing.publishing import Published, Publisher, Trouble, check_foreign_root, check_published
+from hourmark_etl.closing.publishing import Published, Publisher, check_foreign_root, check_published
 from hourmark_etl.closing.sealing import Grading, Round, Sealer, plan_round
 from hourmark_etl.errors import DamagedRow, DataLoss, ForeignLedger, Unreadable
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.conflicts import conflicts, forget_if_damaged, holding, keep_compared
-from hourmark_etl.ledger.database import CLOSER, Lease
+from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import Override, overrides
 from hourmark_etl.ledger.overview import Quarantined, quarantined
@@ -52,28 +52,28 @@ class Closer:
 
     def __init__(self, ports: Ports, config: Config) -> None:
         self._ports, self._config, self._database, self._clock = ports, config, ports.database, ports.clock
-        self._lease = ports.database.acquire(CLOSER)
-        self._sites = ports.sites(self._lease)
+        self.lease = ports.database.acquire(CLOSER)  # what fences this closer; cleaning up goes by it too
+        self._sites = ports.sites(self.lease)
         self._audit = CentralTopics.of(config.kafka).audit
         self._taker = CutTaker(self._sites, ports.progress, self._audit, ports.clock, config.etl.deadline_seconds)
         self._publisher = Publisher(
             engine=ports.engine,
             storage=ports.storage,
             database=ports.database,
-            lease=self._lease,
+            lease=self.lease,
             clock=ports.clock,
             publishers=ports.publishers,
         )
         self._sealer = Sealer(
             engine=ports.engine,
             database=ports.database,
-            lease=self._lease,
+            lease=self.lease,
             sites=self._sites,
             progress=ports.progress,
             clock=ports.clock,
             deadline_ms=round(config.etl.deadline_seconds * 1000),
         )
-        self._waits = BlockersKeeper(ports.database, self._lease, ports.clock, config.parsing.bucket_seconds)
+        self._blockers = BlockersKeeper(ports.database, self.lease, ports.clock, config.parsing.bucket_seconds)
         self._duplicate_hosts = DuplicateHostWatch()
         self._not_before_s: dict[str, float] = {}
         self._pauses_s: dict[str, float] = {}
@@ -82,11 +82,6 @@ class Closer:
         self._troubles: dict[str, tuple[Hour, Phase, tuple[str, ...]]] = {}
         self._checked_at_s: float | None = None
         self._interrupted = True  # by a crash, for all this closer knows
-
-    @property
-    def lease(self) -> Lease:
-        """What fences this closer; cleaning up goes by it too."""
-        return self._lease
 
     def close(self) -> None:
         """Let go of the clusters."""
@@ -98,47 +93,50 @@ class Closer:
         Unavailable where a server does not answer; the next poll picks up what this one left.
         """
         try:
-            if self._interrupted:
-                self._recover()
-            self._interrupted = True
-            outcome = self._poll()
-        except Unreadable as error:
-            self._stage_again(error)
-            return 0
-        except DamagedRow as error:
-            if error.event_type is None:
+            try:
+                if self._interrupted:
+                    self._recover()
+                self._interrupted = True
+                outcome = self._poll()
+            except Unreadable as error:
+                self._stage_again(error)
+                return 0
+        except Unavailable as error:
+            if not isinstance(error, DamagedRow) or error.event_type is None:
                 self._say_unavailable(error)
                 raise
             _LOG.error("%s", error)
             self._hold_types({error.event_type}, Phase.LEDGER, str(error))
             return 0
-        except Unavailable as error:
-            self._say_unavailable(error)
-            raise
         self._interrupted = False
         return outcome
 
     def _poll(self) -> Waiting | int:
         frontiers, given = self._frontiers(), overrides(self._database)
-        for f in ordered(frontiers, given):
+        for f in overridden(frontiers, given):
             # The override gives up what is lost.
-            if f.event_type in self._troubles and self._troubles[f.event_type][1] is Phase.STAGED:
+            if (trouble := self._troubles.get(f.event_type)) and trouble[1] is Phase.STAGED:
                 self._not_before_s.pop(f.event_type, None)
         for alarm in self._duplicate_hosts.feed(self._ports.progress.reporters()):
             _LOG.error("%s", alarm)
-        if sealed := self._sealed(frontiers):
+        if sealed := self._in_turn(frontiers, State.SEALED):
             return self._finish(self._publisher.publish(sealed))
-        opened = [f for f in frontiers if f.state is State.OPEN and self._may_try(f)]
-        if forced := ordered(opened, given):
+        opened = self._in_turn(frontiers, State.OPEN)
+        if forced := overridden(opened, given):
             return self._close_forced(forced, given)
         self._check_if_due([f.event_type for f in frontiers])
-        aside, conflicting = quarantined(self._database), self._conflicting(frontiers)
-        cut = self._taker.poll([f for f in opened if f.event_type not in aside.keys() | conflicting.keys()])
+        bad, conflicting = quarantined(self._database), self._conflicting(frontiers)
+        cut = self._taker.poll([f for f in opened if f.event_type not in bad.keys() | conflicting.keys()])
         if isinstance(cut, Waiting):
-            waits = dict(cut.by_type)
-            waits |= {t: (Phase.CONFLICT, shortened(what)) for t, what in conflicting.items()}
-            waits |= {t: (Phase.QUARANTINED, (_aside_words(a),)) for t, a in aside.items()}
-            self._say(frontiers, waits | {f.event_type: (Phase.LEDGER, f.alarm) for f in frontiers if f.state is State.DAMAGED})
+            self._say(
+                frontiers,
+                {
+                    **cut.by_type,
+                    **{t: (Phase.CONFLICT, shortened(what)) for t, what in conflicting.items()},
+                    **{t: (Phase.QUARANTINED, (_described(q),)) for t, q in bad.items()},
+                    **{f.event_type: (Phase.LEDGER, f.alarm) for f in frontiers if f.state is State.DAMAGED},
+                },
+            )
             return cut
         self._sites.check(cut.watermarks_ms)  # again, as a topic may have been recreated while the cut was taken
         gaps = self._sites.gaps()
@@ -147,11 +145,6 @@ class Closer:
         cut = cut.without({t for t in cut.watermarks_ms if events_topic(t) in gaps})
         self._compare(cut)
         return self._close_under(cut)
-
-    def _without_conflicts(self) -> list[Frontier]:
-        frontiers = self._frontiers()
-        conflicting = self._conflicting(frontiers)
-        return [f for f in frontiers if f.event_type not in conflicting]
 
     def _conflicting(self, frontiers: Collection[Frontier]) -> dict[str, tuple[str, ...]]:
         """Types whose frontier hour an override alone may close, and why."""
@@ -163,14 +156,14 @@ class Closer:
 
         A file that nothing makes readable is left out until a type that needs it is in the cut.
         """
-        if damaged := forget_if_damaged(self._database, self._lease):
+        if damaged := forget_if_damaged(self._database, self.lease):
             _LOG.error("%s. All audit files are compared again", damaged)
         lost = {path for path in self._lost if not types_in(self._database, path) & cut.watermarks_ms.keys()}
         while compared := self._ports.engine.compare(lost):
             frontiers, now_ms = {f.event_type: f for f in self._frontiers()}, self._clock.now_ms()
             length_s = self._config.parsing.bucket_seconds
             found = [c for d in compared.differences for c in held(d, frontiers, length_s, now_ms)]
-            keep_compared(self._database, self._lease, compared.files, found)
+            keep_compared(self._database, self.lease, compared.files, found)
             if compared.differences:
                 _LOG.error(
                     "%d ranges have audit records that differ, and %d buckets wait for an override (`hourmark bucket why`): do "
@@ -185,38 +178,36 @@ class Closer:
         trouble = "its records were staged again, and cannot be read again" if unreadable.path in self._again else ""
         types = types_in(self._database, unreadable.path) | ({unreadable.event_type} if unreadable.event_type else set())
         try:
-            self._again.add(self._ports.restage(self._lease, unreadable.path))
+            self._again.add(self._ports.restage(self.lease, unreadable.path))
         except DamagedRow as damaged:
             trouble = str(damaged)
         except DataLoss as lost:
             trouble = str(lost)
             types -= self._give_up(unreadable.path, types)
-        except Unavailable as error:
-            self._say_unavailable(error)
-            raise
         if trouble:
             self._lost.add(unreadable.path)
-        if trouble and types:
-            _LOG.error("%s; until that file can be read, these types cannot close: %s", trouble, ", ".join(sorted(types)))
-            self._hold_types(types, Phase.STAGED, trouble)
+            if types:
+                _LOG.error("%s; until that file can be read, these types cannot close: %s", trouble, ", ".join(sorted(types)))
+                self._hold_types(types, Phase.STAGED, trouble)
 
     def _hold_types(self, types: Collection[str], phase: Phase, trouble: str) -> None:
-        for f in (f for f in self._frontiers() if f.event_type in types):
-            pause_s = min(2 * self._pauses_s.get(f.event_type, RETRY_SECONDS), PAUSE_SECONDS_MAX)
-            self._pauses_s[f.event_type] = pause_s  # growing: a poll finds one such file or row, and there may be many
-            self._set_back(f, phase, (trouble,), pause_s)
+        for f in self._frontiers():
+            if f.event_type in types:
+                pause_s = min(2 * self._pauses_s.get(f.event_type, RETRY_SECONDS), PAUSE_SECONDS_MAX)
+                self._pauses_s[f.event_type] = pause_s  # growing: a poll finds one such file or row, and there may be many
+                self._set_back(f, phase, (trouble,), pause_s)
 
     def _give_up(self, path: str, types: Collection[str]) -> set[str]:
         """What an override gives up of the file; returns whose."""
         given, known = overrides(self._database), known_file(self._database, path)
-        chosen = ordered((f for f in self._frontiers() if f.event_type in types), given)
+        chosen = overridden((f for f in self._frontiers() if f.event_type in types), given)
         for f in chosen:
             override, is_audit = given[f.event_type], known.file.kind == AUDIT
             topics = {self._audit} if is_audit else self._topics([f]).types.keys()
             what = f"{places([s for s in known.file.spans if s.topic in topics])} are lost with the staged file {path}"
             topic, of_type = (AUDIT_TOPIC, f.event_type) if is_audit else (events_topic(f.event_type), None)
             gap = OffsetGap(topic=topic, accepted_at_ms=self._clock.now_ms(), what=what, reason=override.reason, type=of_type)
-            give_up(self._database, self._lease, known, f, gap, f"forced by {override.requested_by}: {override.reason}")
+            give_up(self._database, self.lease, known, f, gap, f"forced by {override.requested_by}: {override.reason}")
             _LOG.error("%s %s: %s; given up by an override", f.event_type, f.hour, what)
         return {f.event_type for f in chosen}
 
@@ -229,16 +220,19 @@ class Closer:
     def _close_under(self, cut: Cut) -> int:
         """All hours that the cut allows, each type's in turn. A type that is refused once is left to the next cut."""
         closed = 0
-        while chosen := [f for f in self._without_conflicts() if _is_under(cut, f) and self._may_try(f)]:
-            sizes: Mapping[tuple[str, int], int] = {}
-            if any(f.hour.next().end_ms <= cut.watermarks_ms[f.event_type] for f in chosen):
-                sizes = ledger.unlisted_bytes(self._database)
-            last = plan_round(chosen, cut.watermarks_ms, sizes)
+        while chosen := self._allowed(cut):
+            is_backlog = any(f.hour.next().end_ms <= cut.watermarks_ms[f.event_type] for f in chosen)
+            last = plan_round(chosen, cut.watermarks_ms, ledger.unlisted_bytes(self._database) if is_backlog else {})
             taken = [f for f in chosen if f.event_type in last]
             closed += self._close_hours(taken, last, cut, {})
             now = {f.event_type: f.hour for f in self._frontiers()}
             cut = cut.without({f.event_type for f in taken if now[f.event_type] == f.hour})
         return closed
+
+    def _allowed(self, cut: Cut) -> list[Frontier]:
+        frontiers = self._frontiers()
+        conflicting = self._conflicting(frontiers)
+        return [f for f in self._in_turn(frontiers, State.OPEN) if f.event_type not in conflicting and _is_under(cut, f)]
 
     def _close_forced(self, forced: Sequence[Frontier], given: Mapping[str, Override]) -> int:
         for f in forced:
@@ -251,7 +245,7 @@ class Closer:
         """One round: freeze, prove, seal, write, publish, close. `last`: the last hour of each type that takes part."""
         self._refuse_published(chosen)
         topics = {event_type: topic for topic, event_type in self._topics(chosen).types.items()}
-        offsets = ledger.freeze(self._database, self._lease, chosen, topics, last)
+        offsets = ledger.freeze(self._database, self.lease, chosen, topics, last)
         frozen = [dataclasses.replace(f, state=State.FROZEN) for f in chosen]
         round_ = Round(frozen=frozen, last=last, offsets=offsets, cut=cut, overrides=given)
         verdict = self._sealer.judge(round_)
@@ -264,7 +258,7 @@ class Closer:
             self._checked_at_s = None  # gaps may have been accepted
         for event_type in verdict.chains:
             self._troubles.pop(event_type, None)
-        return self._finish(self._publisher.publish(self._sealed(self._frontiers())))
+        return self._finish(self._publisher.publish(self._in_turn(self._frontiers(), State.SEALED)))
 
     def _refuse_published(self, chosen: Sequence[Frontier]) -> None:
         try:
@@ -275,24 +269,24 @@ class Closer:
 
     def _keep_lease(self) -> None:
         """StaleDriver for a closer that was taken over."""
-        with self._database.transaction(self._lease):
+        with self._database.transaction(self.lease):
             pass
 
     def _refuse(self, verdict: Grading) -> None:
-        ledger.unfreeze_all(self._database, self._lease, verdict.refused)
+        ledger.unfreeze_all(self._database, self.lease, verdict.refused)
         if verdict.conflicts:
-            keep_compared(self._database, self._lease, (), verdict.conflicts)
+            keep_compared(self._database, self.lease, (), verdict.conflicts)
         for conflict in verdict.conflicts:
             _LOG.error("%s waits for an override (`hourmark bucket why`): %s", conflict.event_type, conflict.what)
             self._troubles.pop(conflict.event_type, None)
+        conflicting = {c.event_type for c in verdict.conflicts}
         for f, findings in verdict.refused:
-            if any(c.event_type == f.event_type for c in verdict.conflicts):
-                continue
-            self._set_back(f, Phase.PROOF, findings)
-            _LOG.error(
-                "%s %s is not proved and stays open; trying again in %.0f s. Missing:\n  %s",
-                f.event_type, f.hour, RETRY_SECONDS, "\n  ".join(findings),
-            )  # fmt: skip
+            if f.event_type not in conflicting:
+                self._set_back(f, Phase.PROOF, findings)
+                _LOG.error(
+                    "%s %s is not proved and stays open; trying again in %.0f s. Missing:\n  %s",
+                    f.event_type, f.hour, RETRY_SECONDS, "\n  ".join(findings),
+                )  # fmt: skip
 
     def _recover(self) -> None:
         frontiers = self._frontiers()
@@ -300,9 +294,9 @@ class Closer:
         if frozen := [f for f in frontiers if f.state is State.FROZEN]:
             names = ", ".join(f"{f.event_type} {f.hour}" for f in frozen[:20])
             _LOG.info("%d hours were frozen when a closer ended: unfrozen, to be proved anew (%s)", len(frozen), names)
-            ledger.unfreeze_all(self._database, self._lease, [(f, ()) for f in frozen])
+            ledger.unfreeze_all(self._database, self.lease, [(f, ()) for f in frozen])
         sealed = [f for f in frontiers if f.state is State.SEALED]
-        if recovered := self._finish(self._publisher.standing(sealed)) if sealed else 0:
+        if recovered := self._finish(self._publisher.standing(sealed)):
             _LOG.info("%d hours that were published when a closer ended are closed", recovered)
         left_over = unaudited_left_over(self._ports.storage, self._database)
         self._keep_lease()  # a closer that was taken over stops here, and deletes nothing
@@ -313,48 +307,34 @@ class Closer:
     def _finish(self, published: Published) -> int:
         """Remember what was published; returns how many hours."""
         if published.closings:
-            ledger.close_all(self._database, self._lease, published.closings)
+            ledger.close_all(self._database, self.lease, published.closings)
         for closing in published.closings:
-            self._closed(closing)
-        for trouble in published.troubles:
-            self._hold(trouble)
+            f, manifest = closing.frontier, closing.manifest
+            for kept in (self._not_before_s, self._pauses_s, self._troubles):
+                kept.pop(f.event_type, None)
+            self._ports.metrics.closed(f.hour, manifest)
+            _LOG.info(
+                "%s %s closed as %s: %d events, %d late, %d duplicates removed, %d unaudited, %.1f s after its end",
+                f.event_type, f.hour, manifest.grade.value, manifest.events, sum(manifest.late.values()),
+                manifest.duplicates_removed, manifest.unaudited, (manifest.closed_at_ms - f.hour.end_ms) / 1000,
+            )  # fmt: skip
+        for f, error in published.troubles:
+            self._set_back(f, Phase.STORAGE if isinstance(error, StorageError) else Phase.PUBLISHING, (str(error),))
+            _LOG.error("%s %s is sealed and cannot be published: %s", f.event_type, f.hour, error)
         return len(published.closings)
-
-    def _closed(self, closing: ledger.Closing) -> None:
-        f, manifest = closing.frontier, closing.manifest
-        for kept in (self._not_before_s, self._pauses_s, self._troubles):
-            kept.pop(f.event_type, None)
-        self._ports.metrics.closed(f.hour, manifest)
-        _LOG.info(
-            "%s %s closed as %s: %d events, %d late, %d duplicates removed, %d unaudited, %.1f s after its end",
-            f.event_type, f.hour, manifest.grade.value, manifest.events, sum(manifest.late.values()),
-            manifest.duplicates_removed, manifest.unaudited, (manifest.closed_at_ms - f.hour.end_ms) / 1000,
-        )  # fmt: skip
-
-    def _hold(self, trouble: Trouble) -> None:
-        phase = Phase.STORAGE if isinstance(trouble.error, StorageError) else Phase.PUBLISHING
-        self._set_back(trouble.frontier, phase, (str(trouble.error),))
-        _LOG.error(
-            "%s %s is sealed and cannot be published: %s", trouble.frontier.event_type, trouble.frontier.hour, trouble.error
-        )
 
     def _set_back(self, f: Frontier, phase: Phase, what: tuple[str, ...], pause_s: float = RETRY_SECONDS) -> None:
         self._not_before_s[f.event_type] = self._clock.monotonic_s() + pause_s
         self._troubles[f.event_type] = (f.hour, phase, what)
 
-    def _say(self, frontiers: Collection[Frontier], waits: Mapping[str, tuple[Phase, tuple[str, ...]]]) -> None:
-        hours = {f.event_type: f.hour for f in frontiers}
-        said = {t: (hours[t], *wait) for t, wait in waits.items() if t in hours}
-        self._waits.say(said | self._troubles)
+    def _say(self, frontiers: Collection[Frontier], blockers: Mapping[str, tuple[Phase, tuple[str, ...]]]) -> None:
+        said = {f.event_type: (f.hour, *blockers[f.event_type]) for f in frontiers if f.event_type in blockers}
+        self._blockers.say(said | self._troubles)
 
     def _say_unavailable(self, error: Unavailable) -> None:
         phase = Phase.STORAGE if isinstance(error, StorageError) else Phase.SERVERS
-        now_ms = self._clock.now_ms()
-        frontiers = self._frontiers()
+        now_ms, frontiers = self._clock.now_ms(), self._frontiers()
         self._say(frontiers, {f.event_type: (phase, (str(error),)) for f in frontiers if f.hour.end_ms <= now_ms})
-
-    def _sealed(self, frontiers: Collection[Frontier]) -> list[Frontier]:
-        return [f for f in frontiers if f.state is State.SEALED and self._may_try(f)]
 
     def _frontiers(self) -> list[Frontier]:
         return ledger.frontiers(self._database, self._config.parsing.bucket_seconds)
@@ -362,17 +342,19 @@ class Closer:
     def _topics(self, chosen: Collection[Frontier]) -> CentralTopics:
         return CentralTopics.of(self._config.kafka, [f.event_type for f in chosen])
 
-    def _may_try(self, frontier: Frontier) -> bool:
-        return self._clock.monotonic_s() >= self._not_before_s.get(frontier.event_type, 0.0)
+    def _in_turn(self, frontiers: Collection[Frontier], state: State) -> list[Frontier]:
+        """Those in this state that are not set back."""
+        now_s = self._clock.monotonic_s()
+        return [f for f in frontiers if f.state is state and now_s >= self._not_before_s.get(f.event_type, 0.0)]
 
 
 def _is_under(cut: Cut, f: Frontier) -> bool:
     """Whether the cut allows the hour. Not if an override closed the one before it under a later cut of promises meanwhile."""
-    return f.state is State.OPEN and f.hour.end_ms <= cut.watermarks_ms.get(f.event_type, 0) and f.settled_next <= cut.audit_next
+    return f.hour.end_ms <= cut.watermarks_ms.get(f.event_type, 0) and f.settled_next <= cut.audit_next
 
 
-def _aside_words(aside: Quarantined) -> str:
+def _described(q: Quarantined) -> str:
     return (
-        f"the type is quarantined: topic {aside.topic} partition {aside.partition} offset {aside.offset} cannot be staged "
-        f"({aside.reason}); `hourmark etl resume {aside.event_type}`, with --skip-record to leave that record out"
+        f"the type is quarantined: topic {q.topic} partition {q.partition} offset {q.offset} cannot be staged ({q.reason}); "
+        f"`hourmark etl resume {q.event_type}`, with --skip-record to leave that record out"
     )

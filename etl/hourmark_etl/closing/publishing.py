@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
+from typing import NamedTuple
 
 from hourmark.clock import Clock
 from hourmark.errors import Finding
@@ -180,8 +181,7 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
         raise Finding(f"{storage.url(attempt)}/{MARKER} does not read back as written; the attempt is not published")
 
 
-@dataclasses.dataclass(frozen=True)
-class Trouble:
+class Trouble(NamedTuple):
     """Why an hour cannot be published for now."""
 
     frontier: Frontier

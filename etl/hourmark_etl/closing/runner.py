@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from py4j.protocol import Py4JError
 from pyspark import RDD
@@ -89,8 +89,7 @@ class OnSpark(Runner):
         return outcomes
 
 
-@dataclasses.dataclass(frozen=True)
-class _Failed:
+class _Failed(NamedTuple):
     """An error that the driver must see as it is: as a failed task it would be tried again, and arrive as text."""
 
     error: HourmarkError

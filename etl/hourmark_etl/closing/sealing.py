@@ -17,6 +17,7 @@ join, one of each type at a time, so that a long backlog of one type holds up no
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -35,7 +36,7 @@ from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof, named
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.conflicts import Conflict, conflicts, holding
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.offset_gaps import OffsetGap, accepted_gaps
+from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
 from hourmark_etl.model import Frontier, Position, Reporter, Seal
 
@@ -90,9 +91,8 @@ class Sealer:
             proofs = self.engine.prove(asked, of.cut.audit_next)
             following = []
             for f in asked:
-                proof, override = proofs[f.event_type], of.overrides.get(f.event_type)
-                seal = decide(f, proof, of.offsets[f.event_type], override, rule)
-                if seal is not None:
+                proof = proofs[f.event_type]
+                if seal := decide(f, proof, of.offsets[f.event_type], of.overrides.get(f.event_type), rule):
                     verdict.chains.setdefault(f.event_type, []).append(seal)
                     if file := proof.unaudited_file:
                         verdict.unaudited.append(file.ledger_row(of.cut.audit_next, self.clock.now_ms()))
@@ -117,37 +117,31 @@ class Sealer:
         """Seal what may be, in one transaction with all that belongs to the seals."""
         sealed = [f for f in of.frozen if f.event_type in verdict.chains]
         named = {(r.host_id, r.source): r for f in sealed for r in of.cut.waived.get(f.event_type, ())}
-        together = self._accepted(
-            ledger.WithSeals(
-                fallen_silent(named.values(), self.progress.reporters()),
-                verdict.unaudited,
-            ),
-            [f.event_type for f in sealed if f.event_type in of.overrides],
-            of.overrides,
-            all_types,
-        )
+        silent = fallen_silent(named.values(), self.progress.reporters())
+        forced = [f.event_type for f in sealed if f.event_type in of.overrides]
+        gaps, checks = self._accepted(forced, of.overrides, all_types)
+        together = ledger.WithSeals(silent, verdict.unaudited, gaps, checks)
         ledger.seal(self.database, self.lease, verdict.chains, sealed, together)
 
     def _accepted(
-        self, together: ledger.WithSeals, forced: Sequence[str], overrides: Mapping[str, Override], all_types: set[str]
-    ) -> ledger.WithSeals:
-        """With the gaps that these overrides accept, if there are any."""
+        self, forced: Sequence[str], overrides: Mapping[str, Override], all_types: set[str]
+    ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
+        """The gaps that these overrides accept, and from where their topics are watched again."""
         topics = accepted_topics(forced, all_overridden=all_types <= set(overrides)) & self.sites.gaps().keys()
         if not forced or not topics:
-            return together
+            return [], []
         try:
             found, checks = self.sites.acceptable(topics)
         except Unavailable as error:  # then the gaps stay, and later hours need overrides of their own
             _LOG.error("the gaps of %s are not accepted yet: %s", sorted(topics), error)
-            return together
+            return [], []
         if stale := sorted(topics - {h.topic for h in found}):
             _LOG.error(
                 "the gaps of %s are not accepted: the topic is gone, or the mirror's position in it is an older one's. Make "
                 "the mirror begin anew there, and order again", stale,
             )  # fmt: skip
         now_ms, reason = self.clock.now_ms(), overrides[forced[0]].reason
-        accepted = [dataclasses.replace(h, accepted_at_ms=now_ms, reason=reason) for h in found]
-        return dataclasses.replace(together, accepted=accepted, checks=checks)
+        return [dataclasses.replace(h, accepted_at_ms=now_ms, reason=reason) for h in found], checks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,15 +222,13 @@ def plan_round(
     last = {f.event_type: f.hour for f in chosen}
     room_hours = hours_max - len(chosen)
     room_bytes = bytes_max - sum(unlisted_bytes.get((f.event_type, f.hour.start_s), 0) for f in chosen)
-    growing = [f.event_type for f in chosen]
+    growing = collections.deque(last)
     while growing and room_hours > 0:
-        still = []
-        for event_type in growing:
-            following = last[event_type].next()
-            size = unlisted_bytes.get((event_type, following.start_s), 0)
-            if following.end_ms <= watermarks_ms[event_type] and room_hours > 0 and size <= room_bytes:
-                last[event_type] = following
-                room_hours, room_bytes = room_hours - 1, room_bytes - size
-                still.append(event_type)
-        growing = still
+        event_type = growing.popleft()
+        following = last[event_type].next()
+        size = unlisted_bytes.get((event_type, following.start_s), 0)
+        if following.end_ms <= watermarks_ms[event_type] and size <= room_bytes:
+            last[event_type] = following
+            room_hours, room_bytes = room_hours - 1, room_bytes - size
+            growing.append(event_type)
     return last

@@ -9,9 +9,8 @@ file are read about once a round. Reading goes file by file, and row groups outs
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +26,7 @@ _LISTING_COST: Final = 1 << 16  # a listing without bytes still is a file to wri
 _UNIT_BYTES_MIN: Final = 1 << 20  # what is worth a task of its own
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(NamedTuple):
     """What a freeze has listed for one bucket: groups of its hour, and of earlier hours (its late events)."""
 
     event_type: str
@@ -41,8 +39,7 @@ class Listing:
         return sum(g.datum_bytes for g in self.groups)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):
     """Work of one task: whole listings, or the ids of one that lie in `slot`. Pickles."""
 
     listings: tuple[Listing, ...]
@@ -73,8 +70,7 @@ def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1)
     return [*units, Unit(tuple(taken))] if taken else units
 
 
-@dataclasses.dataclass(frozen=True)
-class UnitRows:
+class UnitRows(NamedTuple):
     """A unit's rows, and what was `read` of each group.
 
     Columns: `listing` (int32, which of `unit.listings`), `hour` (int64, the row's own), `digest` (uint64, the row's share of its

@@ -16,7 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar, cast
+from typing import Final, NamedTuple, TypeVar, cast
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from pydantic import BaseModel
@@ -81,8 +81,7 @@ class Target:
         return Lost(self.path, self.url, f"no answer from {server} ({told})"[:_MESSAGE_CHARACTERS_MAX])
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpAnswer(NamedTuple):
     """What a server said, with the status that was expected of it."""
 
     content: bytes

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from hourmark.clock import Clock
 from hourmark.errors import Finding
@@ -103,13 +103,12 @@ class Cut:
 What = tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Waiting:
+class Waiting(NamedTuple):
     """What a cut waits for now, human-readable; `by_type` says it of every type that waits for more than time."""
 
     phase: Phase
     what: What = ()
-    by_type: Mapping[str, tuple[Phase, What]] = dataclasses.field(default_factory=dict)
+    by_type: Mapping[str, tuple[Phase, What]] = {}
 
 
 class CutTaker:
@@ -192,7 +191,7 @@ class CutTaker:
         if len(audit) != 1:
             raise Finding(
                 f"topic {self._audit_central} has {len(audit)} partitions; closing needs one order of promises. "
-                "Mrecreate it with one partition"
+                "Recreate it with one partition"
             )
         self._audit_next = audit[0]
         return Phase.PROMISES
@@ -233,7 +232,7 @@ class CutTaker:
         return Phase.ARRIVAL
 
     def _leave_out(self, frontiers: Collection[Frontier]) -> None:
-        """Types that were set back or aside meanwhile, or of whose topic a gap was found."""
+        """Types that were set back or quarantined meanwhile, or of whose topic a gap was found."""
         still, gaps = {f.event_type for f in frontiers}, self._sites.gaps()
         for event_type in list(self._chosen):
             if event_type not in still:

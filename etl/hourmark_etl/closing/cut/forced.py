@@ -2,7 +2,7 @@
 
 Promises below what was staged of the audit topic are still compared, and so are rows; what is missing is named in the seal.
 Offset gaps are accepted with the seal, so that later hours can be proved again: of a type's own topic by an override for the
-type; of promises and reports, which concern every type, only where every type was ordered in one.
+type; of promises and reports, which concern every type, only where one order overrides every type.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from hourmark_etl.model import Frontier
 _NO_DEADLINE: Final = 0  # an override waives at once
 
 
-def ordered(frontiers: Iterable[Frontier], overrides: Mapping[str, Override]) -> list[Frontier]:
-    """Frontiers whose very hour is ordered."""
+def overridden(frontiers: Iterable[Frontier], overrides: Mapping[str, Override]) -> list[Frontier]:
+    """Frontiers whose very hour an override names."""
     return [f for f in frontiers if (o := overrides.get(f.event_type)) is not None and o.hour_s == f.hour.start_s]
 
 
@@ -32,22 +32,26 @@ def forced_cut(chosen: Collection[Frontier], sites: Sites, progress: StagingProg
     now_ms = clock.now_ms()
     reports = Reports(progress.reporters())
     apart = clocks_apart(reports, now_ms)
-    unverified: dict[str, tuple[str, ...]] = {}
-    waived = {}
-    gaps = _gaps(sites, [f.event_type for f in chosen])
-    control = [gaps[topic] for topic in CONTROL if topic in gaps] + _behind(sites, progress, CONTROL)
+    unverified, waived = {}, {}
+    asked = _answer(lambda: sites.check([f.event_type for f in chosen]))
+    gaps = sites.gaps() | ({CONTROL[0]: asked} if asked else {})
+
+    def unsure(*topics: str) -> list[str]:
+        """What of these topics may be missing, is not mirrored, or not staged, as of now."""
+        return [*(gaps[topic] for topic in topics if topic in gaps), *_behind(sites, progress, topics)]
+
+    control = unsure(*CONTROL)
     for f in chosen:
-        topic = events_topic(f.event_type)
         ready = readiness(f, reports, now_ms, _NO_DEADLINE)
-        waived[f.event_type] = ready.waived
-        own = [gaps[topic]] if topic in gaps else []
-        named = [*([apart] if apart else []), *ready.waits_for, *control, *own, *_behind(sites, progress, (topic,))]
+        if ready.waived:
+            waived[f.event_type] = ready.waived
+        named = [*([apart] if apart else []), *ready.waits_for, *control, *unsure(events_topic(f.event_type))]
         unverified[f.event_type] = shortened(list(dict.fromkeys(named)))
     return Cut(
         taken_at_ms=now_ms,
         watermarks_ms={f.event_type: f.hour.end_ms for f in chosen},
         audit_next=progress.staged_next(Partition(audit_central, 0)),
-        waived={t: r for t, r in waived.items() if r},
+        waived=waived,
         unverified=unverified,
     )
 
@@ -57,21 +61,16 @@ def accepted_topics(types: Collection[str], *, all_overridden: bool) -> set[str]
     return {*(events_topic(t) for t in types), *(CONTROL if all_overridden else ())}
 
 
-def _gaps(sites: Sites, types: Sequence[str]) -> dict[str, str]:
-    asked = _answer(lambda: sites.check(types))
-    return sites.gaps() | ({CONTROL[0]: asked} if asked else {})
-
-
 def _behind(sites: Sites, progress: StagingProgress, topics: Sequence[str]) -> list[str]:
-    """What of these topics is not mirrored, or not staged, as of now."""
     found: list[str] = []
 
     def look() -> None:
         found.extend(sites.not_mirrored(sites.edge_ends(topics)).values())
         found.extend(progress.not_staged(sites.central_ends(topics)))
 
-    failed = _answer(look)
-    return [*found, *([failed] if failed else [])]
+    if failed := _answer(look):
+        found.append(failed)
+    return found
 
 
 def _answer(ask: Callable[[], None]) -> str | None:

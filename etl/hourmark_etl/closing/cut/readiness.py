@@ -15,9 +15,8 @@ and back. It is an alarm and no more: what each delivers has its own ranges and 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.host_reports import API_SOURCE, CLOCKS_APART_MS_MAX
@@ -27,8 +26,7 @@ SILENT_MS: Final = 60_000  # thirty reports of the default pace
 WITHIN_MS: Final = 60_000  # of a host's two incarnations, from one report to the other
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Readiness:
+class Readiness(NamedTuple):
     """How far a type's hours may be cut: those that end at or before `watermark_ms`. `waits_for` names who holds the next one.
 
     `waived` are the sources that every hour up to the watermark goes without, because its deadline has passed.
@@ -153,7 +151,7 @@ def without_newly_seen(
         return chosen
     if now_ms < f.hour.end_ms + deadline_ms:
         return None
-    return dataclasses.replace(chosen, watermark_ms=min(chosen.watermark_ms, now_ms - deadline_ms), waived=(*chosen.waived, *new))
+    return chosen._replace(watermark_ms=min(chosen.watermark_ms, now_ms - deadline_ms), waived=(*chosen.waived, *new))
 
 
 def newly_seen(before: Collection[Reporter], after: Collection[Reporter]) -> list[Reporter]:

@@ -13,8 +13,8 @@ Ids are looked up where there are such rows alone, and of what is listed only gr
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
@@ -24,9 +24,10 @@ import pyarrow.compute as pc
 
 from hourmark.errors import Finding
 from hourmark.hours import Hour
+from hourmark_etl.arrow import matching
 from hourmark_etl.closing.ids import as_ids, held
 from hourmark_etl.closing.proof.evidence import RowsItem, item_rows, rows_items
-from hourmark_etl.closing.proof.promises import KEY, KEYS, ROWS, distinct_rows
+from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, waives
 from hourmark_etl.ledger.database import Database
@@ -45,16 +46,14 @@ class SecondReading(NamedTuple):
     what: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Told:
+class Told(NamedTuple):
     """Of one frontier. `unknown`: why it cannot be told of all."""
 
     otherwise: tuple[SecondReading, ...] = ()
     unknown: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class LookupItem:
+class LookupItem(NamedTuple):
     """A unit of late rows. `closed`: for each frontier of `rows.asked`, what may hold them."""
 
     rows: RowsItem
@@ -77,13 +76,15 @@ def second_readings(
     unit_bytes_max: int,
 ) -> dict[int, Told]:
     """Of these settled ranges (columns KEY), by asked. Unreadable names a staged file that must be staged again."""
-    hours: dict[int, set[int]] = {}
-    for at, hour_s in zip(keys.column("asked").to_pylist(), keys.column("hour").to_pylist(), strict=True):
-        hours.setdefault(at, set()).add(hour_s)
+    if not len(keys):
+        return {}
+    hours = defaultdict[int, set[int]](set)
+    for key in keys.to_pylist():
+        hours[key["asked"]].add(key["hour"])
     of = {at: asked[at] for at in sorted(hours)}
     groups = listed_groups(database, list(of.values()))
     late = {at: (f, [g for g in listed if g.hour_s in hours[at]]) for (at, f), listed in zip(of.items(), groups, strict=True)}
-    closed = {at: _closed(database, f, hours[at]) for at, f in of.items()}
+    closed = {at: closed_buckets(database, {f.event_type: hours[at]}, f.hour.length_s)[f.event_type] for at, f in of.items()}
     items = [LookupItem(i, tuple(closed[at] for at in i.asked)) for i in rows_items(late, {}, unit_bytes_max)]
     strays = runner.map(functools.partial(look_up, storage=storage, keys=keys), items)
     return {
@@ -97,8 +98,7 @@ def second_readings(
 
 def look_up(item: LookupItem, storage: Storage, keys: pa.Table) -> Strays:
     """Rows of these ranges (columns KEY) that no closed bucket holds."""
-    rows = item_rows(item.rows, storage).join(keys.select(KEY), KEY, join_type="left semi", use_threads=False)
-    distinct = distinct_rows(rows.select(ROWS.names))
+    distinct = distinct_rows(matching(item_rows(item.rows, storage), keys, KEY))
     found, unknown = [KEYS.empty_table()], dict[int, str]()
     for at, closed in zip(item.rows.asked, item.closed, strict=True):
         own = distinct.filter(pc.equal(distinct.column("asked"), at))
@@ -112,15 +112,10 @@ def look_up(item: LookupItem, storage: Storage, keys: pa.Table) -> Strays:
     return Strays(counted.rename_columns([*KEY, "rows"]), unknown)
 
 
-def _closed(database: Database, f: Frontier, hours_s: Collection[int]) -> tuple[ClosedBucket, ...]:
-    return closed_buckets(database, {f.event_type: hours_s}, f.hour.length_s)[f.event_type]
-
-
 def _not_waived(database: Database, f: Frontier, strays: Collection[pa.Table]) -> tuple[SecondReading, ...]:
-    ranges: dict[bytes, dict[int, int]] = {}
+    ranges = defaultdict[bytes, Counter[int]](Counter)
     for row in (row for part in strays for row in part.to_pylist()):
-        of_range = ranges.setdefault(row["range_id"], {})
-        of_range[row["hour"]] = of_range.get(row["hour"], 0) + row["rows"]
+        ranges[row["range_id"]][row["hour"]] += row["rows"]
     if not ranges:
         return ()
     texts = waives(database, f.event_type, min(min(hours) for hours in ranges.values()))

@@ -6,7 +6,6 @@ Each item gives the tables of `promises` for what it read; nothing of a row leav
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -16,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark_etl.arrow import range_words
+from hourmark_etl.arrow import matching, range_words
 from hourmark_etl.closing.proof.promises import HELD, KEY, PROMISED, ROWS, distinct_rows, held
 from hourmark_etl.closing.units import Listing, Unit, plan_units, read_unit
 from hourmark_etl.model import AuditGroup, Frontier, StagedGroup
@@ -29,8 +28,7 @@ _FILES_IN_ITEM: Final = 16  # audit files: small
 _LOG = logging.getLogger(__name__)
 
 
-@dataclasses.dataclass(frozen=True)
-class RowsItem:
+class RowsItem(NamedTuple):
     """A unit of listed rows. `asked`: the frontier of each of its listings; `earlier`: (asked, path) of files of unaudited
     rows."""
 
@@ -39,8 +37,7 @@ class RowsItem:
     earlier: tuple[tuple[int, str], ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class PromisesItem:
+class PromisesItem(NamedTuple):
     """Files of audit records."""
 
     paths: tuple[str, ...]
@@ -53,8 +50,7 @@ class Found(NamedTuple):
     promised: pa.Table
 
 
-@dataclasses.dataclass(frozen=True)
-class Windows:
+class Windows(NamedTuple):
     """Which promises count: for each frontier those of its hour below the cut, and earlier hours' from `settled_next` on."""
 
     frontiers: tuple[tuple[int, str, int, int], ...]  # asked, type, hour, settled_next
@@ -101,8 +97,8 @@ def promises_items(groups: Iterable[AuditGroup]) -> list[PromisesItem]:
 
 def file_items(paths: Collection[str]) -> list[PromisesItem]:
     """These files of audit records."""
-    ordered = sorted(paths)
-    return [PromisesItem(tuple(ordered[at : at + _FILES_IN_ITEM])) for at in range(0, len(ordered), _FILES_IN_ITEM)]
+    ascending = sorted(paths)
+    return [PromisesItem(tuple(ascending[at : at + _FILES_IN_ITEM])) for at in range(0, len(ascending), _FILES_IN_ITEM)]
 
 
 def read_item(item: RowsItem | PromisesItem, storage: Storage, windows: Windows) -> Found:
@@ -116,18 +112,16 @@ def read_item(item: RowsItem | PromisesItem, storage: Storage, windows: Windows)
 def scattered(item: RowsItem | PromisesItem, storage: Storage, windows: Windows, parts: int) -> dict[int, Found]:
     """The same, by parts of the range ids, so that all of a range meets in one part."""
     found = read_item(item, storage, windows)
-    split = [_split(table, parts) for table in found]
+    of = [range_words(table.column("range_id")) % np.uint64(parts) for table in found]
     return {
-        part: Found(split[0].get(part, HELD.empty_table()), split[1].get(part, PROMISED.empty_table()))
-        for part in {*split[0], *split[1]}
+        part: Found(*(table.filter(pa.array(own == part)) for table, own in zip(found, of, strict=True)))
+        for part in np.unique(np.concatenate(of)).tolist()
     }
 
 
 def unaudited_rows(item: RowsItem, storage: Storage, keys: pa.Table) -> pa.Table:
     """Rows of these ranges (columns KEY) that are listed and were not unaudited before, each once."""
-    rows = item_rows(item, storage)
-    wanted = rows.join(keys.select(KEY), KEY, join_type="left semi", use_threads=False)
-    distinct = distinct_rows(wanted.select(ROWS.names))
+    distinct = distinct_rows(matching(item_rows(item, storage), keys, KEY))
     return distinct.filter(pc.invert(distinct.column("earlier")))
 
 
@@ -137,8 +131,7 @@ def matching_promises(item: PromisesItem, storage: Storage, event_type: str, key
     for path in item.paths:
         rows = read_promises(storage, path)
         rows = rows.filter(pc.and_(pc.less(rows.column("offset"), below), pc.equal(rows.column("type"), event_type)))
-        wanted = keys.select(KEY[1:])
-        found.append(rows.join(wanted, KEY[1:], join_type="left semi", use_threads=False).select(AUDIT_SCHEMA.names))
+        found.append(matching(rows, keys, KEY[1:]))
     return pa.concat_tables(found)
 
 
@@ -150,7 +143,7 @@ def read_promises(storage: Storage, path: str) -> pa.Table:
 def item_rows(item: RowsItem, storage: Storage) -> pa.Table:
     """The item's rows as a table of ROWS, earlier unaudited rows among them."""
     read = read_unit(item.unit, storage, ("range_id", "event_id")).table
-    asked = np.array(item.asked, np.int32)[read.column("listing").to_numpy()] if len(read) else np.empty(0, np.int32)
+    asked = np.array(item.asked, np.int32)[read.column("listing").to_numpy()]
     return pa.concat_tables(
         [_as_rows(read, asked, earlier=False), *(_earlier(storage, at, path, item.unit.slot) for at, path in item.earlier)]
     )
@@ -184,11 +177,6 @@ def _as_rows(rows: pa.Table, asked: npt.NDArray[np.int32], *, earlier: bool) -> 
     """A table of ROWS."""
     own = [rows.column(name) for name in ROWS.names[1:4]]
     return pa.table([pa.array(asked), *own, pa.array(np.full(len(rows), earlier))], schema=ROWS)
-
-
-def _split(table: pa.Table, parts: int) -> dict[int, pa.Table]:
-    of = range_words(table.column("range_id")) % np.uint64(parts)
-    return {int(part): table.filter(pa.array(of == part)) for part in np.unique(of)}
 
 
 def hours_of(rows: pa.Table) -> Collection[int]:

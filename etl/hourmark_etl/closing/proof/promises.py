@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark_etl.arrow import low64s
+from hourmark_etl.arrow import low64s, unmatched
 
 KEY: Final = ["asked", "hour", "range_id"]
 KEYS: Final = pa.schema([("asked", pa.int32()), ("hour", pa.int64()), ("range_id", pa.binary(8))])
@@ -88,9 +88,7 @@ def judge(
     same_sum = pc.equal(joined.column("sum").combine_chunks().view(pa.uint64()), joined.column("sum_held"))
     kept = pc.and_(pc.equal(joined.column("count"), found), pc.fill_null(same_sum, False))
     wrong = joined.append_column("found", found).filter(pc.invert(kept))
-    unpromised = rows.filter(pc.greater(rows.column("fresh"), 0)).join(
-        promises.select(KEY), KEY, join_type="left anti", use_threads=False
-    )
+    unpromised = unmatched(rows.filter(pc.greater(rows.column("fresh"), 0)), promises, KEY)
     once = promises.group_by(KEY, use_threads=False).aggregate([("count", "max")])
     by_hour = once.group_by(KEY[:2], use_threads=False).aggregate([([], "count_all"), ("count_max", "sum")]).to_pylist()
     unmet, unnamed = _unmet(wrong, hours, named_max)
@@ -110,12 +108,11 @@ def merged(verdicts: Sequence[RangeCounts]) -> RangeCounts:
         records.update(v.records)
         promised.update(v.promised)
         unnamed.update(v.unnamed)
-    unmet = tuple(sorted(u for v in verdicts for u in v.unmet))
     return RangeCounts(
         records=records,
         promised=promised,
         unaudited=pa.concat_tables([v.unaudited for v in verdicts]),
-        unmet=unmet,
+        unmet=tuple(sorted(u for v in verdicts for u in v.unmet)),
         unnamed=unnamed,
     )
 

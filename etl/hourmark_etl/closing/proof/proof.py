@@ -38,13 +38,14 @@ import functools
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hourmark.hours import Hour
+from hourmark_etl.arrow import distinct, matching, unmatched
 from hourmark_etl.closing.proof.copies import SecondReading, Told, second_readings
 from hourmark_etl.closing.proof.evidence import (
     Found,
@@ -123,32 +124,21 @@ class Prover:
         rows = self._rows_items(asked)
         verdict = self._verdict(rows, asked, below)
         older = self._older(asked, verdict)
-        unaudited = _unexplained(verdict.unaudited, older)
+        unaudited = unmatched(verdict.unaudited, older, KEY)
         unmet, passed_over = _still_unmet(verdict.unmet, older)
         found = Joined(verdict, unaudited, unmet, passed_over)
         files = self._keep_unaudited(asked, rows, unaudited)
-        told = self._second_readings(asked, _settled(verdict.unaudited, older, passed_over))
-        return {
-            at: dataclasses.replace(
-                proof_of(at, f, found, files.get(at)),
-                otherwise=told[at].otherwise if at in told else (),
-                unknown=told[at].unknown if at in told else (),
-            )
-            for at, f in asked.items()
-        }
-
-    def _second_readings(self, asked: Mapping[int, Frontier], settled: pa.Table) -> dict[int, Told]:
-        if not len(settled):
-            return {}
-        return second_readings(self.runner, self.storage, self.database, asked, settled, self.unit_bytes_max)
+        settled = _settled(verdict.unaudited, older, passed_over)
+        told = second_readings(self.runner, self.storage, self.database, asked, settled, self.unit_bytes_max)
+        return {at: proof_of(at, f, found, files.get(at), told.get(at, Told())) for at, f in asked.items()}
 
     def _rows_items(self, asked: Mapping[int, Frontier]) -> list[RowsItem]:
         groups = listed_groups(self.database, list(asked.values()))
-        earlier: dict[str, list[str]] = {}
+        earlier = defaultdict[str, list[str]](list)
         for file in unaudited_files(self.database):
-            earlier.setdefault(file.event_type, []).append(file.path)
+            earlier[file.event_type].append(file.path)
         listed = {at: (f, g) for (at, f), g in zip(asked.items(), groups, strict=True)}
-        return rows_items(listed, {at: earlier.get(f.event_type, []) for at, f in asked.items()}, self.unit_bytes_max)
+        return rows_items(listed, {at: earlier[f.event_type] for at, f in asked.items()}, self.unit_bytes_max)
 
     def _verdict(self, rows: Sequence[RowsItem], asked: Mapping[int, Frontier], below: int) -> RangeCounts:
         """All partial counts come here and are judged, or, where they are many, meet range by range in tasks."""
@@ -164,8 +154,7 @@ class Prover:
 
     def _older(self, asked: Mapping[int, Frontier], verdict: RangeCounts) -> pa.Table:
         """Promises below `settled_next` of the late ranges in doubt: columns KEY, count, sum. Few, so they are read here."""
-        in_doubt = [KEYS.empty_table(), _keys_of(verdict.unmet), verdict.unaudited.select(KEY)]
-        keys = pa.concat_tables(in_doubt).group_by(KEY, use_threads=False).aggregate([])
+        keys = distinct(pa.concat_tables([_keys_of(verdict.unmet), verdict.unaudited.select(KEY)]), KEY)
         found = [OLDER.empty_table()]
         for at, f in asked.items():
             own = keys.filter(pc.and_(pc.equal(keys.column("asked"), at), pc.less(keys.column("hour"), f.hour.start_s)))
@@ -205,8 +194,7 @@ class Prover:
         }
 
 
-@dataclasses.dataclass(frozen=True)
-class Joined:
+class Joined(NamedTuple):
     """A verdict, with what older promises explain taken out; `passed_over`: second copies of settled promises."""
 
     verdict: RangeCounts
@@ -233,29 +221,26 @@ def with_partially_counted(
 
     Each file is read once.
     """
-    wanted: dict[str, dict[int, set[int]]] = {}  # path → asked → hours
+    wanted = defaultdict[str, set[tuple[int, int]]](set)  # path → (asked, hour)
     for at, of in enumerate(sums):
         for g in of.partially_counted:
-            wanted.setdefault(g.path, {}).setdefault(at, set()).add(g.hour_s)
+            wanted[g.path].add((at, g.hour_s))
     promised = [defaultdict(Sums, of.promised) for of in sums]
     for path, hours in wanted.items():
-        counting = Windows.of({at: asked[at] for at in hours}, below).counting(read_promises(storage, path))
-        for at, hour, count, total, range_id in zip(
-            *(counting.column(name).to_pylist() for name in ("asked", "hour", "count", "sum", "range_id")), strict=True
-        ):
-            if hour in hours[at]:
-                one = Sums(1, count, to_unsigned(total + RANGE_WEIGHT * count * int.from_bytes(range_id, "big")))
-                promised[at][hour] += one
+        for p in Windows.of({at: asked[at] for at, _ in hours}, below).counting(read_promises(storage, path)).to_pylist():
+            if (p["asked"], p["hour"]) in hours:
+                digest = p["sum"] + RANGE_WEIGHT * p["count"] * int.from_bytes(p["range_id"], "big")
+                promised[p["asked"]][p["hour"]] += Sums(1, p["count"], to_unsigned(digest))
     return [(of.listed, found) for of, found in zip(sums, promised, strict=True)]
 
 
-def proof_of(at: int, f: Frontier, joined: Joined, file: UnauditedFile | None) -> Proof:
+def proof_of(at: int, f: Frontier, joined: Joined, file: UnauditedFile | None, told: Told) -> Proof:
     """The proof of one frontier by what the join found."""
     unmet = [_described(u, f.hour.length_s) for u in joined.unmet if u.asked == at]
     unaudited = Counter[int]()
     rows = joined.unaudited.filter(pc.equal(joined.unaudited.column("asked"), at))
-    for hour, count in zip(rows.column("hour").to_pylist(), rows.column("rows").to_pylist(), strict=True):
-        unaudited[hour] += count
+    for row in rows.to_pylist():
+        unaudited[row["hour"]] += row["rows"]
     promised = {hour: count for (one, hour), count in joined.verdict.promised.items() if one == at}
     records = sum(count for (one, _), count in joined.verdict.records.items() if one == at)
     for u in joined.passed_over:
@@ -271,6 +256,8 @@ def proof_of(at: int, f: Frontier, joined: Joined, file: UnauditedFile | None) -
         findings=named(unmet, joined.verdict.unnamed.get(at, 0)),
         books=tuple(OriginHourSums(h, promised.get(h, 0), unaudited[h]) for h in hours),
         unaudited_file=file,
+        otherwise=told.otherwise,
+        unknown=told.unknown,
     )
 
 
@@ -282,27 +269,16 @@ def _keys_of(unmet: Sequence[Unmet]) -> pa.Table:
     return pa.Table.from_pylist([u._asdict() for u in unmet], schema=KEYS)
 
 
-def _unexplained(unaudited: pa.Table, older: pa.Table) -> pa.Table:
-    return unaudited.join(older.select(KEY), KEY, join_type="left anti", use_threads=False)
-
-
 def _settled(unaudited: pa.Table, older: pa.Table, passed_over: Sequence[Unmet]) -> pa.Table:
     """Late ranges (columns KEY) whose rows are explained by older promises alone."""
-    explained = unaudited.select(KEY).join(older.select(KEY), KEY, join_type="left semi", use_threads=False)
-    return pa.concat_tables([explained.select(KEY), _keys_of(passed_over)]).group_by(KEY, use_threads=False).aggregate([])
+    return distinct(pa.concat_tables([matching(unaudited, older, KEY).select(KEY), _keys_of(passed_over)]), KEY)
 
 
 def _still_unmet(unmet: Sequence[Unmet], older: pa.Table) -> tuple[list[Unmet], list[Unmet]]:
     """Those that older promises do not settle, and those that they do."""
-    settled: dict[tuple[int, int, bytes], set[tuple[int, int]]] = {}
-    for at, hour, range_id, count, total in zip(*(column.to_pylist() for column in older.columns), strict=True):
-        settled.setdefault((at, hour, range_id), set()).add((count, total))
-    still: list[Unmet] = []
-    passed_over: list[Unmet] = []
-    for u in unmet:
-        contents = settled.get((u.asked, u.hour, u.range_id), set())
-        (passed_over if (u.promised, u.sum) in contents else still).append(u)
-    return still, passed_over
+    settled = {tuple(promise.values()) for promise in older.to_pylist()}
+    passed_over = [u for u in unmet if u[:5] in settled]
+    return [u for u in unmet if u[:5] not in settled], passed_over
 
 
 def _described(u: Unmet, length_s: int) -> str:
@@ -313,6 +289,6 @@ def _described(u: Unmet, length_s: int) -> str:
 
 
 def named(findings: Sequence[str], unnamed: int) -> tuple[str, ...]:
-    more = len(findings[FINDINGS_MAX:]) + unnamed
     """As many as a manifest names; `unnamed` more are only counted."""
+    more = len(findings[FINDINGS_MAX:]) + unnamed
     return (*findings[:FINDINGS_MAX], f"and {more} more ranges") if more else tuple(findings)

@@ -25,14 +25,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hourmark.hours import Hour
+from hourmark_etl.arrow import distinct, matching, unmatched
 from hourmark_etl.closing.cut.cut import shortened
 from hourmark_etl.closing.proof.evidence import PromisesItem, file_items
 from hourmark_etl.closing.runner import Runner
@@ -50,8 +52,7 @@ ROWS_MAX: Final = 1_000_000  # promises compared at a time: 24 bytes each, in th
 _HERE_MAX: Final = 8  # items that are read in the driver: a job on executors takes longer
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
-class Reading:
+class Reading(NamedTuple):
     """One of the contents of a range. `offset`: central, of its first record; `promised`: (type, hour, count) of that."""
 
     offset: int
@@ -59,8 +60,7 @@ class Reading:
     promised: tuple[tuple[str, int, int], ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ReadingsDiffer:
+class ReadingsDiffer(NamedTuple):
     """A range, and its readings by offset: two at least."""
 
     range_id: bytes
@@ -75,8 +75,7 @@ class ReadingsDiffer:
         return f"range {self.range_id.hex()} has {len(told)} audit records that differ: {'; '.join(shortened(told))}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(NamedTuple):
     """Files that are compared with all others now, and what differs for the first time."""
 
     files: tuple[AuditFile, ...]
@@ -99,8 +98,7 @@ class Comparer:
             return None
         new = self._read(functools.partial(readings, storage=self.storage), files)
         older = self._older(new, without)
-        ranges = new.select(RANGE)
-        known = self._read(functools.partial(readings, storage=self.storage, of=ranges), older)
+        known = self._read(functools.partial(readings, storage=self.storage, of=new), older)
         found = differing(new, known)
         if not len(found):
             return Compared(tuple(files), ())
@@ -109,9 +107,9 @@ class Comparer:
 
     def _older(self, new: pa.Table, without: Collection[str]) -> list[AuditFile]:
         """Compared files that may hold one of these ranges."""
-        times = np.unique(new.column("observed_at").to_numpy())
-        if not len(times):
+        if not len(new):
             return []
+        times = np.unique(new.column("observed_at").to_numpy())
         between = compared_files(self.database, int(times[0]), int(times[-1]))
         spans = np.array([(f.observed_from_ms, f.observed_to_ms) for f in between], np.int64).reshape(-1, 2)
         hit = np.searchsorted(times, spans[:, 0]) < np.searchsorted(times, spans[:, 1], "right")
@@ -126,36 +124,29 @@ class Comparer:
 
 def readings(item: PromisesItem, storage: Storage, of: pa.Table | None = None) -> pa.Table:
     """READINGS of the files, each once; `of`: only of these ranges (columns RANGE)."""
-    found = pa.concat_tables([read_all(storage, path, READING) for path in item.paths]).select(READING)
-    if of is not None:
-        found = found.join(of, RANGE, join_type="left semi", use_threads=False)
-    return _distinct(found, READING)
+    found = pa.concat_tables([read_all(storage, path, READING) for path in item.paths])
+    return distinct(found if of is None else matching(found, of, RANGE), READING)
 
 
 def rows_of(item: PromisesItem, storage: Storage, of: pa.Table) -> pa.Table:
     """All rows of the files that are of these ranges (columns RANGE), as of AUDIT_SCHEMA."""
     rows = pa.concat_tables([read_all(storage, path, AUDIT_SCHEMA.names) for path in item.paths])
-    return rows.join(of, RANGE, join_type="left semi", use_threads=False).select(AUDIT_SCHEMA.names)
+    return matching(rows, of, RANGE)
 
 
 def differing(new: pa.Table, known: pa.Table) -> pa.Table:
     """Ranges (columns RANGE) with a content among the new that is not known, and another beside it. Pure."""
-    contents = _distinct(pa.concat_tables([new, known]), READING)
+    contents = distinct(pa.concat_tables([new, known]), READING)
     counted = contents.group_by(RANGE, use_threads=False).aggregate([([], "count_all")])
     several = counted.filter(pc.greater(counted.column("count_all"), 1)).select(RANGE)
-    fresh = new.join(known, READING, join_type="left anti", use_threads=False)
-    return several.join(fresh.select(RANGE), RANGE, join_type="left semi", use_threads=False)
-
-
-def _distinct(rows: pa.Table, columns: list[str]) -> pa.Table:
-    return rows.select(columns).group_by(columns, use_threads=False).aggregate([])
+    return matching(several, unmatched(new, known, READING), RANGE)
 
 
 def differences(rows: pa.Table) -> tuple[ReadingsDiffer, ...]:
     """Of all rows (AUDIT_SCHEMA) of ranges that differ. Pure."""
-    ranges: dict[tuple[bytes, int], dict[bytes, list[dict[str, Any]]]] = {}
+    ranges = defaultdict[tuple[bytes, int], dict[bytes, list[dict[str, Any]]]](dict)
     for row in rows.sort_by("offset").to_pylist():
-        ranges.setdefault((row["range_id"], row["observed_at"]), {}).setdefault(row["content"], []).append(row)
+        ranges[row["range_id"], row["observed_at"]].setdefault(row["content"], []).append(row)
     return tuple(
         ReadingsDiffer(range_id, tuple(sorted(map(_reading, contents.values()))))
         for (range_id, _), contents in sorted(ranges.items())
@@ -164,9 +155,8 @@ def differences(rows: pa.Table) -> tuple[ReadingsDiffer, ...]:
 
 def _reading(rows: Sequence[Mapping[str, Any]]) -> Reading:
     """Of the rows of all records with one content, by offset."""
-    first = rows[0]
     promised = {(r["type"], r["hour"], r["count"]) for r in rows}
-    return Reading(first["offset"], first["origin"], tuple(sorted(promised)))
+    return Reading(rows[0]["offset"], rows[0]["origin"], tuple(sorted(promised)))
 
 
 def held(of: ReadingsDiffer, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int) -> list[Conflict]:

@@ -10,14 +10,14 @@ over from proofs that failed, and are deleted when a closer begins.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hourmark_etl.arrow import unmatched
 from hourmark_etl.closing.proof.evidence import (
     UNAUDITED_SCHEMA,
     hours_of,
@@ -32,7 +32,7 @@ from hourmark_etl.ledger import closed as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.listings import promises_between
 from hourmark_etl.model import Frontier
-from hourmark_etl.staging.files import AUDIT_SCHEMA, write_rows
+from hourmark_etl.staging.files import write_rows
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import AlreadyExists, Storage, entries_of
 
@@ -42,8 +42,7 @@ _LOG = logging.getLogger(__name__)
 _AUDIT_FILES_MAX: Final = 64  # read for one of them; with more, it stays until it is old
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class UnauditedFile:
+class UnauditedFile(NamedTuple):
     """Unaudited of one bucket; `hour_s`: the bucket's, Unix seconds."""
 
     event_type: str
@@ -65,11 +64,11 @@ def write_unaudited(storage: Storage, epoch: int, frontier: Frontier, rows: pa.T
     stem = f"{UNAUDITED_FOLDER}/{frontier.event_type}/{str(frontier.hour).replace(':', '-')}-{epoch:012d}"
     note = StagedNote(ledger="", kind=UNAUDITED, rows=len(rows))
     try:
-        path = write_rows(storage, stem, rows, note).path
+        written = write_rows(storage, stem, rows, note)
     except AlreadyExists as error:  # by a proof that was tried before, of no seal; nobody knows what became of it since
         storage.delete(error.path)
-        path = write_rows(storage, stem, rows, note).path
-    return UnauditedFile(frontier.event_type, frontier.hour.start_s, path, len(rows))
+        written = write_rows(storage, stem, rows, note)
+    return UnauditedFile(frontier.event_type, frontier.hour.start_s, written.path, len(rows))
 
 
 def unaudited_left_over(storage: Storage, database: Database) -> list[str]:
@@ -99,20 +98,16 @@ class UnauditedCleaner:
         done = [f for f in found if f.sealed_at_ms + self._keep_ms < now_ms]
         for f in [f for f in found if f.settled_next > self._looked[f.path] and f not in done][:FILES_AT_ONCE]:
             self._looked[f.path] = f.settled_next
-            if self._is_settled(f):
-                done.append(f)
+            try:
+                if self._is_promised(f):
+                    done.append(f)
+            except Unreadable as error:  # it stays, until it is old
+                _LOG.warning("whether %s is still needed is not known: %s", f.path, error)
         if done:
             ledger.forget_unaudited(self._database, lease, [f.path for f in done])
         for f in done:
             self._storage.delete(f.path)
         return len(done)
-
-    def _is_settled(self, file: ledger.KeptUnaudited) -> bool:
-        try:
-            return self._is_promised(file)
-        except Unreadable as error:  # it stays, until it is old
-            _LOG.warning("whether %s is still needed is not known: %s", file.path, error)
-            return False
 
     def _is_promised(self, file: ledger.KeptUnaudited) -> bool:
         rows = read_unaudited(self._storage, file.path)
@@ -122,12 +117,7 @@ class UnauditedCleaner:
         items = promises_items(groups)
         if sum(len(i.paths) for i in items) > _AUDIT_FILES_MAX:
             return False
-        keys = rows.select(KEY[1:]).group_by(KEY[1:], use_threads=False).aggregate([])
-        found = pa.concat_tables(
-            [
-                AUDIT_SCHEMA.empty_table(),
-                *(matching_promises(item, self._storage, file.event_type, keys, file.settled_next) for item in items),
-            ]
-        )
-        found = found.filter(pc.greater_equal(found.column("offset"), file.audit_next)).select(KEY[1:])
-        return not len(keys.join(found, KEY[1:], join_type="left anti", use_threads=False))
+        for item in items:
+            found = matching_promises(item, self._storage, file.event_type, rows, file.settled_next)
+            rows = unmatched(rows, found.filter(pc.greater_equal(found.column("offset"), file.audit_next)), KEY[1:])
+        return not len(rows)

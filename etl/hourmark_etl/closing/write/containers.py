@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import fastavro
 import numpy as np
@@ -97,8 +97,7 @@ class Run:
         )  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """A datum that is to be decoded: bytes [start, end) of all datums of the container, one behind the other."""
 
     start: int

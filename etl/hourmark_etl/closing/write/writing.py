@@ -16,7 +16,7 @@ import functools
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +37,7 @@ _Key = TypeVar("_Key")
 _WRITERS: Final = 16  # files of small types open at once in a task: a file on HDFS is mostly waiting
 
 
-@dataclasses.dataclass(frozen=True)
-class SealedHour:
+class SealedHour(NamedTuple):
     """What one bucket is to hold."""
 
     event_type: str
@@ -51,8 +50,7 @@ class SealedHour:
         return frozenset(g.hour_s for g in self.listed if g.hour_s < self.hour.start_s)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class WriteLimits:
+class WriteLimits(NamedTuple):
     """Bytes of datums in a unit, of a container file, and how many tasks run at a time."""
 
     unit_bytes_max: int
@@ -60,8 +58,7 @@ class WriteLimits:
     tasks: int
 
 
-@dataclasses.dataclass(frozen=True)
-class WriteTask:
+class WriteTask(NamedTuple):
     """One unit, or neighbouring slots of one listing; `earlier` for each listing of the units."""
 
     units: tuple[Unit, ...]
