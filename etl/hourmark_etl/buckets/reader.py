@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, cast
 
 import fastavro
@@ -39,8 +40,11 @@ def list_types(storage: Storage) -> list[str]:
 
 def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[Hour]:
     """Hours of the type that have a bucket's folder, ascending. Only a marker in it says that it is closed."""
-    levels = _LEVELS if bucket_seconds < 3600 else _LEVELS[:2]
-    return sorted(_walk(storage, event_type, event_type, levels, (), bucket_seconds))
+    hours = []
+    for date, *clock in _walk(storage, event_type, _LEVELS if bucket_seconds < 3600 else _LEVELS[:2], ()):
+        with suppress(ValueError):  # a folder that is no bucket of this length
+            hours.append(Hour.parse(f"{date}T{':'.join(clock)}", bucket_seconds))
+    return sorted(hours)
 
 
 def any_marker(storage: Storage, folder: str, levels: Sequence[re.Pattern[str]] = _LEVELS) -> str | None:
@@ -104,16 +108,11 @@ def read_events(storage: Storage, event_type: str, hour: Hour, manifest: Manifes
             raise Damaged(f"{what}; `hourmark bucket verify {event_type} {hour}` names all that is wrong") from error
 
 
-def _walk(
-    storage: Storage, event_type: str, folder: str, levels: Sequence[re.Pattern[str]], values: tuple[str, ...], length_s: int
-) -> Iterator[Hour]:
+def _walk(storage: Storage, folder: str, levels: Sequence[re.Pattern[str]], values: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """What the names of folders say, of each path through all levels."""
     if not levels:
-        date, *clock = values
-        try:
-            yield Hour.parse(f"{date}T{':'.join(clock)}", length_s)
-        except ValueError:
-            return  # a folder that is no bucket of this length
+        yield values
         return
     for entry in entries_of(storage, folder):
         if entry.is_folder and (match := levels[0].fullmatch(entry.name)):
-            yield from _walk(storage, event_type, f"{folder}/{entry.name}", levels[1:], (*values, match[1]), length_s)
+            yield from _walk(storage, f"{folder}/{entry.name}", levels[1:], (*values, match[1]))

@@ -12,7 +12,6 @@ import dataclasses
 import enum
 import itertools
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, Final, cast
 
@@ -25,6 +24,7 @@ from hourmark.event_id import SIZE as ID_SIZE
 from hourmark.event_id import EventId
 from hourmark.hours import Hour
 from hourmark.manifest import MARKER, BucketFile, Manifest, Previous
+from hourmark_etl.arrow import hour_starts_s
 from hourmark_etl.buckets.avro_container import Digesting
 from hourmark_etl.buckets.reader import BadMarker, Damaged, NotClosed, read_events, read_manifest, read_marker
 from hourmark_etl.storage import Storage, StorageError
@@ -63,8 +63,8 @@ class BucketFinding:
     type: str
     hour: str
     kind: BucketFault
-    file: str | None
     detail: str
+    file: str | None = None
 
     def __str__(self) -> str:
         return f"{self.type} {self.hour} {self.kind}: {f'{self.file}: ' if self.file else ''}{self.detail}"
@@ -91,7 +91,7 @@ def find_gaps(event_type: str, hours: Sequence[Hour]) -> list[BucketFinding]:
             count = (after.start_s - before.end_s) // before.length_s
             detail = f"{count} missing between {before} and {after}, though hours close in turn"
             findings.append(
-                BucketFinding(type=event_type, hour=str(before.next()), kind=BucketFault.MISSING_BUCKET, file=None, detail=detail)
+                BucketFinding(type=event_type, hour=str(before.next()), kind=BucketFault.MISSING_BUCKET, detail=detail)
             )
     return findings
 
@@ -117,13 +117,11 @@ def find_late_clashes(storage: Storage, event_type: str, verdicts: Iterable[Buck
     """Late events of the buckets checked that stand in another bucket too: late in one of these, or in their own hour's."""
     late: dict[bytes, Hour] = {}
     findings = []
-    length_s = 3600
     for verdict in verdicts:
-        length_s = verdict.hour.length_s
         both = [event_id for event_id in _split(verdict.late_ids) if late.setdefault(event_id, verdict.hour) != verdict.hour]
         if both:
             findings.append(_clash(event_type, verdict.hour, f"{_named(both)} late here and in {late[both[0]]}"))
-    for origin in sorted({Hour.of(EventId(event_id).time_ms, length_s) for event_id in late}):
+    for origin in sorted({Hour.of(EventId(event_id).time_ms, hour.length_s) for event_id, hour in late.items()}):
         try:
             events = read_events(storage, event_type, origin, read_manifest(storage, event_type, origin))
             both = [event["event_id"] for event in events if late.get(event["event_id"], origin) != origin]
@@ -135,7 +133,7 @@ def find_late_clashes(storage: Storage, event_type: str, verdicts: Iterable[Buck
 
 
 def _clash(event_type: str, hour: Hour, detail: str) -> BucketFinding:
-    return BucketFinding(type=event_type, hour=str(hour), kind=BucketFault.DUPLICATE, file=None, detail=detail)
+    return BucketFinding(type=event_type, hour=str(hour), kind=BucketFault.DUPLICATE, detail=detail)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -164,18 +162,18 @@ class _Check:
         self._findings.append(BucketFinding(type=self._type, hour=str(self._hour), kind=kind, file=file, detail=detail))
 
     def verdict(self, manifest: Manifest | None) -> BucketReport:
-        late = b"".join(content.ids for name, content in self._contents.items() if name.startswith(LATE_PREFIX))
-        events = sum(content.records for content in self._contents.values())
-        size = sum(content.bytes for content in self._contents.values())
         return BucketReport(
             type=self._type,
             hour=self._hour,
             manifest=manifest,
             findings=tuple(self._findings),
-            events=events,
-            size=size,
-            late_ids=late,
+            events=sum(content.records for content in self._contents.values()),
+            size=sum(content.bytes for content in self._contents.values()),
+            late_ids=self._late_ids(),
         )
+
+    def _late_ids(self) -> bytes:
+        return b"".join(content.ids for name, content in self._contents.items() if name.startswith(LATE_PREFIX))
 
     def run(self, manifest: Manifest) -> None:
         self._check_chain(manifest.previous)
@@ -237,7 +235,7 @@ class _Check:
             self.add(BucketFault.SCHEMA, f"fingerprint {found}, the manifest says {file.schema_fingerprint}", file.name)
 
     def _check_hours(self, file: BucketFile, content: _Content) -> None:
-        starts = _hour_starts_s(content.ids, self._hour.length_s)
+        starts = hour_starts_s(_halves(content.ids)[0], self._hour.length_s)
         if file.name.startswith(ON_TIME_PREFIX):
             wrong, rule = starts != self._hour.start_s, "is not of this hour, though the file is of on-time events"
         elif file.name.startswith(LATE_PREFIX):
@@ -246,10 +244,9 @@ class _Check:
             self.add(BucketFault.BAD_MARKER, f"a file's name begins with {ON_TIME_PREFIX} or {LATE_PREFIX}", file.name)
             return
         if wrong.any():
-            ids = _split(content.ids)
-            found = [ids[index] for index in np.flatnonzero(wrong)]
+            found = [event_id for event_id, is_wrong in zip(_split(content.ids), wrong, strict=True) if is_wrong]
             self.add(BucketFault.HOUR, f"{_named(found)} {rule}", file.name)
-        elif file.origin_hour is not None and any(label != file.origin_hour for label in self._by_hour([starts])):
+        elif file.origin_hour is not None and any(label != file.origin_hour for label in self._by_hour(starts)):
             self.add(BucketFault.HOUR, f"holds events of other hours than its origin hour {file.origin_hour}", file.name)
 
     def _check_totals(self, manifest: Manifest) -> None:
@@ -263,46 +260,28 @@ class _Check:
         total = int(_halves(ids)[1].sum(dtype=np.uint64))
         if total != _parse_hex(manifest.id_sum):
             self.add(BucketFault.ID_SUM, f"the ids add up to {total:016x}, the manifest says {manifest.id_sum}")
-        late = self._by_hour(
-            _hour_starts_s(content.ids, self._hour.length_s)
-            for name, content in self._contents.items()
-            if name.startswith(LATE_PREFIX)
-        )
+        late = self._by_hour(hour_starts_s(_halves(self._late_ids())[0], self._hour.length_s))
         if late != manifest.late:
             self.add(BucketFault.LATE, f"late events by origin hour are {late}, the manifest says {manifest.late}")
 
     def _check_distinct(self, ids: bytes) -> None:
-        high, low = _halves(ids)
-        order = np.lexsort((low, high))
-        same = (np.diff(high[order]) == 0) & (np.diff(low[order]) == 0)
-        again = order[1:][same]
-        if not len(again):
-            return
-        split = _split(ids)
-        doubled = [split[index] for index in again]
-        files = [
-            name for name, content in self._contents.items() if not {*doubled[:_EXAMPLES_MAX]}.isdisjoint(_split(content.ids))
-        ]
-        self.add(BucketFault.DUPLICATE, f"{_named(doubled)} more than once, in {', '.join(files)}")
+        ascending = np.sort(np.frombuffer(ids, f"S{ID_SIZE}"))  # numpy sorts and compares them as ids
+        again = _split(ascending[1:][ascending[1:] == ascending[:-1]].tobytes())
+        if again:
+            examples = {*again[:_EXAMPLES_MAX]}
+            files = [name for name, content in self._contents.items() if not examples.isdisjoint(_split(content.ids))]
+            self.add(BucketFault.DUPLICATE, f"{_named(again)} more than once, in {', '.join(files)}")
 
-    def _by_hour(self, starts: Iterable[NDArray[np.int64]]) -> dict[str, int]:
-        counts = Counter[str]()
-        for values in starts:
-            for start, count in zip(*np.unique(values, return_counts=True), strict=True):
-                counts[str(Hour(int(start), self._hour.length_s))] += int(count)
-        return counts
+    def _by_hour(self, starts: NDArray[np.int64]) -> dict[str, int]:
+        hours, counts = np.unique(starts, return_counts=True)
+        labels = (str(Hour(start, self._hour.length_s)) for start in hours.tolist())
+        return dict(zip(labels, counts.tolist(), strict=True))
 
 
 def _halves(ids: bytes | bytearray) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """First and last 8 bytes of concatenated ids, as numbers."""
     pairs = np.frombuffer(ids, dtype=">u8").astype(np.uint64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
-
-
-def _hour_starts_s(ids: bytes | bytearray, length_s: int) -> NDArray[np.int64]:
-    """Where the hour of each id begins: the first 48 bits are Unix milliseconds."""
-    seconds = (_halves(ids)[0] >> np.uint64(16)).astype(np.int64) // 1000
-    return cast(NDArray[np.int64], seconds - seconds % length_s)
 
 
 def _split(ids: bytes | bytearray) -> list[bytes]:

@@ -296,7 +296,7 @@ class Closer:
             _LOG.info("%d hours were frozen when a closer ended: unfrozen, to be proved anew (%s)", len(frozen), names)
             ledger.unfreeze_all(self._database, self.lease, [(f, ()) for f in frozen])
         sealed = [f for f in frontiers if f.state is State.SEALED]
-        if recovered := self._finish(self._publisher.standing(sealed)):
+        if recovered := self._finish(self._publisher.standing(sealed)) if sealed else 0:
             _LOG.info("%d hours that were published when a closer ended are closed", recovered)
         left_over = unaudited_left_over(self._ports.storage, self._database)
         self._keep_lease()  # a closer that was taken over stops here, and deletes nothing

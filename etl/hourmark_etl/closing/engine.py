@@ -32,11 +32,10 @@ class Engine:
 
     def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
         """By type: whether every promise below this central audit offset is kept by rows listed for its hour, or before."""
-        asked = list(frozen)
-        proofs = Prover(
+        prover = Prover(
             runner=self.runner, storage=self.storage, database=self.database, unit_bytes_max=self.config.etl.unit_bytes_max
-        ).prove(asked, audit_next)
-        return {f.event_type: proof for f, proof in zip(asked, proofs, strict=True)}
+        )
+        return {f.event_type: proof for f, proof in zip(frozen, prover.prove(list(frozen), audit_next), strict=True)}
 
     def compare(self, without: Collection[str]) -> Compared | None:
         """The next audit files that are to be compared with all others, but for these paths; None if there are none."""

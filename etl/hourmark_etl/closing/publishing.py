@@ -12,6 +12,7 @@ Kafka still holds a second time. So both stop.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -58,13 +59,11 @@ def manifest_of(
     """What `_SUCCESS` will say; pure."""
     seal, hour = frontier.seal, frontier.hour
     assert seal is not None, "only a sealed hour is written"
-    ordered = _ordered(written.files)
-    names = _names(ordered)
+    files = _named(written.files)
     late = Counter[str]()
-    for w in ordered:
+    for _, w in files:
         for start_s, rows in w.hours.items() if w.late else ():
             late[str(Hour(start_s, hour.length_s))] += rows.events
-    events = sum(w.records for w in ordered)
     return Manifest(
         type=frontier.event_type,
         hour=str(hour),
@@ -81,17 +80,17 @@ def manifest_of(
         ),
         files=[
             BucketFile(
-                name=names[w.path], records=w.records, bytes=w.bytes, blake2b=w.blake2b, schema_id=w.schema_id,
+                name=name, records=w.records, bytes=w.bytes, blake2b=w.blake2b, schema_id=w.schema_id,
                 schema_fingerprint=fingerprints[w.schema_id],
             )
-            for w in ordered
+            for name, w in files
         ],
-        events=events,
+        events=sum(w.records for _, w in files),
         late=dict(sorted(late.items())),
-        books=_books(seal, hour, listed, ordered),
+        books=_books(seal, hour, listed, written.files),
         duplicates_removed=sum(rows.events for rows in written.duplicates.values()),
         unaudited=seal.unaudited,
-        id_sum=f"{sum(w.id_sum for w in ordered) % (1 << 64):016x}",
+        id_sum=f"{sum(w.id_sum for _, w in files) % (1 << 64):016x}",
         offsets=[Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset) for p in seal.offsets],
         ledger=ledger[0],
         ledger_commit=ledger[1],
@@ -119,14 +118,12 @@ def _books(seal: Seal, hour: Hour, listed: Collection[StagedGroup], written: Seq
     for w in written:
         events.update({start_s: of.events for start_s, of in w.hours.items()})
     sealed = {b.hour_s: b for b in seal.books}
-    nothing = OriginHourSums(0, 0, 0)
-    return {
-        str(Hour(start_s, hour.length_s)): Book(
-            rows=rows[start_s], events=events[start_s], promised=sealed.get(start_s, nothing).promised,
-            unaudited=sealed.get(start_s, nothing).unaudited,
-        )
-        for start_s in sorted(rows.keys() | sealed.keys())
-    }  # fmt: skip
+    books = {}
+    for start_s in sorted(rows.keys() | sealed.keys()):
+        of = sealed.get(start_s, OriginHourSums(start_s, 0, 0))
+        book = Book(rows=rows[start_s], events=events[start_s], promised=of.promised, unaudited=of.unaudited)
+        books[str(Hour(start_s, hour.length_s))] = book
+    return books
 
 
 def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest: Manifest) -> Manifest:
@@ -139,10 +136,9 @@ def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest
         raise Finding(written.trouble)
     attempt = f"{ATTEMPTS_FOLDER}/{manifest.attempt}/{frontier.event_type}"
     target = frontier.hour.bucket_path(frontier.event_type)
-    names = _names(_ordered(written.files))
     storage.make_folder(attempt)
-    for path, name in names.items():
-        storage.rename_new(path, f"{attempt}/{name}")
+    for name, file in _named(written.files):
+        storage.rename_new(file.path, f"{attempt}/{name}")
     storage.write_new(f"{attempt}/{MARKER}", manifest.encode())
     _read_back(storage, attempt, manifest)
     try:
@@ -157,19 +153,11 @@ def publish(storage: Storage, frontier: Frontier, written: WrittenHour, manifest
     return manifest
 
 
-def _ordered(written: Sequence[WrittenFile]) -> list[WrittenFile]:
-    return sorted(written, key=lambda w: (w.late, w.schema_id, w.path))
-
-
-def _names(ordered: Sequence[WrittenFile]) -> dict[str, str]:
-    """Paths of written files → their names in the bucket."""
-    names: dict[str, str] = {}
-    counts = {"part": 0, "late": 0}
-    for w in ordered:
-        kind = "late" if w.late else "part"
-        names[w.path] = f"{kind}-{counts[kind]:05d}.avro"
-        counts[kind] += 1
-    return names
+def _named(written: Sequence[WrittenFile]) -> list[tuple[str, WrittenFile]]:
+    """The files in the bucket's order, with their names in it."""
+    numbers = {"part": itertools.count(), "late": itertools.count()}
+    files = [("late" if w.late else "part", w) for w in sorted(written, key=lambda w: (w.late, w.schema_id, w.path))]
+    return [(f"{kind}-{next(numbers[kind]):05d}.avro", w) for kind, w in files]
 
 
 def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
@@ -209,77 +197,68 @@ class Publisher:
 
     def standing(self, sealed: Collection[Frontier]) -> Published:
         """Those of them that were published already, by a closer that was interrupted or by another; by their markers."""
-        return self._each([f.sealed_hours for f in sealed], self._standing_of)
+        chains = [f.sealed_hours for f in sealed]
+        # No manifest of this bucket is a Finding: buckets never change, so somebody else wrote it.
+        return self._each(chains, lambda f: standing_manifest(self.storage, f.event_type, f.hour), Finding)
 
     def publish(self, sealed: Collection[Frontier]) -> Published:
         """Write and publish every hour that is sealed on these frontiers."""
         attempt = uuid.uuid4().hex
         folder = f"{ATTEMPTS_FOLDER}/{attempt}"
-        chains = [f.sealed_hours for f in sealed]
-        hours = self._sealed_hours([f for chain in chains for f in chain])
+        asked = [h for f in sealed for h in f.sealed_hours]
+        groups = listed_groups(self.database, asked)
+        hours = {
+            (f.event_type, f.hour): SealedHour(f.event_type, f.hour, tuple(listed))
+            for f, listed in zip(asked, groups, strict=True)
+        }
         schemas = known_schemas(self.database, {s for h in hours.values() for s in _schema_ids(h)})
         troubles: list[Trouble] = []
-        chains = [_readable(chain, hours, schemas, troubles) for chain in chains]
-        hours = {(f.event_type, f.hour): hours[f.event_type, f.hour] for chain in chains for f in chain}
+        chains = [_readable(f.sealed_hours, hours, schemas, troubles) for f in sealed]
         texts = {schema_id: schema.text for schema_id, schema in schemas.items()}
         marks = {schema_id: schema.fingerprint for schema_id, schema in schemas.items()}
-        written = self.engine.write(list(hours.values()), texts, f"{folder}/_tasks")  # no type has such a name
+        readable = [hours[f.event_type, f.hour] for chain in chains for f in chain]
+        written = self.engine.write(readable, texts, f"{folder}/_tasks")  # no type has such a name
         by_hour = {(w.event_type, w.hour_s): w for w in written}
         identity = self.database.identity()
 
-        def publish_chain(chain: Sequence[Frontier]) -> Published:
-            done = Published()
-            for f in chain:
-                of = by_hour[f.event_type, f.hour.start_s]
-                try:
-                    manifest = manifest_of(
-                        f, of, listed=hours[f.event_type, f.hour].listed, fingerprints=marks,
-                        previous=previous_of(self.storage, f), ledger=identity, attempt=attempt, now_ms=self.clock.now_ms(),
-                    )  # fmt: skip
-                    done.closings.append(self._closing(f, publish(self.storage, f, of, manifest)))
-                except (Finding, StorageError) as error:
-                    done.troubles.append(Trouble(f, error))
-                    break
-            return done
+        def published(f: Frontier) -> Manifest:
+            of = by_hour[f.event_type, f.hour.start_s]
+            manifest = manifest_of(
+                f, of, listed=hours[f.event_type, f.hour].listed, fingerprints=marks,
+                previous=previous_of(self.storage, f), ledger=identity, attempt=attempt, now_ms=self.clock.now_ms(),
+            )  # fmt: skip
+            return publish(self.storage, f, of, manifest)
 
-        result = self._each(chains, publish_chain)
+        result = self._each(chains, published, Finding, StorageError)
         result.troubles += troubles
-        published = [c.manifest for c in result.closings]
-        keep_indexes(self.storage, self.database, self.lease, attempt, published, written, self.clock.now_ms())
+        manifests = [c.manifest for c in result.closings]
+        keep_indexes(self.storage, self.database, self.lease, attempt, manifests, written, self.clock.now_ms())
         self.storage.delete(folder)
         return result
 
-    def _standing_of(self, chain: Sequence[Frontier]) -> Published:
-        found = Published()
-        for f in chain:
-            try:
-                marker = standing_manifest(self.storage, f.event_type, f.hour)
-            except Finding as error:  # no manifest of this bucket: buckets never change, so somebody else wrote it
-                found.troubles.append(Trouble(f, error))
-                break
-            if marker is None:
-                break
-            found.closings.append(self._closing(f, marker))
-        return found
+    def _each(
+        self,
+        chains: Sequence[Sequence[Frontier]],
+        manifest_there: Callable[[Frontier], Manifest | None],
+        *holding: type[Finding | StorageError],
+    ) -> Published:
+        """Many types at once, each type's hours in turn: up to one of which no manifest stands then, or that an error holds."""
+        together, ledger = Published(), self.database.identity()[0]
 
-    def _closing(self, f: Frontier, manifest: Manifest) -> Closing:
-        assert f.seal is not None
-        check_other_seal(manifest, f.seal, self.database.identity()[0])
-        return Closing(f, manifest)
+        def close(chain: Sequence[Frontier]) -> None:
+            for f in chain:
+                try:
+                    if (manifest := manifest_there(f)) is None:
+                        return
+                except holding as error:
+                    together.troubles.append(Trouble(f, error))
+                    return
+                assert f.seal is not None
+                check_other_seal(manifest, f.seal, ledger)
+                together.closings.append(Closing(f, manifest))
 
-    def _sealed_hours(self, sealed: Sequence[Frontier]) -> dict[tuple[str, Hour], SealedHour]:
-        groups = listed_groups(self.database, sealed)
-        return {
-            (f.event_type, f.hour): SealedHour(f.event_type, f.hour, tuple(listed))
-            for f, listed in zip(sealed, groups, strict=True)
-        }
-
-    def _each(self, chains: Sequence[Sequence[Frontier]], act: Callable[[Sequence[Frontier]], Published]) -> Published:
-        together = Published()
         with ThreadPoolExecutor(self.publishers) as pool:
-            for done in pool.map(act, chains):
-                together.closings += done.closings
-                together.troubles += done.troubles
+            list(pool.map(close, chains))
         return together
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -37,10 +39,10 @@ class Runner:
 
         Results in no order, none for a key without parts. Errors as of `map`.
         """
-        parts: dict[int, list[_Part]] = {}
+        parts = defaultdict[int, list[_Part]](list)
         for item in items:
             for key, part in work(item).items():
-                parts.setdefault(key, []).append(part)
+                parts[key].append(part)
         return [merge(parts[key]) for key in sorted(parts)]
 
 
@@ -55,7 +57,7 @@ class OnSpark(Runner):
 
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """See `Runner`."""
-        return self._collected(items, lambda given: given.map(_Guarded(work)))
+        return self._collected(items, lambda given: given.map(functools.partial(_guarded, work)))
 
     def gather(
         self,
@@ -65,15 +67,14 @@ class OnSpark(Runner):
         keys: int,
     ) -> list[_Result]:
         """See `Runner`: one job of two stages, one task a key in the second."""
-        guarded, guarded_merge = _Guarded(work), _Guarded(merge)
 
         def parts(item: _Item) -> list[tuple[int, object]]:
-            outcome = guarded(item)
+            outcome = _guarded(work, item)
             return [(0, outcome)] if isinstance(outcome, _Failed) else list(cast(Mapping[int, object], outcome).items())
 
         def together(found: Iterable[object]) -> object:
             taken = list(found)
-            return next((p for p in taken if isinstance(p, _Failed)), None) or guarded_merge(taken)
+            return next((p for p in taken if isinstance(p, _Failed)), None) or _guarded(merge, taken)
 
         return self._collected(items, lambda given: given.flatMap(parts).groupByKey(keys).mapValues(together).values())
 
@@ -95,12 +96,8 @@ class _Failed(NamedTuple):
     error: HourmarkError
 
 
-class _Guarded:
-    def __init__(self, work: Callable[[_Item], _Result]) -> None:
-        self._work: Callable[..., object] = work
-
-    def __call__(self, item: object) -> object:
-        try:
-            return self._work(item)
-        except HourmarkError as error:
-            return _Failed(error)
+def _guarded(work: Callable[..., object], item: object) -> object:
+    try:
+        return work(item)
+    except HourmarkError as error:
+        return _Failed(error)

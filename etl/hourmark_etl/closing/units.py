@@ -9,6 +9,7 @@ file are read about once a round. Reading goes file by file, and row groups outs
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -88,11 +89,14 @@ def read_unit(unit: Unit, storage: Storage, columns: Sequence[str]) -> UnitRows:
     """
     tables, read = [_labelled(EVENT_SCHEMA.empty_table(), [], np.empty(0, np.int64), columns)], dict[StagedGroup, Sums]()
     for table, groups, counts in _read_files(unit, storage, {"event_id", "range_id", *columns}):
-        tables.append(_labelled(table, [(at, g.hour_s) for at, g in groups], counts, columns))
-        listed = [g for _, g in groups]
-        read.update(_sums(listed, counts, tables[-1]))
+        tables.append(_labelled(table, groups, counts, columns))
+        below = np.concatenate([np.zeros(1, np.uint64), np.cumsum(tables[-1].column("digest").to_numpy())])
+        ends = np.cumsum(counts)
+        digests = below[ends] - below[ends - counts]  # they wrap at 64 bits, as they must
+        for (_, g), rows, digest in zip(groups, counts.tolist(), digests.tolist(), strict=True):
+            read[g] = Sums(0, rows, digest)
         if "schema_id" in columns:
-            _check_schemas(listed, schemas_of_runs(counts, table.column("schema_id").to_numpy()))
+            _check_schemas(groups, schemas_of_runs(counts, table.column("schema_id").to_numpy()))
     if unit.slot is None:
         check_read((g for x in unit.listings for g in x.groups), read)
     return UnitRows(pa.concat_tables(tables), read)
@@ -120,11 +124,11 @@ def _read_files(
     unit: Unit, storage: Storage, columns: Collection[str]
 ) -> Iterator[tuple[pa.Table, list[tuple[int, StagedGroup]], npt.NDArray[np.int64]]]:
     """File by file: its rows, the groups in turn, each with its listing, and how many rows each gave."""
-    by_path: dict[str, list[tuple[int, StagedGroup]]] = {}
+    by_path = defaultdict[str, list[tuple[int, StagedGroup]]](list)
     for at, listing in enumerate(unit.listings):
         for g in listing.groups:
             if unit.slot is None or _overlaps(g, unit.slot):
-                by_path.setdefault(g.path, []).append((at, g))
+                by_path[g.path].append((at, g))
     for path, groups in sorted(by_path.items()):
         groups.sort(key=lambda of: of[1].first_row)
         table, counts = read_rows(storage, path, [Rows(g.first_row, g.rows) for _, g in groups], sorted(columns), unit.slot)
@@ -132,25 +136,17 @@ def _read_files(
 
 
 def _labelled(
-    table: pa.Table, groups: Collection[tuple[int, int]], counts: npt.NDArray[np.int64], columns: Sequence[str]
+    table: pa.Table, groups: Sequence[tuple[int, StagedGroup]], counts: npt.NDArray[np.int64], columns: Sequence[str]
 ) -> pa.Table:
-    labels = np.array(list(groups), np.int64).reshape(-1, 2)
+    labels = np.array([(at, g.hour_s) for at, g in groups], np.int64).reshape(-1, 2)
     listing, hour = np.repeat(labels[:, 0].astype(np.int32), counts), np.repeat(labels[:, 1], counts)
     digests = low64s(table.column("event_id")) + range_words(table.column("range_id")) * np.uint64(RANGE_WEIGHT)
     own = [pa.array(listing), pa.array(hour), pa.array(digests)]
     return pa.table([*own, *table.select(list(columns)).columns], names=["listing", "hour", "digest", *columns])
 
 
-def _sums(groups: Sequence[StagedGroup], counts: npt.NDArray[np.int64], rows: pa.Table) -> dict[StagedGroup, Sums]:
-    """Digests wrap at 64 bits, as they must."""
-    ends = np.cumsum(counts)
-    below = np.concatenate([np.zeros(1, np.uint64), np.cumsum(rows.column("digest").to_numpy())])
-    digests = below[ends] - below[ends - counts]
-    return {g: Sums(0, n, digest) for g, n, digest in zip(groups, counts.tolist(), digests.tolist(), strict=True)}
-
-
-def _check_schemas(groups: Sequence[StagedGroup], found: Sequence[tuple[int, ...]]) -> None:
-    for g, ids in zip(groups, found, strict=True):
+def _check_schemas(groups: Sequence[tuple[int, StagedGroup]], found: Sequence[tuple[int, ...]]) -> None:
+    for (_, g), ids in zip(groups, found, strict=True):
         if not set(ids) <= set(g.schema_ids):
             raise Unreadable(g.path, f"rows of {g.event_type} with schema ids {ids} were read, {g.schema_ids} are listed")
 
@@ -168,11 +164,11 @@ def _slots(listing: Listing, parts: int) -> list[Unit]:
 
 def _cuts(groups: Collection[StagedGroup], parts: int) -> Iterator[int]:
     """Ids at which the bytes below are k/parts of all. Sweep: between two ends of groups, bytes grow evenly with the id."""
-    steps: dict[int, tuple[float, int]] = {}  # id → change of bytes per id, and of groups, from there on
+    steps = defaultdict[int, tuple[float, int]](lambda: (0.0, 0))  # id → change of bytes per id, and of groups, from there on
     for g in groups:
         low, high = int.from_bytes(g.first_id, "big"), int.from_bytes(g.last_id, "big") + 1
         for at, sign in ((low, 1), (high, -1)):
-            density, active = steps.get(at, (0.0, 0))
+            density, active = steps[at]
             steps[at] = (density + sign * g.datum_bytes / (high - low), active + sign)
     share = sum(g.datum_bytes for g in groups) / parts
     below, wanted, before, density, active = 0.0, share, 0, 0.0, 0

@@ -65,23 +65,16 @@ class StagedNote:
     def from_json(cls, path: str, text: str) -> StagedNote:
         """The inverse. ValueError or LookupError for what is none, or none of this version."""
         told: dict[str, Any] = json.loads(text)
-        if told["format"] != NOTE_FORMAT:
-            raise ValueError(f"its note has format {told['format']}, this version reads format {NOTE_FORMAT}")
+        if (given := told.pop("format")) != NOTE_FORMAT:
+            raise ValueError(f"its note has format {given}, this version reads format {NOTE_FORMAT}")
         try:
-            spans = tuple(from_row(Span, s) for s in told["spans"])
-            groups = tuple(_group(path, *g) for g in told["groups"])
-            audit_groups = tuple(from_row(AuditGroup, (path, *g)) for g in told["audit_groups"])
-            observed_ms = tuple(told["observed_ms"]) if told["observed_ms"] else None
-            return cls(
-                ledger=told["ledger"],
-                kind=told["kind"],
-                rows=told["rows"],
-                spans=spans,
-                groups=groups,
-                audit_groups=audit_groups,
-                path=path,
-                observed_ms=observed_ms,
-            )
+            told |= {
+                "spans": tuple(from_row(Span, s) for s in told["spans"]),
+                "groups": tuple(_group(path, *g) for g in told["groups"]),
+                "audit_groups": tuple(from_row(AuditGroup, (path, *g)) for g in told["audit_groups"]),
+                "observed_ms": tuple(told["observed_ms"]) if told["observed_ms"] else None,
+            }
+            return cls(path=path, **told)
         except TypeError as error:
             raise ValueError(f"not a note: {error}") from error
 

@@ -8,7 +8,8 @@ and ends early where that is used up. So no guess at the size of records is need
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from hourmark.kafka import Partition
@@ -56,11 +57,11 @@ def plan_spans(
 ) -> list[ReadSpan]:
     """What the next batch reads of each partition that has a backlog: at least one offset, together at most `records_max`, unless
     there are more partitions than that."""
-    behind = [(ends[p.of] - p.next_offset, p) for p in positions]
-    taken = _fair_shares([(backlog, p) for backlog, p in behind if backlog > 0], records_max)
-    of_topic: dict[str, int] = {}
+    behind = [(backlog, p) for p in positions if (backlog := ends[p.of] - p.next_offset) > 0]
+    taken = _fair_shares(behind, records_max)
+    of_topic = Counter[str]()
     for share, p in taken:
-        of_topic[p.topic] = of_topic.get(p.topic, 0) + share
+        of_topic[p.topic] += share
     return [
         ReadSpan(
             Span(topic=p.topic, topic_id=p.topic_id, partition=p.partition, start=p.next_offset, end=p.next_offset + share),
@@ -73,15 +74,14 @@ def plan_spans(
 def deal(spans: Collection[ReadSpan], tasks_max: int) -> tuple[tuple[ReadSpan, ...], ...]:
     """The spans of each task: about the same number of records, a topic's partitions together unless that alone would keep a task
     longer than its part; fewer tasks where there is little to read. No task is empty."""
-    total = sum(s.records for s in spans)
+    total = _records(spans)
     tasks = min(tasks_max, -(-total // TASK_RECORDS_MIN))
-    by_topic: dict[str, list[ReadSpan]] = {}
+    by_topic = defaultdict[str, list[ReadSpan]](list)
     for s in spans:
-        by_topic.setdefault(s.span.topic, []).append(s)
+        by_topic[s.span.topic].append(s)
     lots: list[list[ReadSpan]] = []
     for found in by_topic.values():
-        together = sum(s.records for s in found) * tasks <= total
-        lots += [found] if together else [[s] for s in found]
+        lots += [found] if _records(found) * tasks <= total else [[s] for s in found]
     lots.sort(key=_records, reverse=True)
     dealt: list[list[ReadSpan]] = [[] for _ in range(tasks)]
     sizes = [0] * tasks
@@ -92,7 +92,7 @@ def deal(spans: Collection[ReadSpan], tasks_max: int) -> tuple[tuple[ReadSpan, .
     return tuple(tuple(task) for task in dealt if task)
 
 
-def _records(lot: Sequence[ReadSpan]) -> int:
+def _records(lot: Iterable[ReadSpan]) -> int:
     return sum(s.records for s in lot)
 
 

@@ -34,6 +34,8 @@ class Storage(Protocol):
 
         Parent folders are made. On return the content is durable as the backend has it (see its module).
         """
+        with self.create(path) as file:
+            file.write(content)
 
     def create(self, path: str) -> AbstractContextManager[BinaryIO]:
         """The same, streamed in bounded memory: the file appears, finished, when the block ends without an exception.
@@ -44,6 +46,8 @@ class Storage(Protocol):
 
     def read(self, path: str) -> bytes:
         """The whole content. NotFound if there is no such file."""
+        with self.open(path) as file:
+            return file.read()
 
     def open(self, path: str) -> BinaryIO:
         """A seekable, buffered reader. NotFound if there is no such file."""

@@ -19,7 +19,7 @@ from typing import BinaryIO, Final
 
 from hourmark.durable import sync_folder
 from hourmark_etl.storage.errors import AccessDenied, AlreadyExists, BadBlocks, NoSpace, NotFound, StorageError
-from hourmark_etl.storage.interface import Entry
+from hourmark_etl.storage.interface import Entry, Storage
 from hourmark_etl.storage.paths import checked, scratch_path
 
 _AT_FDCWD: Final = -100
@@ -41,14 +41,10 @@ _ERRORS: Final[dict[int | None, type[StorageError]]] = {
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LocalDisk:
+class LocalDisk(Storage):
     """See `hourmark_etl.storage.interface.Storage`. `root` is made when something is first written."""
 
     root: Path
-
-    def write_new(self, path: str, content: bytes) -> None:
-        with self.create(path) as file:
-            file.write(content)
 
     @contextmanager
     def create(self, path: str) -> Iterator[BinaryIO]:
@@ -72,10 +68,6 @@ class LocalDisk:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise self._translated(path, error) from error
             raise
-
-    def read(self, path: str) -> bytes:
-        with self.open(path) as file:
-            return file.read()
 
     def open(self, path: str) -> BinaryIO:
         with self._errors(path):
@@ -134,12 +126,10 @@ class LocalDisk:
         old, new = self._file(source), self._file(target)
         with self._errors(target):
             _make_folders(new.parent)
-        try:
-            _rename_noreplace(old, new)
-        except FileNotFoundError as error:
-            raise NotFound(source, self.url(source), "there is nothing to rename") from error
-        except OSError as error:
-            raise self._translated(target, error) from error
+            try:
+                _rename_noreplace(old, new)
+            except FileNotFoundError as error:
+                raise NotFound(source, self.url(source), "there is nothing to rename") from error
         # Checked by looking as well: a file system may answer well and do otherwise.
         if os.path.lexists(old) or not os.path.lexists(new):
             raise StorageError(target, self.url(target), f"the rename of {source} was answered with success but did not happen")

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Final, Literal, cast
 from pydantic import BaseModel, Field
 
 from hourmark_etl.storage.errors import AlreadyExists, NotFound, StorageError
-from hourmark_etl.storage.interface import Entry
+from hourmark_etl.storage.interface import Entry, Storage
 from hourmark_etl.storage.paths import checked, parent, scratch_path
 from hourmark_etl.storage.webhdfs_files import UPLOAD_BUFFER_BYTES, WINDOW_BYTES, Download, Upload
 from hourmark_etl.storage.webhdfs_http import Lost, Target, ask, say
@@ -55,7 +55,7 @@ class _Done(BaseModel, strict=True):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class WebHdfs:
+class WebHdfs(Storage):
     """See `hourmark_etl.storage.interface.Storage`."""
 
     namenode: str  # hdfs://host:port, what Spark's JVM speaks to
@@ -63,10 +63,6 @@ class WebHdfs:
     http: str  # http://host:port of the NameNode
     user: str
     replication: int
-
-    def write_new(self, path: str, content: bytes) -> None:
-        with self.create(path) as file:
-            file.write(content)
 
     @contextmanager
     def create(self, path: str) -> Iterator[BinaryIO]:
@@ -88,10 +84,6 @@ class WebHdfs:
             with suppress(StorageError):  # the first error is the one to tell; what is left is named like no bucket
                 self.delete(unfinished)
             raise
-
-    def read(self, path: str) -> bytes:
-        with self.open(path) as file:
-            return file.read()
 
     def open(self, path: str) -> BinaryIO:
         return cast(BinaryIO, io.BufferedReader(Download(self._target(path), self.size(path)), WINDOW_BYTES))

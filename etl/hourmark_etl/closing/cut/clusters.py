@@ -86,31 +86,33 @@ class TwoSites:
                 )  # fmt: skip
         topics = [events_topic(t) for t in sorted(types)]
         infos = self._existing(self._edge, CONTROL) | self._edge.topics(topics)
-        gone = {t: f"{t} does not exist at the edge; what it held may not have been mirrored" for t in topics if t not in infos}
-        if self._mirror is None:
-            self._gaps = {t: why for t, why in self._gaps.items() if t not in infos} | gone
-            return
-        partitions = _partitions(infos.values())
-        before = last_checks(self._database)
-        self._positions = self._mirror.refresh()
-        starts = self._edge.starts(partitions)
-        found = gone | self._find_gaps(infos, before, starts)
-        self._starts |= starts
+        found = {t: f"{t} does not exist at the edge; what it held may not have been mirrored" for t in topics if t not in infos}
+        changed: list[EdgeCheck] = []
+        if self._mirror is not None:
+            before, self._positions = last_checks(self._database), self._mirror.refresh()
+            starts = self._edge.starts(_partitions(infos.values()))
+            found |= self._find_gaps(infos, before, starts)
+            self._starts |= starts
+            copied = {p: self._mirror_next(before.get(p), p, start) for p, start in starts.items() if p.topic not in found}
+            known_checks = {(c.topic, c.partition, c.topic_id, c.mirror_next) for c in before.values()}
+            passed = self._checks(infos, copied)
+            changed = [c for c in passed if (c.topic, c.partition, c.topic_id, c.mirror_next) not in known_checks]
         self._gaps = {t: why for t, why in self._gaps.items() if t not in infos} | found
-        now = self._clock.now_ms()
-        passed = [
+        record_checks(self._database, self._lease, changed)
+
+    def _checks(self, infos: Mapping[str, TopicInfo], copied: Mapping[Partition, int]) -> list[EdgeCheck]:
+        """That these partitions pass now; `copied`: the next offset to copy."""
+        now_ms = self._clock.now_ms()
+        return [
             EdgeCheck(
                 topic=p.topic,
                 partition=p.partition,
                 topic_id=infos[p.topic].topic_id,
-                mirror_next=self._mirror_next(before.get(p), p, starts[p]),
-                checked_at_ms=now,
+                mirror_next=offset,
+                checked_at_ms=now_ms,
             )
-            for p in partitions
-            if p.topic not in found
+            for p, offset in copied.items()
         ]
-        changed = [c for c in passed if not _says_the_same(before.get(Partition(c.topic, c.partition)), c)]
-        record_checks(self._database, self._lease, changed)
 
     def _mirror_next(self, before: EdgeCheck | None, partition: Partition, start: int) -> int:
         """Before an accepted gap the mirror's position stands until it copies something: the gap stays accepted meanwhile.
@@ -135,19 +137,9 @@ class TwoSites:
             return []
         infos = self._edge.topics(sorted(topics))
         partitions = _partitions(infos.values())
-        positions, starts, now = self._mirror.refresh(), self._edge.starts(partitions), self._clock.now_ms()
+        positions, starts = self._mirror.refresh(), self._edge.starts(partitions)
         stale = {p.topic for p in ahead(self._edge.ends(partitions), positions)}
-        return [
-            EdgeCheck(
-                topic=p.topic,
-                partition=p.partition,
-                topic_id=infos[p.topic].topic_id,
-                mirror_next=max(positions.get(p, 0), starts[p]),
-                checked_at_ms=now,
-            )
-            for p in partitions
-            if p.topic not in stale
-        ]
+        return self._checks(infos, {p: max(positions.get(p, 0), starts[p]) for p in partitions if p.topic not in stale})
 
     def gaps(self) -> dict[str, str]:
         """By edge topic: why records of it may never arrive."""
@@ -208,10 +200,6 @@ class TwoSites:
 
 def _partitions(infos: Collection[TopicInfo]) -> list[Partition]:
     return [Partition(info.name, number) for info in infos for number in info.partitions]
-
-
-def _says_the_same(before: EdgeCheck | None, now: EdgeCheck) -> bool:
-    return before is not None and (before.topic_id, before.mirror_next) == (now.topic_id, now.mirror_next)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,6 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 import fastavro
@@ -105,16 +104,14 @@ class Sample(NamedTuple):
     event_id: bytes
 
 
-class Containers:
+class Containers(ExitStack):
     """Open containers of a task; what was written and not finished when its block ends with an exception is gone."""
 
     def __init__(self, storage: Storage, folder: str, schemas: Mapping[int, str], target_bytes: int) -> None:
+        super().__init__()
         self._storage, self._folder, self._schemas, self._target_bytes = storage, folder, schemas, target_bytes
         self._open: dict[tuple[str, int, bool, int], _OpenContainer] = {}
         self._finished: list[WrittenFile] = []
-
-    def __enter__(self) -> Containers:
-        return self
 
     def write(self, run: Run) -> None:
         """Append; a run must not begin below what its container holds already."""
@@ -125,7 +122,8 @@ class Containers:
             until = min(end, max(until, start + 1))
             if key not in self._open:
                 path = f"{self._folder}/{uuid.uuid4().hex}.avro"
-                self._open[key] = _OpenContainer(self._storage, path, self._schemas[run.schema_id])
+                file = self.enter_context(ExitStack())
+                self._open[key] = _OpenContainer(self._storage, path, file, self._schemas[run.schema_id])
             self._open[key].write(run.part(start, until))
             if self._open[key].size >= self._target_bytes:
                 self._finished.append(self._open.pop(key).finish())
@@ -137,18 +135,13 @@ class Containers:
             self._finished.append(self._open.popitem()[1].finish())
         return self._finished
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for container in self._open.values():
-            container.give_up(kind, error, trace)
-
 
 class _OpenContainer:
-    """A container being written, with what the manifest will say of it."""
+    """A container being written, with what the manifest will say of it; `file` is closed with it."""
 
-    def __init__(self, storage: Storage, path: str, schema_json: str) -> None:
-        self._storage, self._path = storage, path
-        self._file = ExitStack()
-        self._writer = ContainerWriter(self._file.enter_context(storage.create(path)), schema_json)
+    def __init__(self, storage: Storage, path: str, file: ExitStack, schema_json: str) -> None:
+        self._storage, self._path, self._file = storage, path, file
+        self._writer = ContainerWriter(file.enter_context(storage.create(path)), schema_json)
         self._runs: list[Run] = []  # without their datums
         self._id_sum = 0
         self._samples: list[Sample] = []
@@ -189,20 +182,16 @@ class _OpenContainer:
         )
         return dataclasses.replace(written, trouble=read_back(self._storage, written, self._samples))
 
-    def give_up(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        cause = error or RuntimeError("the container was not finished")
-        self._file.__exit__(kind or RuntimeError, cause, trace)
-
 
 def _index(runs: list[Run]) -> tuple[IdRun, ...]:
     """Neighbouring rows of the index as one run: parts of a sorted whole."""
     joined: list[IdRun] = []
     for run in runs:
-        last = joined[-1] if joined else None
-        if last is not None and (last.path, last.first_row + last.rows) == (run.index_path, run.index_row):
-            joined[-1] = IdRun(last.path, last.first_row, last.rows + len(run.ids))
-        else:
-            joined.append(IdRun(run.index_path, run.index_row, len(run.ids)))
+        first_row, rows = run.index_row, len(run.ids)
+        if joined and (joined[-1].path, joined[-1].first_row + joined[-1].rows) == (run.index_path, first_row):
+            last = joined.pop()
+            first_row, rows = last.first_row, last.rows + rows
+        joined.append(IdRun(run.index_path, first_row, rows))
     return tuple(joined)
 
 
@@ -224,12 +213,8 @@ def read_back(storage: Storage, written: WrittenFile, samples: Sequence[Sample])
                 at = end
         except Exception as error:  # noqa: BLE001  # damaged bytes make a decoder raise anything
             return f"{storage.url(written.path)} does not read back as Avro ({type(error).__name__}: {error})"
-    found = (records, seen.bytes, seen.digest.hexdigest())
-    if found != (written.records, written.bytes, written.blake2b) or left:
-        return (
-            f"{storage.url(written.path)} reads back as {found}, {(written.records, written.bytes, written.blake2b)} was written"
-        )
-    return ""
+    found, wanted = (records, seen.bytes, seen.digest.hexdigest()), (written.records, written.bytes, written.blake2b)
+    return f"{storage.url(written.path)} reads back as {found}, {wanted} was written" if found != wanted or left else ""
 
 
 def _decoder(container: ContainerReader, event_type: str) -> Callable[[bytes, bytes], None]:

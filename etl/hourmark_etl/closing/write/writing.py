@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import uuid
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
@@ -110,10 +112,10 @@ def write_hours(
     for part in runner.map(work, plan_tasks(sealed, closed, limits)):
         done.add(part)
     check_read((g for s in sealed for g in s.listed), done.read)
-    files: dict[tuple[str, int], list[WrittenFile]] = {}
+    files = defaultdict[tuple[str, int], list[WrittenFile]](list)
     for f in done.files:
-        files.setdefault((f.event_type, f.hour_s), []).append(f)
-    return [_written_hour(s, tuple(files.get((s.event_type, s.hour.start_s), ())), done) for s in sealed]
+        files[f.event_type, f.hour_s].append(f)
+    return [_written_hour(s, tuple(files[s.event_type, s.hour.start_s]), done) for s in sealed]
 
 
 def _written_hour(sealed: SealedHour, files: tuple[WrittenFile, ...], done: Written) -> WrittenHour:
@@ -144,20 +146,18 @@ def plan_tasks(
     hours = {(s.event_type, s.hour.start_s) for s in sealed}
     assert not any((s.event_type, late) in hours for s in sealed for late in s.late_hours_s), "an hour and its own late events"
     earlier = {(s.event_type, s.hour.start_s): _earlier(s, closed.get(s.event_type, ())) for s in sealed}
-    tasks: list[WriteTask] = []
-    slots: dict[Listing, list[Unit]] = {}
-    for unit in plan_units(
-        [Listing(s.event_type, s.hour.start_s, s.listed) for s in sealed], limits.unit_bytes_max, tasks=limits.tasks
-    ):
-        if unit.slot is not None:
-            slots.setdefault(unit.listings[0], []).append(unit)
+    listings = [Listing(s.event_type, s.hour.start_s, s.listed) for s in sealed]
+    tasks: list[tuple[Unit, ...]] = []
+    slots = defaultdict[Listing, list[Unit]](list)
+    for unit in plan_units(listings, limits.unit_bytes_max, limits.tasks):
+        if unit.slot is None:
+            tasks.append((unit,))
         else:
-            tasks.append(WriteTask((unit,), tuple(earlier[x.event_type, x.hour_s] for x in unit.listings)))
-    for listing, units in slots.items():
+            slots[unit.listings[0]].append(unit)
+    for units in slots.values():
         each = -(-len(units) // limits.tasks)
-        for first in range(0, len(units), each):
-            tasks.append(WriteTask(tuple(units[first : first + each]), (earlier[listing.event_type, listing.hour_s],)))
-    return tasks
+        tasks += [tuple(units[first : first + each]) for first in range(0, len(units), each)]
+    return [WriteTask(units, tuple(earlier[x.event_type, x.hour_s] for x in units[0].listings)) for units in tasks]
 
 
 def _earlier(sealed: SealedHour, closed: Sequence[ClosedBucket]) -> tuple[ClosedBucket, ...]:
@@ -169,44 +169,30 @@ def write_task(task: WriteTask, *, storage: Storage, schemas: Mapping[int, str],
     index_path = f"{folder}/{uuid.uuid4().hex}.ids"
     containers = functools.partial(Containers, storage, folder, schemas, target_file_bytes)
     done = Written()
-    with storage.create(index_path) as file, containers() as shared:
-        index = IndexWriter(file, index_path)
-        for unit in task.units:
-            done.add(_write_unit(unit, task.earlier, storage, index, containers, shared))
-        done.files.extend(shared.finish())
-        index.finish()
-    return dataclasses.replace(done, files=[dataclasses.replace(f, index_digest=index.digest) for f in done.files])
 
-
-def _write_unit(
-    unit: Unit,
-    earlier: Sequence[Sequence[ClosedBucket]],
-    storage: Storage,
-    index: IndexWriter,
-    containers: functools.partial[Containers],
-    shared: Containers,
-) -> Written:
-    """Runs of a slot go into the task's `shared` containers, others into files of their own. The unit's memory ends with it."""
-    chosen, done = _chosen(unit, earlier, storage)
-    runs = list(_runs(unit, chosen, index))
-    if len(runs) > 1 and unit.slot is None:
-        done.files.extend(_write_each(containers, runs))
-    else:
-        for run in runs:
-            shared.write(run)
-    return done
-
-
-def _write_each(containers: functools.partial[Containers], runs: Sequence[Run]) -> list[WrittenFile]:
-    """Each run as a file of its own, several at a time."""
-
-    def write(run: Run) -> list[WrittenFile]:
+    def write_own(run: Run) -> list[WrittenFile]:
         with containers() as own:
             own.write(run)
             return own.finish()
 
-    with ThreadPoolExecutor(_WRITERS) as pool:
-        return [file for files in pool.map(write, runs) for file in files]
+    def write_unit(unit: Unit) -> None:
+        """Runs of a slot go into `shared` containers, others into files of their own. The unit's memory ends with it."""
+        chosen = _chosen(unit, task.earlier, storage, done)
+        runs = list(_runs(unit, chosen, index))
+        if len(runs) > 1 and unit.slot is None:
+            with ThreadPoolExecutor(_WRITERS) as pool:
+                done.files.extend(itertools.chain.from_iterable(pool.map(write_own, runs)))
+        else:
+            for run in runs:
+                shared.write(run)
+
+    with storage.create(index_path) as file, containers() as shared:
+        index = IndexWriter(file, index_path)
+        for unit in task.units:
+            write_unit(unit)
+        done.files.extend(shared.finish())
+        index.finish()
+    return dataclasses.replace(done, files=[dataclasses.replace(f, index_digest=index.digest) for f in done.files])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -220,12 +206,11 @@ class _Chosen:
     datums: pa.LargeBinaryArray
 
 
-def _chosen(unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Storage) -> tuple[_Chosen, Written]:
-    """Each id once, none that a closed bucket holds; with what was read, the duplicates, and the trouble of listings for which
-    they cannot be told."""
-    rows = read_unit(unit, storage, ("event_id", "schema_id", "datum"))
-    done, table = Written(read=dict(rows.read)), rows.table
-    del rows
+def _chosen(unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Storage, done: Written) -> _Chosen:
+    """Each id once, none that a closed bucket holds; adds to `done` what was read, the duplicates, and the trouble of listings
+    for which they cannot be told."""
+    table, read = read_unit(unit, storage, ("event_id", "schema_id", "datum"))
+    _add(done.read, read)
     listing = table.column("listing").to_numpy().astype(np.int64)
     hours, digests, schemas = (table.column(name).to_numpy() for name in ("hour", "digest", "schema_id"))
     ids = as_ids(table.column("event_id"))
@@ -246,7 +231,7 @@ def _chosen(unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Stor
     for at in np.unique(listing[dropped]).tolist():
         own = dropped[listing[dropped] == at]
         key = unit.listings[at].event_type, unit.listings[at].hour_s
-        done.duplicates[key] = sums_by_hour(hours[own], digests[own])
+        _add(done.duplicates.setdefault(key, {}), sums_by_hour(hours[own], digests[own]))
     order, late = order[keep], late[keep]
     keys = _key(listing[order], late, schemas[order])
     if len(keys) and (keys[1:] < keys[:-1]).any():
@@ -257,7 +242,7 @@ def _chosen(unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Stor
     whole = datums.cast(pa.large_binary()).combine_chunks()
     del datums
     kept_ids = words.view(np.uint8).reshape(-1, 16)[order]
-    return _Chosen(keys=keys, hours=hours[order], digests=digests[order], ids=kept_ids, datums=whole.take(pa.array(order))), done
+    return _Chosen(keys=keys, hours=hours[order], digests=digests[order], ids=kept_ids, datums=whole.take(pa.array(order)))
 
 
 def _key(listing: npt.NDArray[np.int64], late: npt.NDArray[np.bool_], schemas: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
