@@ -15,6 +15,12 @@ import pyarrow as pa
 from hourmark.avro import FRAMING_SIZE
 from hourmark.record_key import KEY_SIZE
 
+Int64s = npt.NDArray[np.int64]
+UInt64s = npt.NDArray[np.uint64]
+UInt8s = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
+Int32s = npt.NDArray[np.int32]
+
 
 class Malformed(ValueError):
     """A key or value that no delivery service can have written; `row` is its index."""
@@ -27,10 +33,10 @@ class Malformed(ValueError):
 class KeyColumns(NamedTuple):
     """One entry a row: the record key as three big-endian words, and as it is. An id sorts as its two words do."""
 
-    matrix: npt.NDArray[np.uint8]  # rows x 24
-    head: npt.NDArray[np.uint64]  # 48 bits of event time in milliseconds, then 16 others
-    low64: npt.NDArray[np.uint64]  # the last 8 bytes of the event id
-    ranges: npt.NDArray[np.uint64]
+    matrix: UInt8s  # rows x 24
+    head: UInt64s  # 48 bits of event time in milliseconds, then 16 others
+    low64: UInt64s  # the last 8 bytes of the event id
+    ranges: UInt64s
 
 
 def key_columns(keys: pa.Array) -> KeyColumns:
@@ -41,13 +47,13 @@ def key_columns(keys: pa.Array) -> KeyColumns:
     return KeyColumns(matrix, *(word.astype(np.uint64) for word in matrix.view(">u8").T))
 
 
-def hour_starts_s(heads: npt.NDArray[np.uint64], length_s: int) -> npt.NDArray[np.int64]:
+def hour_starts_s(heads: UInt64s, length_s: int) -> Int64s:
     """Where the hour of each id begins; `heads`: the first 8 bytes of the ids, of which 48 bits are Unix milliseconds."""
     seconds = (heads >> np.uint64(16)).astype(np.int64) // 1000
     return seconds - seconds % length_s
 
 
-def schema_ids(values: pa.Array) -> npt.NDArray[np.int32]:
+def schema_ids(values: pa.Array) -> Int32s:
     """The schema id of each framed value; Malformed for one without framing."""
     offsets, data = binary_buffers(values)
     starts = offsets[:-1]
@@ -60,7 +66,7 @@ def schema_ids(values: pa.Array) -> npt.NDArray[np.int32]:
     return ids
 
 
-def _check(wrong: npt.NDArray[np.bool_], what: str) -> None:
+def _check(wrong: Bools, what: str) -> None:
     """Malformed for the first row that is wrong."""
     if wrong.any():
         raise Malformed(int(wrong.argmax()), what)
@@ -90,18 +96,18 @@ def unmatched(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Tabl
     return rows.join(keys.select(columns), list(columns), join_type="left anti", use_threads=False)
 
 
-def lengths(values: pa.Array) -> npt.NDArray[np.int64]:
+def lengths(values: pa.Array) -> Int64s:
     """Bytes of each value."""
     return np.diff(binary_buffers(values)[0])
 
 
-def fixed_array(matrix: npt.NDArray[np.uint8]) -> pa.Array:
+def fixed_array(matrix: UInt8s) -> pa.Array:
     """Rows of bytes as an Arrow column."""
     rows, size = matrix.shape
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(size), rows, [None, pa.py_buffer(np.ascontiguousarray(matrix))])
 
 
-def binary_buffers(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+def binary_buffers(values: pa.Array) -> tuple[Int64s, UInt8s]:
     """Offsets (one more than rows) and bytes; Malformed for a null."""
     _check(values.is_null().to_numpy(zero_copy_only=False), "the key or the value is null")
     kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
@@ -113,7 +119,7 @@ def binary_buffers(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray
     return offsets, data
 
 
-def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def run_starts(*columns: npt.NDArray[Any]) -> Int64s:
     """Where, in sorted columns, a new combination of values begins; none where there are no rows."""
     changed = np.zeros(len(columns[0]), bool)
     changed[:1] = True
@@ -122,7 +128,7 @@ def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return np.flatnonzero(changed)
 
 
-def schemas_of_runs(counts: npt.NDArray[np.int64], schemas: npt.NDArray[np.int32]) -> list[tuple[int, ...]]:
+def schemas_of_runs(counts: Int64s, schemas: Int32s) -> list[tuple[int, ...]]:
     """The distinct schema ids, ascending, of each run of so many rows."""
     run = np.repeat(np.arange(len(counts)), counts)
     changes = run_starts(run, schemas)
@@ -133,17 +139,17 @@ def schemas_of_runs(counts: npt.NDArray[np.int64], schemas: npt.NDArray[np.int32
     return [tuple(ids) for ids in found]
 
 
-def low64s(event_ids: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+def low64s(event_ids: pa.ChunkedArray) -> UInt64s:
     """The last 8 bytes of each id, unsigned."""
     return _words(event_ids, 2)[:, 1]
 
 
-def range_words(range_ids: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+def range_words(range_ids: pa.ChunkedArray) -> UInt64s:
     """Range ids as numbers."""
     return _words(range_ids, 1)[:, 0]
 
 
-def _words(column: pa.ChunkedArray, words: int) -> npt.NDArray[np.uint64]:
+def _words(column: pa.ChunkedArray, words: int) -> UInt64s:
     array = in_one(column)
     if not len(array):
         return np.empty((0, words), np.uint64)

@@ -8,6 +8,7 @@ Both are the same; it may be killed at any moment and started again: it goes on 
 
 from __future__ import annotations
 
+import functools
 import logging
 import signal
 import threading
@@ -42,7 +43,7 @@ from hourmark_etl.options import shard_option
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.markers import check_older_copy
 from hourmark_etl.spark import spark_session, submitted_settings
-from hourmark_etl.staging.consumer import Consumers
+from hourmark_etl.staging.consumer import Consumer, Consumers
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.storage import open_storage
 from hourmark_etl.telemetry.metrics import Metrics, serve_metrics
@@ -79,9 +80,10 @@ class Driver:
             heartbeat.start()
             opened.callback(heartbeat.stop)
         self._cleaner = Cleaner(self._storage, self._database, config, self._clock)
-        self._consumers = Consumers(
-            spark, config, self._database, central.cluster_id(), self._clock, self._progress.staged, shards
+        make = functools.partial(
+            Consumer, spark, config, self._database, central.cluster_id(), self._clock, self._progress.staged
         )
+        self._consumers = Consumers(make, self._database, shards)
         opened.callback(self._consumers.stop)
 
     def stop(self) -> None:

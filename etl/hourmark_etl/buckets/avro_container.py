@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import zstandard
 
 from hourmark.avro import encode_long
+from hourmark_etl.arrow import Int64s
 
 MAGIC: Final = b"Obj\x01"
 SYNC_SIZE: Final = 16
@@ -54,7 +54,7 @@ class ContainerWriter:
         self._closed = False
         self._write(_header({"avro.schema": schema_json, "avro.codec": "zstandard"}, self._sync))
 
-    def append_run(self, data: memoryview, offsets: npt.NDArray[np.int64]) -> None:
+    def append_run(self, data: memoryview, offsets: Int64s) -> None:
         """Add datums that stand one behind the other: datum i is data[offsets[i]:offsets[i + 1]]. No loop over datums.
 
         They are copied; ValueError once closed.

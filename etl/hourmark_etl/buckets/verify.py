@@ -17,14 +17,13 @@ from typing import Any, BinaryIO, Final, cast
 
 import fastavro
 import numpy as np
-from numpy.typing import NDArray
 
 from hourmark.avro import fingerprint
 from hourmark.event_id import SIZE as ID_SIZE
 from hourmark.event_id import EventId
 from hourmark.hours import Hour
 from hourmark.manifest import MARKER, BucketFile, Manifest, Previous
-from hourmark_etl.arrow import hour_starts_s
+from hourmark_etl.arrow import Int64s, UInt64s, hour_starts_s
 from hourmark_etl.buckets.avro_container import Digesting
 from hourmark_etl.buckets.reader import BadMarker, Damaged, NotClosed, read_events, read_manifest, read_marker
 from hourmark_etl.storage import Storage, StorageError
@@ -272,13 +271,13 @@ class _Check:
             files = [name for name, content in self._contents.items() if not examples.isdisjoint(_split(content.ids))]
             self.add(BucketFault.DUPLICATE, f"{_named(again)} more than once, in {', '.join(files)}")
 
-    def _by_hour(self, starts: NDArray[np.int64]) -> dict[str, int]:
+    def _by_hour(self, starts: Int64s) -> dict[str, int]:
         hours, counts = np.unique(starts, return_counts=True)
         labels = (str(Hour(start, self._hour.length_s)) for start in hours.tolist())
         return dict(zip(labels, counts.tolist(), strict=True))
 
 
-def _halves(ids: bytes | bytearray) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _halves(ids: bytes | bytearray) -> tuple[UInt64s, UInt64s]:
     """First and last 8 bytes of concatenated ids, as numbers."""
     pairs = np.frombuffer(ids, dtype=">u8").astype(np.uint64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]

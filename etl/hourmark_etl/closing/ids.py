@@ -27,7 +27,7 @@ import pyarrow as pa
 from hourmark.avro import ENVELOPE
 from hourmark.errors import Finding
 from hourmark.event_id import SIZE
-from hourmark_etl.arrow import in_one
+from hourmark_etl.arrow import Bools, UInt8s, in_one
 from hourmark_etl.buckets.avro_container import Block, ContainerReader, Digesting
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun
 from hourmark_etl.staging.verified import digest_of
@@ -49,7 +49,7 @@ def as_ids(column: pa.ChunkedArray | pa.Array) -> Ids:
     return np.frombuffer(whole.buffers()[1], f"S{SIZE}", len(whole), whole.offset * SIZE)
 
 
-def held(storage: Storage, buckets: Sequence[ClosedBucket], ids: Ids) -> npt.NDArray[np.bool_]:
+def held(storage: Storage, buckets: Sequence[ClosedBucket], ids: Ids) -> Bools:
     """Which of these ids one of the buckets holds. Finding if a bucket cannot be read: nothing is guessed."""
     ordered = np.sort(ids)
     found = np.zeros(len(ids), bool)
@@ -68,15 +68,14 @@ class IndexWriter:
         self._blocks: list[tuple[bytes, int, bytes, bytes, bytes]] = []
         self._rows = 0
 
-    def write(self, event_type: str, hour_s: int, ids: npt.NDArray[np.uint8]) -> int:
+    def write(self, event_type: str, hour_s: int, ids: UInt8s) -> int:
         """Add ids of a bucket (rows x 16), ascending; the row of the first."""
         first = self._rows
         for start in range(0, len(ids), _ROWS_IN_BLOCK):
             block = ids[start : start + _ROWS_IN_BLOCK]
             content = block.tobytes()
             self._file.write(content)
-            of = (_bucket(event_type, hour_s), len(block), content[:SIZE], content[-SIZE:], digest_of(content))
-            self._blocks.append(of)
+            self._blocks.append((_bucket(event_type, hour_s), len(block), content[:SIZE], content[-SIZE:], digest_of(content)))
         self._rows += len(ids)
         return first
 
@@ -106,8 +105,7 @@ def _joined(parts: Sequence[Ids]) -> Ids:
 
 
 def _between(ordered: Ids, first: bytes, last: bytes) -> Ids:
-    low, high = np.searchsorted(ordered, [np.bytes_(first)], "left")[0], np.searchsorted(ordered, [np.bytes_(last)], "right")[0]
-    return ordered[low:high]
+    return ordered[np.searchsorted(ordered, np.bytes_(first)) : np.searchsorted(ordered, np.bytes_(last), "right")]
 
 
 def _in_run(storage: Storage, bucket: ClosedBucket, run: IdRun, ordered: Ids) -> Iterator[Ids]:

@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from hourmark_etl.arrow import low64s, range_words, schemas_of_runs
+from hourmark_etl.arrow import Int64s, UInt64s, low64s, range_words, schemas_of_runs
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.model import RANGE_WEIGHT, StagedGroup, Sums
 from hourmark_etl.staging.files import EVENT_SCHEMA, ID_MAX, IdRange, Rows, read_rows
@@ -114,7 +113,7 @@ def check_read(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, Sums]) 
             )
 
 
-def sums_by_hour(hours: npt.NDArray[np.int64], digests: npt.NDArray[np.uint64]) -> dict[int, Sums]:
+def sums_by_hour(hours: Int64s, digests: UInt64s) -> dict[int, Sums]:
     """How many rows of each hour, and their digest."""
     own = {hour: hours == hour for hour in np.unique(hours).tolist()}
     return {hour: Sums(0, int(rows.sum()), int(digests[rows].sum(dtype=np.uint64))) for hour, rows in own.items()}
@@ -122,7 +121,7 @@ def sums_by_hour(hours: npt.NDArray[np.int64], digests: npt.NDArray[np.uint64]) 
 
 def _read_files(
     unit: Unit, storage: Storage, columns: Collection[str]
-) -> Iterator[tuple[pa.Table, list[tuple[int, StagedGroup]], npt.NDArray[np.int64]]]:
+) -> Iterator[tuple[pa.Table, list[tuple[int, StagedGroup]], Int64s]]:
     """File by file: its rows, the groups in turn, each with its listing, and how many rows each gave."""
     by_path = defaultdict[str, list[tuple[int, StagedGroup]]](list)
     for at, listing in enumerate(unit.listings):
@@ -135,9 +134,7 @@ def _read_files(
         yield table, groups, counts
 
 
-def _labelled(
-    table: pa.Table, groups: Sequence[tuple[int, StagedGroup]], counts: npt.NDArray[np.int64], columns: Sequence[str]
-) -> pa.Table:
+def _labelled(table: pa.Table, groups: Sequence[tuple[int, StagedGroup]], counts: Int64s, columns: Sequence[str]) -> pa.Table:
     labels = np.array([(at, g.hour_s) for at, g in groups], np.int64).reshape(-1, 2)
     listing, hour = np.repeat(labels[:, 0].astype(np.int32), counts), np.repeat(labels[:, 1], counts)
     digests = low64s(table.column("event_id")) + range_words(table.column("range_id")) * np.uint64(RANGE_WEIGHT)

@@ -17,7 +17,8 @@ import pickle
 import re
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -30,9 +31,9 @@ from hourmark.host_reports import HostReport
 from hourmark.kafka import Partition
 from hourmark_etl.errors import DataLoss, EtlStop
 from hourmark_etl.ledger import batches as ledger
-from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overview import Quarantined
-from hourmark_etl.model import DEFAULT_SHARD, Position, Span, StagedBatch
+from hourmark_etl.model import Position, Span, StagedBatch
 from hourmark_etl.staging.source import COLUMN, kafka_source, source_name
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.topics import CentralTopics
@@ -55,12 +56,18 @@ class Consumer:
     """Stages what arrives, batch by batch, until it is stopped. One per shard; the lease fences an older one."""
 
     def __init__(
-        self, spark: SparkSession, config: Config, database: Database, cluster_id: str, clock: Clock, committed: Committed,
-        shard: str = DEFAULT_SHARD,
-    ) -> None:  # fmt: skip
+        self,
+        spark: SparkSession,
+        config: Config,
+        database: Database,
+        cluster_id: str,
+        clock: Clock,
+        committed: Committed,
+        shard: str,
+    ) -> None:
         self._spark, self._config, self._database, self._cluster_id = spark, config, database, cluster_id
         self._clock, self._committed, self._shard = clock, committed, shard
-        self._lease: Lease = database.acquire(f"consumer:{shard}")
+        self._lease = database.acquire(f"consumer:{shard}")
         self._ledger_uuid = database.identity()[0]
         self._checkpoint = config.etl.scratch_dir / f"checkpoint-{shard}"
         self._naming = CentralTopics.of(config.kafka)
@@ -88,11 +95,9 @@ class Consumer:
 
     def check(self) -> None:
         """Begin the query again where a server was away, or records are lost; EtlStop, saying why, where it ended otherwise."""
-        if self._query is None:
-            if self._clock.monotonic_s() >= self._again_at_s:
-                self.start()
-            return
-        if self._query.isActive:
+        if self._query is None and self._clock.monotonic_s() >= self._again_at_s:
+            self.start()
+        if self._query is None or self._query.isActive:
             return
         error = self._error or cause_of(str(self._query.exception() or "it ended by itself"))
         self._query = None
@@ -133,7 +138,8 @@ class Consumer:
                 _LOG.info("staged %d events in %.1f s (shard %s, batch %d)", events, took_s, self._shard, batch_id)
 
     def _commit(self, answers: Sequence[TaskResult]) -> StagedBatch:
-        batch = batch_of(answers, self._cluster_id, self._shard, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        batch = batch_of(answers, self._cluster_id, self._shard, now_ms)
         bad = [
             Quarantined(
                 event_type=self._naming.type_of(b.topic) or "",
@@ -141,7 +147,7 @@ class Consumer:
                 partition=b.partition,
                 offset=b.offset,
                 reason=b.why,
-                quarantined_at_ms=self._clock.now_ms(),
+                quarantined_at_ms=now_ms,
             )
             for a in answers
             for b in a.bad
@@ -158,9 +164,9 @@ class Consumer:
 
 def batch_of(answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int) -> StagedBatch:
     """What the tasks' answers commit together."""
-    spans: dict[Partition, list[Span]] = {}
+    spans = defaultdict[Partition, list[Span]](list)
     for s in (s for a in answers for s in a.spans):
-        spans.setdefault(Partition(s.topic, s.partition), []).append(s)
+        spans[Partition(s.topic, s.partition)].append(s)
     starts, ends = [], []
     for found in spans.values():
         found.sort(key=lambda s: s.start)
@@ -177,14 +183,13 @@ def batch_of(answers: Sequence[TaskResult], cluster_id: str, shard: str, now_ms:
             )
         )
         ends.append(dataclasses.replace(starts[-1], next_offset=found[-1].end))
-    files = [f.file for a in answers for f in a.piece.files]
+    files = tuple(f.file for a in answers for f in a.piece.files)
     reports = sorted(r for a in answers for r in a.piece.reports)
-    folder = files[0].path.rpartition("/")[0] if files else ""
     return StagedBatch(
-        folder=folder,
+        folder=files[0].path.rpartition("/")[0] if files else "",
         starts=tuple(starts),
         ends=tuple(ends),
-        files=tuple(files),
+        files=files,
         groups=tuple(g for a in answers for g in a.piece.groups),
         audit_groups=tuple(g for a in answers for g in a.piece.audit_groups),
         reports=tuple(ledger.reporters_of(HostReport.decode(r.datum), now_ms) for r in reports),
@@ -195,7 +200,7 @@ def cause_of(text: str) -> HourmarkError:
     """The error that the text tells of; Unavailable for a lost worker or a server that cannot be reached; else EtlStop with
     the text's last lines."""
     for name, message in reversed(_RAISED.findall(text)):
-        if kind := _error_class(name):
+        if kind := _kinds(HourmarkError).get(name):
             if issubclass(kind, Unavailable):
                 return Unavailable(message)
             return kind(message) if kind.__init__ is HourmarkError.__init__ else EtlStop(message)
@@ -207,31 +212,25 @@ def cause_of(text: str) -> HourmarkError:
     return EtlStop(f"staging has stopped; start the driver again, it goes on from the ledger. The cause:\n{lines}")
 
 
-def _error_class(name: str) -> type[HourmarkError] | None:
-    return next((kind for kind in _kinds(HourmarkError) if f"{kind.__module__}.{kind.__qualname__}" == name), None)
-
-
-def _kinds(kind: type[HourmarkError]) -> Iterator[type[HourmarkError]]:
-    yield kind
+def _kinds(kind: type[HourmarkError]) -> dict[str, type[HourmarkError]]:
+    """By its full name: the error, and all narrower ones."""
+    found = {f"{kind.__module__}.{kind.__qualname__}": kind}
     for narrower in kind.__subclasses__():
-        yield from _kinds(narrower)
+        found |= _kinds(narrower)
+    return found
 
 
 class Consumers:
     """Takes in a shard that is new while it runs, unless shards were named: then others are left to other drivers."""
 
-    def __init__(
-        self, spark: SparkSession, config: Config, database: Database, cluster_id: str, clock: Clock, committed: Committed,
-        named: Collection[str] = (),
-    ) -> None:  # fmt: skip
-        self._made_of = (spark, config, database, cluster_id, clock, committed)
-        self._database, self._named = database, frozenset(named)
+    def __init__(self, make: Callable[[str], Consumer], database: Database, named: Collection[str]) -> None:
+        self._make, self._database, self._named = make, database, frozenset(named)
         self._consumers: dict[str, Consumer] = {}
 
     def check(self) -> None:
         """Start what is not started; EtlStop as `Consumer.check`."""
-        for shard in sorted((self._named or ledger.shards(self._database)) - set(self._consumers)):
-            self._consumers[shard] = Consumer(*self._made_of, shard)
+        for shard in sorted((self._named or ledger.shards(self._database)) - self._consumers.keys()):
+            self._consumers[shard] = self._make(shard)
             self._consumers[shard].start()
         for consumer in self._consumers.values():
             consumer.check()

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from hourmark_etl.arrow import Bools, Int64s
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.staging.verified import DAMAGE, VerifiedFile, encoded
@@ -79,7 +79,7 @@ def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -
 
 def read_rows(
     storage: Storage, path: str, wanted: Sequence[Rows], columns: Sequence[str], within: IdRange | None = None
-) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+) -> tuple[pa.Table, Int64s]:
     """These columns of the wanted rows (ascending, apart), and how many rows each of `wanted` gave.
 
     With `within`, only rows whose id lies in it: then each of `wanted` must be one group. Memory: the row groups that hold them.
@@ -128,10 +128,9 @@ def _opened(storage: Storage, path: str) -> Iterator[VerifiedFile]:
         yield VerifiedFile(file, path)
 
 
-def _read(
-    file: VerifiedFile, wanted: Sequence[Rows], columns: Sequence[str], within: IdRange | None
-) -> tuple[pa.Table, npt.NDArray[np.int64]]:
-    starts = _row_group_starts(file.metadata)
+def _read(file: VerifiedFile, wanted: Sequence[Rows], columns: Sequence[str], within: IdRange | None) -> tuple[pa.Table, Int64s]:
+    counts = np.array([file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)], np.int64)
+    starts = np.append(0, np.cumsum(counts))  # of row groups; the last is the number of all rows
     spans = np.array([(w.first, w.first + w.count) for w in wanted], np.int64).reshape(-1, 2)
     if len(spans) and spans[:, 1].max() > starts[-1]:
         raise EOFError(f"it holds {starts[-1]} rows, the ledger lists {spans[:, 1].max()}")
@@ -143,28 +142,20 @@ def _read(
     names = [*columns] if within is None or "event_id" in columns else [*columns, "event_id"]
     table = file.read(names, np.flatnonzero(touched).tolist())
     # Where a row of the file stands in what was read: rows of skipped groups have no length.
-    places = np.concatenate([[0], np.cumsum(np.where(touched, np.diff(starts), 0))])
+    places = np.append(0, np.cumsum(np.where(touched, counts, 0)))
 
-    def place(rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def place(rows: Int64s) -> Int64s:
         group = np.minimum(np.searchsorted(starts, rows, "right") - 1, len(touched) - 1)
-        found: npt.NDArray[np.int64] = places[group] + np.where(touched[group], rows - starts[group], 0)
-        return found
+        return places[group] + np.where(touched[group], rows - starts[group], 0)
 
-    ranges = np.stack([place(spans[:, 0]), place(spans[:, 1])], axis=1)
+    ranges = place(spans)
     if within is not None:
         ids = table.column("event_id")
         ranges = np.array([_narrowed(ids, low, high, within) for low, high in ranges.tolist()], np.int64).reshape(-1, 2)
-    counts: npt.NDArray[np.int64] = ranges[:, 1] - ranges[:, 0]
-    return _slices(table.select(list(columns)), ranges), counts
+    return _slices(table.select(list(columns)), ranges), ranges[:, 1] - ranges[:, 0]
 
 
-def _row_group_starts(metadata: pq.FileMetaData) -> npt.NDArray[np.int64]:
-    """The first row of each row group, and then the number of all rows."""
-    counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    return np.concatenate([[0], np.cumsum(np.array(counts, np.int64))])
-
-
-def _overlapping(metadata: pq.FileMetaData, within: IdRange) -> npt.NDArray[np.bool_]:
+def _overlapping(metadata: pq.FileMetaData, within: IdRange) -> Bools:
     """Row groups that may hold ids of the range, by their statistics."""
     column = EVENT_SCHEMA.get_field_index("event_id")
     found = np.ones(metadata.num_row_groups, bool)
@@ -185,7 +176,7 @@ def _narrowed(ids: pa.ChunkedArray, low: int, high: int, within: IdRange) -> tup
     return first, bisect.bisect_right(range(high), within.high, first, high, key=id_at)
 
 
-def _slices(table: pa.Table, ranges: npt.NDArray[np.int64]) -> pa.Table:
+def _slices(table: pa.Table, ranges: Int64s) -> pa.Table:
     """Rows of all ranges in turn; neighbours are taken at once."""
     ranges = ranges[ranges[:, 1] > ranges[:, 0]]
     if not len(ranges):

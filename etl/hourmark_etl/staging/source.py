@@ -54,8 +54,7 @@ class _StreamReader(DataSourceStreamReader):
         return self._last
 
     def latestOffset(self) -> dict[str, Any]:
-        planned = self._plans().next_batch()
-        if planned is not None:
+        if planned := self._plans().next_batch():
             self._last = planned.to_json()
         return self._last
 
@@ -88,13 +87,11 @@ class _StreamReader(DataSourceStreamReader):
 def stage_plan(config: Config, folder: str, topics: set[str], ledger: str, schema_types: Mapping[int, str]) -> StagePlan:
     """What staging records of these central topics must know; `ledger`: its UUID."""
     control = CentralTopics.of(config.kafka)
-    types = {topic: t for topic in topics if (t := control.type_of(topic)) is not None}
-    length_s = config.parsing.bucket_seconds
     return StagePlan(
         storage=config.storage,
         folder=folder,
-        bucket_seconds=length_s,
-        types=types,
+        bucket_seconds=config.parsing.bucket_seconds,
+        types={topic: t for topic in topics if (t := control.type_of(topic))},
         audit_topic=control.audit,
         hosts_topic=control.hosts,
         ledger=ledger,
@@ -146,13 +143,12 @@ class Planner:
         shards = ledger.type_shards(self._database)
         self._hand_over(shards)
         types = frozenset(t for t, shard in shards.items() if shard == self._shard) - set(quarantined(self._database))
-        topics = CentralTopics.of(self._config.kafka, types).of_shard(self._shard)
+        topics = frozenset(CentralTopics.of(self._config.kafka, types).of_shard(self._shard))
         if types != self._types or time.monotonic() - self._refreshed_s >= REFRESH_S:
             self._refresh(topics)
             self._types, self._refreshed_s = types, time.monotonic()
-        positions = [p for p in self._known() if p.topic in set(topics) and p.shard == self._shard]
-        partitions = [p.of for p in positions]
-        ends = self._central.ends(partitions)
+        positions = [p for p in self._known() if p.topic in topics and p.shard == self._shard]
+        ends = self._central.ends([p.of for p in positions])
         for p in positions:
             if (end := ends[p.of]) < p.next_offset:
                 raise TopicReplaced(
@@ -186,10 +182,6 @@ class Planner:
     def _hand_over(self, shards: Mapping[str, str]) -> None:
         """Leave types that were moved to other shards to them: no batch of this shard is under way now."""
         naming = CentralTopics.of(self._config.kafka)
-        moved = {}
-        for p in self._known():
-            to = shards.get(naming.type_of(p.topic) or "", self._shard)
-            if p.shard == self._shard and to != self._shard:
-                moved[p.topic] = to
-        if moved:
+        own = {p.topic: shards.get(naming.type_of(p.topic) or "", self._shard) for p in self._known() if p.shard == self._shard}
+        if moved := {topic: to for topic, to in own.items() if to != self._shard}:
             ledger.hand_over(self._database, self._lease, moved)

@@ -26,6 +26,8 @@ from hourmark.audit import AuditRecord
 from hourmark.avro import FRAMING_SIZE, unframe
 from hourmark.config import KafkaCluster
 from hourmark_etl.arrow import (
+    Bools,
+    Int32s,
     Malformed,
     fixed_array,
     hour_starts_s,
@@ -92,7 +94,7 @@ def _kind(topic: str, plan: StagePlan) -> str:
     return "event"
 
 
-def _chosen(table: pa.Table, mask: npt.NDArray[np.bool_]) -> pa.Table:
+def _chosen(table: pa.Table, mask: Bools) -> pa.Table:
     """Rows of the mask; the table itself, not copied, where that is all of it."""
     if mask.all():
         return table
@@ -151,9 +153,7 @@ def _sorted_events(
     return pa.table(columns, schema=EVENT_SCHEMA), groups
 
 
-def _check_schemas(
-    table: pa.Table, schemas: npt.NDArray[np.int32], types: list[str], codes: npt.NDArray[Any], known: Mapping[int, str]
-) -> None:
+def _check_schemas(table: pa.Table, schemas: Int32s, types: list[str], codes: npt.NDArray[Any], known: Mapping[int, str]) -> None:
     """BadRecord for the first record under an id that stands for another type's schema."""
     for schema_id in np.unique(schemas).tolist():
         if (meant := known.get(schema_id)) is None:

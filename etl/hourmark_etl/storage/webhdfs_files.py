@@ -138,10 +138,7 @@ class Download(io.RawIOBase):
 
     def readall(self) -> bytes:
         """The rest, in windows: the inherited one would ask for 8 KiB at a time."""
-        windows = []
-        while self._position < self._size:
-            windows.append(self._window(WINDOW_BYTES))
-        return b"".join(windows)
+        return b"".join(iter(lambda: self._window(WINDOW_BYTES), b""))
 
     def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]  # typeshed says Buffer
         window = self._window(len(buffer))

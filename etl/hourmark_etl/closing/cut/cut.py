@@ -159,16 +159,12 @@ class CutTaker:
         self._seen = self._progress.reporters()
         reports, gaps = Reports(self._seen), self._sites.gaps()
         asked = ready(frontiers, reports, now_ms, self._deadline_ms)
-        apart = clocks_apart(reports, now_ms)
-        for_all = ([apart] if apart else []) + [gaps[topic] for topic in CONTROL if topic in gaps]
-        if for_all:
+        if for_all := [why for why in (clocks_apart(reports, now_ms), *map(gaps.get, CONTROL)) if why]:
             return self._waiting(Phase.REPORTS, for_all, dict.fromkeys(asked, tuple(for_all)))
         ends_ms = {f.event_type: f.hour.end_ms for f in frontiers}
         self._chosen = {t: r for t, r in asked.items() if r.watermark_ms >= ends_ms[t] and events_topic(t) not in gaps}
         self._not_ready = {
-            t: (gaps[events_topic(t)],) if events_topic(t) in gaps else r.waits_for
-            for t, r in asked.items()
-            if t not in self._chosen
+            t: (why,) if (why := gaps.get(events_topic(t))) else r.waits_for for t, r in asked.items() if t not in self._chosen
         }
         if not self._chosen:
             return self._waiting(Phase.REPORTS, self._overdue(frontiers), {})
@@ -178,10 +174,8 @@ class CutTaker:
     def _overdue(self, frontiers: Collection[Frontier]) -> list[str]:
         """What the oldest hour waits for, once it is overdue."""
         waiting = [f for f in frontiers if f.event_type in self._not_ready and f.hour.end_ms + OVERDUE_MS <= self._taken_at_ms]
-        if not waiting:
-            return []
-        oldest = min(waiting, key=lambda f: (f.hour, f.event_type))
-        return [f"{oldest.event_type} {oldest.hour} waits for {who}" for who in self._not_ready[oldest.event_type]]
+        oldest = sorted(waiting, key=lambda f: (f.hour, f.event_type))[:1]
+        return [f"{f.event_type} {f.hour} waits for {who}" for f in oldest for who in self._not_ready[f.event_type]]
 
     def _control(self, _: Collection[Frontier]) -> Phase | Waiting:
         if behind := self._sites.not_mirrored(self._edge):
@@ -201,19 +195,17 @@ class CutTaker:
         if behind := self._progress.not_staged(self._central):
             return self._waiting(Phase.PROMISES, behind)
         self._leave_out(frontiers)
-        now_known = self._progress.reporters()
-        later, new = Reports(now_known), newly_seen(self._seen, now_known)
+        known = self._progress.reporters()
+        later, new = Reports(known), newly_seen(self._seen, known)
         for f in frontiers:  # what a newly seen source promises may lie past the audit cut: the next cut will know it
-            chosen = self._chosen.pop(f.event_type, None)
-            if chosen is None:
-                continue
-            carried = [r for r in new if carries(f, r)]
-            kept = without_newly_seen(f, chosen, carried, self._taken_at_ms, self._deadline_ms)
-            if kept is not None and still_waived(f, chosen.waived, later):
-                self._chosen[f.event_type] = kept
-            else:
-                appeared = [f"{r.name} ({r.host_id}): has just appeared" for r in carried]
-                self._not_ready[f.event_type] = tuple(appeared) or ("a source that was behind has caught up",)
+            if chosen := self._chosen.pop(f.event_type, None):
+                carried = [r for r in new if carries(f, r)]
+                kept = without_newly_seen(f, chosen, carried, self._taken_at_ms, self._deadline_ms)
+                if kept and still_waived(f, chosen.waived, later):
+                    self._chosen[f.event_type] = kept
+                else:
+                    appeared = tuple(f"{r.name} ({r.host_id}): has just appeared" for r in carried)
+                    self._not_ready[f.event_type] = appeared or ("a source that was behind has caught up",)
         if not self._chosen:
             return self._given_up()
         self._edge = self._sites.edge_ends([events_topic(t) for t in sorted(self._chosen)])
@@ -257,17 +249,21 @@ class CutTaker:
     def _arrival(self, frontiers: Collection[Frontier]) -> Phase | Cut | Waiting:
         assert self._central is not None
         if gone := self._chosen.keys() - {f.event_type for f in frontiers}:  # quarantined meanwhile: nothing more of it arrives
-            self._chosen = {t: r for t, r in self._chosen.items() if t not in gone}
-            topics = tuple(events_topic(t) for t in gone)
+            for event_type in gone:
+                del self._chosen[event_type]
+            topics = tuple(map(events_topic, gone))
             self._central = {p: end for p, end in self._central.items() if not p.topic.endswith(topics)}
             if not self._chosen:
                 self._begin_anew()
                 return Phase.REPORTS
         if behind := self._progress.not_staged(self._central):
             return self._waiting(Phase.ARRIVAL, behind)
-        watermarks = {t: r.watermark_ms for t, r in self._chosen.items()}
-        waived = {t: r.waived for t, r in self._chosen.items() if r.waived}
-        return Cut(taken_at_ms=self._taken_at_ms, watermarks_ms=watermarks, audit_next=self._audit_next, waived=waived)
+        return Cut(
+            taken_at_ms=self._taken_at_ms,
+            watermarks_ms={t: r.watermark_ms for t, r in self._chosen.items()},
+            audit_next=self._audit_next,
+            waived={t: r.waived for t, r in self._chosen.items() if r.waived},
+        )
 
     def _waiting(self, phase: Phase, what: Sequence[str], by_type: Mapping[str, What] | None = None) -> Waiting:
         """Types that are in the cut wait for `what`; those that are not, for what keeps them out of it."""
@@ -279,6 +275,4 @@ class CutTaker:
 
 def shortened(what: Sequence[str]) -> What:
     """As much of it as a person reads."""
-    if len(what) <= NAMED_MAX:
-        return tuple(what)
-    return (*what[:NAMED_MAX], f"and {len(what) - NAMED_MAX} more")
+    return tuple(what) if len(what) <= NAMED_MAX else (*what[:NAMED_MAX], f"and {len(what) - NAMED_MAX} more")

@@ -33,8 +33,8 @@ def forced_cut(chosen: Collection[Frontier], sites: Sites, progress: StagingProg
     reports = Reports(progress.reporters())
     apart = clocks_apart(reports, now_ms)
     unverified, waived = {}, {}
-    asked = _answer(lambda: sites.check([f.event_type for f in chosen]))
-    gaps = sites.gaps() | ({CONTROL[0]: asked} if asked else {})
+    unanswered = _answer(lambda: sites.check([f.event_type for f in chosen]))
+    gaps = sites.gaps() | ({CONTROL[0]: unanswered} if unanswered else {})
 
     def unsure(*topics: str) -> list[str]:
         """What of these topics may be missing, is not mirrored, or not staged, as of now."""

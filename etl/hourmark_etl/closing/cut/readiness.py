@@ -79,17 +79,12 @@ def readiness(frontier: Frontier, reports: Reports, now_ms: int, deadline_ms: in
                 others_ms = min(others_ms, _caught_up_ms(r))
                 break
             behind.append(r)
+    if behind and now_ms >= end + deadline_ms:
+        return Readiness(min(others_ms, now_ms - deadline_ms), (), tuple(behind))
+    waits_for = [_waits_for(r, end) for r in behind]
     if now_ms < end:
-        waits = [
-            *(_waits_for(r, end) for r in behind),
-            f"the hour has not ended by the closer's clock ({_seconds(end - now_ms)} to go)",
-        ]
-        return Readiness(min([now_ms, *map(_caught_up_ms, behind)]), tuple(waits))
-    if not behind:
-        return Readiness(others_ms, ())
-    if now_ms < end + deadline_ms:
-        return Readiness(min(map(_caught_up_ms, behind)), tuple(_waits_for(r, end) for r in behind))
-    return Readiness(min(others_ms, now_ms - deadline_ms), (), tuple(behind))
+        waits_for.append(f"the hour has not ended by the closer's clock ({_seconds(end - now_ms)} to go)")
+    return Readiness(min([others_ms, *map(_caught_up_ms, behind)]), tuple(waits_for))
 
 
 def still_waived(frontier: Frontier, waived: Iterable[Reporter], later: Reports) -> bool:
@@ -165,9 +160,7 @@ def newly_seen(before: Collection[Reporter], after: Collection[Reporter]) -> lis
 
 
 def _is_new(before: Reporter | None, after: Reporter) -> bool:
-    if before is None:
-        return True
-    return (before.goodbye and before.incarnation != after.incarnation) or (before.waived and not after.waived)
+    return before is None or (before.goodbye and before.incarnation != after.incarnation) or (before.waived and not after.waived)
 
 
 def ready(frontiers: Iterable[Frontier], reports: Reports, now_ms: int, deadline_ms: int) -> dict[str, Readiness]:

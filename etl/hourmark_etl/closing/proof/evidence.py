@@ -11,11 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hourmark_etl.arrow import matching, range_words
+from hourmark_etl.arrow import Int32s, matching, range_words
 from hourmark_etl.closing.proof.promises import HELD, KEY, PROMISED, ROWS, distinct_rows, held
 from hourmark_etl.closing.units import Listing, Unit, plan_units, read_unit
 from hourmark_etl.model import AuditGroup, Frontier, StagedGroup
@@ -173,7 +172,7 @@ def _earlier(storage: Storage, asked: int, path: str, slot: IdRange | None) -> p
     return _as_rows(rows, np.full(len(rows), asked, np.int32), earlier=True)
 
 
-def _as_rows(rows: pa.Table, asked: npt.NDArray[np.int32], *, earlier: bool) -> pa.Table:
+def _as_rows(rows: pa.Table, asked: Int32s, *, earlier: bool) -> pa.Table:
     """A table of ROWS."""
     own = [rows.column(name) for name in ROWS.names[1:4]]
     return pa.table([pa.array(asked), *own, pa.array(np.full(len(rows), earlier))], schema=ROWS)

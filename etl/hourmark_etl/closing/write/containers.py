@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 
 import fastavro
 import numpy as np
-import numpy.typing as npt
 
 from hourmark.avro import event_schema
+from hourmark_etl.arrow import Int64s, UInt8s, UInt64s
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, Digesting
 from hourmark_etl.closing.units import sums_by_hour
 from hourmark_etl.ledger.closed import IdRun
@@ -80,10 +80,10 @@ class Run:
     late: bool
     schema_id: int
     data: memoryview
-    offsets: npt.NDArray[np.int64]
-    ids: npt.NDArray[np.uint8]  # rows x 16
-    digests: npt.NDArray[np.uint64]
-    hours: npt.NDArray[np.int64]
+    offsets: Int64s
+    ids: UInt8s  # rows x 16
+    digests: UInt64s
+    hours: Int64s
     index_path: str
     index_row: int  # of the first
 

@@ -17,8 +17,7 @@ from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.storage import Storage, StorageError, entries_of
 
-_LABEL: Final = "%Y%m%dT%H%M%S"  # of a file's name: when it was kept
-_UNNAMED_S: Final = 24 * 3600  # a file so old that the ledger does not name never will be named
+_UNNAMED_MS: Final = 86_400_000  # a file so old that the ledger does not name never will be named
 _LOG = logging.getLogger(__name__)
 
 
@@ -39,7 +38,7 @@ def keep_indexes(
     own = {(m.type, Hour.parse(m.hour, m.bucket_seconds).start_s) for m in published if m.attempt == attempt}
     kept_files = [f for w in written if (w.event_type, w.hour_s) in own for f in w.files]
     moved: dict[str, str] = {}
-    label = dt.datetime.fromtimestamp(now_ms / 1000, dt.UTC).strftime(_LABEL)
+    label = _label(now_ms)
     try:
         for path, digest in sorted({(run.path, w.index_digest) for w in kept_files for run in w.index}):
             moved[path] = f"{INDEX_FOLDER}/{label}-{path.rpartition('/')[2].removesuffix('.ids')}-{digest}.ids"
@@ -61,9 +60,14 @@ def clean_indexes(
     """
     closed.forget_old(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
     named = closed.paths(database)
-    fresh = dt.datetime.fromtimestamp(now_ms / 1000 - _UNNAMED_S, dt.UTC).strftime(_LABEL)
+    fresh = _label(now_ms - _UNNAMED_MS)
     found = [f"{INDEX_FOLDER}/{entry.name}" for entry in entries_of(storage, INDEX_FOLDER) if entry.name < fresh]
     doomed = [path for path in found if path not in named][:files_max]
     for path in doomed:
         storage.delete(path)
     return len(doomed)
+
+
+def _label(time_ms: int) -> str:
+    """Of a file's name: when it was kept."""
+    return f"{dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC):%Y%m%dT%H%M%S}"

@@ -21,12 +21,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from hourmark.errors import Finding
 from hourmark.hours import Hour
-from hourmark_etl.arrow import binary_buffers, run_starts
+from hourmark_etl.arrow import Bools, Int32s, Int64s, UInt8s, UInt64s, binary_buffers, run_starts
 from hourmark_etl.closing.ids import IndexWriter, as_ids, held
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.units import Listing, Unit, check_read, plan_units, read_unit, sums_by_hour
@@ -199,10 +198,10 @@ def write_task(task: WriteTask, *, storage: Storage, schemas: Mapping[int, str],
 class _Chosen:
     """The rows that buckets get, sorted by (listing, late or not, schema, id); `keys` says the first three in one number."""
 
-    keys: npt.NDArray[np.int64]
-    hours: npt.NDArray[np.int64]
-    digests: npt.NDArray[np.uint64]
-    ids: npt.NDArray[np.uint8]  # rows x 16
+    keys: Int64s
+    hours: Int64s
+    digests: UInt64s
+    ids: UInt8s  # rows x 16
     datums: pa.LargeBinaryArray
 
 
@@ -245,7 +244,7 @@ def _chosen(unit: Unit, earlier: Sequence[Sequence[ClosedBucket]], storage: Stor
     return _Chosen(keys=keys, hours=hours[order], digests=digests[order], ids=kept_ids, datums=whole.take(pa.array(order)))
 
 
-def _key(listing: npt.NDArray[np.int64], late: npt.NDArray[np.bool_], schemas: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+def _key(listing: Int64s, late: Bools, schemas: Int32s) -> Int64s:
     """On-time rows sort after late ones, as their ids do: then nothing is to be sorted again where a listing has one schema."""
     return listing << 33 | (~late).astype(np.int64) << 32 | schemas.astype(np.int64)
 
