@@ -139,11 +139,14 @@ def _clash(event_type: str, hour: Hour, detail: str) -> BucketFinding:
 class _Content:
     """What was read of one file."""
 
-    records: int = 0
     bytes: int = 0
     digest: str = ""
     ids: bytearray = dataclasses.field(default_factory=bytearray)
     whole: bool = False
+
+    @property
+    def records(self) -> int:
+        return len(self.ids) // ID_SIZE
 
 
 class _Check:
@@ -217,7 +220,6 @@ class _Check:
                 self._check_schema(file, events.metadata)
                 for event in events:
                     content.ids += EventId(cast(Mapping[str, Any], event)["event_id"])
-                    content.records += 1
                 content.whole = True
             except StorageError:
                 raise

@@ -102,7 +102,7 @@ class Cleaner:
         audits: list[Garbage] = []
         if below:
             audits, self._audit_after = ledger.settled_audit_files(self._database, self._audit_after, below, FILES_AT_ONCE)
-        self._delete(lease, [*events, *audits])
+        self._delete(lease, events + audits)
         return Cleaned(
             event_files=len(events),
             audit_files=len(audits),
@@ -130,15 +130,15 @@ class Cleaner:
         folders = [f"{STAGING_FOLDER}/{b.name}" for b in batches if _is_replaced(b.name, epochs)]
         # Where records are lost, such a folder may hold them (an older copy of the ledger was restored): a rebuild lists it.
         doomed = [] if open_gaps(self._database) else [folder for folder in folders if folder not in named]
-        doomed += [
-            f"{SCRATCH}/{u.name}" for u in entries_of(self._storage, SCRATCH) if u.changed_ms < now_ms - UNFINISHED_KEPT_MS
-        ]
+        uploads = entries_of(self._storage, SCRATCH)
+        doomed += [f"{SCRATCH}/{u.name}" for u in uploads if u.changed_ms < now_ms - UNFINISHED_KEPT_MS]
+        doomed = doomed[:FOLDERS_AT_ONCE]
         if doomed:
             with self._database.transaction(lease):
                 pass  # a closer that was replaced deletes nothing
-        for path in doomed[:FOLDERS_AT_ONCE]:
+        for path in doomed:
             self._storage.delete(path)
-        return len(doomed[:FOLDERS_AT_ONCE])
+        return len(doomed)
 
 
 def _is_replaced(name: str, epochs: dict[str, int]) -> bool:

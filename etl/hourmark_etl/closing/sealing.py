@@ -21,7 +21,7 @@ import collections
 import dataclasses
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
@@ -144,14 +144,13 @@ class Sealer:
         return [dataclasses.replace(h, accepted_at_ms=now_ms, reason=reason) for h in found], checks
 
 
-@dataclasses.dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """What a decision rests on besides the proof."""
 
     cut: Cut
     accepted: Collection[OffsetGap]
     deadline_ms: int
-    conflicts: Mapping[str, Sequence[Conflict]] = dataclasses.field(default_factory=dict)
+    conflicts: Mapping[str, Sequence[Conflict]] = {}
 
 
 def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], override: Override | None, rule: Rule) -> Seal | None:

@@ -20,23 +20,22 @@ _LOG = logging.getLogger(__name__)
 def resume_type(config: Config, event_type: str, *, skip_record: bool) -> Quarantined:
     """Clear the mark; a running driver stages the type with its next batch. UsageError if the record to skip is not bad."""
     with existing_ledger(config) as database:
-        aside = quarantined(database).get(event_type)
-        if skip_record and aside is not None and not _is_bad(config, aside):
+        bad = quarantined(database).get(event_type)
+        if skip_record and bad is not None and not _is_bad(config, bad):
             raise UsageError(
-                f"topic {aside.topic} partition {aside.partition} offset {aside.offset} can be staged now; resume without "
-                "--skip-record"
+                f"topic {bad.topic} partition {bad.partition} offset {bad.offset} can be staged now; resume without --skip-record"
             )
-        aside = ledger.resume(database, event_type, skip_record=skip_record)
+        bad = ledger.resume(database, event_type, skip_record=skip_record)
     if skip_record:
         _LOG.warning(
             "topic %s partition %d offset %d is left out (%s): no delivery service wrote it, so nobody was told that it is safe",
-            aside.topic, aside.partition, aside.offset, aside.reason,
+            bad.topic, bad.partition, bad.offset, bad.reason,
         )  # fmt: skip
-    return aside
+    return bad
 
 
-def _is_bad(config: Config, aside: Quarantined) -> bool:
-    span = Span(topic=aside.topic, topic_id="", partition=aside.partition, start=aside.offset, end=aside.offset + 1)
+def _is_bad(config: Config, bad: Quarantined) -> bool:
+    span = Span(topic=bad.topic, topic_id="", partition=bad.partition, start=bad.offset, end=bad.offset + 1)
     with SpanReader(config.kafka.central_cluster, config.kafka.max_message_bytes) as reader:
         for piece in reader.read([ReadSpan(span, 1)]):
             for chunk in piece.table.to_batches():

@@ -14,7 +14,7 @@ import dataclasses
 import hashlib
 import itertools
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -66,22 +66,22 @@ def stage_table(table: pa.Table, spans: Sequence[Span], plan: StagePlan, storage
     reports = _reports(_chosen(table, kinds == "report"))
     rows = _audit_rows(_chosen(table, kinds == "audit"))
     files: list[StagedNote] = []
+
+    def write(kind: str, table: pa.Table, topics: Collection[str], **held: Any) -> None:
+        spans_held = tuple(s for s in spans if s.topic in topics)
+        note = StagedNote(ledger=plan.ledger, kind=kind, rows=len(table), spans=spans_held, **held)
+        files.append(write_rows(storage, f"{plan.folder}/{kind}-{uuid.uuid4().hex}", table, note))
+
     if len(events := _chosen(table, kinds == "event")):
         types = [plan.types.get(t, "") for t in names]
-        ordered, groups = _sorted_events(events, types, topic_codes[kinds == "event"], plan)
-        own = tuple(s for s in spans if s.topic in plan.types)
-        note = StagedNote(ledger=plan.ledger, kind=EVENTS, rows=len(events), spans=own, groups=groups)
-        files.append(write_rows(storage, f"{plan.folder}/events-{uuid.uuid4().hex}", ordered, note))
+        in_file, groups = _sorted_events(events, types, topic_codes[kinds == "event"], plan)
+        write(EVENTS, in_file, plan.types, groups=groups)
     if rows:
         columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), AUDIT_SCHEMA, strict=True)]
-        own = tuple(s for s in spans if s.topic == plan.audit_topic)
         observed_ms = [row[_OBSERVED_AT] for row in rows]
         span_ms = (min(observed_ms), max(observed_ms))
-        note = StagedNote(
-            ledger=plan.ledger, kind=AUDIT, rows=len(rows), spans=own, audit_groups=_audit_groups(rows), observed_ms=span_ms
-        )
         promises = pa.table(columns, schema=AUDIT_SCHEMA)
-        files.append(write_rows(storage, f"{plan.folder}/audit-{uuid.uuid4().hex}", promises, note))
+        write(AUDIT, promises, {plan.audit_topic}, audit_groups=_audit_groups(rows), observed_ms=span_ms)
     return StagedPiece(tuple(files), reports)
 
 

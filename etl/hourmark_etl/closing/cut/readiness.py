@@ -190,21 +190,20 @@ class DuplicateHostWatch:
     """Remembers the last incarnations of each host. Feed it every poll."""
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[str, int]] = {}  # host id → incarnation, when it was last heard (service's clock)
-        self._left: dict[str, tuple[str, int]] = {}  # host id → the incarnation before that, when it was last heard
+        self._last: dict[str, Reporter] = {}  # by host id: its last report
+        self._left: dict[str, Reporter] = {}  # by host id: the last one of the incarnation before that
 
     def feed(self, reporters: Iterable[Reporter]) -> list[str]:
         """What is new, human-readable: each time an incarnation that had been replaced within a minute reports again."""
         found = []
         for r in {r.host_id: r for r in reporters}.values():
-            before = self._last.get(r.host_id)
-            if before is not None and before[0] != r.incarnation:
-                left = self._left.get(r.host_id)
-                if left is not None and left[0] == r.incarnation and 0 <= r.received_at_ms - left[1] <= WITHIN_MS:
+            before, left = self._last.get(r.host_id), self._left.get(r.host_id)
+            if before and before.incarnation != r.incarnation:
+                if left and left.incarnation == r.incarnation and 0 <= r.received_at_ms - left.received_at_ms <= WITHIN_MS:
                     found.append(
-                        f"host {r.host_name} ({r.host_id}) has two live incarnations, {before[0]} and {r.incarnation}, that "
-                        "report in turn: was the machine cloned, or do two tailers share one state folder? Stop one of them"
+                        f"host {r.host_name} ({r.host_id}) has two live incarnations, {before.incarnation} and {r.incarnation}, "
+                        "that report in turn: was the machine cloned, or do two tailers share one state folder? Stop one of them"
                     )
                 self._left[r.host_id] = before
-            self._last[r.host_id] = (r.incarnation, r.received_at_ms)
+            self._last[r.host_id] = r
         return found

@@ -67,11 +67,9 @@ class Windows(NamedTuple):
         frontiers = pa.table([pa.array(c, k) for c, k in zip(columns, kinds, strict=True)], ["asked", "type", "own", "settled"])
         rows = rows.filter(pc.less(rows.column("offset"), self.below))
         known = rows.join(frontiers, "type", join_type="inner", use_threads=False)
-        timely = pc.equal(known.column("hour"), known.column("own"))
-        late = pc.and_(
-            pc.less(known.column("hour"), known.column("own")), pc.greater_equal(known.column("offset"), known.column("settled"))
-        )
-        return known.filter(pc.or_(timely, late)).select(PROMISED.names)
+        hour, own, offset, settled = (known.column(name).to_numpy() for name in ("hour", "own", "offset", "settled"))
+        counts = (hour == own) | ((hour < own) & (offset >= settled))
+        return known.filter(pa.array(counts)).select(PROMISED.names)
 
 
 def rows_items(

@@ -32,6 +32,7 @@ from hourmark_etl.storage import Storage
 
 _STEP_BYTES: Final = 8 << 20  # of datums between looks at a container's size
 _SAMPLES: Final = 3  # of each such part
+_Key = tuple[str, int, bool, int]  # of a container: type, the bucket's hour, whether it is of late events, schema id
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,7 +111,7 @@ class Containers(ExitStack):
     def __init__(self, storage: Storage, folder: str, schemas: Mapping[int, str], target_bytes: int) -> None:
         super().__init__()
         self._storage, self._folder, self._schemas, self._target_bytes = storage, folder, schemas, target_bytes
-        self._open: dict[tuple[str, int, bool, int], _OpenContainer] = {}
+        self._open: dict[_Key, _OpenContainer] = {}
         self._finished: list[WrittenFile] = []
 
     def write(self, run: Run) -> None:
@@ -123,7 +124,7 @@ class Containers(ExitStack):
             if key not in self._open:
                 path = f"{self._folder}/{uuid.uuid4().hex}.avro"
                 file = self.enter_context(ExitStack())
-                self._open[key] = _OpenContainer(self._storage, path, file, self._schemas[run.schema_id])
+                self._open[key] = _OpenContainer(self._storage, path, file, self._schemas[run.schema_id], key)
             self._open[key].write(run.part(start, until))
             if self._open[key].size >= self._target_bytes:
                 self._finished.append(self._open.pop(key).finish())
@@ -139,10 +140,10 @@ class Containers(ExitStack):
 class _OpenContainer:
     """A container being written, with what the manifest will say of it; `file` is closed with it."""
 
-    def __init__(self, storage: Storage, path: str, file: ExitStack, schema_json: str) -> None:
-        self._storage, self._path, self._file = storage, path, file
+    def __init__(self, storage: Storage, path: str, file: ExitStack, schema_json: str, of: _Key) -> None:
+        self._storage, self._path, self._file, self._of = storage, path, file, of
         self._writer = ContainerWriter(file.enter_context(storage.create(path)), schema_json)
-        self._runs: list[Run] = []  # without their datums
+        self._index: list[IdRun] = []
         self._id_sum = 0
         self._samples: list[Sample] = []
         self._taken = 0  # bytes of datums
@@ -161,38 +162,33 @@ class _OpenContainer:
             self._samples.append(Sample(int(starts[row]), int(starts[row + 1]), run.ids[row].tobytes()))
         for hour, rows in sums_by_hour(run.hours, run.digests).items():
             self._hours[hour] += rows
-        self._runs.append(dataclasses.replace(run, data=memoryview(b"")))
+        self._add_index(run.index_path, run.index_row, len(run.ids))
+
+    def _add_index(self, path: str, first_row: int, rows: int) -> None:
+        """Neighbouring rows of the index as one run: parts of a sorted whole."""
+        if self._index and (self._index[-1].path, self._index[-1].first_row + self._index[-1].rows) == (path, first_row):
+            last = self._index.pop()
+            first_row, rows = last.first_row, last.rows + rows
+        self._index.append(IdRun(path, first_row, rows))
 
     def finish(self) -> WrittenFile:
         stats = self._writer.close()
         self._file.close()
-        of = self._runs[0]
+        event_type, hour_s, late, schema_id = self._of
         written = WrittenFile(
-            event_type=of.event_type,
-            hour_s=of.hour_s,
-            late=of.late,
-            schema_id=of.schema_id,
+            event_type=event_type,
+            hour_s=hour_s,
+            late=late,
+            schema_id=schema_id,
             path=self._path,
             records=stats.records,
             bytes=stats.bytes,
             blake2b=stats.blake2b,
             id_sum=self._id_sum % (1 << 64),
             hours=self._hours,
-            index=_index(self._runs),
+            index=tuple(self._index),
         )
         return dataclasses.replace(written, trouble=read_back(self._storage, written, self._samples))
-
-
-def _index(runs: list[Run]) -> tuple[IdRun, ...]:
-    """Neighbouring rows of the index as one run: parts of a sorted whole."""
-    joined: list[IdRun] = []
-    for run in runs:
-        first_row, rows = run.index_row, len(run.ids)
-        if joined and (joined[-1].path, joined[-1].first_row + joined[-1].rows) == (run.index_path, first_row):
-            last = joined.pop()
-            first_row, rows = last.first_row, last.rows + rows
-        joined.append(IdRun(run.index_path, first_row, rows))
-    return tuple(joined)
 
 
 def read_back(storage: Storage, written: WrittenFile, samples: Sequence[Sample]) -> str:
