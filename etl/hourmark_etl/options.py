@@ -9,9 +9,6 @@ import click
 from hourmark.config import Config
 from hourmark.errors import UsageError
 from hourmark.hours import Hour
-from hourmark.printing import json_option, say_json
-
-__all__ = ["hour_of", "json_option", "say", "say_json", "shard_option"]
 
 shard_option = click.option(
     "--shard", "shards", multiple=True, help="Stage this shard only (repeatable). The driver with `default` closes. Default: all."

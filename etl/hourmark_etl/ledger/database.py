@@ -17,9 +17,10 @@ from sqlalchemy import BigInteger, Connection, Executable, Result, Table, Text, 
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
 
 from hourmark.errors import Unavailable
+from hourmark.hidden import shown
 from hourmark_etl.errors import EtlStop, StaleDriver
 from hourmark_etl.ledger import migrations, tables
-from hourmark_etl.ledger.engines import lock_for_migration, open_engine, shown
+from hourmark_etl.ledger.engines import lock_for_migration, open_engine
 
 CLOSER: Final = "closer"  # the name of the lease of closing
 

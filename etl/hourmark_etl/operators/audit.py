@@ -14,6 +14,7 @@ from hourmark.config import Config, config_option
 from hourmark.errors import Finding, UsageError
 from hourmark.hours import Hour
 from hourmark.manifest import Grade
+from hourmark.printing import json_option
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.humanize import counted
 from hourmark_etl.ledger.database import Database
@@ -32,7 +33,7 @@ from hourmark_etl.operators.reconciliation import (
     total,
     waives,
 )
-from hourmark_etl.options import hour_of, json_option, say
+from hourmark_etl.options import hour_of, say
 from hourmark_etl.storage import open_storage
 
 _COUNTS: Final = (

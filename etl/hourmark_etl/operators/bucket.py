@@ -16,10 +16,11 @@ import click
 from hourmark.config import Config, config_option
 from hourmark.errors import Finding
 from hourmark.hours import Hour
+from hourmark.printing import json_option, say_json
 from hourmark_etl.buckets.reader import BadMarker, NotClosed, list_hours, list_types, read_events, read_manifest
 from hourmark_etl.operators.bucket_text import described, event_lines, report, table, verdict_line
 from hourmark_etl.operators.override import force, frontier_rows, why
-from hourmark_etl.options import hour_of, json_option, say, say_json
+from hourmark_etl.options import hour_of, say
 from hourmark_etl.storage import Storage, open_storage
 
 _COLUMNS: Final = (

@@ -14,13 +14,13 @@ from hourmark.hours import Hour
 from hourmark.manifest import Grade, Manifest
 from hourmark_etl.closing.cut.readiness import Reports, clocks_apart, no_service
 from hourmark_etl.humanize import counted, duration, iso
+from hourmark_etl.ledger.heartbeat import no_driver
 from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.ledger.overview import Quarantined
 from hourmark_etl.model import Frontier, Phase, Reporter, State
 
 SILENT_SECONDS: Final = 60.0  # a source reports every few seconds
 STALE_SECONDS: Final = 120.0  # some source always reports: without anything newer in the ledger, nothing is staged
-DRIVER_SILENT_SECONDS: Final = 60.0  # a driver gives a sign every quarter of a minute
 REASONS_SHOWN: Final = 20
 
 _DO_MIRROR: Final = "see how far the mirror is: `hourmark mirror lag`; if it stands still, see the log of `hourmark mirror run`"
@@ -134,14 +134,6 @@ def why(facts: Facts) -> Explanation:
         reasons=shown,
         times_out_at_ms=_times_out_at_ms(facts, f),
     )
-
-
-def no_driver(seen_ms: int | None, now_ms: int) -> str | None:
-    """That none runs, human-readable; None where one gave a sign a moment ago."""
-    if seen_ms is None:
-        return "the ledger has no sign of a driver"
-    age_s = (now_ms - seen_ms) / 1000
-    return f"no driver runs: its last sign in the ledger is {duration(age_s)} old" if age_s > DRIVER_SILENT_SECONDS else None
 
 
 def _driver_is_silent(facts: Facts) -> bool:

@@ -18,6 +18,7 @@ from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import HourmarkError, Unavailable, UsageError
 from hourmark.hours import Hour
+from hourmark.printing import json_option, say_json
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.humanize import duration
 from hourmark_etl.ledger import overview
@@ -25,12 +26,12 @@ from hourmark_etl.ledger.batches import reporters
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.heartbeat import driver_seen_ms
+from hourmark_etl.ledger.heartbeat import driver_seen_ms, no_driver
 from hourmark_etl.ledger.overrides import blockers, changes_nothing, check_sealed, overrides, put_override, put_overrides
 from hourmark_etl.model import Frontier
-from hourmark_etl.operators.explain import Explanation, Facts, as_lines, closed, no_driver
+from hourmark_etl.operators.explain import Explanation, Facts, as_lines, closed
 from hourmark_etl.operators.explain import why as explain
-from hourmark_etl.options import hour_of, json_option, say, say_json
+from hourmark_etl.options import hour_of, say
 from hourmark_etl.storage import open_storage
 
 _WAITS_SHOWN = 100  # characters in a table
