@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import zstandard
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, union
+from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select, union
 
 from hourmark.errors import UsageError
 from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
@@ -20,7 +20,19 @@ from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.digests import check, rewrite, with_digest
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.ledger.overview import Quarantined
-from hourmark_etl.model import DEFAULT_SHARD, Position, Reporter, StagedBatch, StagedFile, StagedGroup, from_row, to_signed
+from hourmark_etl.model import (
+    DEFAULT_SHARD,
+    AuditGroup,
+    Position,
+    Reporter,
+    StagedBatch,
+    StagedFile,
+    StagedGroup,
+    from_columns,
+    from_row,
+    to_columns,
+    to_signed,
+)
 
 
 def positions(database: Database, cluster_id: str) -> list[Position]:
@@ -29,11 +41,10 @@ def positions(database: Database, cluster_id: str) -> list[Position]:
     return [position_of(row) for row in database.ask(query).mappings()]
 
 
-def position_of(row: Mapping[Any, Any], *, checked: bool = True) -> Position:
+def position_of(row: Mapping[Any, Any]) -> Position:
     """Of a whole row. DamagedRow if it is not as it was written."""
-    if checked:
-        check(tables.positions, row)
-    return Position(**{field.name: row[field.name] for field in dataclasses.fields(Position)})
+    check(tables.positions, row)
+    return from_columns(Position, row)
 
 
 def put_positions(connection: Connection, new: Iterable[Position]) -> None:
@@ -167,31 +178,17 @@ def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Coll
 def put_staged(connection: Connection, batch: StagedBatch) -> None:
     """Name its files and groups, which no bucket lists yet."""
     file_ids = {f.path: _insert_file(connection, batch.folder, f) for f in batch.files}
-    if batch.groups:
-        connection.execute(
-            insert(tables.groups),
-            [{"file_id": file_ids[g.path], **group_row(g)} for g in batch.groups],
-        )
-    if batch.audit_groups:
-        connection.execute(
-            insert(tables.audit_groups),
-            [
-                {"file_id": file_ids[g.path], **with_digest(tables.audit_groups, {
-                    "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "first_offset": g.first_offset,
-                    "last_offset": g.last_offset, "promised": g.promised, "low64_sum": to_signed(g.low64_sum),
-                }, g.path)}
-                for g in batch.audit_groups
-            ],
-        )  # fmt: skip
+    for table, groups in ((tables.groups, batch.groups), (tables.audit_groups, batch.audit_groups)):
+        if groups:
+            connection.execute(insert(table), [{"file_id": file_ids[g.path], **_group_row(table, g)} for g in groups])
 
 
-def group_row(g: StagedGroup) -> dict[str, Any]:
+def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
     """What the ledger keeps of the group itself: all but its row number, its file's and its listing."""
-    row = {
-        "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "bytes": g.datum_bytes, "low64_sum": to_signed(g.low64_sum),
-        "schema_ids": json.dumps(g.schema_ids), "first_row": g.first_row, "first_id": g.first_id, "last_id": g.last_id,
-    }  # fmt: skip
-    return with_digest(tables.groups, row, g.path)
+    row = to_columns(g, low64_sum=to_signed(g.low64_sum))
+    if isinstance(g, StagedGroup):
+        row["schema_ids"] = json.dumps(g.schema_ids)
+    return with_digest(table, row, row.pop("path"))
 
 
 def reporters(database: Database) -> list[Reporter]:

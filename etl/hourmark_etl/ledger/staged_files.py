@@ -14,11 +14,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import zstandard
-from sqlalchemy import ColumnElement, Select, Table, and_, bindparam, delete, func, or_, select, union
+from sqlalchemy import ColumnElement, Select, Table, and_, delete, func, or_, select, union
 
 from hourmark.errors import Finding
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.database import Database, Lease, remove
 from hourmark_etl.ledger.digests import check, rewrite
 from hourmark_etl.ledger.frontiers import force_sealed
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
@@ -109,11 +109,10 @@ def settled_before(database: Database, event_type: str, closed_before_ms: int) -
 
 def forget_files(database: Database, lease: Lease, files: Collection[Garbage]) -> set[str]:
     """Before the files are deleted: one that nobody names harms nothing. Returns the folders of which no file is left."""
-    ids = [{"of": f.file_id} for f in files]
+    ids = [{"id": f.file_id, "file_id": f.file_id} for f in files]
     with database.transaction(lease) as connection:
-        for table in (tables.groups, tables.audit_groups):
-            connection.execute(delete(table).where(table.c.file_id == bindparam("of")), ids)
-        connection.execute(delete(_FILES).where(_FILES.c.id == bindparam("of")), ids)
+        for table, key in ((tables.groups, "file_id"), (tables.audit_groups, "file_id"), (_FILES, "id")):
+            remove(connection, table, [key], ids)
         folders = {f.folder for f in files}
         left = set(connection.execute(select(_FILES.c.batch).where(_FILES.c.batch.in_(sorted(folders))).distinct()).scalars())
     return folders - left
@@ -140,10 +139,10 @@ class KnownFile:
 def known_file(database: Database, path: str) -> KnownFile:
     """Finding if the ledger does not name the file."""
     with database.reading() as connection:
-        row = connection.execute(select(tables.staged_files).where(tables.staged_files.c.path == path)).mappings().one_or_none()
+        row = connection.execute(select(_FILES).where(_FILES.c.path == path)).mappings().one_or_none()
         if row is None:
             raise Finding(f"the ledger names no staged file {path}; `hourmark ledger check` compares ledger and storage")
-        check(tables.staged_files, row)
+        check(_FILES, row)
         groups: dict[tuple[str, int], Sums] = {}
         for table in (tables.groups, tables.audit_groups):
             for of in connection.execute(select(table).where(table.c.file_id == row["id"])).mappings():
@@ -162,9 +161,9 @@ def types_in(database: Database, path: str) -> set[str]:
     """The types whose next buckets need events, or promises, of the file; none if the ledger does not name it any more."""
     needed = (
         select(groups.c.type)
-        .join(tables.staged_files, tables.staged_files.c.id == groups.c.file_id)
+        .join(_FILES, _FILES.c.id == groups.c.file_id)
         .join(tables.frontiers, tables.frontiers.c.type == groups.c.type)
-        .where(tables.staged_files.c.path == path, still)
+        .where(_FILES.c.path == path, still)
         for groups, still in NEEDED.items()
     )
     return set(database.ask(union(*needed)).scalars())
@@ -172,16 +171,16 @@ def types_in(database: Database, path: str) -> set[str]:
 
 def replace_file(database: Database, lease: Lease, known: KnownFile, path: str, groups: Collection[StagedGroup]) -> None:
     """From now on the file's rows stand in `path`; `groups` say where (none for promises)."""
-    files, rows = tables.staged_files, {(g.event_type, g.hour_s): g.first_row for g in groups}
+    rows = {(g.event_type, g.hour_s): g.first_row for g in groups}
     with database.transaction(lease) as connection:
         for table in (tables.groups, tables.audit_groups):
             for row in connection.execute(select(table).where(table.c.file_id == known.file_id)).mappings().all():
                 check(table, row, known.file.path, row["type"])
                 moved = {"first_row": rows[row["type"], row["hour"]]} if table is tables.groups else {}
                 rewrite(connection, table, row, moved, path)
-        row = connection.execute(select(files).where(files.c.id == known.file_id)).mappings().one()
-        check(files, row)
-        rewrite(connection, files, row, {"path": path})
+        row = connection.execute(select(_FILES).where(_FILES.c.id == known.file_id)).mappings().one()
+        check(_FILES, row)
+        rewrite(connection, _FILES, row, {"path": path})
 
 
 def give_up(database: Database, lease: Lease, known: KnownFile, f: Frontier, gap: OffsetGap, forced: str) -> None:
@@ -189,16 +188,14 @@ def give_up(database: Database, lease: Lease, known: KnownFile, f: Frontier, gap
 
     Offsets and audit cut of a seal stay: a closer that has written such an hour whole may still publish it.
     """
-    groups = tables.groups
     with database.transaction(lease) as connection:
-        own = (groups.c.file_id == known.file_id, groups.c.type == f.event_type)
         lost = defaultdict[int, Sums](Sums)
-        for hour_s, rows, low64_sum in connection.execute(
-            select(groups.c.listed_hour, groups.c.rows, groups.c.low64_sum).where(*own)
-        ):
-            lost[hour_s] += Sums(rows, rows, to_unsigned(low64_sum))
-        for table in (groups, tables.audit_groups):
-            connection.execute(delete(table).where(table.c.file_id == known.file_id, table.c.type == f.event_type))
+        for table in (tables.groups, tables.audit_groups):
+            own = (table.c.file_id == known.file_id, table.c.type == f.event_type)
+            if table is tables.groups:
+                for row in connection.execute(select(table).where(*own)):
+                    lost[row.listed_hour] += Sums(row.rows, row.rows, to_unsigned(row.low64_sum))
+            connection.execute(delete(table).where(*own))
         force_sealed(connection, f, lost, (forced, gap.what))
         put_gaps(connection, [gap])
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from hourmark.hours import Hour
@@ -108,31 +108,27 @@ def why(facts: Facts) -> Explanation:
     if f is None:
         return _unknown(facts)
     if f.state is State.DAMAGED:
-        reasons = tuple(Reason(what, _DO_BY_PHASE[Phase.LEDGER]) for what in f.alarm)
-        return Explanation(
-            event_type=facts.event_type,
-            hour=str(facts.hour),
-            state=f.state.value,
-            summary="the ledger's row of the type is damaged",
-            frontier=None,
-            reasons=reasons,
-        )
+        reasons = [Reason(what, _DO_BY_PHASE[Phase.LEDGER]) for what in f.alarm]
+        return _said(facts, f.state.value, "the ledger's row of the type is damaged", reasons)
     if facts.hour < f.first_hour:
         return _before_first(facts, f)
     if facts.hour < f.hour:
         return closed(facts.event_type, facts.hour, facts.manifest)
-    reasons = tuple(_reasons(facts, f))
-    shown = reasons[:REASONS_SHOWN]
-    if len(reasons) > REASONS_SHOWN:
-        shown += (Reason(f"and {len(reasons) - REASONS_SHOWN} more", "begin with those above"),)
+    reasons = [*_reasons(facts, f)]
+    if more := len(reasons[REASONS_SHOWN:]):
+        reasons[REASONS_SHOWN:] = [Reason(f"and {more} more", "begin with those above")]
+    found = _said(facts, f.state.value if facts.hour == f.hour else "later", _summary(facts, f), reasons, f)
+    return dataclasses.replace(found, times_out_at_ms=_times_out_at_ms(facts, f))
+
+
+def _said(facts: Facts, state: str, summary: str, reasons: Iterable[Reason], f: Frontier | None = None) -> Explanation:
     return Explanation(
         event_type=facts.event_type,
         hour=str(facts.hour),
-        state=f.state.value if facts.hour == f.hour else "later",
-        summary=_summary(facts, f),
-        frontier=str(f.hour),
-        reasons=shown,
-        times_out_at_ms=_times_out_at_ms(facts, f),
+        state=state,
+        summary=summary,
+        frontier=str(f.hour) if f else None,
+        reasons=tuple(reasons),
     )
 
 
@@ -158,10 +154,7 @@ def _unknown(facts: Facts) -> Explanation:
         "only declared types have buckets",
         "`hourmark types list` names those declared; `hourmark types apply --dir types` declares new ones",
     )
-    summary = f"the ledger knows no event type {facts.event_type}{meant}"
-    return Explanation(
-        event_type=facts.event_type, hour=str(facts.hour), state="unknown-type", summary=summary, frontier=None, reasons=(reason,)
-    )
+    return _said(facts, "unknown-type", f"the ledger knows no event type {facts.event_type}{meant}", [reason])
 
 
 def _before_first(facts: Facts, f: Frontier) -> Explanation:
@@ -170,45 +163,28 @@ def _before_first(facts: Facts, f: Frontier) -> Explanation:
         f"look for them in later buckets: `hourmark bucket ls {facts.event_type}` shows which hold late events",
     )
     summary = f"it has no bucket and will have none: buckets of {facts.event_type} begin at {f.first_hour}"
-    return Explanation(
-        event_type=facts.event_type,
-        hour=str(facts.hour),
-        state="before-first",
-        summary=summary,
-        frontier=str(f.hour),
-        reasons=(reason,),
-    )
+    return _said(facts, "before-first", summary, [reason], f)
 
 
 def closed(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
     """Of an hour that is closed, by its manifest."""
     if m is None:
-        reason = Reason(
-            "the ledger has gone past the hour without a bucket", "`hourmark ledger check` says what is wrong with it"
-        )
-        return Explanation(
-            event_type=event_type,
-            hour=str(hour),
-            state="closed",
-            summary="closed by its frontier, but not found",
-            frontier=None,
-            reasons=(reason,),
-        )
-    delay = duration(max(0, m.closed_at_ms - hour.end_ms) / 1000)
-    summary = f"closed as {m.grade.value} at {iso(m.closed_at_ms)}, {delay} after its end, with {counted(m.events, 'event')}"
-    details = f"`hourmark bucket show {event_type} {hour}` shows files and evidence"
-    evidence = f"evidence ({m.evidence.method}): {counted(m.evidence.promised, 'event')} promised by "
-    evidence += f"{counted(m.evidence.audit_records, 'audit record')}; {counted(m.unaudited, 'unaudited event')}"
-    reasons = [Reason(evidence, details)]
-    reasons += [
-        Reason(f"closed without: {waived}", "nothing: if it arrives, a later bucket carries it as late")
-        for waived in m.evidence.waived
-    ]
-    if m.grade is Grade.PROVED:
-        assert not m.evidence.waived, "a proved bucket waives nothing"
-    return Explanation(
-        event_type=event_type, hour=str(hour), state="closed", summary=summary, frontier=None, reasons=tuple(reasons)
-    )
+        summary = "closed by its frontier, but not found"
+        reasons = [
+            Reason("the ledger has gone past the hour without a bucket", "`hourmark ledger check` says what is wrong with it")
+        ]
+    else:
+        assert m.grade is not Grade.PROVED or not m.evidence.waived, "a proved bucket waives nothing"
+        delay = duration(max(0, m.closed_at_ms - hour.end_ms) / 1000)
+        summary = f"closed as {m.grade.value} at {iso(m.closed_at_ms)}, {delay} after its end, with {counted(m.events, 'event')}"
+        evidence = f"evidence ({m.evidence.method}): {counted(m.evidence.promised, 'event')} promised by "
+        evidence += f"{counted(m.evidence.audit_records, 'audit record')}; {counted(m.unaudited, 'unaudited event')}"
+        reasons = [Reason(evidence, f"`hourmark bucket show {event_type} {hour}` shows files and evidence")]
+        reasons += [
+            Reason(f"closed without: {waived}", "nothing: if it arrives, a later bucket carries it as late")
+            for waived in m.evidence.waived
+        ]
+    return Explanation(event_type=event_type, hour=str(hour), state="closed", summary=summary, reasons=tuple(reasons))
 
 
 def _summary(facts: Facts, f: Frontier) -> str:
@@ -254,13 +230,13 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
         )
     behind = list(_behind(facts, f)) if f.state is State.OPEN else []
     yield from behind
-    current = facts.wait is not None and facts.wait.hour == f.hour
-    if facts.wait is not None and current:
-        yield from _waiting(facts.wait, behind)
-    if f.alarm and not (facts.wait is not None and current and facts.wait.phase is Phase.PROOF):
+    wait = facts.wait if facts.wait is not None and facts.wait.hour == f.hour else None
+    waits = wait is not None and wait.phase != Phase.QUARANTINED  # the ledger says that better
+    if wait is not None and waits:
+        yield from _waiting(wait, behind)
+    if f.alarm and not (wait is not None and wait.phase is Phase.PROOF):
         do = _DO_BY_PHASE[Phase.PROOF].format(type=f.event_type, hour=f.hour)
         yield from (Reason(f"promise not kept: {what}", do) for what in f.alarm)
-    waits = current and facts.wait is not None and facts.wait.phase != Phase.QUARANTINED
     if not (silent or stale or behind or waits or f.alarm or facts.override or aside):
         yield Reason("nothing that the ledger knows of", "the closer polls every second: ask again, and see what its log says")
 
@@ -325,9 +301,7 @@ def _source(r: Reporter, f: Frontier, facts: Facts) -> Reason:
 
 
 def _waiting(wait: Blocker, behind: Sequence[Reason]) -> Iterator[Reason]:
-    """What the closer saw, less the sources that are named already, and less what the ledger says better."""
-    if wait.phase == Phase.QUARANTINED:
-        return
+    """What the closer saw, less the sources that are named already."""
     do = _DO_BY_PHASE[wait.phase].format(type=wait.event_type, hour=wait.hour)
     named = [reason.what for reason in behind]
     for what in wait.what or (f"its phase {wait.phase}",):

@@ -51,10 +51,14 @@ class Staged:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Gauges:
-    """How things stand, by the ledger. Ages are seconds since the end of a frontier hour that has ended, of the oldest first."""
+    """How things stand, by the ledger: each is a metric of the same name. Where one has a label, by that.
+
+    Ages are seconds since the end of a frontier hour that has ended.
+    """
 
     types: Mapping[str, int]  # by state
-    open_ages_s: Mapping[str, float]  # by type: the `OLDEST_SHOWN` oldest
+    open_bucket_age: float
+    oldest_open: Mapping[str, float]  # by type: ages of the `OLDEST_SHOWN` oldest
     types_in_alarm: int
     types_quarantined: int
     buckets_in_conflict: int
@@ -62,8 +66,7 @@ class Gauges:
     reporters: Mapping[str, int]  # by "live", "waived", "gone"
     pending_bytes: int
     lost_bytes: int
-    watermark_lag_mean_s: float
-    watermark_lag_max_s: float
+    watermark_lag: Mapping[str, float]  # "mean", "max": seconds
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,22 +186,14 @@ class Metrics:
 
     def stands(self, standing: Gauges) -> None:
         """Set what is looked up once a minute."""
-        for state, count in standing.types.items():
-            self.types.labels(state).set(count)
         self.oldest_open.clear()
-        for event_type, age_s in standing.open_ages_s.items():
-            self.oldest_open.labels(event_type).set(age_s)
-        self.open_bucket_age.set(max(standing.open_ages_s.values(), default=0.0))
-        self.types_in_alarm.set(standing.types_in_alarm)
-        self.buckets_in_conflict.set(standing.buckets_in_conflict)
-        self.types_quarantined.set(standing.types_quarantined)
-        self.overrides.set(standing.overrides)
-        for state, count in standing.reporters.items():
-            self.reporters.labels(state).set(count)
-        self.pending_bytes.set(standing.pending_bytes)
-        self.lost_bytes.set(standing.lost_bytes)
-        self.watermark_lag.labels("mean").set(standing.watermark_lag_mean_s)
-        self.watermark_lag.labels("max").set(standing.watermark_lag_max_s)
+        for field in dataclasses.fields(standing):
+            gauge, found = getattr(self, field.name), getattr(standing, field.name)
+            if isinstance(found, Mapping):
+                for label, value in found.items():
+                    gauge.labels(label).set(value)
+            else:
+                gauge.set(found)
 
     def totals(self) -> Totals:
         """What was counted so far."""

@@ -41,7 +41,7 @@ from hourmark_etl.ledger.frontier_rows import carriers
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.recovery.rebuild import Outside as RebuildOutside
-from hourmark_etl.recovery.rebuild import Rebuilt, _Rebuild
+from hourmark_etl.recovery.rebuild import _Rebuild
 
 
 @pytest.fixture
@@ -124,8 +124,8 @@ def test_a_rebuilt_ledger_waits_for_sources_that_an_earlier_revision_lets_carry_
     needed: Any = python_types.SimpleNamespace(rules=book)
     nothing: Any = None
     work = _Rebuild(
+        connection=nothing,
         outside=RebuildOutside(storage=nothing, kafka=nothing, central=nothing, rules=book, bucket_seconds=3600, now_ms=0),
-        done=Rebuilt(),
         say=lambda _: None,
         topics=needed,
     )
