@@ -10,6 +10,8 @@ from hourmark.config import Config
 from hourmark.errors import UsageError
 from hourmark.hours import Hour
 
+type_argument = click.argument("event_type", metavar="TYPE")
+hour_argument = click.argument("hour", metavar="HOUR")
 shard_option = click.option(
     "--shard", "shards", multiple=True, help="Stage this shard only (repeatable). The driver with `default` closes. Default: all."
 )

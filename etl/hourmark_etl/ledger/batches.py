@@ -16,7 +16,7 @@ from hourmark.kafka import TopicInfo
 from hourmark.topics import edge_topic
 from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.database import Database, Lease, put
 from hourmark_etl.ledger.digests import check, rewrite, with_digest
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.ledger.overview import Quarantined
@@ -158,17 +158,15 @@ def resume(database: Database, event_type: str, *, skip_record: bool) -> Quarant
     return aside
 
 
-def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Collection[Quarantined] = ()) -> None:
+def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Sequence[Quarantined] = ()) -> None:
     """The only way offsets move; types with a bad record are quarantined in the same transaction.
 
     StaleDriver, with nothing changed, if a position is not where the batch began.
     """
     with database.transaction(lease) as connection:
         aside = set(connection.execute(select(tables.quarantined.c.type)).scalars()) if bad else set()
-        for b in bad:
-            if b.event_type not in aside:
-                aside.add(b.event_type)
-                connection.execute(insert(tables.quarantined).values(dataclasses.astuple(b)))
+        first = {b.event_type: b for b in reversed(bad) if b.event_type not in aside}
+        put(connection, tables.quarantined, ["type"], [to_columns(b) for b in first.values()])
         for start, end in zip(batch.starts, batch.ends, strict=True):
             _compare_and_set(connection, start, end)
         put_staged(connection, batch)
@@ -199,15 +197,8 @@ def reporters(database: Database) -> list[Reporter]:
 def _compare_and_set(connection: Connection, start: Position, end: Position) -> None:
     assert (start.cluster_id, start.topic_id, start.partition) == (end.cluster_id, end.topic_id, end.partition)
     assert end.next_offset >= start.next_offset, f"{end.topic}-{end.partition}: a batch cannot end before it begins"
-    moved = _change_positions(
-        connection,
-        tables.positions.c.cluster_id == start.cluster_id,
-        tables.positions.c.topic_id == start.topic_id,
-        tables.positions.c.partition == start.partition,
-        tables.positions.c.next_offset == start.next_offset,
-        next_offset=end.next_offset,
-    )
-    if moved != 1:
+    same = (tables.positions.c[n] == getattr(start, n) for n in ("cluster_id", "topic_id", "partition", "next_offset"))
+    if _change_positions(connection, *same, next_offset=end.next_offset) != 1:
         raise StaleDriver(
             f"topic {start.topic} partition {start.partition}: the ledger is not at offset {start.next_offset}, where this batch "
             "began; the batch is discarded. Start the driver again: it goes on from the ledger"
@@ -215,17 +206,15 @@ def _compare_and_set(connection: Connection, start: Position, end: Position) -> 
 
 
 def _insert_file(connection: Connection, folder: str, file: StagedFile) -> int:
-    spans = zstandard.compress(json.dumps([dataclasses.astuple(s) for s in file.spans]).encode())
     observed_from_ms, observed_to_ms = file.observed_ms or (None, None)
     row = {
-        "path": file.path, "batch": folder, "kind": file.kind, "rows": file.rows, "spans": spans,
-        "observed_from_ms": observed_from_ms, "observed_to_ms": observed_to_ms, "compared": False,
+        "path": file.path, "batch": folder, "kind": file.kind, "rows": file.rows, "compared": False,
+        "spans": zstandard.compress(json.dumps([dataclasses.astuple(s) for s in file.spans]).encode()),
+        "observed_from_ms": observed_from_ms, "observed_to_ms": observed_to_ms,
     }  # fmt: skip
-    inserted = connection.execute(
-        insert(tables.staged_files).values(**with_digest(tables.staged_files, row))
-    ).inserted_primary_key
-    assert inserted is not None
-    return int(inserted[0])
+    key = connection.execute(insert(tables.staged_files).values(with_digest(tables.staged_files, row))).inserted_primary_key
+    assert key is not None
+    return int(key[0])
 
 
 def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
@@ -265,8 +254,7 @@ def put_reports(connection: Connection, reports: Sequence[tuple[Reporter, ...]])
         ).first()
         if known is not None and is_overtaken(said, *known):
             continue
-        connection.execute(delete(table).where(table.c.host_id == said.host_id))
-        connection.execute(insert(table), [dataclasses.asdict(s) for s in {s.source: s for s in report}.values()])
+        put(connection, table, ["host_id"], [dataclasses.asdict(s) for s in {s.source: s for s in report}.values()])
 
 
 def is_overtaken(said: Reporter, incarnation: str, sequence: int, received_at_ms: int) -> bool:

@@ -76,6 +76,11 @@ class Facts:
     manifest: Manifest | None = None  # of the hour, where it is closed
     driver_seen_ms: int | None = None
 
+    @property
+    def silent(self) -> str | None:
+        """That no driver runs."""
+        return no_driver(self.driver_seen_ms, self.now_ms)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reason:
@@ -132,17 +137,13 @@ def _said(facts: Facts, state: str, summary: str, reasons: Iterable[Reason], f: 
     )
 
 
-def _driver_is_silent(facts: Facts) -> bool:
-    return no_driver(facts.driver_seen_ms, facts.now_ms) is not None
-
-
 def _times_out_at_ms(facts: Facts, f: Frontier) -> int | None:
     """When time alone closes the hour; None where it does not, as things are."""
     at_ms = f.hour.end_ms + round(facts.deadline_seconds * 1000)
     if f.state is not State.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
         return None
     by_none = facts.wait is not None and facts.wait.phase in _BY_NO_DEADLINE
-    if by_none or facts.quarantined is not None or facts.override is not None or _driver_is_silent(facts):
+    if by_none or facts.quarantined is not None or facts.override is not None or facts.silent:
         return None
     return None if clocks_apart(Reports(facts.reporters), facts.now_ms) else at_ms
 
@@ -207,7 +208,7 @@ def _summary(facts: Facts, f: Frontier) -> str:
 
 def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
     """Those of the frontier hour, the weightiest first."""
-    if silent := no_driver(facts.driver_seen_ms, facts.now_ms):
+    if silent := facts.silent:
         since, do = "nothing is staged, and nothing closes", "start it: `hourmark etl run`"
         if facts.driver_seen_ms is not None:
             since, do = "what follows is as old as that", f"{do}; the log of the last one says why it stopped"
@@ -261,7 +262,7 @@ def _quarantined(found: Quarantined) -> Reason:
 def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
     reports = Reports(facts.reporters)
     if missing := no_service(reports):
-        if facts.reporters or not _driver_is_silent(facts):  # else nobody has read whether any did
+        if facts.reporters or not facts.silent:  # else nobody has read whether any did
             yield Reason(missing, "start one: `hourmark serve`; `hourmark bucket force` closes without")
         return
     for group in reports.awaited(f):
@@ -272,7 +273,7 @@ def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
 
 
 def _source(r: Reporter, f: Frontier, facts: Facts) -> Reason:
-    silent = _driver_is_silent(facts)
+    silent = facts.silent
     known_ms = facts.driver_seen_ms if silent and facts.driver_seen_ms is not None else facts.now_ms
     age_s = max(0.0, (known_ms - r.heard_at_ms) / 1000)
     if r.caught_up_at_ms is None:

@@ -31,15 +31,15 @@ from hourmark_etl.ledger.overrides import blockers, changes_nothing, check_seale
 from hourmark_etl.model import Frontier
 from hourmark_etl.operators.explain import Explanation, Facts, as_lines, closed
 from hourmark_etl.operators.explain import why as explain
-from hourmark_etl.options import hour_of, say
+from hourmark_etl.options import hour_argument, hour_of, say, type_argument
 from hourmark_etl.storage import open_storage
 
 _WAITS_SHOWN = 100  # characters in a table
 
 
 @click.command()
-@click.argument("event_type", metavar="TYPE")
-@click.argument("hour", metavar="HOUR")
+@type_argument
+@hour_argument
 @json_option
 @config_option
 def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
@@ -190,18 +190,15 @@ def _confirm(facts: Facts, yes: bool) -> None:
     """Say on stderr what will not be verified, and ask, unless told not to."""
     answer = explain(facts)
     click.echo(f"{answer.event_type} {answer.hour}: {answer.summary}", err=True)
-    if answer.state == "open":
-        click.echo("closing it by force takes as it is, and names in the manifest:", err=True)
-        driver = no_driver(facts.driver_seen_ms, facts.now_ms) is not None  # the first reason, and of no bucket
-        for reason in answer.reasons[driver:]:
-            click.echo(f"  {reason.what}", err=True)
-    if answer.state == "sealed":
-        click.echo(
-            "it is sealed already: the override gives up what a lost staged file held of it, if Kafka no longer has that, and "
-            "nothing else; then it closes as forced, and names topic, partition and offsets",
-            err=True,
-        )
-        for reason in answer.reasons:
+    told = {
+        "open": "closing it by force takes as it is, and names in the manifest:",
+        "sealed": "it is sealed already: the override gives up what a lost staged file held of it, if Kafka no longer has that, "
+        "and nothing else; then it closes as forced, and names topic, partition and offsets",
+    }
+    if answer.state in told:
+        click.echo(told[answer.state], err=True)
+        no_bucket = answer.state == "open" and facts.silent is not None
+        for reason in answer.reasons[no_bucket:]:  # without the first, which is of no bucket then
             click.echo(f"  {reason.what}", err=True)
     _ask(yes)
 
@@ -220,8 +217,7 @@ def on_terminal() -> bool:
 
 
 def _ask(yes: bool) -> None:
-    if yes:
-        return
-    if not on_terminal():
-        raise UsageError("an override cannot be taken back once it is carried out: answer on a terminal, or give --yes")
-    click.confirm("Close it by force?", abort=True, err=True)
+    if not yes:
+        if not on_terminal():
+            raise UsageError("an override cannot be taken back once it is carried out: answer on a terminal, or give --yes")
+        click.confirm("Close it by force?", abort=True, err=True)

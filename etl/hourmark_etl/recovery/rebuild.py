@@ -94,7 +94,7 @@ def rebuild(outside: Outside, target: Database, say: Callable[[str], None]) -> R
     with target.transaction() as connection:
         _refuse_filled(connection, outside.rules)
         connection.execute(delete(tables.frontiers))
-        work = _Rebuild(connection=connection, outside=outside, say=say, topics=CentralTopics.of(outside.kafka))
+        work = _Rebuild(connection=connection, outside=outside, say=say)
         work.run()
     return work.done
 
@@ -125,11 +125,12 @@ class _Rebuild:
     connection: Connection
     outside: Outside
     say: Callable[[str], None]
-    topics: CentralTopics
+    topics: CentralTopics = dataclasses.field(init=False)  # of all types
     done: Rebuilt = dataclasses.field(default_factory=Rebuilt)
     chains: dict[str, Chain] = dataclasses.field(default_factory=dict)
     begun: dict[str, FirstHours] = dataclasses.field(default_factory=dict)  # of types without a bucket
     frontiers: dict[str, int] = dataclasses.field(default_factory=dict)  # type → its hour, Unix seconds
+    shards: dict[str, str] = dataclasses.field(default_factory=dict)  # by type
     cuts: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)  # (closed by, audit offset) → least commit
     commits: set[int] = dataclasses.field(default_factory=set)  # numbers that the lost ledger had reached
     ledgers: set[str] = dataclasses.field(default_factory=set)
@@ -175,6 +176,7 @@ class _Rebuild:
             first_s = min(([chain.first.start_s] if chain else []) + ([begun.first_hours_s[event_type]] if begun else []))
             self.frontiers[event_type] = chain.frontier.start_s if chain else first_s
             sources, shard = self._declared(event_type)
+            self.shards[event_type] = shard
             self.connection.execute(
                 new_frontier(event_type, first_s, shard, sources, self.frontiers[event_type], chain.settled_next if chain else 0)
             )
@@ -216,13 +218,14 @@ class _Rebuild:
         settled = max((c.settled_next for c in self.chains.values()), default=0)
         if short := [p for p, end in log_ends.items() if p.topic == self.topics.audit and end < settled]:
             raise Finding(f"{short[0]} ends at offset {log_ends[short[0]]}, before {settled}, to which promises are settled")
-        offsets = [
-            o for chain in self.chains.values() for o in chain.last.offsets
-        ]  # of topics that are gone too: the driver says so
-        known = {(o.topic_id, o.partition): Partition(o.topic, o.partition) for o in offsets}
+        known = {  # of topics that are gone too: the driver says so
+            (o.topic_id, o.partition): Partition(o.topic, o.partition)
+            for chain in self.chains.values()
+            for o in chain.last.offsets
+        }
         starts = {key: log_starts[p] for key, p in live.items()}
         cluster_id, closed = central.cluster_id(), self._closed_next()
-        shards = {topic: self._declared(event_type)[1] for topic, event_type in self.topics.types.items()}
+        shards = {topic: self.shards[event_type] for topic, event_type in self.topics.types.items()}
         positions = {
             key: Position(
                 cluster_id=cluster_id,
@@ -299,9 +302,10 @@ class _Rebuild:
         table = tables.buckets
         found: set[tuple[str, int]] = set()
         for file in unaudited_files(self.outside.storage, self.outside.bucket_seconds):
-            query = select(table.c.manifest).where(table.c.type == file.event_type, table.c.hour == file.hour.start_s)
+            of = (file.event_type, file.hour.start_s)
+            query = select(table.c.manifest).where(table.c.type == of[0], table.c.hour == of[1])
             text = self.connection.execute(query).scalar()
-            if text is None or (file.event_type, file.hour.start_s) in found:
+            if text is None or of in found:
                 continue  # never sealed, or sealed and not published: the proof makes it again
             manifest = Manifest.decode(text.encode())
             try:
@@ -310,13 +314,9 @@ class _Rebuild:
                 self.done.notes.append(f"{file.path} is not to be read ({error.why}): a promise that it would keep stays unmet")
                 continue
             if rows == manifest.unaudited:
-                found.add((file.event_type, file.hour.start_s))
-                self.connection.execute(
-                    insert(tables.unaudited).values(
-                        type=file.event_type, hour=file.hour.start_s, path=file.path, rows=rows,
-                        audit_next=audit_next(manifest), sealed_at_ms=manifest.closed_at_ms,
-                    )
-                )  # fmt: skip
+                found.add(of)
+                kept = (*of, file.path, rows, audit_next(manifest), manifest.closed_at_ms)
+                self.connection.execute(insert(tables.unaudited).values(kept))
 
     def _put_rules(self) -> None:
         """Finding where an id stands for something else in a marker than in the rules: one of the two is not this site's."""
