@@ -241,6 +241,11 @@ class Seal:
     listed: Sums = dataclasses.field(default_factory=Sums)  # of its listed rows, duplicates and all: these are written, no others
 
 
+def hours_on(hour: Hour, count: int) -> Hour:
+    """The hour `count` hours later."""
+    return Hour(hour.start_s + count * hour.length_s, hour.length_s)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Frontier:
     """The one hour of a type that is next to close; those before it are closed, for ever."""
@@ -263,7 +268,7 @@ class Frontier:
         return tuple(
             dataclasses.replace(
                 self,
-                hour=Hour(self.hour.start_s + n * self.hour.length_s, self.hour.length_s),
+                hour=hours_on(self.hour, n),
                 seal=seal,
                 later_seals=seals[n + 1 :],
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, select, update
 
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
@@ -114,11 +114,3 @@ def keep_compared(database: Database, lease: Lease, files: Collection[AuditFile]
         compared = [{"of": f.file_id} for f in files]
         if compared:
             connection.execute(update(_FILES).where(_FILES.c.id == bindparam("of")).values(compared=True), compared)
-
-
-def closed_up_to(connection: Connection, hours_s: Mapping[str, int]) -> None:
-    """By type, the last hour that is closed now: its manifest, or an earlier one, names what held it."""
-    connection.execute(
-        delete(_TABLE).where(_TABLE.c.type == bindparam("of_type"), _TABLE.c.hour <= bindparam("closed")),
-        [{"of_type": event_type, "closed": hour_s} for event_type, hour_s in hours_s.items()],
-    )

@@ -27,11 +27,10 @@ from hourmark.manifest import Grade, Manifest
 from hourmark_etl.errors import DamagedRow, StaleDriver
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import position_of
-from hourmark_etl.ledger.conflicts import closed_up_to
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.digests import check, with_digest
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, begin_anew, put_gaps
-from hourmark_etl.model import Frontier, Position, Reporter, Seal, State, Sums
+from hourmark_etl.model import Frontier, Position, Reporter, Seal, State, Sums, hours_on
 
 _AT_ONCE: Final = 500  # names in one IN list, far below every database's limit of variables
 _ROWS: Final = tables.frontiers
@@ -170,9 +169,9 @@ def force_sealed(connection: Connection, f: Frontier, lost: Mapping[int, Sums], 
 
     Their unaudited rows are forgotten, as its rows may be among those: a promise that it would keep stays unmet.
     """
-    hit = [h.hour.start_s for h in f.sealed_hours if h.hour.start_s in lost]
-    if hit:
-        seals = [_without(h.seal, lost.get(h.hour.start_s), waived) for h in f.sealed_hours if h.seal]
+    hours = [(h.hour.start_s, h.seal) for h in f.sealed_hours if h.seal]
+    if hit := [hour_s for hour_s, _ in hours if hour_s in lost]:
+        seals = [_without(seal, lost.get(hour_s), waived) for hour_s, seal in hours]
         _move_all(connection, State.SEALED, [(f, State.SEALED, {"seal": _seals_json(seals)})])
         unaudited = tables.unaudited.c
         connection.execute(delete(tables.unaudited).where(unaudited.type == f.event_type, unaudited.hour.in_(hit)))
@@ -193,22 +192,16 @@ def _waive(connection: Connection, reporters: Collection[Reporter]) -> None:
         connection.execute(update(table).where(*same).values(waived=True), of)
 
 
-def hours_on(hour: Hour, count: int) -> Hour:
-    """The hour `count` hours later."""
-    return Hour(hour.start_s + count * hour.length_s, hour.length_s)
-
-
 def first_unsealed(frontier: Frontier) -> Hour:
     """The first hour of which no bucket can have been published by this ledger."""
-    sealed = 0 if frontier.seal is None else 1 + len(frontier.later_seals)
-    return hours_on(frontier.hour, sealed)
+    return hours_on(frontier.hour, 0 if frontier.seal is None else 1 + len(frontier.later_seals))
 
 
 def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> None:
     """Remember published buckets and go on, each type to its next hour. What a marker says stands, whoever published it.
 
     Of one type there may be several, in turn; then the frontier passes them all. An override for a closed hour is done, and
-    what held it is named.
+    the conflicts that held it are named by its manifest, or an earlier one.
     """
     last: dict[str, Closing] = {}
     first: dict[str, Frontier] = {}
@@ -222,12 +215,10 @@ def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> 
     with database.transaction(lease) as connection:
         _move_all(connection, State.SEALED, [(first[t], *_after_close(c.frontier)) for t, c in last.items()])
         connection.execute(insert(tables.buckets), [bucket_row(c.frontier.hour, c.manifest) for c in closings])
-        overrides = tables.overrides
-        connection.execute(
-            delete(overrides).where(overrides.c.type == bindparam("of_type"), overrides.c.hour <= bindparam("closed")),
-            [{"of_type": t, "closed": c.frontier.hour.start_s} for t, c in last.items()],
-        )
-        closed_up_to(connection, {t: c.frontier.hour.start_s for t, c in last.items()})
+        closed = [{"of_type": t, "closed": c.frontier.hour.start_s} for t, c in last.items()]
+        for table in (tables.overrides, tables.conflicts):
+            done = delete(table).where(table.c.type == bindparam("of_type"), table.c.hour <= bindparam("closed"))
+            connection.execute(done, closed)
 
 
 def bucket_row(hour: Hour, manifest: Manifest) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import zstandard
-from sqlalchemy import ColumnElement, Select, Table, and_, delete, func, or_, select, union
+from sqlalchemy import ColumnElement, CompoundSelect, Select, Table, and_, delete, func, or_, select, union
 
 from hourmark.errors import Finding
 from hourmark_etl.ledger import tables
@@ -26,7 +26,7 @@ from hourmark_etl.model import AUDIT, EVENTS, Frontier, Span, StagedFile, Staged
 
 _FILES = tables.staged_files
 # By table of groups, joined with their frontier: whose rows no closed bucket holds yet, or no seal has settled.
-NEEDED: Final[dict[Table, ColumnElement[bool]]] = {
+_NEEDED: Final[dict[Table, ColumnElement[bool]]] = {
     tables.groups: or_(tables.groups.c.listed_hour.is_(None), tables.groups.c.listed_hour >= tables.frontiers.c.hour),
     tables.audit_groups: or_(
         tables.audit_groups.c.last_offset >= tables.frontiers.c.settled_next,
@@ -71,7 +71,7 @@ def settled_audit_files(database: Database, after_id: int, below: int, limit: in
     needed = (
         select(groups.c.file_id)
         .join(frontiers, frontiers.c.type == groups.c.type)
-        .where(or_(groups.c.last_offset >= below, NEEDED[groups]))
+        .where(or_(groups.c.last_offset >= below, _NEEDED[groups]))
     )
     return _unneeded(database, AUDIT, after_id, limit, needed, groups.c.file_id)
 
@@ -159,14 +159,20 @@ def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
 
 def types_in(database: Database, path: str) -> set[str]:
     """The types whose next buckets need events, or promises, of the file; none if the ledger does not name it any more."""
-    needed = (
-        select(groups.c.type)
-        .join(_FILES, _FILES.c.id == groups.c.file_id)
-        .join(tables.frontiers, tables.frontiers.c.type == groups.c.type)
-        .where(_FILES.c.path == path, still)
-        for groups, still in NEEDED.items()
+    return set(database.ask(needed_of("type", _FILES.c.path == path)).scalars())
+
+
+def needed_of(column: str, *where: ColumnElement[bool]) -> CompoundSelect[Any]:
+    """The column, of groups that are needed still."""
+    return union(
+        *(
+            select(groups.c[column])
+            .join(_FILES, _FILES.c.id == groups.c.file_id)
+            .join(tables.frontiers, tables.frontiers.c.type == groups.c.type)
+            .where(still, *where)
+            for groups, still in _NEEDED.items()
+        )
     )
-    return set(database.ask(union(*needed)).scalars())
 
 
 def replace_file(database: Database, lease: Lease, known: KnownFile, path: str, groups: Collection[StagedGroup]) -> None:

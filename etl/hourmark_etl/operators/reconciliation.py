@@ -186,7 +186,7 @@ def waives(facts: TypeFacts, origin_s: int) -> bool:
 
 
 def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]:
-    differs = functools.partial(_difference, facts, bucket.hour_s)
+    differs = functools.partial(difference, facts, bucket.hour_s)
     if bucket.file_records != bucket.events:
         yield differs(Stage.WRITING, f"its files hold {bucket.file_records} events, its manifest says {bucket.events}")
     entries = bucket.entries.values()
@@ -217,11 +217,11 @@ def _check_listing(facts: TypeFacts) -> Iterator[Difference]:
         if listed_s is UNLISTED or _is_open(facts, listed_s) or listed_s in facts.buckets:
             continue
         listed = f"{rows} rows are listed for the bucket {_label(facts, listed_s)}"
-        yield _difference(facts, origin_s, Stage.LISTING, f"{listed}, which the ledger has gone past and not closed")
+        yield difference(facts, origin_s, Stage.LISTING, f"{listed}, which the ledger has gone past and not closed")
 
 
 def _check_promises(facts: TypeFacts, origin_s: int, book: HourAccount) -> Iterator[Difference]:
-    differs = functools.partial(_difference, facts, origin_s)
+    differs = functools.partial(difference, facts, origin_s)
     if origin_s not in facts.buckets:
         if book.on_its_way and facts.alarm and origin_s == facts.frontier_s:
             staged = f"{book.promised} events are promised, {book.staged} rows are staged"
@@ -237,7 +237,8 @@ def _check_promises(facts: TypeFacts, origin_s: int, book: HourAccount) -> Itera
         yield differs(Stage.PROOF, f"{book.closed} events are in closed buckets, {named}")
 
 
-def _difference(facts: TypeFacts, hour_s: int, stage: Stage, detail: str) -> Difference:
+def difference(facts: TypeFacts, hour_s: int, stage: Stage, detail: str) -> Difference:
+    """Of the type's books of this hour."""
     return Difference(event_type=facts.event_type, hour=_label(facts, hour_s), stage=stage, detail=detail)
 
 

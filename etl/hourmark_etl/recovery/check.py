@@ -11,7 +11,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from sqlalchemy import func, select, union
+from sqlalchemy import func, select
 
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
@@ -22,7 +22,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
 from hourmark_etl.ledger.listings import file_differences
-from hourmark_etl.ledger.staged_files import NEEDED
+from hourmark_etl.ledger.staged_files import needed_of
 from hourmark_etl.model import Frontier, Position, State, from_columns
 from hourmark_etl.recovery.storage_scan import at_once
 from hourmark_etl.staging.files import read_note
@@ -179,12 +179,8 @@ def _marker_problem(
 def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]:
     """Staged files of events not in a closed bucket, and of promises not settled, stand with the rows that the ledger names."""
     files = tables.staged_files.c
-    needed = (
-        select(groups.c.file_id).join(tables.frontiers, tables.frontiers.c.type == groups.c.type).where(still)
-        for groups, still in NEEDED.items()
-    )
     batches = defaultdict[str, dict[str, int]](dict)
-    for path, batch, rows in database.ask(select(files.path, files.batch, files.rows).where(files.id.in_(union(*needed)))):
+    for path, batch, rows in database.ask(select(files.path, files.batch, files.rows).where(files.id.in_(needed_of("file_id")))):
         batches[batch][path] = rows
     for problems in at_once(lambda batch: [*_file_problems(storage, *batch)], batches.items()):
         yield from problems

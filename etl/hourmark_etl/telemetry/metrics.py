@@ -11,7 +11,7 @@ import enum
 import functools
 import logging
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
@@ -92,11 +92,17 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        counter = functools.partial(Counter, registry=self.registry)
+
+        def counter(name: str, meaning: str, label: str = "", values: Iterable[str] = ()) -> Counter:
+            made = Counter(name, meaning, [label] if label else [], registry=self.registry)
+            for value in values:  # these are shown before anything happens
+                made.labels(value)
+            return made
+
         gauge = functools.partial(Gauge, registry=self.registry)
         histogram = functools.partial(Histogram, registry=self.registry)
         self.events_staged = counter(
-            "hourmark_etl_events_staged", "Events staged: timely, or late for the bucket of their hour.", ["arrival"]
+            "hourmark_etl_events_staged", "Events staged: timely, or late for the bucket of their hour.", "arrival", Timeliness
         )
         self.events_falsely_late = counter(
             "hourmark_etl_events_falsely_late", "Late events staged after their bucket was frozen, before it was published."
@@ -106,34 +112,22 @@ class Metrics:
         )
         self.events_promised = counter("hourmark_etl_events_promised", "Events promised by audit records staged.")
         self.staged_bytes = counter("hourmark_etl_staged_bytes", "Bytes of the datums of events staged.")
-        self.staged_files = counter("hourmark_etl_staged_files", "Staged files committed.", ["kind"])
+        self.staged_files = counter("hourmark_etl_staged_files", "Staged files committed.", "kind", _KINDS)
         self.batch_seconds = histogram(
             "hourmark_etl_batch_seconds", "From a micro-batch's begin to its commit.", buckets=_BATCH_SECONDS
         )
-        self.batch_phase_seconds = counter(
-            "hourmark_etl_batch_phase_seconds", "Where Spark spent micro-batches' time.", ["phase"]
-        )
-        self.queries_ended = counter("hourmark_etl_queries_ended", "Streaming queries that ended.", ["how"])
+        self.batch_phase_seconds = counter("hourmark_etl_batch_phase_seconds", "Where Spark spent micro-batches' time.", "phase")
+        self.queries_ended = counter("hourmark_etl_queries_ended", "Streaming queries that ended.", "how", ("stopped", "failed"))
         self.last_batch = gauge("hourmark_etl_last_batch_timestamp_seconds", "Unix time of the last commit.")
-        for arrival in Timeliness:
-            self.events_staged.labels(arrival)
-        for kind in _KINDS:
-            self.staged_files.labels(kind)
-        for how in ("stopped", "failed"):
-            self.queries_ended.labels(how)
 
-        self.buckets_closed = counter("hourmark_etl_buckets_closed", "Buckets closed.", ["grade"])
+        self.buckets_closed = counter("hourmark_etl_buckets_closed", "Buckets closed.", "grade", (grade.value for grade in Grade))
         self.closing_delay = histogram(
             "hourmark_etl_closing_delay_seconds", "From an hour's end to its _SUCCESS.", buckets=_CLOSING_SECONDS
         )
-        self.events_closed = counter("hourmark_etl_events_closed", "Events in closed buckets.", ["arrival"])
+        self.events_closed = counter("hourmark_etl_events_closed", "Events in closed buckets.", "arrival", Timeliness)
         self.duplicates_removed = counter("hourmark_etl_duplicates_removed", "Rows dropped as duplicates.")
         self.unaudited = counter("hourmark_etl_unaudited_events", "Bucketed events that no audit record promised yet.")
         self.last_poll = gauge("hourmark_etl_last_poll_timestamp_seconds", "Unix time of the driver's last poll.")
-        for grade in Grade:
-            self.buckets_closed.labels(grade.value)
-        for arrival in Timeliness:
-            self.events_closed.labels(arrival)
 
         self.types = gauge("hourmark_etl_types", "Types, by the state of their frontier hour.", ["state"])
         self.open_bucket_age = gauge(
