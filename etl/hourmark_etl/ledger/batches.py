@@ -184,9 +184,10 @@ def put_staged(connection: Connection, batch: StagedBatch) -> None:
 def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
     """What the ledger keeps of the group itself: all but its row number, its file's and its listing."""
     row = to_columns(g, low64_sum=to_signed(g.low64_sum))
+    path = row.pop("path")
     if isinstance(g, StagedGroup):
         row["schema_ids"] = json.dumps(g.schema_ids)
-    return with_digest(table, row, row.pop("path"))
+    return with_digest(table, row, path)
 
 
 def reporters(database: Database) -> list[Reporter]:

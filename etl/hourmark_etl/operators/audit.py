@@ -174,7 +174,8 @@ def _with_ranges(database: Database, config: Config, facts: TypeFacts, books: Bo
     differences = []
     for d in books.differences:
         concerned = d.stage in (Stage.PROOF, Stage.ARRIVAL) and d.hour in by_label
-        differences.append(dataclasses.replace(d, ranges=(concerned and ranges_of(by_label[d.hour])) or ()))
+        named = ranges_of(by_label[d.hour]) if concerned else None
+        differences.append(dataclasses.replace(d, ranges=named or ()))
     told = {d.hour for d in differences if d.stage is Stage.PROOF}
     for label, book in by_label.items() if deep else ():
         hour_s = Hour.parse(label, facts.length_s).start_s

@@ -27,7 +27,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.heartbeat import driver_seen_ms, no_driver
-from hourmark_etl.ledger.overrides import blockers, changes_nothing, check_sealed, overrides, put_override, put_overrides
+from hourmark_etl.ledger.overrides import Blocker, blockers, changes_nothing, check_sealed, overrides, put_override, put_overrides
 from hourmark_etl.model import Frontier
 from hourmark_etl.operators.explain import Explanation, Facts, as_lines, closed
 from hourmark_etl.operators.explain import why as explain
@@ -138,20 +138,16 @@ def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]
         seen_ms = driver_seen_ms(database)
     now_ms = SystemClock().now_ms()
     silent = no_driver(seen_ms, now_ms)
-    rows = []
-    for f in found:
-        if event_type in (None, f.event_type):
-            wait = waiting.get(f.event_type)
-            what = list(wait.what) if wait is not None and wait.hour == f.hour else []
-            if silent and f.hour.end_ms <= now_ms:
-                what = [f"{silent}; then: {'; '.join(what)}" if what else silent]
-            rows.append(_frontier_row(f, what, now_ms))
-    return rows
+    asked = [f for f in found if event_type in (None, f.event_type)]
+    return [_frontier_row(f, waiting.get(f.event_type), silent, now_ms) for f in asked]
 
 
-def _frontier_row(f: Frontier, what: list[str], now_ms: int) -> dict[str, Any]:
+def _frontier_row(f: Frontier, wait: Blocker | None, silent: str | None, now_ms: int) -> dict[str, Any]:
     overdue_s = (now_ms - f.hour.end_ms) / 1000
-    words = "; ".join(what) or (f"its end, in {duration(-overdue_s)}" if overdue_s < 0 else "the closer's next poll")
+    words = "; ".join(wait.what) if wait is not None and wait.hour == f.hour else ""
+    if silent and overdue_s >= 0:
+        words = f"{silent}; then: {words}" if words else silent
+    words = words or (f"its end, in {duration(-overdue_s)}" if overdue_s < 0 else "the closer's next poll")
     short = words if len(words) <= _WAITS_SHOWN else f"{words[:_WAITS_SHOWN]} …"
     return {
         "type": f.event_type, "hour": str(f.hour), "state": f.state.value, "waits_for": short,

@@ -88,11 +88,8 @@ def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[Le
         wanted = (f.hour.start_s - f.first_hour.start_s) // f.hour.length_s
         count, first, last = closed.pop(f.event_type, (0, f.first_hour.start_s, f.first_hour.start_s - f.hour.length_s))
         if (count, first, last + f.hour.length_s) != (wanted, f.first_hour.start_s, f.hour.start_s):
-            yield LedgerFinding(
-                LedgerFault.CHAIN,
-                f.event_type,
-                f"{count} closed hours; from {f.first_hour} to the frontier {f.hour} there are {wanted}",
-            )
+            detail = f"{count} closed hours; from {f.first_hour} to the frontier {f.hour} there are {wanted}"
+            yield LedgerFinding(LedgerFault.CHAIN, f.event_type, detail)
         if (f.seal is not None) != (f.state is State.SEALED):
             yield LedgerFinding(
                 LedgerFault.SEAL, f"{f.event_type} {f.hour}", f"it is {f.state.value}, with seal {f.seal is not None}"
@@ -207,20 +204,17 @@ def check_positions(database: Database, central: Central) -> Iterator[LedgerFind
     # Digests are compared for themselves.
     positions = [from_columns(Position, row) for row in database.ask(select(tables.positions)).mappings()]
     infos = central.topics({p.topic for p in positions})
-    alive = []
+    alive = {}
     for p in positions:
         info = infos.get(p.topic)
-        if info is None or info.topic_id != p.topic_id:
+        if info is not None and info.topic_id == p.topic_id:
+            alive[p.of] = p.next_offset
+        else:
             now = "it is gone" if info is None else f"its id is {info.topic_id} now"
             yield LedgerFinding(LedgerFault.POSITION, p.topic, f"staged from the topic with id {p.topic_id}; {now}")
-        else:
-            alive.append(p)
-    partitions = [p.of for p in alive]
-    starts, ends = central.starts(partitions), central.ends(partitions, committed=False)
-    for p, partition in zip(alive, partitions, strict=True):
-        if not starts[partition] <= p.next_offset <= ends[partition]:
-            yield LedgerFinding(
-                LedgerFault.POSITION,
-                str(partition),
-                f"staged to offset {p.next_offset}, its log is [{starts[partition]}, {ends[partition]})",
-            )
+    starts, ends = central.starts([*alive]), central.ends([*alive], committed=False)
+    for partition, staged in alive.items():
+        start, end = starts[partition], ends[partition]
+        if not start <= staged <= end:
+            detail = f"staged to offset {staged}, its log is [{start}, {end})"
+            yield LedgerFinding(LedgerFault.POSITION, str(partition), detail)
