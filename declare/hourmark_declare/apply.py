@@ -23,30 +23,11 @@ from hourmark.rules_change import check_change, check_sizes, next_rules
 from hourmark.topics import AUDIT, HOSTS
 from hourmark_declare.avro_evolution import why_unreadable
 from hourmark_declare.registry_repair import Registry, repair_registry
+from hourmark_etl.ledger.rules import LedgerRules
 
 _Done = TypeVar("_Done")
 # What services write beside events: asked for by them, registered here.
 _OWN: Final = (KnownSchema.of(AUDIT, audit.SCHEMA), KnownSchema.of(HOSTS, host_reports.SCHEMA))
-
-
-class Ledger(Protocol):
-    """`hourmark_etl.ledger.rules.LedgerRules`."""
-
-    def book(self) -> RulesBook:
-        """Every revision that was ever put."""
-        ...
-
-    def schemas(self) -> dict[int, KnownSchema]:
-        """What each id stands for that was ever given to a type, or to a control topic."""
-        ...
-
-    def adopt(self, others: RulesBook, first_hour: Hour) -> int:
-        """Take what only the topic has, with frontier rows; how many records."""
-        ...
-
-    def put(self, rules: Rules, after: Rules | None, first_hour: Hour, own: Mapping[int, KnownSchema]) -> list[str]:
-        """Put the revision in force if `after` still is, with the ids of control topics; the types that are new."""
-        ...
 
 
 class RulesTopic(Protocol):
@@ -68,7 +49,7 @@ class Outside:
     `make_topics`: makes those of the types that are missing, and tells which. `record_bytes_max`: of the topic of rules.
     """
 
-    ledger: Ledger
+    ledger: LedgerRules
     registry: Registry
     topic: RulesTopic
     make_topics: Callable[[Sequence[EventType]], list[str]]
@@ -123,11 +104,10 @@ def apply(
     _publish_missing(outside)
     _check_in_force(outside, rules)
     outside.say(f"rules revision {rules.id} " + ("published" if rules is not latest else "stands already"))
-    schema_ids = {t.name: ids[t.name] for t in declared.types}
     return Applied(
         revision=rules.id,
         new_revision=rules is not latest,
-        schema_ids=schema_ids,
+        schema_ids={t.name: ids[t.name] for t in declared.types},
         topics_created=created,
         new_types=new_types,
         first_hour=str(first_hour),
@@ -191,8 +171,7 @@ def _publish_missing(outside: Outside) -> int:
     """Types before revisions: an uncompacted topic then makes nobody wait."""
     standing = outside.topic.read().records
     records = sorted(outside.ledger.book().records.items(), key=lambda record: record[0].startswith("rules/"))
-    missing = [record for record in records if record[0] not in standing]
-    if missing:
+    if missing := [record for record in records if record[0] not in standing]:
         outside.topic.publish(missing)
     return len(missing)
 
@@ -245,11 +224,10 @@ def _registered(registry: Registry, known: Mapping[int, KnownSchema], wanted: Se
     meanings = {schema_id: schema.meaning for schema_id, schema in known.items()}
     given = {}
     for schema in wanted:
-        given[schema.event_type] = ids.get(schema.meaning) or registry.register(schema.topic, schema.schema)
+        schema_id = ids.get(schema.meaning) or registry.register(schema.topic, schema.schema)
         try:
-            check_second_meaning(
-                given[schema.event_type], meanings.setdefault(given[schema.event_type], schema.meaning), schema.meaning
-            )
+            check_second_meaning(schema_id, meanings.setdefault(schema_id, schema.meaning), schema.meaning)
         except ValueError as error:
             raise Finding(str(error)) from error
+        given[schema.event_type] = schema_id
     return given

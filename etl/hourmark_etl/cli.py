@@ -6,7 +6,7 @@ import click
 
 from hourmark.config import Config, config_option
 from hourmark.log import set_up_logging
-from hourmark_etl.options import shard_option
+from hourmark_etl.options import shard_option, type_argument
 
 
 @click.group()
@@ -29,7 +29,7 @@ def run(config: Config, shards: tuple[str, ...]) -> None:
 
 
 @etl.command()
-@click.argument("event_type", metavar="TYPE")
+@type_argument
 @click.option("--skip-record", is_flag=True, help="Leave out the one record for which the type was quarantined.")
 @config_option
 def resume(event_type: str, skip_record: bool, config: Config) -> None:

@@ -32,11 +32,11 @@ from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ports import Ports
 from hourmark_etl.closing.runner import OnSpark
+from hourmark_etl.ledger.batches import type_shards
 from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.ledger.engines import check_moving_driver
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.frontier_rows import check_other_bucket_length
-from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.heartbeat import Heartbeat
 from hourmark_etl.model import DEFAULT_SHARD
 from hourmark_etl.options import shard_option
@@ -137,7 +137,7 @@ class Driver:
         )
 
     def _types(self) -> frozenset[str]:
-        return frozenset(f.event_type for f in frontiers(self._database, self._config.parsing.bucket_seconds))
+        return frozenset(type_shards(self._database))
 
     def _record(self) -> bool:
         """Whether first hours of new types are on storage; where it is away, the next poll tries again."""

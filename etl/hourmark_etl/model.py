@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable
-from typing import Final, TypeVar
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
@@ -18,6 +19,7 @@ RANGE_WEIGHT: Final = 0x9E37_79B9_7F4A_7C15
 _MODULUS: Final = 1 << 64
 # Events of an hour come no earlier than 15 minutes before it (`closing.sealing.EARLY_MS`), by clocks that agree within 5.
 EARLIEST_MS: Final = 3_600_000
+_COLUMNS: Final = {"event_type": "type", "hour_s": "hour", "datum_bytes": "bytes"}  # of fields that are called otherwise
 _Record = TypeVar("_Record")
 
 
@@ -25,6 +27,22 @@ def from_row(kind: type[_Record], values: Iterable[object]) -> _Record:
     """A record of values that stand in the order of its fields: a row of a query, or a list in JSON."""
     names = (field.name for field in dataclasses.fields(kind))  # type: ignore[arg-type]  # a dataclass
     return kind(**dict(zip(names, values, strict=True)))
+
+
+def from_columns(kind: type[_Record], row: Mapping[Any, Any], **converted: object) -> _Record:
+    """A record of a row of the ledger. `converted`: fields that are kept there in another form."""
+    return kind(**{field: row[column] for field, column in _columns(kind)} | converted)  # type: ignore[arg-type]  # hashable, as all classes
+
+
+def to_columns(record: object, **converted: object) -> dict[str, Any]:
+    """The inverse; `converted`: columns."""
+    return {column: getattr(record, field) for field, column in _columns(type(record))} | converted  # type: ignore[arg-type]  # as above
+
+
+@functools.cache
+def _columns(kind: type) -> tuple[tuple[str, str], ...]:
+    """By field."""
+    return tuple((field.name, _COLUMNS.get(field.name, field.name)) for field in dataclasses.fields(kind))
 
 
 def to_signed(value: int) -> int:
@@ -223,6 +241,11 @@ class Seal:
     listed: Sums = dataclasses.field(default_factory=Sums)  # of its listed rows, duplicates and all: these are written, no others
 
 
+def hours_on(hour: Hour, count: int) -> Hour:
+    """The hour `count` hours later."""
+    return Hour(hour.start_s + count * hour.length_s, hour.length_s)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Frontier:
     """The one hour of a type that is next to close; those before it are closed, for ever."""
@@ -245,7 +268,7 @@ class Frontier:
         return tuple(
             dataclasses.replace(
                 self,
-                hour=Hour(self.hour.start_s + n * self.hour.length_s, self.hour.length_s),
+                hour=hours_on(self.hour, n),
                 seal=seal,
                 later_seals=seals[n + 1 :],
             )

@@ -9,10 +9,9 @@ import click
 from hourmark.config import Config
 from hourmark.errors import UsageError
 from hourmark.hours import Hour
-from hourmark.printing import json_option, say_json
 
-__all__ = ["hour_of", "json_option", "say", "say_json", "shard_option"]
-
+type_argument = click.argument("event_type", metavar="TYPE")
+hour_argument = click.argument("hour", metavar="HOUR")
 shard_option = click.option(
     "--shard", "shards", multiple=True, help="Stage this shard only (repeatable). The driver with `default` closes. Default: all."
 )

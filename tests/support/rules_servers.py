@@ -10,8 +10,9 @@ from hourmark.avro import Schema
 from hourmark.errors import UsageError
 from hourmark.event_types import EventType
 from hourmark.rules import Record, RulesBook
-from hourmark_declare.apply import Ledger, Outside
+from hourmark_declare.apply import Outside
 from hourmark_declare.avro_evolution import why_unreadable
+from hourmark_etl.ledger.rules import LedgerRules
 
 
 class Crash(Exception):
@@ -101,7 +102,9 @@ class Stepped:
         return Port()
 
 
-def outside(ledger: Ledger, registry: MemoryRegistry, topic: MemoryTopic, at: Callable[[str], None] | None = None) -> Outside:
+def outside(
+    ledger: LedgerRules, registry: MemoryRegistry, topic: MemoryTopic, at: Callable[[str], None] | None = None
+) -> Outside:
     """What declarations are applied to. `publish` is torn at any record: it is one step for each."""
     steps = Stepped(at or (lambda _: None))
 

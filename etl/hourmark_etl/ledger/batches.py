@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import zstandard
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, union
+from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select, union
 
 from hourmark.errors import UsageError
 from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
@@ -16,11 +16,23 @@ from hourmark.kafka import TopicInfo
 from hourmark.topics import edge_topic
 from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.database import Database, Lease, put
 from hourmark_etl.ledger.digests import check, rewrite, with_digest
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.ledger.overview import Quarantined
-from hourmark_etl.model import DEFAULT_SHARD, Position, Reporter, StagedBatch, StagedFile, StagedGroup, from_row, to_signed
+from hourmark_etl.model import (
+    DEFAULT_SHARD,
+    AuditGroup,
+    Position,
+    Reporter,
+    StagedBatch,
+    StagedFile,
+    StagedGroup,
+    from_columns,
+    from_row,
+    to_columns,
+    to_signed,
+)
 
 
 def positions(database: Database, cluster_id: str) -> list[Position]:
@@ -29,11 +41,10 @@ def positions(database: Database, cluster_id: str) -> list[Position]:
     return [position_of(row) for row in database.ask(query).mappings()]
 
 
-def position_of(row: Mapping[Any, Any], *, checked: bool = True) -> Position:
+def position_of(row: Mapping[Any, Any]) -> Position:
     """Of a whole row. DamagedRow if it is not as it was written."""
-    if checked:
-        check(tables.positions, row)
-    return Position(**{field.name: row[field.name] for field in dataclasses.fields(Position)})
+    check(tables.positions, row)
+    return from_columns(Position, row)
 
 
 def put_positions(connection: Connection, new: Iterable[Position]) -> None:
@@ -147,17 +158,15 @@ def resume(database: Database, event_type: str, *, skip_record: bool) -> Quarant
     return aside
 
 
-def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Collection[Quarantined] = ()) -> None:
+def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Sequence[Quarantined] = ()) -> None:
     """The only way offsets move; types with a bad record are quarantined in the same transaction.
 
     StaleDriver, with nothing changed, if a position is not where the batch began.
     """
     with database.transaction(lease) as connection:
         aside = set(connection.execute(select(tables.quarantined.c.type)).scalars()) if bad else set()
-        for b in bad:
-            if b.event_type not in aside:
-                aside.add(b.event_type)
-                connection.execute(insert(tables.quarantined).values(dataclasses.astuple(b)))
+        first = {b.event_type: b for b in reversed(bad) if b.event_type not in aside}
+        put(connection, tables.quarantined, ["type"], [to_columns(b) for b in first.values()])
         for start, end in zip(batch.starts, batch.ends, strict=True):
             _compare_and_set(connection, start, end)
         put_staged(connection, batch)
@@ -167,31 +176,18 @@ def commit_batch(database: Database, lease: Lease, batch: StagedBatch, bad: Coll
 def put_staged(connection: Connection, batch: StagedBatch) -> None:
     """Name its files and groups, which no bucket lists yet."""
     file_ids = {f.path: _insert_file(connection, batch.folder, f) for f in batch.files}
-    if batch.groups:
-        connection.execute(
-            insert(tables.groups),
-            [{"file_id": file_ids[g.path], **group_row(g)} for g in batch.groups],
-        )
-    if batch.audit_groups:
-        connection.execute(
-            insert(tables.audit_groups),
-            [
-                {"file_id": file_ids[g.path], **with_digest(tables.audit_groups, {
-                    "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "first_offset": g.first_offset,
-                    "last_offset": g.last_offset, "promised": g.promised, "low64_sum": to_signed(g.low64_sum),
-                }, g.path)}
-                for g in batch.audit_groups
-            ],
-        )  # fmt: skip
+    for table, groups in ((tables.groups, batch.groups), (tables.audit_groups, batch.audit_groups)):
+        if groups:
+            connection.execute(insert(table), [{"file_id": file_ids[g.path], **_group_row(table, g)} for g in groups])
 
 
-def group_row(g: StagedGroup) -> dict[str, Any]:
+def _group_row(table: Table, g: StagedGroup | AuditGroup) -> dict[str, Any]:
     """What the ledger keeps of the group itself: all but its row number, its file's and its listing."""
-    row = {
-        "type": g.event_type, "hour": g.hour_s, "rows": g.rows, "bytes": g.datum_bytes, "low64_sum": to_signed(g.low64_sum),
-        "schema_ids": json.dumps(g.schema_ids), "first_row": g.first_row, "first_id": g.first_id, "last_id": g.last_id,
-    }  # fmt: skip
-    return with_digest(tables.groups, row, g.path)
+    row = to_columns(g, low64_sum=to_signed(g.low64_sum))
+    path = row.pop("path")
+    if isinstance(g, StagedGroup):
+        row["schema_ids"] = json.dumps(g.schema_ids)
+    return with_digest(table, row, path)
 
 
 def reporters(database: Database) -> list[Reporter]:
@@ -202,15 +198,8 @@ def reporters(database: Database) -> list[Reporter]:
 def _compare_and_set(connection: Connection, start: Position, end: Position) -> None:
     assert (start.cluster_id, start.topic_id, start.partition) == (end.cluster_id, end.topic_id, end.partition)
     assert end.next_offset >= start.next_offset, f"{end.topic}-{end.partition}: a batch cannot end before it begins"
-    moved = _change_positions(
-        connection,
-        tables.positions.c.cluster_id == start.cluster_id,
-        tables.positions.c.topic_id == start.topic_id,
-        tables.positions.c.partition == start.partition,
-        tables.positions.c.next_offset == start.next_offset,
-        next_offset=end.next_offset,
-    )
-    if moved != 1:
+    same = (tables.positions.c[n] == getattr(start, n) for n in ("cluster_id", "topic_id", "partition", "next_offset"))
+    if _change_positions(connection, *same, next_offset=end.next_offset) != 1:
         raise StaleDriver(
             f"topic {start.topic} partition {start.partition}: the ledger is not at offset {start.next_offset}, where this batch "
             "began; the batch is discarded. Start the driver again: it goes on from the ledger"
@@ -218,17 +207,15 @@ def _compare_and_set(connection: Connection, start: Position, end: Position) -> 
 
 
 def _insert_file(connection: Connection, folder: str, file: StagedFile) -> int:
-    spans = zstandard.compress(json.dumps([dataclasses.astuple(s) for s in file.spans]).encode())
     observed_from_ms, observed_to_ms = file.observed_ms or (None, None)
     row = {
-        "path": file.path, "batch": folder, "kind": file.kind, "rows": file.rows, "spans": spans,
-        "observed_from_ms": observed_from_ms, "observed_to_ms": observed_to_ms, "compared": False,
+        "path": file.path, "batch": folder, "kind": file.kind, "rows": file.rows, "compared": False,
+        "spans": zstandard.compress(json.dumps([dataclasses.astuple(s) for s in file.spans]).encode()),
+        "observed_from_ms": observed_from_ms, "observed_to_ms": observed_to_ms,
     }  # fmt: skip
-    inserted = connection.execute(
-        insert(tables.staged_files).values(**with_digest(tables.staged_files, row))
-    ).inserted_primary_key
-    assert inserted is not None
-    return int(inserted[0])
+    key = connection.execute(insert(tables.staged_files).values(with_digest(tables.staged_files, row))).inserted_primary_key
+    assert key is not None
+    return int(key[0])
 
 
 def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
@@ -268,8 +255,7 @@ def put_reports(connection: Connection, reports: Sequence[tuple[Reporter, ...]])
         ).first()
         if known is not None and is_overtaken(said, *known):
             continue
-        connection.execute(delete(table).where(table.c.host_id == said.host_id))
-        connection.execute(insert(table), [dataclasses.asdict(s) for s in {s.source: s for s in report}.values()])
+        put(connection, table, ["host_id"], [dataclasses.asdict(s) for s in {s.source: s for s in report}.values()])
 
 
 def is_overtaken(said: Reporter, incarnation: str, sequence: int, received_at_ms: int) -> bool:

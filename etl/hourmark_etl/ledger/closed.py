@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 
-from sqlalchemy import bindparam, delete, func, select
+from sqlalchemy import Connection, delete, func, select
 
 from hourmark.hours import Hour
 from hourmark.manifest import Grade
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, put
+from hourmark_etl.ledger.database import Database, Lease, put, remove
 from hourmark_etl.model import from_row
 
 
@@ -50,31 +50,36 @@ def closed_buckets(
     database: Database, origin_hours_s: Mapping[str, Collection[int]], bucket_seconds: int
 ) -> dict[str, tuple[ClosedBucket, ...]]:
     """By type: closed buckets that hold events of these origin hours, as their own or as late ones. Empty ones are left out."""
-    found: dict[str, tuple[ClosedBucket, ...]] = {}
     with database.reading() as connection:
-        for event_type, origins in origin_hours_s.items():
-            if not origins:
-                continue
-            rows = connection.execute(
-                select(tables.buckets.c.hour, tables.buckets.c.manifest).where(
-                    tables.buckets.c.type == event_type, tables.buckets.c.hour >= min(origins)
-                )
-            ).all()
-            told = [(hour, json.loads(manifest)) for hour, manifest in rows]
-            labels = {str(Hour(origin, bucket_seconds)) for origin in origins}
-            chosen = {hour: m for hour, m in told if m["events"] and (hour in origins or labels & m["late"].keys())}
-            index: dict[int, list[IdRun]] = {hour: [] for hour in chosen}
-            if chosen:
-                query = select(tables.id_indexes).where(
-                    tables.id_indexes.c.type == event_type, tables.id_indexes.c.hour.in_(sorted(chosen))
-                )
-                for row in connection.execute(query).mappings():
-                    index[row["hour"]].append(IdRun(row["path"], row["first_row"], row["rows"]))
-            found[event_type] = tuple(
-                _bucket(event_type, Hour(hour, bucket_seconds), manifest, index[hour])
-                for hour, manifest in sorted(chosen.items())
-            )
-    return found
+        return {
+            event_type: tuple(_closed_buckets(connection, event_type, origins, bucket_seconds))
+            for event_type, origins in origin_hours_s.items()
+            if origins
+        }
+
+
+def _closed_buckets(
+    connection: Connection, event_type: str, origins: Collection[int], bucket_seconds: int
+) -> Iterator[ClosedBucket]:
+    buckets, indexes = tables.buckets.c, tables.id_indexes.c
+    query = select(buckets.hour, buckets.manifest).where(buckets.type == event_type, buckets.hour >= min(origins))
+    told = [(hour, json.loads(manifest)) for hour, manifest in connection.execute(query)]
+    labels = {str(Hour(origin, bucket_seconds)) for origin in origins}
+    chosen = {hour: m for hour, m in told if m["events"] and (hour in origins or labels & m["late"].keys())}
+    runs = defaultdict[int, list[IdRun]](list)
+    if chosen:
+        of = select(indexes.hour, indexes.path, indexes.first_row, indexes.rows)
+        for hour, *run in connection.execute(of.where(indexes.type == event_type, indexes.hour.in_(sorted(chosen)))):
+            runs[hour].append(IdRun(*run))
+    for hour, manifest in sorted(chosen.items()):
+        folder = Hour(hour, bucket_seconds).bucket_path(event_type)
+        yield ClosedBucket(
+            event_type=event_type,
+            hour_s=hour,
+            events=manifest["events"],
+            index=tuple(runs[hour]),
+            files=tuple((f"{folder}/{file['name']}", file["blake2b"]) for file in manifest["files"]),
+        )
 
 
 def waives(database: Database, event_type: str, from_hour_s: int) -> list[str]:
@@ -82,11 +87,6 @@ def waives(database: Database, event_type: str, from_hour_s: int) -> list[str]:
     kept = tables.buckets.c
     query = select(kept.manifest).where(kept.type == event_type, kept.hour >= from_hour_s, kept.grade != Grade.PROVED.value)
     return [text for manifest in database.ask(query).scalars() for text in json.loads(manifest)["evidence"]["waived"]]
-
-
-def _bucket(event_type: str, hour: Hour, manifest: Mapping[str, Any], index: Iterable[IdRun]) -> ClosedBucket:
-    files = tuple((f"{hour.bucket_path(event_type)}/{file['name']}", file["blake2b"]) for file in manifest["files"])
-    return ClosedBucket(event_type=event_type, hour_s=hour.start_s, events=manifest["events"], index=tuple(index), files=files)
 
 
 def remember(database: Database, lease: Lease, runs: Collection[tuple[str, int, IdRun]], bytes_each: int) -> None:
@@ -149,4 +149,4 @@ def unaudited_files(database: Database) -> list[KeptUnaudited]:
 def forget_unaudited(database: Database, lease: Lease, paths: Collection[str]) -> None:
     """Before the files are deleted: a file that nobody names harms nothing, a missing one would leave a promise unmet."""
     with database.transaction(lease) as connection:
-        connection.execute(delete(tables.unaudited).where(tables.unaudited.c.path == bindparam("of")), [{"of": p} for p in paths])
+        remove(connection, tables.unaudited, ["path"], [{"path": path} for path in paths])

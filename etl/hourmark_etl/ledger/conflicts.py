@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, select, update
 
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, put
 from hourmark_etl.ledger.digests import check, with_digest
-from hourmark_etl.model import AUDIT, Frontier, from_row
+from hourmark_etl.model import AUDIT, Frontier, from_columns, from_row, to_columns
 
 _TABLE = tables.conflicts
 _FILES = tables.staged_files
@@ -47,9 +47,7 @@ def conflicts(database: Database) -> dict[str, list[Conflict]]:
     """By type, all there are. A damaged row holds its type's frontier hour, whichever that is."""
     found: dict[str, list[Conflict]] = {}
     for row in database.ask(select(_TABLE).order_by(_TABLE.c.type, _TABLE.c.hour, _TABLE.c.range_id)).mappings():
-        one = Conflict(
-            event_type=row["type"], hour_s=row["hour"], range_id=row["range_id"], what=row["what"], found_at_ms=row["found_at_ms"]
-        )
+        one = from_columns(Conflict, row)
         try:
             check(_TABLE, row)
         except DamagedRow as damaged:
@@ -112,22 +110,7 @@ def _audit_files(database: Database, *which: ColumnElement[bool]) -> list[AuditF
 def keep_compared(database: Database, lease: Lease, files: Collection[AuditFile], found: Collection[Conflict]) -> None:
     """These files are compared with all others, and this is what was found: in one transaction, so neither without the other."""
     with database.transaction(lease) as connection:
-        rows = [
-            with_digest(
-                _TABLE,
-                {"type": c.event_type, "hour": c.hour_s, "range_id": c.range_id, "what": c.what, "found_at_ms": c.found_at_ms},
-            )
-            for c in found
-        ]
-        put(connection, _TABLE, ("type", "hour", "range_id"), rows)
+        put(connection, _TABLE, ("type", "hour", "range_id"), [with_digest(_TABLE, to_columns(c)) for c in found])
         compared = [{"of": f.file_id} for f in files]
         if compared:
             connection.execute(update(_FILES).where(_FILES.c.id == bindparam("of")).values(compared=True), compared)
-
-
-def closed_up_to(connection: Connection, hours_s: Mapping[str, int]) -> None:
-    """By type, the last hour that is closed now: its manifest, or an earlier one, names what held it."""
-    connection.execute(
-        delete(_TABLE).where(_TABLE.c.type == bindparam("of_type"), _TABLE.c.hour <= bindparam("closed")),
-        [{"of_type": event_type, "closed": hour_s} for event_type, hour_s in hours_s.items()],
-    )

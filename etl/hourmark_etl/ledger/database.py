@@ -17,9 +17,10 @@ from sqlalchemy import BigInteger, Connection, Executable, Result, Table, Text, 
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
 
 from hourmark.errors import Unavailable
+from hourmark.hidden import shown
 from hourmark_etl.errors import EtlStop, StaleDriver
 from hourmark_etl.ledger import migrations, tables
-from hourmark_etl.ledger.engines import lock_for_migration, open_engine, shown
+from hourmark_etl.ledger.engines import lock_for_migration, open_engine
 
 CLOSER: Final = "closer"  # the name of the lease of closing
 
@@ -59,9 +60,7 @@ class Database:
         """Take the lease: from now on, whoever held it is refused."""
         with self._available(), self._changing.begin() as connection:
             epoch = _count_commit(connection)
-            taken = connection.execute(update(tables.leases).where(tables.leases.c.name == name).values(epoch=epoch))
-            if taken.rowcount == 0:
-                connection.execute(insert(tables.leases).values(name=name, epoch=epoch))
+            put(connection, tables.leases, ["name"], [{"name": name, "epoch": epoch}])
         return Lease(name, epoch)
 
     def epoch(self, name: str) -> int:
@@ -135,10 +134,16 @@ class Database:
 
 def put(connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
     """Add rows, in place of all that have the same `key` columns."""
+    remove(connection, table, key, rows)
     if rows:
-        same = [table.c[name] == bindparam(f"of_{name}") for name in key]
-        connection.execute(delete(table).where(*same), [{f"of_{name}": row[name] for name in key} for row in rows])
         connection.execute(insert(table), rows)
+
+
+def remove(connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Delete all rows that have the same `key` columns as one of these."""
+    if rows:
+        same = [table.c[name] == bindparam(name) for name in key]
+        connection.execute(delete(table).where(*same), [{name: row[name] for name in key} for row in rows])
 
 
 def _count_commit(connection: Connection) -> int:

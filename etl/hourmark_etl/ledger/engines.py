@@ -1,7 +1,7 @@
 """SQLite or PostgreSQL behind one ledger: what an URL may say, and how its connections behave.
 
-Both give: durable commits, write transactions that wait for one another, readers with one consistent view. Passwords are never
-shown: `shown` is how an URL is named.
+Both give: durable commits, write transactions that wait for one another, readers with one consistent view. No password is
+shown (`hourmark.hidden`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from hourmark.errors import ConfigError
+from hourmark.hidden import shown
 
 _BUSY_MS: Final = 30_000  # how long a transaction waits for the one before it
 _PAUSED_MS: Final = 60_000  # PostgreSQL ends a transaction whose driver stands still; it would hold up all others
@@ -39,11 +40,6 @@ def open_engine(url: str) -> tuple[Engine, Engine]:
         return engine, engine.execution_options(**{_READING: True})
     engine = _postgresql(parsed)
     return engine, engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-
-
-def shown(url: str) -> str:
-    """The URL human-readable: without password, and without options, which may hold one too."""
-    return _parsed(url).set(query={}).render_as_string(hide_password=True)
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -96,7 +92,7 @@ def _parsed(url: str) -> URL:
     if parsed.get_backend_name() != "sqlite":
         raise ConfigError(f"etl.ledger: {parsed.drivername} is not supported; {_ALLOWED}")
     if not parsed.database or not Path(parsed.database).is_absolute():
-        raise ConfigError(f"etl.ledger = {url!r}: the path of an SQLite ledger must be absolute: sqlite:////absolute/path")
+        raise ConfigError(f"etl.ledger = {shown(url)!r}: the path of an SQLite ledger must be absolute: sqlite:////absolute/path")
     return parsed
 
 

@@ -8,10 +8,11 @@ from sqlalchemy import select
 
 from hourmark.config import Config
 from hourmark.errors import Unavailable
+from hourmark.hidden import shown
 from hourmark_etl.buckets.reader import any_marker, list_types
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.engines import shown, sqlite_file
+from hourmark_etl.ledger.engines import sqlite_file
 from hourmark_etl.storage import StorageError, open_storage
 
 _HERE: Final = "Is this the machine of the driver, and the configuration that it uses (--config)?"

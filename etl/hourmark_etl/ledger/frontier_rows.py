@@ -27,7 +27,8 @@ def put_frontiers(connection: Connection, types: Sequence[EventType], sources: S
     While none of its hosts was ever heard of, their reports may be on their way too. UsageError if the ledger's buckets have
     another length: a root's is fixed.
     """
-    _fix_bucket_length(connection, first_hour.length_s)
+    if not _has_bucket_length(connection, first_hour.length_s):
+        connection.execute(insert(tables.meta).values(key=BUCKET_SECONDS, value=str(first_hour.length_s)))
     known = {row["type"]: row for row in connection.execute(select(tables.frontiers)).mappings()}
     reported = connection.execute(select(tables.reporters.c.source, tables.reporters.c.goodbye)).all()
     live, heard = {source for source, goodbye in reported if not goodbye}, {source for source, _ in reported}
@@ -57,11 +58,6 @@ def check_other_bucket_length(database: Database, bucket_seconds: int) -> None:
     """UsageError if the ledger's buckets have another length than parsing.bucket_seconds says now."""
     with database.reading() as connection:
         _has_bucket_length(connection, bucket_seconds)
-
-
-def _fix_bucket_length(connection: Connection, bucket_seconds: int) -> None:
-    if not _has_bucket_length(connection, bucket_seconds):
-        connection.execute(insert(tables.meta).values(key=BUCKET_SECONDS, value=str(bucket_seconds)))
 
 
 def _has_bucket_length(connection: Connection, bucket_seconds: int) -> bool:

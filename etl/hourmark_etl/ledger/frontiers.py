@@ -16,23 +16,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, case, delete, func, insert, select, update
 
 from hourmark.hours import Hour
 from hourmark.manifest import Grade, Manifest
 from hourmark_etl.errors import DamagedRow, StaleDriver
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import position_of
-from hourmark_etl.ledger.conflicts import closed_up_to
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.digests import check, with_digest
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, begin_anew, put_gaps
-from hourmark_etl.ledger.tables import DIGEST
-from hourmark_etl.model import Frontier, Position, Reporter, Seal, State, Sums
+from hourmark_etl.model import Frontier, Position, Reporter, Seal, State, Sums, hours_on
 
 _AT_ONCE: Final = 500  # names in one IN list, far below every database's limit of variables
 _ROWS: Final = tables.frontiers
@@ -77,7 +75,7 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
             seal=None,
             alarm=(str(damaged),),
         )
-    seals = _seals(row["seal"])
+    seals = _SEALS.validate_json(row["seal"]) if row["seal"] else ()
     return Frontier(
         event_type=row["type"],
         first_hour=Hour(row["first_hour"], bucket_seconds),
@@ -107,7 +105,7 @@ def freeze(
     """
     groups, last = tables.groups, until or {}
     with database.transaction(lease) as connection:
-        _move_all(connection, [(f, {}) for f in chosen], State.OPEN, State.FROZEN)
+        _move_all(connection, State.OPEN, [(f, State.FROZEN, {}) for f in chosen])
         connection.execute(
             update(groups)
             .where(groups.c.type == bindparam("of_type"), groups.c.listed_hour.is_(None), groups.c.hour <= bindparam("last"))
@@ -119,18 +117,17 @@ def freeze(
 
 def _positions_of(connection: Connection, topics: Mapping[str, str]) -> dict[str, tuple[Position, ...]]:
     by_topic: dict[str, list[Position]] = {}
-    for names in _portions(sorted(set(topics.values()))):
-        query = select(tables.positions).where(tables.positions.c.topic.in_(names)).order_by(tables.positions.c.partition)
-        for row in connection.execute(query).mappings():
-            by_topic.setdefault(row["topic"], []).append(position_of(row))
+    query = select(tables.positions).order_by(tables.positions.c.partition)
+    for row in _rows_of(connection, query, tables.positions.c.topic, sorted(set(topics.values()))):
+        by_topic.setdefault(row["topic"], []).append(position_of(row))
     return {event_type: tuple(by_topic.get(topic, ())) for event_type, topic in topics.items()}
 
 
 def unfreeze_all(database: Database, lease: Lease, alarms: Collection[tuple[Frontier, Sequence[str]]]) -> None:
     """Take listings back; each alarm says what the proof missed, empty where a crash alone is the cause."""
     with database.transaction(lease) as connection:
-        moved = [(f, {"alarm": json.dumps(list(alarm)) if alarm else None}) for f, alarm in alarms]
-        _move_all(connection, moved, State.FROZEN, State.OPEN)
+        moved = [(f, State.OPEN, {"alarm": json.dumps(list(alarm)) if alarm else None}) for f, alarm in alarms]
+        _move_all(connection, State.FROZEN, moved)
         _unlist(connection, {f.event_type: f.hour for f, _ in alarms})
 
 
@@ -157,8 +154,8 @@ def seal(
     Hours that were frozen and are not sealed are unlisted.
     """
     with database.transaction(lease) as connection:
-        moved = [(f, {"seal": _seals_json(chains[f.event_type]), "alarm": None}) for f in frozen]
-        _move_all(connection, moved, State.FROZEN, State.SEALED)
+        moved = [(f, State.SEALED, {"seal": _seals_json(chains[f.event_type]), "alarm": None}) for f in frozen]
+        _move_all(connection, State.FROZEN, moved)
         _unlist(connection, {f.event_type: hours_on(f.hour, len(chains[f.event_type])) for f in frozen})
         _waive(connection, together.waived)
         if together.unaudited:
@@ -172,10 +169,10 @@ def force_sealed(connection: Connection, f: Frontier, lost: Mapping[int, Sums], 
 
     Their unaudited rows are forgotten, as its rows may be among those: a promise that it would keep stays unmet.
     """
-    hit = [h.hour.start_s for h in f.sealed_hours if h.hour.start_s in lost]
-    if hit:
-        seals = [_without(h.seal, lost.get(h.hour.start_s), waived) for h in f.sealed_hours if h.seal]
-        _move_all(connection, [(f, {"seal": _seals_json(seals)})], State.SEALED, State.SEALED)
+    hours = [(h.hour.start_s, h.seal) for h in f.sealed_hours if h.seal]
+    if hit := [hour_s for hour_s, _ in hours if hour_s in lost]:
+        seals = [_without(seal, lost.get(hour_s), waived) for hour_s, seal in hours]
+        _move_all(connection, State.SEALED, [(f, State.SEALED, {"seal": _seals_json(seals)})])
         unaudited = tables.unaudited.c
         connection.execute(delete(tables.unaudited).where(unaudited.type == f.event_type, unaudited.hour.in_(hit)))
 
@@ -188,42 +185,23 @@ def _without(seal: Seal, lost: Sums | None, waived: tuple[str, ...]) -> Seal:
 
 def _waive(connection: Connection, reporters: Collection[Reporter]) -> None:
     """Until they report again: rows are replaced then, so one that has reported since is left alone."""
-    table = tables.reporters
+    table, report = tables.reporters, ("host_id", "source", "incarnation", "sequence", "received_at_ms")
     if reporters:
-        connection.execute(
-            update(table)
-            .where(
-                table.c.host_id == bindparam("host"),
-                table.c.source == bindparam("of_source"),
-                table.c.incarnation == bindparam("of_incarnation"),
-                table.c.sequence == bindparam("of_sequence"),
-                table.c.received_at_ms == bindparam("at_ms"),
-            )
-            .values(waived=True),
-            [
-                {"host": r.host_id, "of_source": r.source, "of_incarnation": r.incarnation, "of_sequence": r.sequence,
-                 "at_ms": r.received_at_ms}
-                for r in reporters
-            ],
-        )  # fmt: skip
-
-
-def hours_on(hour: Hour, count: int) -> Hour:
-    """The hour `count` hours later."""
-    return Hour(hour.start_s + count * hour.length_s, hour.length_s)
+        same = [table.c[name] == bindparam(f"of_{name}") for name in report]
+        of = [{f"of_{name}": getattr(r, name) for name in report} for r in reporters]
+        connection.execute(update(table).where(*same).values(waived=True), of)
 
 
 def first_unsealed(frontier: Frontier) -> Hour:
     """The first hour of which no bucket can have been published by this ledger."""
-    sealed = 0 if frontier.seal is None else 1 + len(frontier.later_seals)
-    return hours_on(frontier.hour, sealed)
+    return hours_on(frontier.hour, 0 if frontier.seal is None else 1 + len(frontier.later_seals))
 
 
 def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> None:
     """Remember published buckets and go on, each type to its next hour. What a marker says stands, whoever published it.
 
     Of one type there may be several, in turn; then the frontier passes them all. An override for a closed hour is done, and
-    what held it is named.
+    the conflicts that held it are named by its manifest, or an earlier one.
     """
     last: dict[str, Closing] = {}
     first: dict[str, Frontier] = {}
@@ -235,22 +213,12 @@ def close_all(database: Database, lease: Lease, closings: Sequence[Closing]) -> 
         first.setdefault(f.event_type, f)
         last[f.event_type] = c
     with database.transaction(lease) as connection:
-        _move_all(
-            connection,
-            [(first[t], _after_close(c.frontier)) for t, c in last.items()],
-            State.SEALED,
-            {t: State.SEALED if c.frontier.later_seals else State.OPEN for t, c in last.items()},
-        )
-        connection.execute(
-            insert(tables.buckets),
-            [bucket_row(c.frontier.hour, c.manifest) for c in closings],
-        )
-        overrides = tables.overrides
-        connection.execute(
-            delete(overrides).where(overrides.c.type == bindparam("of_type"), overrides.c.hour <= bindparam("closed")),
-            [{"of_type": t, "closed": c.frontier.hour.start_s} for t, c in last.items()],
-        )
-        closed_up_to(connection, {t: c.frontier.hour.start_s for t, c in last.items()})
+        _move_all(connection, State.SEALED, [(first[t], *_after_close(c.frontier)) for t, c in last.items()])
+        connection.execute(insert(tables.buckets), [bucket_row(c.frontier.hour, c.manifest) for c in closings])
+        closed = [{"of_type": t, "closed": c.frontier.hour.start_s} for t, c in last.items()]
+        for table in (tables.overrides, tables.conflicts):
+            done = delete(table).where(table.c.type == bindparam("of_type"), table.c.hour <= bindparam("closed"))
+            connection.execute(done, closed)
 
 
 def bucket_row(hour: Hour, manifest: Manifest) -> dict[str, Any]:
@@ -261,17 +229,12 @@ def bucket_row(hour: Hour, manifest: Manifest) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _after_close(closed: Frontier) -> dict[str, Any]:
+def _after_close(closed: Frontier) -> tuple[State, dict[str, Any]]:
     assert closed.seal is not None
-    return {
-        "hour": closed.hour.end_s,
-        "seal": _seals_json(closed.later_seals) if closed.later_seals else None,
-        "settled_next": closed.seal.audit_next,
-    }
-
-
-def _seals(text: str | None) -> tuple[Seal, ...]:
-    return _SEALS.validate_json(text) if text else ()
+    left = _seals_json(closed.later_seals) if closed.later_seals else None
+    return State.SEALED if left else State.OPEN, {
+        "hour": closed.hour.end_s, "seal": left, "settled_next": closed.seal.audit_next
+    }  # fmt: skip
 
 
 def _seals_json(seals: Iterable[Seal]) -> str:
@@ -294,24 +257,16 @@ def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
     return {(event_type, hour_s): int(size) for event_type, hour_s, size in database.ask(query)}
 
 
-def _move_all(
-    connection: Connection,
-    moved: Sequence[tuple[Frontier, Mapping[str, Any]]],
-    before: State,
-    after: State | Mapping[str, State],
-) -> None:
-    """Step many frontiers; StaleDriver, and nothing changed, if one is not where it is thought to be.
+def _move_all(connection: Connection, before: State, moved: Sequence[tuple[Frontier, State, Mapping[str, Any]]]) -> None:
+    """Step many frontiers, each to a state, with these columns; StaleDriver, and nothing changed, if one is not where it is
+    thought to be.
 
     The transactions of one ledger are serial, so what is read here stays so until the end of this one.
     """
-    if not moved:
-        return
-    found: dict[str, Mapping[Any, Any]] = {}
-    for names in _portions([f.event_type for f, _ in moved]):
-        found |= {row["type"]: row for row in connection.execute(select(_ROWS).where(_ROWS.c.type.in_(names))).mappings()}
-    states = after if isinstance(after, Mapping) else {f.event_type: after for f, _ in moved}
+    names = [f.event_type for f, *_ in moved]
+    found = {row["type"]: row for row in _rows_of(connection, select(_ROWS), _ROWS.c.type, names)}
     rows = []
-    for f, values in moved:
+    for f, after, values in moved:
         row = found.get(f.event_type)
         if row is None or (row["hour"], row["state"]) != (f.hour.start_s, before.value):
             raise StaleDriver(
@@ -319,13 +274,14 @@ def _move_all(
                 "moved it; this one stops and changes nothing"
             )
         check(_ROWS, row, event_type=f.event_type)
-        rows.append(with_digest(_ROWS, {**row, "state": states[f.event_type].value, **values}))
-    columns = ("hour", "state", "seal", "alarm", "settled_next", DIGEST)
-    connection.execute(
-        update(_ROWS).where(_ROWS.c.type == bindparam("of_type")).values({name: bindparam(f"to_{name}") for name in columns}),
-        [{"of_type": row["type"], **{f"to_{name}": row[name] for name in columns}} for row in rows],
-    )
+        rows.append(with_digest(_ROWS, {**row, "state": after.value, **values}) | {"of_type": f.event_type})
+    if rows:
+        connection.execute(update(_ROWS).where(_ROWS.c.type == bindparam("of_type")), rows)
 
 
-def _portions(names: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (names[at : at + _AT_ONCE] for at in range(0, len(names), _AT_ONCE))
+def _rows_of(
+    connection: Connection, query: Select[Any], column: ColumnElement[str], names: Sequence[str]
+) -> Iterator[Mapping[Any, Any]]:
+    """What the query finds of these names."""
+    for at in range(0, len(names), _AT_ONCE):
+        yield from connection.execute(query.where(column.in_(names[at : at + _AT_ONCE]))).mappings()

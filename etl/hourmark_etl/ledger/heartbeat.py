@@ -9,15 +9,17 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select
 
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark_etl.errors import EtlStop
-from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.humanize import duration
+from hourmark_etl.ledger.database import Database, Lease, put
 from hourmark_etl.ledger.tables import meta
 
 BEAT_SECONDS: Final = 15.0
+SILENT_SECONDS: Final = 60.0  # a driver without a sign for so long does not run
 _KEY: Final = "driver_seen_ms"
 
 
@@ -52,12 +54,18 @@ class Heartbeat:
 def beat(database: Database, lease: Lease, now_ms: int) -> None:
     """One sign. StaleDriver if the lease was taken over."""
     with database.transaction(lease) as connection:
-        changed = connection.execute(update(meta).where(meta.c.key == _KEY).values(value=str(now_ms)))
-        if changed.rowcount == 0:
-            connection.execute(insert(meta).values(key=_KEY, value=str(now_ms)))
+        put(connection, meta, ["key"], [{"key": _KEY, "value": str(now_ms)}])
 
 
 def driver_seen_ms(database: Database) -> int | None:
     """When the last sign was given, Unix milliseconds by the driver's clock; None: never."""
     found = database.ask(select(meta.c.value).where(meta.c.key == _KEY)).scalar()
     return None if found is None else int(found)
+
+
+def no_driver(seen_ms: int | None, now_ms: int) -> str | None:
+    """That none runs, human-readable; None where one gave a sign a moment ago."""
+    if seen_ms is None:
+        return "the ledger has no sign of a driver"
+    age_s = (now_ms - seen_ms) / 1000
+    return f"no driver runs: its last sign in the ledger is {duration(age_s)} old" if age_s > SILENT_SECONDS else None

@@ -20,6 +20,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Integer,
+    Select,
     Table,
     Text,
     and_,
@@ -34,13 +35,12 @@ from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import check
-from hourmark_etl.model import AUDIT, EVENTS, AuditGroup, Frontier, StagedGroup, Sums, to_unsigned
+from hourmark_etl.model import AUDIT, EVENTS, AuditGroup, Frontier, StagedGroup, Sums, from_columns, to_unsigned
 
 _Group = TypeVar("_Group")
 _AT_ONCE: Final = 1000  # frontiers in one query: four variables each, below every database's limit
 _LISTED: Final = tables.groups
 _PROMISED: Final = tables.audit_groups
-_PATH: Final = tables.staged_files.c.path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,56 +81,59 @@ def listed_sums(groups: Iterable[StagedGroup]) -> Sums:
 
 def listed_groups(database: Database, asked: Sequence[Frontier]) -> list[list[StagedGroup]]:
     """For each frontier in turn, what a freeze has listed for its hour, late events' groups included."""
-    return _found(database, asked, _LISTED, [_is_listed], group_of)
+    c = _LISTED.c
+    return _found(database, asked, _LISTED, group_of, lambda one: [and_(c.type == one.type, c.listed_hour == one.hour)])
 
 
 def counting_promises(database: Database, asked: Sequence[Frontier], below: int) -> list[list[AuditGroup]]:
     """For each frontier in turn, groups of which at least one promise counts for its hour."""
-    counts = [functools.partial(_of_the_hour, below=below), functools.partial(_late, below=below)]
-    return _found(database, asked, _PROMISED, counts, audit_group_of)
+    c = _PROMISED.c
+
+    def counts(one: Any) -> list[ColumnElement[bool]]:
+        of_the_hour = and_(c.type == one.type, c.hour == one.hour, c.first_offset < below)
+        late = and_(c.type == one.type, c.last_offset >= one.settled, c.hour < one.hour, c.first_offset < below)
+        return [of_the_hour, late]
+
+    return _found(database, asked, _PROMISED, audit_group_of, counts)
 
 
 def _found(
     database: Database,
     asked: Sequence[Frontier],
     table: Table,
-    conditions: Sequence[Callable[[Any], ColumnElement[bool]]],
     group: Callable[[Mapping[Any, Any], str], _Group],
+    conditions: Callable[[Any], Iterable[ColumnElement[bool]]],
 ) -> list[list[_Group]]:
-    """For each frontier in turn, the groups of the table that meet a condition; each `group` is made of a row and its path."""
+    """For each frontier in turn, the groups of the table that meet a condition; each `group` is made of a row and its path.
+
+    `conditions`: by the frontiers' columns, each a query of its own.
+    """
     found: list[list[_Group]] = [[] for _ in asked]
     with database.reading() as connection:
         for one in _portions(asked):
-            for is_asked in conditions:
-                query = (
-                    select(one.c.at, _PATH, table)
-                    .select_from(one)
-                    .join(table, is_asked(one))
-                    .join(tables.staged_files, tables.staged_files.c.id == table.c.file_id)
-                    .order_by(one.c.at, table.c.id)
-                )
+            for is_asked in conditions(one.c):
+                query = _with_path(table, one.c.at).join(one, is_asked).order_by(one.c.at, table.c.id)
                 for row in connection.execute(query).mappings():
                     found[row["at"]].append(group(row, asked[row["at"]].event_type))
     return found
+
+
+def _with_path(table: Table, *more: ColumnElement[Any]) -> Select[Any]:
+    files = tables.staged_files
+    return select(*more, files.c.path, table).select_from(table).join(files, files.c.id == table.c.file_id)
 
 
 def promises_between(
     database: Database, event_type: str, hours_s: Collection[int], at_least: int, below: int
 ) -> list[AuditGroup]:
     """Groups of these hours with a promise, perhaps, at central audit offsets [at_least, below)."""
-    query = (
-        select(_PATH, _PROMISED)
-        .select_from(_PROMISED)
-        .join(tables.staged_files, tables.staged_files.c.id == _PROMISED.c.file_id)
-        .where(
-            _PROMISED.c.type == event_type,
-            _PROMISED.c.hour.in_(sorted(hours_s)),
-            _PROMISED.c.first_offset < below,
-            _PROMISED.c.last_offset >= at_least,
-        )
-        .order_by(_PROMISED.c.id)
+    query = _with_path(_PROMISED).where(
+        _PROMISED.c.type == event_type,
+        _PROMISED.c.hour.in_(sorted(hours_s)),
+        _PROMISED.c.first_offset < below,
+        _PROMISED.c.last_offset >= at_least,
     )
-    return [audit_group_of(row, event_type) for row in database.ask(query).mappings()]
+    return [audit_group_of(row, event_type) for row in database.ask(query.order_by(_PROMISED.c.id)).mappings()]
 
 
 def group_of(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
@@ -138,33 +141,14 @@ def group_of(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
     check(_LISTED, row, row["path"], event_type)
     if row["listed_hour"] is not None and row["listed_hour"] < row["hour"]:
         raise DamagedRow(_LISTED.name, f"id {row['id']}, of {row['path']}, listed before its hour", event_type)
-    return StagedGroup(
-        path=row["path"],
-        event_type=row["type"],
-        hour_s=row["hour"],
-        rows=row["rows"],
-        datum_bytes=row["bytes"],
-        low64_sum=to_unsigned(row["low64_sum"]),
-        schema_ids=tuple(json.loads(row["schema_ids"])),
-        first_row=row["first_row"],
-        first_id=row["first_id"],
-        last_id=row["last_id"],
-    )
+    schema_ids = tuple(json.loads(row["schema_ids"]))
+    return from_columns(StagedGroup, row, low64_sum=to_unsigned(row["low64_sum"]), schema_ids=schema_ids)
 
 
 def audit_group_of(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
     """The same of promises."""
     check(_PROMISED, row, row["path"], event_type)
-    return AuditGroup(
-        path=row["path"],
-        event_type=row["type"],
-        hour_s=row["hour"],
-        rows=row["rows"],
-        first_offset=row["first_offset"],
-        last_offset=row["last_offset"],
-        promised=row["promised"],
-        low64_sum=to_unsigned(row["low64_sum"]),
-    )
+    return from_columns(AuditGroup, row, low64_sum=to_unsigned(row["low64_sum"]))
 
 
 def _portions(asked: Sequence[Frontier]) -> Iterator[Any]:
@@ -187,23 +171,6 @@ def _values(rows: int) -> str:
     """As text, because SQLAlchemy compiles a VALUES of its own anew each time."""
     each = ", ".join(f"(:at{n}, :type{n}, :hour{n}, :settled{n})" for n in range(rows))
     return f"SELECT column1 AS at, column2 AS type, column3 AS hour, column4 AS settled FROM (VALUES {each}) AS given"  # noqa: S608  # names only
-
-
-def _is_listed(one: Any) -> ColumnElement[bool]:
-    return and_(_LISTED.c.type == one.c.type, _LISTED.c.listed_hour == one.c.hour)
-
-
-def _of_the_hour(one: Any, below: int) -> ColumnElement[bool]:
-    return and_(_PROMISED.c.type == one.c.type, _PROMISED.c.hour == one.c.hour, _PROMISED.c.first_offset < below)
-
-
-def _late(one: Any, below: int) -> ColumnElement[bool]:
-    return and_(
-        _PROMISED.c.type == one.c.type,
-        _PROMISED.c.last_offset >= one.c.settled,
-        _PROMISED.c.hour < one.c.hour,
-        _PROMISED.c.first_offset < below,
-    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -234,11 +201,5 @@ def file_differences(connection: Connection) -> list[FileDifference]:
 
 def groups_of(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
     """The staged groups of one type and origin hour, wherever they are listed."""
-    table, files = tables.groups, tables.staged_files
-    query = (
-        select(files.c.path, table)
-        .join(files, files.c.id == table.c.file_id)
-        .where(table.c.type == event_type, table.c.hour == origin_s)
-        .order_by(table.c.id)
-    )
+    query = _with_path(_LISTED).where(_LISTED.c.type == event_type, _LISTED.c.hour == origin_s).order_by(_LISTED.c.id)
     return [group_of(row, event_type) for row in database.ask(query).mappings()]

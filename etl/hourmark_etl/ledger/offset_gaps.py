@@ -15,7 +15,7 @@ from sqlalchemy import Connection, delete, insert, select
 from hourmark.kafka import Partition
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, put
-from hourmark_etl.model import from_row
+from hourmark_etl.model import from_columns
 
 _TABLE = tables.gaps
 
@@ -85,5 +85,5 @@ def accepted_gaps(database: Database) -> list[OffsetGap]:
 
 
 def _all(database: Database) -> list[OffsetGap]:
-    query = select(*(_TABLE.c[f.name] for f in dataclasses.fields(OffsetGap))).order_by(_TABLE.c.accepted_at_ms, _TABLE.c.id)
-    return [from_row(OffsetGap, row) for row in database.ask(query)]
+    query = select(_TABLE).order_by(_TABLE.c.accepted_at_ms, _TABLE.c.id)
+    return [from_columns(OffsetGap, row) for row in database.ask(query).mappings()]

@@ -16,21 +16,17 @@ import dataclasses
 import json
 from collections.abc import Collection, Mapping
 
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import Connection, select
 
 from hourmark.errors import UsageError
 from hourmark.hours import Hour
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, put
-from hourmark_etl.model import Frontier, Phase, State, from_row
+from hourmark_etl.ledger.database import Database, Lease, put, remove
+from hourmark_etl.model import Frontier, Phase, State, from_columns, from_row, to_columns
 
 _TABLE = tables.overrides
 _WAITS = tables.blockers
-_HOLD_SEALED = (
-    Phase.PUBLISHING,
-    Phase.STAGED,
-    Phase.LEDGER,
-)  # until somebody acts
+_HOLD_SEALED = (Phase.PUBLISHING, Phase.STAGED, Phase.LEDGER)  # until somebody acts
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +64,6 @@ def put_override(database: Database, event_type: str, hour: Hour, reason: str, b
                 f"{event_type} {hour} is {which}: hours close in turn, and the frontier of {event_type} is "
                 f"{Hour(frontier, hour.length_s)}; order that one"
             )
-        connection.execute(delete(_TABLE).where(_TABLE.c.type == event_type))
         _put(connection, {event_type: hour}, reason, by, now_ms)
 
 
@@ -91,19 +86,13 @@ def put_overrides(database: Database, bucket_seconds: int, reason: str, by: str,
         if soon := [r for r in rows if r.state == State.SEALED.value and (r.type, r.hour) not in stuck]:
             named = ", ".join(sorted(f"{r.type} {ordered[r.type]}" for r in soon)[:5])
             raise UsageError(f"sealed, and about to be published by the driver: {named}; order again once that is closed")
-        connection.execute(delete(_TABLE))
         _put(connection, ordered, reason, by, now_ms)
     return ordered
 
 
 def _put(connection: Connection, ordered: Mapping[str, Hour], reason: str, by: str, now_ms: int) -> None:
-    connection.execute(
-        insert(_TABLE),
-        [
-            {"type": t, "hour": hour.start_s, "reason": reason, "requested_by": by, "requested_at_ms": now_ms}
-            for t, hour in ordered.items()
-        ],
-    )
+    said = {"reason": reason, "requested_by": by, "requested_at_ms": now_ms}
+    put(connection, _TABLE, ["type"], [{"type": t, "hour": hour.start_s, **said} for t, hour in ordered.items()])
 
 
 def _check_reason(reason: str) -> None:
@@ -125,14 +114,10 @@ class Blocker:
 def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
     """By type; a type that waits for nothing but time has none."""
     return {
-        row.type: Blocker(
-            event_type=row.type,
-            hour=Hour(row.hour, bucket_seconds),
-            phase=Phase(row.phase),
-            what=tuple(json.loads(row.what)),
-            since_ms=row.since_ms,
+        row["type"]: from_columns(
+            Blocker, row, hour=Hour(row["hour"], bucket_seconds), phase=Phase(row["phase"]), what=tuple(json.loads(row["what"]))
         )
-        for row in database.ask(select(_WAITS))
+        for row in database.ask(select(_WAITS)).mappings()
     }
 
 
@@ -159,10 +144,5 @@ def check_sealed(f: Frontier, wait: Blocker | None) -> None:
 def put_blockers(database: Database, lease: Lease, changed: Collection[Blocker], gone: Collection[str]) -> None:
     """Replace these types' rows, and remove those of `gone`."""
     with database.transaction(lease) as connection:
-        rows = [
-            {"type": w.event_type, "hour": w.hour.start_s, "phase": w.phase, "what": json.dumps(w.what), "since_ms": w.since_ms}
-            for w in changed
-        ]
-        put(connection, _WAITS, ("type",), rows)
-        if gone:
-            connection.execute(delete(_WAITS).where(_WAITS.c.type == bindparam("of_type")), [{"of_type": name} for name in gone])
+        put(connection, _WAITS, ["type"], [to_columns(w, hour=w.hour.start_s, what=json.dumps(w.what)) for w in changed])
+        remove(connection, _WAITS, ["type"], [{"type": name} for name in gone])

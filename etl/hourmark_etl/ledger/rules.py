@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from sqlalchemy import Connection, insert, select
 
 from hourmark.errors import Finding, UsageError
 from hourmark.hours import Hour
-from hourmark.rules import KnownSchema, Rules, RulesBook, is_named_by
+from hourmark.rules import KnownSchema, Record, Rules, RulesBook, is_named_by
 from hourmark.rules_change import changes
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
@@ -42,11 +42,10 @@ class LedgerRules:
         with self._database.transaction() as connection:
             book = _book(connection)
             begun, known = book.latest is not None, {r.id for r in book.revisions}
-            new = {key: value for key, value in others.records.items() if key not in book.records}
-            _add(connection, book, new)
+            added = _add(connection, book, others.records.items())
             for rules in (r for r in book.revisions if begun and r.id not in known):
                 put_frontiers(connection, [t.declaration for t in rules.types.values()], [*rules.sources.values()], first_hour)
-        return len(new)
+        return added
 
     def put(
         self, rules: Rules, after: Rules | None, first_hour: Hour, own: Mapping[int, KnownSchema] = MappingProxyType({})
@@ -64,15 +63,14 @@ class LedgerRules:
                     f"another `types apply` came first: revision {standing.id} is in force now ({changes(after, standing)}). "
                     "Nothing of this one was put in force; bring the declarations together, and run it again"
                 )
-            _add(connection, book, {key: value for key, value in rules.records() if key not in book.records}, own)
+            _add(connection, book, rules.records(), own)
             types = [t.declaration for t in rules.types.values()]
             return put_frontiers(connection, types, [*rules.sources.values()], first_hour)
 
 
 def put_book(connection: Connection, book: RulesBook) -> None:
     """Add what the ledger's rules lack of these. Finding if ids have two meanings."""
-    known = _book(connection)
-    _add(connection, known, {key: value for key, value in book.records.items() if key not in known.records})
+    _add(connection, _book(connection), book.records.items())
 
 
 def _book(connection: Connection) -> RulesBook:
@@ -88,14 +86,17 @@ def _book(connection: Connection) -> RulesBook:
 
 
 def _add(
-    connection: Connection, book: RulesBook, new: Mapping[str, str], own: Mapping[int, KnownSchema] = MappingProxyType({})
-) -> None:
+    connection: Connection, book: RulesBook, records: Iterable[Record], own: Mapping[int, KnownSchema] = MappingProxyType({})
+) -> int:
+    """Those that are new to the book; how many."""
+    new = [(key, value) for key, value in records if key not in book.records]
     try:
-        for key, value in new.items():
-            book.add(key, value)
+        for record in new:
+            book.add(*record)
         schemas = {i: KnownSchema.of(version.declaration.name, version.schema) for i, version in book.schemas().items()}
         put_schemas(connection, [*schemas.items(), *own.items()])
     except ValueError as error:
         raise Finding(str(error)) from error
     if new:
-        connection.execute(insert(tables.rules), [{"key": key, "value": value} for key, value in new.items()])
+        connection.execute(insert(tables.rules), [{"key": key, "value": value} for key, value in new])
+    return len(new)

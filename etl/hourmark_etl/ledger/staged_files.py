@@ -14,11 +14,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import zstandard
-from sqlalchemy import ColumnElement, Select, Table, and_, bindparam, delete, func, or_, select, union
+from sqlalchemy import ColumnElement, CompoundSelect, Select, Table, and_, delete, func, or_, select, union
 
 from hourmark.errors import Finding
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.database import Database, Lease, remove
 from hourmark_etl.ledger.digests import check, rewrite
 from hourmark_etl.ledger.frontiers import force_sealed
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
@@ -26,7 +26,7 @@ from hourmark_etl.model import AUDIT, EVENTS, Frontier, Span, StagedFile, Staged
 
 _FILES = tables.staged_files
 # By table of groups, joined with their frontier: whose rows no closed bucket holds yet, or no seal has settled.
-NEEDED: Final[dict[Table, ColumnElement[bool]]] = {
+_NEEDED: Final[dict[Table, ColumnElement[bool]]] = {
     tables.groups: or_(tables.groups.c.listed_hour.is_(None), tables.groups.c.listed_hour >= tables.frontiers.c.hour),
     tables.audit_groups: or_(
         tables.audit_groups.c.last_offset >= tables.frontiers.c.settled_next,
@@ -71,7 +71,7 @@ def settled_audit_files(database: Database, after_id: int, below: int, limit: in
     needed = (
         select(groups.c.file_id)
         .join(frontiers, frontiers.c.type == groups.c.type)
-        .where(or_(groups.c.last_offset >= below, NEEDED[groups]))
+        .where(or_(groups.c.last_offset >= below, _NEEDED[groups]))
     )
     return _unneeded(database, AUDIT, after_id, limit, needed, groups.c.file_id)
 
@@ -109,11 +109,10 @@ def settled_before(database: Database, event_type: str, closed_before_ms: int) -
 
 def forget_files(database: Database, lease: Lease, files: Collection[Garbage]) -> set[str]:
     """Before the files are deleted: one that nobody names harms nothing. Returns the folders of which no file is left."""
-    ids = [{"of": f.file_id} for f in files]
+    ids = [{"id": f.file_id, "file_id": f.file_id} for f in files]
     with database.transaction(lease) as connection:
-        for table in (tables.groups, tables.audit_groups):
-            connection.execute(delete(table).where(table.c.file_id == bindparam("of")), ids)
-        connection.execute(delete(_FILES).where(_FILES.c.id == bindparam("of")), ids)
+        for table, key in ((tables.groups, "file_id"), (tables.audit_groups, "file_id"), (_FILES, "id")):
+            remove(connection, table, [key], ids)
         folders = {f.folder for f in files}
         left = set(connection.execute(select(_FILES.c.batch).where(_FILES.c.batch.in_(sorted(folders))).distinct()).scalars())
     return folders - left
@@ -140,10 +139,10 @@ class KnownFile:
 def known_file(database: Database, path: str) -> KnownFile:
     """Finding if the ledger does not name the file."""
     with database.reading() as connection:
-        row = connection.execute(select(tables.staged_files).where(tables.staged_files.c.path == path)).mappings().one_or_none()
+        row = connection.execute(select(_FILES).where(_FILES.c.path == path)).mappings().one_or_none()
         if row is None:
             raise Finding(f"the ledger names no staged file {path}; `hourmark ledger check` compares ledger and storage")
-        check(tables.staged_files, row)
+        check(_FILES, row)
         groups: dict[tuple[str, int], Sums] = {}
         for table in (tables.groups, tables.audit_groups):
             for of in connection.execute(select(table).where(table.c.file_id == row["id"])).mappings():
@@ -160,28 +159,34 @@ def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
 
 def types_in(database: Database, path: str) -> set[str]:
     """The types whose next buckets need events, or promises, of the file; none if the ledger does not name it any more."""
-    needed = (
-        select(groups.c.type)
-        .join(tables.staged_files, tables.staged_files.c.id == groups.c.file_id)
-        .join(tables.frontiers, tables.frontiers.c.type == groups.c.type)
-        .where(tables.staged_files.c.path == path, still)
-        for groups, still in NEEDED.items()
+    return set(database.ask(needed_of("type", _FILES.c.path == path)).scalars())
+
+
+def needed_of(column: str, *where: ColumnElement[bool]) -> CompoundSelect[Any]:
+    """The column, of groups that are needed still."""
+    return union(
+        *(
+            select(groups.c[column])
+            .join(_FILES, _FILES.c.id == groups.c.file_id)
+            .join(tables.frontiers, tables.frontiers.c.type == groups.c.type)
+            .where(still, *where)
+            for groups, still in _NEEDED.items()
+        )
     )
-    return set(database.ask(union(*needed)).scalars())
 
 
 def replace_file(database: Database, lease: Lease, known: KnownFile, path: str, groups: Collection[StagedGroup]) -> None:
     """From now on the file's rows stand in `path`; `groups` say where (none for promises)."""
-    files, rows = tables.staged_files, {(g.event_type, g.hour_s): g.first_row for g in groups}
+    rows = {(g.event_type, g.hour_s): g.first_row for g in groups}
     with database.transaction(lease) as connection:
         for table in (tables.groups, tables.audit_groups):
             for row in connection.execute(select(table).where(table.c.file_id == known.file_id)).mappings().all():
                 check(table, row, known.file.path, row["type"])
                 moved = {"first_row": rows[row["type"], row["hour"]]} if table is tables.groups else {}
                 rewrite(connection, table, row, moved, path)
-        row = connection.execute(select(files).where(files.c.id == known.file_id)).mappings().one()
-        check(files, row)
-        rewrite(connection, files, row, {"path": path})
+        row = connection.execute(select(_FILES).where(_FILES.c.id == known.file_id)).mappings().one()
+        check(_FILES, row)
+        rewrite(connection, _FILES, row, {"path": path})
 
 
 def give_up(database: Database, lease: Lease, known: KnownFile, f: Frontier, gap: OffsetGap, forced: str) -> None:
@@ -189,16 +194,14 @@ def give_up(database: Database, lease: Lease, known: KnownFile, f: Frontier, gap
 
     Offsets and audit cut of a seal stay: a closer that has written such an hour whole may still publish it.
     """
-    groups = tables.groups
     with database.transaction(lease) as connection:
-        own = (groups.c.file_id == known.file_id, groups.c.type == f.event_type)
         lost = defaultdict[int, Sums](Sums)
-        for hour_s, rows, low64_sum in connection.execute(
-            select(groups.c.listed_hour, groups.c.rows, groups.c.low64_sum).where(*own)
-        ):
-            lost[hour_s] += Sums(rows, rows, to_unsigned(low64_sum))
-        for table in (groups, tables.audit_groups):
-            connection.execute(delete(table).where(table.c.file_id == known.file_id, table.c.type == f.event_type))
+        for table in (tables.groups, tables.audit_groups):
+            own = (table.c.file_id == known.file_id, table.c.type == f.event_type)
+            if table is tables.groups:
+                for row in connection.execute(select(table).where(*own)):
+                    lost[row.listed_hour] += Sums(row.rows, row.rows, to_unsigned(row.low64_sum))
+            connection.execute(delete(table).where(*own))
         force_sealed(connection, f, lost, (forced, gap.what))
         put_gaps(connection, [gap])
 

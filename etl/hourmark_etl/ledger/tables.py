@@ -6,6 +6,7 @@ in `migrations`: what changes here changes there too (until the first release, `
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
@@ -14,35 +15,37 @@ metadata = MetaData()
 
 DIGEST: Final = "digest"  # the column; see `digests`
 UNDIGESTED: Final = "undigested"
-_NUMBER: Final = {UNDIGESTED: True}  # of a row or a file: groups have the file's path in their digest instead
 
 
-def _text(name: str) -> Column[str]:
-    """A column without nulls, as nearly all are."""
-    return Column(name, Text, nullable=False)
-
-
-def _number(name: str) -> Column[int]:
-    return Column(name, BigInteger, nullable=False)
-
-
-def _bytes(name: str) -> Column[bytes]:
-    return Column(name, LargeBinary, nullable=False)
-
-
+# Columns without nulls, as nearly all are.
+_key = functools.partial(Column, primary_key=True)
+_text = functools.partial(Column, type_=Text, nullable=False)
+_number = functools.partial(Column, type_=BigInteger, nullable=False)
+_bytes = functools.partial(Column, type_=LargeBinary, nullable=False)
+_flag = functools.partial(Column, type_=Boolean, nullable=False)
 # Row numbers; SQLite numbers rows by itself only where the type is INTEGER, which has 64 bits there.
 _ROW_ID: Final = BigInteger().with_variant(Integer, "sqlite")
 
-meta = Table("meta", metadata, Column("key", Text, primary_key=True), _text("value"))
 
-leases = Table("leases", metadata, Column("name", Text, primary_key=True), _number("epoch"))
+def _row_id() -> Column[int]:
+    return _key("id", _ROW_ID, autoincrement=True, info={UNDIGESTED: True})
+
+
+def _of_file() -> Column[int]:
+    """Groups have the file's path in their digest instead."""
+    return Column("file_id", ForeignKey("staged_files.id"), nullable=False, info={UNDIGESTED: True})
+
+
+meta = Table("meta", metadata, _key("key", Text), _text("value"))
+
+leases = Table("leases", metadata, _key("name", Text), _number("epoch"))
 
 positions = Table(
     "positions",
     metadata,
-    Column("cluster_id", Text, primary_key=True),
-    Column("topic_id", Text, primary_key=True),
-    Column("partition", Integer, primary_key=True),
+    _key("cluster_id", Text),
+    _key("topic_id", Text),
+    _key("partition", Integer),
     _text("topic"),
     _text("shard"),
     _number("next_offset"),
@@ -53,15 +56,15 @@ positions = Table(
 staged_files = Table(
     "staged_files",
     metadata,
-    Column("id", _ROW_ID, primary_key=True, autoincrement=True, info=_NUMBER),
-    Column("path", Text, nullable=False, unique=True),
+    _row_id(),
+    _text("path", unique=True),
     _text("batch"),
     _text("kind"),  # "events" or "audit"
     _number("rows"),
     _bytes("spans"),  # zstandard of a JSON list of `model.Span`
     Column("observed_from_ms", BigInteger),  # least and greatest `observed_at` of the ranges of an audit file
     Column("observed_to_ms", BigInteger),
-    Column("compared", Boolean, nullable=False, info={UNDIGESTED: True}),  # an audit file, with all others (`conflicts`)
+    _flag("compared", info={UNDIGESTED: True}),  # an audit file, with all others (`conflicts`)
     _bytes(DIGEST),
     Index("staged_files_by_batch", "batch"),
     Index("staged_files_by_observed", "kind", "compared", "observed_to_ms"),
@@ -71,8 +74,8 @@ staged_files = Table(
 groups = Table(
     "staged_groups",
     metadata,
-    Column("id", _ROW_ID, primary_key=True, autoincrement=True, info=_NUMBER),
-    Column("file_id", ForeignKey("staged_files.id"), nullable=False, info=_NUMBER),
+    _row_id(),
+    _of_file(),
     _text("type"),
     _number("hour"),
     _number("rows"),
@@ -92,8 +95,8 @@ groups = Table(
 audit_groups = Table(
     "audit_groups",
     metadata,
-    Column("id", _ROW_ID, primary_key=True, autoincrement=True, info=_NUMBER),
-    Column("file_id", ForeignKey("staged_files.id"), nullable=False, info=_NUMBER),
+    _row_id(),
+    _of_file(),
     _text("type"),
     _number("hour"),
     _number("rows"),
@@ -110,7 +113,7 @@ audit_groups = Table(
 frontiers = Table(
     "frontiers",
     metadata,
-    Column("type", Text, primary_key=True),
+    _key("type", Text),
     _number("first_hour"),
     _number("hour"),
     _text("state"),
@@ -125,8 +128,8 @@ frontiers = Table(
 buckets = Table(
     "buckets",
     metadata,
-    Column("type", Text, primary_key=True),
-    Column("hour", BigInteger, primary_key=True),
+    _key("type", Text),
+    _key("hour", BigInteger),
     _text("grade"),
     _text("manifest"),  # the content of `_SUCCESS`
     _number("closed_at_ms"),
@@ -136,9 +139,9 @@ buckets = Table(
 conflicts = Table(
     "conflicts",
     metadata,
-    Column("type", Text, primary_key=True),
-    Column("hour", BigInteger, primary_key=True),  # that is held: of what the record names, or the one open when it was found
-    Column("range_id", LargeBinary, primary_key=True),
+    _key("type", Text),
+    _key("hour", BigInteger),  # that is held: of what the record names, or the one open when it was found
+    _key("range_id", LargeBinary),
     _text("what"),
     _number("found_at_ms"),
     _bytes(DIGEST),
@@ -148,8 +151,8 @@ conflicts = Table(
 unaudited = Table(
     "unaudited",
     metadata,
-    Column("type", Text, primary_key=True),
-    Column("hour", BigInteger, primary_key=True),  # of the bucket that lists them
+    _key("type", Text),
+    _key("hour", BigInteger),  # of the bucket that lists them
     _text("path"),
     _number("rows"),
     _number("audit_next"),  # of its seal: what settles them lies at or past this central offset
@@ -160,8 +163,8 @@ unaudited = Table(
 id_indexes = Table(
     "id_indexes",
     metadata,
-    Column("path", Text, primary_key=True),
-    Column("first_row", BigInteger, primary_key=True),
+    _key("path", Text),
+    _key("first_row", BigInteger),
     _text("type"),
     _number("hour"),  # of the bucket
     _number("rows"),
@@ -173,7 +176,7 @@ id_indexes = Table(
 overrides = Table(
     "overrides",
     metadata,
-    Column("type", Text, primary_key=True),
+    _key("type", Text),
     _number("hour"),
     _text("reason"),
     _text("requested_by"),
@@ -184,7 +187,7 @@ overrides = Table(
 blockers = Table(
     "blockers",
     metadata,
-    Column("type", Text, primary_key=True),
+    _key("type", Text),
     _number("hour"),
     _text("phase"),
     _text("what"),  # JSON list
@@ -195,7 +198,7 @@ blockers = Table(
 quarantined = Table(
     "quarantined",
     metadata,
-    Column("type", Text, primary_key=True),
+    _key("type", Text),
     _text("topic"),
     Column("partition", Integer, nullable=False),
     _number("offset"),
@@ -206,8 +209,8 @@ quarantined = Table(
 reporters = Table(
     "reporters",
     metadata,
-    Column("host_id", Text, primary_key=True),
-    Column("source", Text, primary_key=True),
+    _key("host_id", Text),
+    _key("source", Text),
     _text("host_name"),
     _text("kind"),
     _text("incarnation"),
@@ -216,19 +219,19 @@ reporters = Table(
     Column("caught_up_at_ms", BigInteger),
     _number("pending_bytes"),
     _number("lost_bytes"),
-    Column("goodbye", Boolean, nullable=False),
+    _flag("goodbye"),
     _number("heard_at_ms"),
-    Column("waived", Boolean, nullable=False),  # by a bucket that timed out: not awaited until it reports again
+    _flag("waived"),  # by a bucket that timed out: not awaited until it reports again
 )
 
 # Rules revisions, as the topic `hourmark.types` has them; a key's digest is of its value.
-rules = Table("rules", metadata, Column("key", Text, primary_key=True), _text("value"))
+rules = Table("rules", metadata, _key("key", Text), _text("value"))
 
 # What schema ids of the rules stand for, and those of buckets from before a rebuild.
 schemas = Table(
     "schemas",
     metadata,
-    Column("schema_id", Integer, primary_key=True, autoincrement=False),
+    _key("schema_id", Integer, autoincrement=False),
     _text("type"),
     _text("fingerprint"),
     _text("schema"),
@@ -239,8 +242,8 @@ schemas = Table(
 edge_checks = Table(
     "edge_checks",
     metadata,
-    Column("topic", Text, primary_key=True),
-    Column("partition", Integer, primary_key=True),
+    _key("topic", Text),
+    _key("partition", Integer),
     _text("topic_id"),
     _number("mirror_next"),
     _number("checked_at_ms"),
@@ -250,7 +253,7 @@ edge_checks = Table(
 gaps = Table(
     "offset_gaps",
     metadata,
-    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
+    _row_id(),
     _text("topic"),  # at the edge
     Column("type", Text),  # whose promises alone it concerns; null: as the topic says
     _text("what"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import click
@@ -14,6 +15,7 @@ from hourmark.config import Config, config_option
 from hourmark.errors import Finding, UsageError
 from hourmark.hours import Hour
 from hourmark.manifest import Grade
+from hourmark.printing import json_option
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.humanize import counted
 from hourmark_etl.ledger.database import Database
@@ -29,10 +31,11 @@ from hourmark_etl.operators.reconciliation import (
     Stage,
     TypeFacts,
     books_of,
+    difference,
     total,
     waives,
 )
-from hourmark_etl.options import hour_of, json_option, say
+from hourmark_etl.options import hour_of, say
 from hourmark_etl.storage import open_storage
 
 _COUNTS: Final = (
@@ -122,13 +125,11 @@ def audit(
         found, files = _books(database, config, window, ranges)
         oldest_s = oldest_bucket_s(database, event_type)
     differences = [*(d for books in found.values() for d in books.differences)]
-    seen = _looked_at(window, config.parsing.bucket_seconds, found, oldest_s, len(differences) + len(files))
+    count = len(differences) + len(files)
+    seen = _looked_at(window, config.parsing.bucket_seconds, found, oldest_s, count)
     say(_printed(found, differences, files, seen, by_hour=event_type is not None, as_json=as_json))
-    if differences or files:
-        raise Finding(
-            f"{len(differences) + len(files)} differences in the books; docs/operations.md says what each stage means. "
-            "Nothing was changed"
-        )
+    if count:
+        raise Finding(f"{count} differences in the books; docs/operations.md says what each stage means. Nothing was changed")
 
 
 def _window(config: Config, event_type: str | None, from_hour: str | None, to_hour: str | None) -> Window:
@@ -169,20 +170,19 @@ def _books(database: Database, config: Config, window: Window, ranges: bool) -> 
 def _with_ranges(database: Database, config: Config, facts: TypeFacts, books: Books, *, deep: bool) -> Books:
     """Name the ranges of differences that concern promises; `deep`: look into every hour whose promises ought to be kept."""
     by_label = {book.hour: book for book in books.hours}
+    ranges_of = functools.partial(_ranges, database, config, facts)
     differences = []
     for d in books.differences:
-        named = None
-        if d.stage in (Stage.PROOF, Stage.ARRIVAL) and d.hour in by_label:
-            named = _ranges(database, config, facts, by_label[d.hour])
+        concerned = d.stage in (Stage.PROOF, Stage.ARRIVAL) and d.hour in by_label
+        named = ranges_of(by_label[d.hour]) if concerned else None
         differences.append(dataclasses.replace(d, ranges=named or ()))
     told = {d.hour for d in differences if d.stage is Stage.PROOF}
     for label, book in by_label.items() if deep else ():
-        proved = book.state == Grade.PROVED.value and not waives(facts, Hour.parse(label, facts.length_s).start_s)
-        if proved and label not in told and (named := _ranges(database, config, facts, book)):
-            detail = "promises of a proved bucket are not kept by what is staged"
-            differences.append(
-                Difference(event_type=facts.event_type, hour=label, stage=Stage.PROOF, detail=detail, ranges=named)
-            )
+        hour_s = Hour.parse(label, facts.length_s).start_s
+        proved = book.state == Grade.PROVED.value and not waives(facts, hour_s)
+        if proved and label not in told and (named := ranges_of(book)):
+            found = difference(facts, hour_s, Stage.PROOF, "promises of a proved bucket are not kept by what is staged")
+            differences.append(dataclasses.replace(found, ranges=named))
     return Books(books.hours, tuple(differences))
 
 
@@ -200,27 +200,24 @@ def _printed(
     found: Mapping[str, Books], differences: Collection[Difference], files: Collection[FileDifference], seen: LookedAt, *,
     by_hour: bool, as_json: bool,
 ) -> Iterator[str]:  # fmt: skip
+    hours = [dataclasses.asdict(book) for books in found.values() for book in books.hours]
     if as_json:
-        yield json.dumps(
-            {
-                "types": {name: total(books.hours) for name, books in found.items()},
-                "hours": [dataclasses.asdict(book) for books in found.values() for book in books.hours],
-                "differences": [dataclasses.asdict(d) for d in differences],
-                "files": [dataclasses.asdict(f) for f in files],
-                "looked_at": seen.as_json(),
-            },
-            indent=1,
-        )
+        told = {
+            "types": {name: total(books.hours) for name, books in found.items()},
+            "hours": hours,
+            "differences": [dataclasses.asdict(d) for d in differences],
+            "files": [dataclasses.asdict(f) for f in files],
+            "looked_at": seen.as_json(),
+        }
+        yield json.dumps(told, indent=1)
         return
-    rows: Sequence[dict[str, Any]]
     if by_hour:
-        rows = [dataclasses.asdict(book) for books in found.values() for book in books.hours]
-        yield from table(rows, ("hour", "state", *_COUNTS), ("hour", "state"))
+        yield from table(hours, ("hour", "state", *_COUNTS), ("hour", "state"))
     else:
         rows = [{"type": name, "hours": len(books.hours), **total(books.hours)} for name, books in sorted(found.items())]
         yield from table(rows, ("type", "hours", *_COUNTS), ("type",))
     yield from map(str, differences)
     for f in files:
         yield f"{f.path} [staging] the file holds {f.rows} rows of {f.kind}, the ledger's groups of it {f.in_groups}"
-    if not differences and not files:
+    if not seen.differences:
         yield str(seen)

@@ -16,10 +16,11 @@ import click
 from hourmark.config import Config, config_option
 from hourmark.errors import Finding
 from hourmark.hours import Hour
+from hourmark.printing import json_option, say_json
 from hourmark_etl.buckets.reader import BadMarker, NotClosed, list_hours, list_types, read_events, read_manifest
 from hourmark_etl.operators.bucket_text import described, event_lines, report, table, verdict_line
 from hourmark_etl.operators.override import force, frontier_rows, why
-from hourmark_etl.options import hour_of, json_option, say, say_json
+from hourmark_etl.options import hour_argument, hour_of, say, type_argument
 from hourmark_etl.storage import Storage, open_storage
 
 _COLUMNS: Final = (
@@ -77,8 +78,8 @@ def ls(event_type: str | None, as_json: bool, config: Config) -> None:
 
 
 @bucket.command()
-@click.argument("event_type", metavar="TYPE")
-@click.argument("hour", metavar="HOUR")
+@type_argument
+@hour_argument
 @json_option
 @config_option
 def show(event_type: str, hour: str, as_json: bool, config: Config) -> None:
@@ -145,8 +146,8 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
 
 
 @bucket.command()
-@click.argument("event_type", metavar="TYPE")
-@click.argument("hour", metavar="HOUR")
+@type_argument
+@hour_argument
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Print the first N events only.")
 @json_option
 @config_option

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from hourmark.hours import Hour
 from hourmark.manifest import Grade, Manifest
 from hourmark_etl.closing.cut.readiness import Reports, clocks_apart, no_service
 from hourmark_etl.humanize import counted, duration, iso
+from hourmark_etl.ledger.heartbeat import no_driver
 from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.ledger.overview import Quarantined
 from hourmark_etl.model import Frontier, Phase, Reporter, State
 
 SILENT_SECONDS: Final = 60.0  # a source reports every few seconds
 STALE_SECONDS: Final = 120.0  # some source always reports: without anything newer in the ledger, nothing is staged
-DRIVER_SILENT_SECONDS: Final = 60.0  # a driver gives a sign every quarter of a minute
 REASONS_SHOWN: Final = 20
 
 _DO_MIRROR: Final = "see how far the mirror is: `hourmark mirror lag`; if it stands still, see the log of `hourmark mirror run`"
@@ -76,6 +76,11 @@ class Facts:
     manifest: Manifest | None = None  # of the hour, where it is closed
     driver_seen_ms: int | None = None
 
+    @property
+    def silent(self) -> str | None:
+        """That no driver runs."""
+        return no_driver(self.driver_seen_ms, self.now_ms)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reason:
@@ -108,44 +113,28 @@ def why(facts: Facts) -> Explanation:
     if f is None:
         return _unknown(facts)
     if f.state is State.DAMAGED:
-        reasons = tuple(Reason(what, _DO_BY_PHASE[Phase.LEDGER]) for what in f.alarm)
-        return Explanation(
-            event_type=facts.event_type,
-            hour=str(facts.hour),
-            state=f.state.value,
-            summary="the ledger's row of the type is damaged",
-            frontier=None,
-            reasons=reasons,
-        )
+        reasons = [Reason(what, _DO_BY_PHASE[Phase.LEDGER]) for what in f.alarm]
+        return _said(facts, f.state.value, "the ledger's row of the type is damaged", reasons)
     if facts.hour < f.first_hour:
         return _before_first(facts, f)
     if facts.hour < f.hour:
         return closed(facts.event_type, facts.hour, facts.manifest)
-    reasons = tuple(_reasons(facts, f))
-    shown = reasons[:REASONS_SHOWN]
-    if len(reasons) > REASONS_SHOWN:
-        shown += (Reason(f"and {len(reasons) - REASONS_SHOWN} more", "begin with those above"),)
+    reasons = [*_reasons(facts, f)]
+    if more := len(reasons[REASONS_SHOWN:]):
+        reasons[REASONS_SHOWN:] = [Reason(f"and {more} more", "begin with those above")]
+    found = _said(facts, f.state.value if facts.hour == f.hour else "later", _summary(facts, f), reasons, f)
+    return dataclasses.replace(found, times_out_at_ms=_times_out_at_ms(facts, f))
+
+
+def _said(facts: Facts, state: str, summary: str, reasons: Iterable[Reason], f: Frontier | None = None) -> Explanation:
     return Explanation(
         event_type=facts.event_type,
         hour=str(facts.hour),
-        state=f.state.value if facts.hour == f.hour else "later",
-        summary=_summary(facts, f),
-        frontier=str(f.hour),
-        reasons=shown,
-        times_out_at_ms=_times_out_at_ms(facts, f),
+        state=state,
+        summary=summary,
+        frontier=str(f.hour) if f else None,
+        reasons=tuple(reasons),
     )
-
-
-def no_driver(seen_ms: int | None, now_ms: int) -> str | None:
-    """That none runs, human-readable; None where one gave a sign a moment ago."""
-    if seen_ms is None:
-        return "the ledger has no sign of a driver"
-    age_s = (now_ms - seen_ms) / 1000
-    return f"no driver runs: its last sign in the ledger is {duration(age_s)} old" if age_s > DRIVER_SILENT_SECONDS else None
-
-
-def _driver_is_silent(facts: Facts) -> bool:
-    return no_driver(facts.driver_seen_ms, facts.now_ms) is not None
 
 
 def _times_out_at_ms(facts: Facts, f: Frontier) -> int | None:
@@ -154,7 +143,7 @@ def _times_out_at_ms(facts: Facts, f: Frontier) -> int | None:
     if f.state is not State.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
         return None
     by_none = facts.wait is not None and facts.wait.phase in _BY_NO_DEADLINE
-    if by_none or facts.quarantined is not None or facts.override is not None or _driver_is_silent(facts):
+    if by_none or facts.quarantined is not None or facts.override is not None or facts.silent:
         return None
     return None if clocks_apart(Reports(facts.reporters), facts.now_ms) else at_ms
 
@@ -166,10 +155,7 @@ def _unknown(facts: Facts) -> Explanation:
         "only declared types have buckets",
         "`hourmark types list` names those declared; `hourmark types apply --dir types` declares new ones",
     )
-    summary = f"the ledger knows no event type {facts.event_type}{meant}"
-    return Explanation(
-        event_type=facts.event_type, hour=str(facts.hour), state="unknown-type", summary=summary, frontier=None, reasons=(reason,)
-    )
+    return _said(facts, "unknown-type", f"the ledger knows no event type {facts.event_type}{meant}", [reason])
 
 
 def _before_first(facts: Facts, f: Frontier) -> Explanation:
@@ -178,45 +164,28 @@ def _before_first(facts: Facts, f: Frontier) -> Explanation:
         f"look for them in later buckets: `hourmark bucket ls {facts.event_type}` shows which hold late events",
     )
     summary = f"it has no bucket and will have none: buckets of {facts.event_type} begin at {f.first_hour}"
-    return Explanation(
-        event_type=facts.event_type,
-        hour=str(facts.hour),
-        state="before-first",
-        summary=summary,
-        frontier=str(f.hour),
-        reasons=(reason,),
-    )
+    return _said(facts, "before-first", summary, [reason], f)
 
 
 def closed(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
     """Of an hour that is closed, by its manifest."""
     if m is None:
-        reason = Reason(
-            "the ledger has gone past the hour without a bucket", "`hourmark ledger check` says what is wrong with it"
-        )
-        return Explanation(
-            event_type=event_type,
-            hour=str(hour),
-            state="closed",
-            summary="closed by its frontier, but not found",
-            frontier=None,
-            reasons=(reason,),
-        )
-    delay = duration(max(0, m.closed_at_ms - hour.end_ms) / 1000)
-    summary = f"closed as {m.grade.value} at {iso(m.closed_at_ms)}, {delay} after its end, with {counted(m.events, 'event')}"
-    details = f"`hourmark bucket show {event_type} {hour}` shows files and evidence"
-    evidence = f"evidence ({m.evidence.method}): {counted(m.evidence.promised, 'event')} promised by "
-    evidence += f"{counted(m.evidence.audit_records, 'audit record')}; {counted(m.unaudited, 'unaudited event')}"
-    reasons = [Reason(evidence, details)]
-    reasons += [
-        Reason(f"closed without: {waived}", "nothing: if it arrives, a later bucket carries it as late")
-        for waived in m.evidence.waived
-    ]
-    if m.grade is Grade.PROVED:
-        assert not m.evidence.waived, "a proved bucket waives nothing"
-    return Explanation(
-        event_type=event_type, hour=str(hour), state="closed", summary=summary, frontier=None, reasons=tuple(reasons)
-    )
+        summary = "closed by its frontier, but not found"
+        reasons = [
+            Reason("the ledger has gone past the hour without a bucket", "`hourmark ledger check` says what is wrong with it")
+        ]
+    else:
+        assert m.grade is not Grade.PROVED or not m.evidence.waived, "a proved bucket waives nothing"
+        delay = duration(max(0, m.closed_at_ms - hour.end_ms) / 1000)
+        summary = f"closed as {m.grade.value} at {iso(m.closed_at_ms)}, {delay} after its end, with {counted(m.events, 'event')}"
+        evidence = f"evidence ({m.evidence.method}): {counted(m.evidence.promised, 'event')} promised by "
+        evidence += f"{counted(m.evidence.audit_records, 'audit record')}; {counted(m.unaudited, 'unaudited event')}"
+        reasons = [Reason(evidence, f"`hourmark bucket show {event_type} {hour}` shows files and evidence")]
+        reasons += [
+            Reason(f"closed without: {waived}", "nothing: if it arrives, a later bucket carries it as late")
+            for waived in m.evidence.waived
+        ]
+    return Explanation(event_type=event_type, hour=str(hour), state="closed", summary=summary, reasons=tuple(reasons))
 
 
 def _summary(facts: Facts, f: Frontier) -> str:
@@ -239,7 +208,7 @@ def _summary(facts: Facts, f: Frontier) -> str:
 
 def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
     """Those of the frontier hour, the weightiest first."""
-    if silent := no_driver(facts.driver_seen_ms, facts.now_ms):
+    if silent := facts.silent:
         since, do = "nothing is staged, and nothing closes", "start it: `hourmark etl run`"
         if facts.driver_seen_ms is not None:
             since, do = "what follows is as old as that", f"{do}; the log of the last one says why it stopped"
@@ -262,13 +231,13 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
         )
     behind = list(_behind(facts, f)) if f.state is State.OPEN else []
     yield from behind
-    current = facts.wait is not None and facts.wait.hour == f.hour
-    if facts.wait is not None and current:
-        yield from _waiting(facts.wait, behind)
-    if f.alarm and not (facts.wait is not None and current and facts.wait.phase is Phase.PROOF):
+    wait = facts.wait if facts.wait is not None and facts.wait.hour == f.hour else None
+    waits = wait is not None and wait.phase != Phase.QUARANTINED  # the ledger says that better
+    if wait is not None and waits:
+        yield from _waiting(wait, behind)
+    if f.alarm and not (wait is not None and wait.phase is Phase.PROOF):
         do = _DO_BY_PHASE[Phase.PROOF].format(type=f.event_type, hour=f.hour)
         yield from (Reason(f"promise not kept: {what}", do) for what in f.alarm)
-    waits = current and facts.wait is not None and facts.wait.phase != Phase.QUARANTINED
     if not (silent or stale or behind or waits or f.alarm or facts.override or aside):
         yield Reason("nothing that the ledger knows of", "the closer polls every second: ask again, and see what its log says")
 
@@ -293,7 +262,7 @@ def _quarantined(found: Quarantined) -> Reason:
 def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
     reports = Reports(facts.reporters)
     if missing := no_service(reports):
-        if facts.reporters or not _driver_is_silent(facts):  # else nobody has read whether any did
+        if facts.reporters or not facts.silent:  # else nobody has read whether any did
             yield Reason(missing, "start one: `hourmark serve`; `hourmark bucket force` closes without")
         return
     for group in reports.awaited(f):
@@ -304,7 +273,7 @@ def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
 
 
 def _source(r: Reporter, f: Frontier, facts: Facts) -> Reason:
-    silent = _driver_is_silent(facts)
+    silent = facts.silent
     known_ms = facts.driver_seen_ms if silent and facts.driver_seen_ms is not None else facts.now_ms
     age_s = max(0.0, (known_ms - r.heard_at_ms) / 1000)
     if r.caught_up_at_ms is None:
@@ -333,9 +302,7 @@ def _source(r: Reporter, f: Frontier, facts: Facts) -> Reason:
 
 
 def _waiting(wait: Blocker, behind: Sequence[Reason]) -> Iterator[Reason]:
-    """What the closer saw, less the sources that are named already, and less what the ledger says better."""
-    if wait.phase == Phase.QUARANTINED:
-        return
+    """What the closer saw, less the sources that are named already."""
     do = _DO_BY_PHASE[wait.phase].format(type=wait.event_type, hour=wait.hour)
     named = [reason.what for reason in behind]
     for what in wait.what or (f"its phase {wait.phase}",):

@@ -10,12 +10,13 @@ import click
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import Finding
+from hourmark.hidden import shown
 from hourmark.kafka import Cluster
+from hourmark.printing import json_option, say_json
 from hourmark.rules_topic import read_rules
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.engines import shown
 from hourmark_etl.ledger.existing import existing_ledger
-from hourmark_etl.options import json_option, say, say_json
+from hourmark_etl.options import say
 from hourmark_etl.storage import open_storage
 
 if TYPE_CHECKING:

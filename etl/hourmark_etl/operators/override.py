@@ -18,6 +18,7 @@ from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import HourmarkError, Unavailable, UsageError
 from hourmark.hours import Hour
+from hourmark.printing import json_option, say_json
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.humanize import duration
 from hourmark_etl.ledger import overview
@@ -25,20 +26,20 @@ from hourmark_etl.ledger.batches import reporters
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.heartbeat import driver_seen_ms
-from hourmark_etl.ledger.overrides import blockers, changes_nothing, check_sealed, overrides, put_override, put_overrides
+from hourmark_etl.ledger.heartbeat import driver_seen_ms, no_driver
+from hourmark_etl.ledger.overrides import Blocker, blockers, changes_nothing, check_sealed, overrides, put_override, put_overrides
 from hourmark_etl.model import Frontier
-from hourmark_etl.operators.explain import Explanation, Facts, as_lines, closed, no_driver
+from hourmark_etl.operators.explain import Explanation, Facts, as_lines, closed
 from hourmark_etl.operators.explain import why as explain
-from hourmark_etl.options import hour_of, json_option, say, say_json
+from hourmark_etl.options import hour_argument, hour_of, say, type_argument
 from hourmark_etl.storage import open_storage
 
 _WAITS_SHOWN = 100  # characters in a table
 
 
 @click.command()
-@click.argument("event_type", metavar="TYPE")
-@click.argument("hour", metavar="HOUR")
+@type_argument
+@hour_argument
 @json_option
 @config_option
 def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
@@ -137,20 +138,16 @@ def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]
         seen_ms = driver_seen_ms(database)
     now_ms = SystemClock().now_ms()
     silent = no_driver(seen_ms, now_ms)
-    rows = []
-    for f in found:
-        if event_type in (None, f.event_type):
-            wait = waiting.get(f.event_type)
-            what = list(wait.what) if wait is not None and wait.hour == f.hour else []
-            if silent and f.hour.end_ms <= now_ms:
-                what = [f"{silent}; then: {'; '.join(what)}" if what else silent]
-            rows.append(_frontier_row(f, what, now_ms))
-    return rows
+    asked = [f for f in found if event_type in (None, f.event_type)]
+    return [_frontier_row(f, waiting.get(f.event_type), silent, now_ms) for f in asked]
 
 
-def _frontier_row(f: Frontier, what: list[str], now_ms: int) -> dict[str, Any]:
+def _frontier_row(f: Frontier, wait: Blocker | None, silent: str | None, now_ms: int) -> dict[str, Any]:
     overdue_s = (now_ms - f.hour.end_ms) / 1000
-    words = "; ".join(what) or (f"its end, in {duration(-overdue_s)}" if overdue_s < 0 else "the closer's next poll")
+    words = "; ".join(wait.what) if wait is not None and wait.hour == f.hour else ""
+    if silent and overdue_s >= 0:
+        words = f"{silent}; then: {words}" if words else silent
+    words = words or (f"its end, in {duration(-overdue_s)}" if overdue_s < 0 else "the closer's next poll")
     short = words if len(words) <= _WAITS_SHOWN else f"{words[:_WAITS_SHOWN]} …"
     return {
         "type": f.event_type, "hour": str(f.hour), "state": f.state.value, "waits_for": short,
@@ -189,18 +186,15 @@ def _confirm(facts: Facts, yes: bool) -> None:
     """Say on stderr what will not be verified, and ask, unless told not to."""
     answer = explain(facts)
     click.echo(f"{answer.event_type} {answer.hour}: {answer.summary}", err=True)
-    if answer.state == "open":
-        click.echo("closing it by force takes as it is, and names in the manifest:", err=True)
-        driver = no_driver(facts.driver_seen_ms, facts.now_ms) is not None  # the first reason, and of no bucket
-        for reason in answer.reasons[driver:]:
-            click.echo(f"  {reason.what}", err=True)
-    if answer.state == "sealed":
-        click.echo(
-            "it is sealed already: the override gives up what a lost staged file held of it, if Kafka no longer has that, and "
-            "nothing else; then it closes as forced, and names topic, partition and offsets",
-            err=True,
-        )
-        for reason in answer.reasons:
+    told = {
+        "open": "closing it by force takes as it is, and names in the manifest:",
+        "sealed": "it is sealed already: the override gives up what a lost staged file held of it, if Kafka no longer has that, "
+        "and nothing else; then it closes as forced, and names topic, partition and offsets",
+    }
+    if answer.state in told:
+        click.echo(told[answer.state], err=True)
+        no_bucket = answer.state == "open" and facts.silent is not None
+        for reason in answer.reasons[no_bucket:]:  # without the first, which is of no bucket then
             click.echo(f"  {reason.what}", err=True)
     _ask(yes)
 
@@ -219,8 +213,7 @@ def on_terminal() -> bool:
 
 
 def _ask(yes: bool) -> None:
-    if yes:
-        return
-    if not on_terminal():
-        raise UsageError("an override cannot be taken back once it is carried out: answer on a terminal, or give --yes")
-    click.confirm("Close it by force?", abort=True, err=True)
+    if not yes:
+        if not on_terminal():
+            raise UsageError("an override cannot be taken back once it is carried out: answer on a terminal, or give --yes")
+        click.confirm("Close it by force?", abort=True, err=True)

@@ -61,7 +61,7 @@ def _listed(connection: Connection, window: Window) -> dict[str, dict[tuple[int 
     """Rows by type, then by the bucket that they are listed for (None: for none yet) and by origin hour."""
     groups = tables.groups
     keys = (groups.c.type, groups.c.listed_hour, groups.c.hour)
-    found: dict[str, dict[tuple[int | None, int], int]] = defaultdict(dict)
+    found = defaultdict[str, dict[tuple[int | None, int], int]](dict)
     query = select(*keys, func.sum(groups.c.rows)).where(*window.begins(groups)).group_by(*keys)
     for event_type, listed_s, origin_s, rows in connection.execute(query):
         found[event_type][listed_s, origin_s] = int(rows)
@@ -78,7 +78,7 @@ def _promised(connection: Connection, window: Window) -> dict[str, dict[int, Pro
         .where(*window.begins(audits), audits.c.hour <= window.to_s)
         .group_by(audits.c.type, audits.c.hour)
     )
-    found: dict[str, dict[int, Promised]] = defaultdict(dict)
+    found = defaultdict[str, dict[int, Promised]](dict)
     for event_type, origin_s, below, total in connection.execute(query):
         found[event_type][origin_s] = Promised(int(below), int(total) - int(below))
     return found
@@ -88,7 +88,7 @@ def _buckets(connection: Connection, window: Window) -> dict[str, dict[int, Buck
     """Closed buckets by type and hour."""
     table = tables.buckets
     query = select(table.c.type, table.c.hour, table.c.manifest).where(*window.begins(table)).order_by(table.c.type, table.c.hour)
-    found: dict[str, dict[int, BucketFacts]] = defaultdict(dict)
+    found = defaultdict[str, dict[int, BucketFacts]](dict)
     for event_type, hour_s, text in connection.execute(query):
         found[event_type][hour_s] = closed_bucket(Manifest.decode(text.encode()), hour_s)
     return found

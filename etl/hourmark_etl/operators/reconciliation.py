@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
@@ -148,11 +149,10 @@ def total(books: Collection[HourAccount]) -> dict[str, int]:
 def _hour(facts: TypeFacts, origin_s: int) -> HourAccount:
     taken = closed = late = unaudited = settled = 0
     for bucket in facts.buckets.values():
-        events = bucket.events_of(origin_s)
-        taken += bucket.entries.get(origin_s, _NOTHING).rows
+        events, entry = bucket.events_of(origin_s), bucket.entries.get(origin_s, _NOTHING)
         closed += events
         late += events if bucket.hour_s != origin_s else 0
-        entry = bucket.entries.get(origin_s, _NOTHING)
+        taken += entry.rows
         unaudited += entry.unaudited
         settled += entry.promised
     waiting = sum(rows for (listed_s, origin), rows in facts.listed.items() if origin == origin_s and _is_open(facts, listed_s))
@@ -186,37 +186,29 @@ def waives(facts: TypeFacts, origin_s: int) -> bool:
 
 
 def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]:
-    label = _label(facts, bucket.hour_s)
+    differs = functools.partial(difference, facts, bucket.hour_s)
     if bucket.file_records != bucket.events:
-        yield _written(facts, label, f"its files hold {bucket.file_records} events, its manifest says {bucket.events}")
-    rows = sum(entry.rows for entry in bucket.entries.values())
+        yield differs(Stage.WRITING, f"its files hold {bucket.file_records} events, its manifest says {bucket.events}")
+    entries = bucket.entries.values()
+    rows = sum(entry.rows for entry in entries)
     if rows != bucket.events + bucket.duplicates_removed:
-        yield _written(
-            facts, label,
-            f"it took in {rows} rows, but accounts for {bucket.events} events and {bucket.duplicates_removed} duplicates removed",
-        )  # fmt: skip
+        accounted = f"{bucket.events} events and {bucket.duplicates_removed} duplicates removed"
+        yield differs(Stage.WRITING, f"it took in {rows} rows, but accounts for {accounted}")
     for what, said, summed in (
-        ("promised events", bucket.promised, sum(entry.promised for entry in bucket.entries.values())),
-        ("unaudited events", bucket.unaudited, sum(entry.unaudited for entry in bucket.entries.values())),
+        ("promised events", bucket.promised, sum(entry.promised for entry in entries)),
+        ("unaudited events", bucket.unaudited, sum(entry.unaudited for entry in entries)),
     ):
         if said != summed:
-            yield _written(facts, label, f"its evidence speaks of {said} {what}, its books of {summed}")
+            yield differs(Stage.WRITING, f"its evidence speaks of {said} {what}, its books of {summed}")
     for origin_s in sorted({*bucket.entries, *bucket.late, bucket.hour_s}):
-        entry = bucket.entries.get(origin_s, _NOTHING)
-        if entry.events != bucket.events_of(origin_s):
-            yield _written(
-                facts, label,
-                f"by its books {entry.events} events of {_label(facts, origin_s)} are in it, by its late counts "
-                f"{bucket.events_of(origin_s)}",
-            )  # fmt: skip
+        entry, events, origin = bucket.entries.get(origin_s, _NOTHING), bucket.events_of(origin_s), _label(facts, origin_s)
+        if entry.events != events:
+            yield differs(Stage.WRITING, f"by its books {entry.events} events of {origin} are in it, by its late counts {events}")
         if entry.events > entry.rows:
-            yield _written(
-                facts, label, f"{entry.events} events of {_label(facts, origin_s)} are in it, from {entry.rows} rows only"
-            )
+            yield differs(Stage.WRITING, f"{entry.events} events of {origin} are in it, from {entry.rows} rows only")
         by_ledger = facts.listed.get((bucket.hour_s, origin_s), 0)
         if by_ledger > entry.rows:  # fewer: staged files are cleaned away
-            detail = f"the ledger lists {by_ledger} rows of {_label(facts, origin_s)} for it, it took in {entry.rows}"
-            yield Difference(event_type=facts.event_type, hour=label, stage=Stage.LISTING, detail=detail)
+            yield differs(Stage.LISTING, f"the ledger lists {by_ledger} rows of {origin} for it, it took in {entry.rows}")
 
 
 def _check_listing(facts: TypeFacts) -> Iterator[Difference]:
@@ -224,32 +216,30 @@ def _check_listing(facts: TypeFacts) -> Iterator[Difference]:
     for (listed_s, origin_s), rows in sorted(facts.listed.items(), key=lambda item: (item[0][1], item[0][0] or 0)):
         if listed_s is UNLISTED or _is_open(facts, listed_s) or listed_s in facts.buckets:
             continue
-        detail = f"{rows} rows are listed for the bucket {_label(facts, listed_s)}, which the ledger has gone past and not closed"
-        yield Difference(event_type=facts.event_type, hour=_label(facts, origin_s), stage=Stage.LISTING, detail=detail)
+        listed = f"{rows} rows are listed for the bucket {_label(facts, listed_s)}"
+        yield difference(facts, origin_s, Stage.LISTING, f"{listed}, which the ledger has gone past and not closed")
 
 
 def _check_promises(facts: TypeFacts, origin_s: int, book: HourAccount) -> Iterator[Difference]:
+    differs = functools.partial(difference, facts, origin_s)
     if origin_s not in facts.buckets:
         if book.on_its_way and facts.alarm and origin_s == facts.frontier_s:
-            detail = f"{book.promised} events are promised, {book.staged} rows are staged, and the last proof failed"
-            yield Difference(event_type=facts.event_type, hour=book.hour, stage=Stage.ARRIVAL, detail=detail)
+            staged = f"{book.promised} events are promised, {book.staged} rows are staged"
+            yield differs(Stage.ARRIVAL, f"{staged}, and the last proof failed")
         return
-    by_ledger = facts.promised.get(origin_s, Promised(0, 0))
-    settled = book.promised - by_ledger.unsettled
+    settled = book.promised - facts.promised.get(origin_s, Promised(0, 0)).unsettled
     taken = book.closed + book.duplicates_removed
     if settled > taken and not waives(facts, origin_s):
-        detail = f"{settled} events are promised and settled, buckets took in {taken} rows only, and none waives what is missing"
-        yield Difference(event_type=facts.event_type, hour=book.hour, stage=Stage.PROOF, detail=detail)
-    known = origin_s in facts.buckets or by_ledger.settled + by_ledger.unsettled > 0
-    if known and book.closed > book.promised + book.unaudited:
-        detail = (
-            f"{book.closed} events are in closed buckets, {book.promised} are promised and {book.unaudited} named as unaudited"
-        )
-        yield Difference(event_type=facts.event_type, hour=book.hour, stage=Stage.PROOF, detail=detail)
+        kept = f"{settled} events are promised and settled, buckets took in {taken} rows only"
+        yield differs(Stage.PROOF, f"{kept}, and none waives what is missing")
+    if book.closed > book.promised + book.unaudited:
+        named = f"{book.promised} are promised and {book.unaudited} named as unaudited"
+        yield differs(Stage.PROOF, f"{book.closed} events are in closed buckets, {named}")
 
 
-def _written(facts: TypeFacts, label: str, detail: str) -> Difference:
-    return Difference(event_type=facts.event_type, hour=label, stage=Stage.WRITING, detail=detail)
+def difference(facts: TypeFacts, hour_s: int, stage: Stage, detail: str) -> Difference:
+    """Of the type's books of this hour."""
+    return Difference(event_type=facts.event_type, hour=_label(facts, hour_s), stage=stage, detail=detail)
 
 
 def _label(facts: TypeFacts, hour_s: int) -> str:

@@ -8,29 +8,26 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final
 
-from sqlalchemy import func, select, union
+from sqlalchemy import func, select
 
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 from hourmark_etl.buckets.reader import BadMarker, list_hours, list_types, standing_manifest
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import position_of
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
 from hourmark_etl.ledger.listings import file_differences
-from hourmark_etl.ledger.staged_files import NEEDED
-from hourmark_etl.model import Frontier, State
+from hourmark_etl.ledger.staged_files import needed_of
+from hourmark_etl.model import Frontier, Position, State, from_columns
+from hourmark_etl.recovery.storage_scan import at_once
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.storage import NotFound, Storage, entries_of
 from hourmark_etl.topics import Central
-
-_AT_ONCE: Final = 8  # requests to storage
 
 
 class LedgerFault(enum.StrEnum):
@@ -91,11 +88,8 @@ def check_chains(database: Database, known: Collection[Frontier]) -> Iterator[Le
         wanted = (f.hour.start_s - f.first_hour.start_s) // f.hour.length_s
         count, first, last = closed.pop(f.event_type, (0, f.first_hour.start_s, f.first_hour.start_s - f.hour.length_s))
         if (count, first, last + f.hour.length_s) != (wanted, f.first_hour.start_s, f.hour.start_s):
-            yield LedgerFinding(
-                LedgerFault.CHAIN,
-                f.event_type,
-                f"{count} closed hours; from {f.first_hour} to the frontier {f.hour} there are {wanted}",
-            )
+            detail = f"{count} closed hours; from {f.first_hour} to the frontier {f.hour} there are {wanted}"
+            yield LedgerFinding(LedgerFault.CHAIN, f.event_type, detail)
         if (f.seal is not None) != (f.state is State.SEALED):
             yield LedgerFinding(
                 LedgerFault.SEAL, f"{f.event_type} {f.hour}", f"it is {f.state.value}, with seal {f.seal is not None}"
@@ -138,18 +132,15 @@ def _not_listable(f: Frontier, listed_hour: int, latest: int) -> str:
 
 def check_markers(
     database: Database, storage: Storage, known: Collection[Frontier], on_storage: Mapping[str, Sequence[Hour]]
-) -> list[LedgerFinding]:
+) -> Iterator[LedgerFinding]:
     """Every closed bucket has its marker, which says the same; and storage has no marker beyond. `on_storage`: listed before."""
     frontier = {f.event_type: f for f in known}
-    found: list[LedgerFinding] = []
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for f in known:
-            found += filter(None, pool.map(lambda closed: _marker_problem(database, storage, *closed), _closed(database, f)))
+    for f in known:
+        yield from filter(None, at_once(lambda closed: _marker_problem(database, storage, *closed), _closed(database, f)))
     for event_type, hours in on_storage.items():
         own = frontier.get(event_type)
         strange = [h for h in hours if own is None or not own.first_hour <= h < first_unsealed(own)]
-        found += filter(None, (_marker_problem(database, storage, event_type, hour, None) for hour in strange))
-    return found
+        yield from filter(None, (_marker_problem(database, storage, event_type, hour, None) for hour in strange))
 
 
 def _closed(database: Database, f: Frontier) -> Iterator[tuple[str, Hour, Manifest]]:
@@ -182,59 +173,48 @@ def _marker_problem(
     return LedgerFinding(kind, f"{event_type} {hour}", detail)
 
 
-def check_files(database: Database, storage: Storage) -> list[LedgerFinding]:
+def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]:
     """Staged files of events not in a closed bucket, and of promises not settled, stand with the rows that the ledger names."""
-    files = tables.staged_files
-    batches: dict[str, dict[str, int]] = {}
-    needed = (
-        select(groups.c.file_id).join(tables.frontiers, tables.frontiers.c.type == groups.c.type).where(still)
-        for groups, still in NEEDED.items()
-    )
-    query = select(files.c.path, files.c.batch, files.c.rows).where(files.c.id.in_(union(*needed)))
-    for path, batch, rows in database.ask(query):
-        batches.setdefault(batch, {})[path] = rows
-    found: list[LedgerFinding] = []
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for problems in pool.map(lambda item: _file_problems(storage, *item), batches.items()):
-            found += problems
-    return found
+    files = tables.staged_files.c
+    batches = defaultdict[str, dict[str, int]](dict)
+    for path, batch, rows in database.ask(select(files.path, files.batch, files.rows).where(files.id.in_(needed_of("file_id")))):
+        batches[batch][path] = rows
+    for problems in at_once(lambda batch: [*_file_problems(storage, *batch)], batches.items()):
+        yield from problems
 
 
-def _file_problems(storage: Storage, folder: str, files: Mapping[str, int]) -> list[LedgerFinding]:
+def _file_problems(storage: Storage, folder: str, files: Mapping[str, int]) -> Iterator[LedgerFinding]:
     standing = {f"{folder}/{entry.name}" for entry in entries_of(storage, folder)}
-    missing = sorted(set(files) - standing)
-    found = [LedgerFinding(LedgerFault.FILE, path, "missing; closing stages it again") for path in missing]
-    for path in sorted(set(files) & standing):
+    for path, wanted in sorted(files.items()):
+        if path not in standing:
+            yield LedgerFinding(LedgerFault.FILE, path, "missing; closing stages it again")
+            continue
         try:
             rows = read_note(storage, path).rows
         except Unreadable as error:
             if not isinstance(error.__cause__, NotFound):  # cleaned away a moment ago
-                found.append(LedgerFinding(LedgerFault.FILE, path, f"damaged ({error.why}); closing stages it again"))
-            continue
-        if rows != files[path]:
-            found.append(LedgerFinding(LedgerFault.FILE, path, f"{rows} rows, the ledger says {files[path]}"))
-    return found
+                yield LedgerFinding(LedgerFault.FILE, path, f"damaged ({error.why}); closing stages it again")
+        else:
+            if rows != wanted:
+                yield LedgerFinding(LedgerFault.FILE, path, f"{rows} rows, the ledger says {wanted}")
 
 
 def check_positions(database: Database, central: Central) -> Iterator[LedgerFinding]:
     """Each position lies within the log of the very topic that was staged."""
     # Digests are compared for themselves.
-    positions = [position_of(row, checked=False) for row in database.ask(select(tables.positions)).mappings()]
+    positions = [from_columns(Position, row) for row in database.ask(select(tables.positions)).mappings()]
     infos = central.topics({p.topic for p in positions})
-    alive = []
+    alive = {}
     for p in positions:
         info = infos.get(p.topic)
-        if info is None or info.topic_id != p.topic_id:
+        if info is not None and info.topic_id == p.topic_id:
+            alive[p.of] = p.next_offset
+        else:
             now = "it is gone" if info is None else f"its id is {info.topic_id} now"
             yield LedgerFinding(LedgerFault.POSITION, p.topic, f"staged from the topic with id {p.topic_id}; {now}")
-        else:
-            alive.append(p)
-    partitions = [p.of for p in alive]
-    starts, ends = central.starts(partitions), central.ends(partitions, committed=False)
-    for p, partition in zip(alive, partitions, strict=True):
-        if not starts[partition] <= p.next_offset <= ends[partition]:
-            yield LedgerFinding(
-                LedgerFault.POSITION,
-                str(partition),
-                f"staged to offset {p.next_offset}, its log is [{starts[partition]}, {ends[partition]})",
-            )
+    starts, ends = central.starts([*alive]), central.ends([*alive], committed=False)
+    for partition, staged in alive.items():
+        start, end = starts[partition], ends[partition]
+        if not start <= staged <= end:
+            detail = f"staged to offset {staged}, its log is [{start}, {end})"
+            yield LedgerFinding(LedgerFault.POSITION, str(partition), detail)

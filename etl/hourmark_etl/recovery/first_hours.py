@@ -6,42 +6,36 @@ with them.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import uuid
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Literal
+
+from pydantic import BaseModel
 
 from hourmark_etl.folders import LEDGER_FOLDER
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.storage import Storage, entries_of
 
-FORMAT: Final = 1
 
-
-@dataclasses.dataclass(frozen=True)
-class FirstHours:
+class FirstHours(BaseModel, frozen=True, extra="forbid"):
     """By type, the start of its first hour, Unix seconds; recorded by this ledger when it had reached this commit."""
 
+    format: Literal[1]
     ledger: str
     commit: int
-    first_hours_s: Mapping[str, int]
+    first_hours_s: dict[str, int]
 
     def encode(self) -> bytes:
         """JSON, human-readable."""
-        return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1).encode()
+        return self.model_dump_json(indent=1).encode()
 
     @classmethod
     def decode(cls, content: bytes) -> FirstHours:
         """The inverse; ValueError says what is wrong."""
         try:
-            found: dict[str, Any] = json.loads(content)
-            if found.pop("format") != FORMAT:
-                raise ValueError(f"this version reads format {FORMAT}")
-            return cls(**found)
-        except (UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"no record of first hours: {error!r}") from error
+            return cls.model_validate_json(content)
+        except ValueError as error:
+            raise ValueError(f"no record of first hours: {error}") from error
 
 
 def record_first_hours(storage: Storage, database: Database, bucket_seconds: int) -> None:
@@ -50,7 +44,8 @@ def record_first_hours(storage: Storage, database: Database, bucket_seconds: int
     known = {(r.ledger, t, s) for r in read_first_hours(storage) for t, s in r.first_hours_s.items()}
     wanted = {f.event_type: f.first_hour.start_s for f in frontiers(database, bucket_seconds)}
     if new := {t: s for t, s in wanted.items() if (ledger, t, s) not in known}:
-        storage.write_new(f"{LEDGER_FOLDER}/first-hours-{uuid.uuid4().hex}.json", FirstHours(ledger, commit, new).encode())
+        record = FirstHours(format=1, ledger=ledger, commit=commit, first_hours_s=new)
+        storage.write_new(f"{LEDGER_FOLDER}/first-hours-{uuid.uuid4().hex}.json", record.encode())
 
 
 def read_first_hours(storage: Storage) -> list[FirstHours]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from hourmark_etl.buckets.reader import any_marker, list_hours, list_types, standing_manifest
@@ -11,9 +10,9 @@ from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
 from hourmark_etl.model import Frontier, State
+from hourmark_etl.recovery.storage_scan import at_once
 from hourmark_etl.storage import Storage
 
-_AT_ONCE: Final = 8  # requests to storage
 _HELP: Final = (
     "restore the newest copy, or recreate the ledger from storage by `hourmark ledger rebuild`; where this is a new "
     "installation, give it a root of its own (storage.root). Nothing was changed"
@@ -45,9 +44,8 @@ def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) 
 
 def _problems(storage: Storage, known: Sequence[Frontier], identity: tuple[str, int]) -> dict[str, str]:
     """What speaks against the ledger, by type."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(lambda f: _problem(storage, f, identity), known)
-        return {f.event_type: problem for f, problem in zip(known, found, strict=True) if problem}
+    found = at_once(lambda f: _problem(storage, f, identity), known)
+    return {f.event_type: problem for f, problem in zip(known, found, strict=True) if problem}
 
 
 def _problem(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:

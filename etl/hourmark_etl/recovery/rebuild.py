@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -26,13 +27,14 @@ from sqlalchemy import Connection, delete, insert, or_, select
 
 from hourmark.config import Kafka
 from hourmark.errors import Finding, UsageError
+from hourmark.kafka import Partition
 from hourmark.manifest import Manifest
 from hourmark.rules import KnownSchema, RulesBook, SchemaMeaning
 from hourmark_etl.buckets.reader import list_types
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import lost_to_retention, put_positions, put_staged
-from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.database import Database, put
 from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, carriers, new_frontier
 from hourmark_etl.ledger.frontiers import bucket_row
 from hourmark_etl.ledger.offset_gaps import put_gaps
@@ -89,11 +91,11 @@ def rebuild(outside: Outside, target: Database, say: Callable[[str], None]) -> R
 
     UsageError if the target holds anything else; Finding where what is left contradicts itself: nothing is written then.
     """
-    work = _Rebuild(outside=outside, done=Rebuilt(), say=say, topics=CentralTopics.of(outside.kafka))
     with target.transaction() as connection:
         _refuse_filled(connection, outside.rules)
         connection.execute(delete(tables.frontiers))
-        work.run(connection)
+        work = _Rebuild(connection=connection, outside=outside, say=say)
+        work.run()
     return work.done
 
 
@@ -120,32 +122,34 @@ def _refuse_filled(connection: Connection, rules: RulesBook) -> None:
 
 @dataclasses.dataclass(kw_only=True)
 class _Rebuild:
+    connection: Connection
     outside: Outside
-    done: Rebuilt
     say: Callable[[str], None]
-    topics: CentralTopics
+    topics: CentralTopics = dataclasses.field(init=False)  # of all types
+    done: Rebuilt = dataclasses.field(default_factory=Rebuilt)
     chains: dict[str, Chain] = dataclasses.field(default_factory=dict)
     begun: dict[str, FirstHours] = dataclasses.field(default_factory=dict)  # of types without a bucket
     frontiers: dict[str, int] = dataclasses.field(default_factory=dict)  # type → its hour, Unix seconds
+    shards: dict[str, str] = dataclasses.field(default_factory=dict)  # by type
     cuts: dict[tuple[int, int], int] = dataclasses.field(default_factory=dict)  # (closed by, audit offset) → least commit
     commits: set[int] = dataclasses.field(default_factory=set)  # numbers that the lost ledger had reached
     ledgers: set[str] = dataclasses.field(default_factory=set)
     schemas: dict[int, SchemaMeaning] = dataclasses.field(default_factory=dict)  # of ids in markers
 
-    def run(self, connection: Connection) -> None:
+    def run(self) -> None:
         for event_type in list_types(self.outside.storage):
-            self._put_buckets(connection, event_type)
+            self._put_buckets(event_type)
         self.say(f"{self.done.buckets} markers of {len(self.chains)} types")
-        self._put_frontiers(connection)
-        positions, starts = self._put_positions(connection)
-        covered = self._put_staged(connection, starts)
+        self._put_frontiers()
+        positions, starts = self._put_positions()
+        covered = self._put_staged(starts)
         self.say(f"{self.done.staged_files} staged files of what Kafka no longer holds")
-        self._put_gaps(connection, positions, starts, covered)
-        self._put_unaudited(connection)
-        self._put_rules(connection)
-        self._put_meta(connection)
+        self._put_gaps(positions, starts, covered)
+        self._put_unaudited()
+        self._put_rules()
+        self._put_meta()
 
-    def _put_buckets(self, connection: Connection, event_type: str) -> None:
+    def _put_buckets(self, event_type: str) -> None:
         closed = read_chain(self.outside.storage, event_type, self.outside.bucket_seconds)
         for at, (hour, manifest) in enumerate(closed):
             if at and closed[at - 1][0].next() != hour:
@@ -155,12 +159,12 @@ class _Rebuild:
             self.schemas |= {f.schema_id: SchemaMeaning(event_type, f.schema_fingerprint) for f in manifest.files}
             cut = (manifest.closed_at_ms, audit_next(manifest))  # its audit offset may be of long after the cut began
             self.cuts[cut] = min(manifest.ledger_commit, self.cuts.get(cut, manifest.ledger_commit))
-            connection.execute(insert(tables.buckets).values(bucket_row(hour, manifest)))
+            self.connection.execute(insert(tables.buckets).values(bucket_row(hour, manifest)))
         if closed:
             self.chains[event_type] = Chain.of(closed)
             self.done.buckets += len(closed)
 
-    def _put_frontiers(self, connection: Connection) -> None:
+    def _put_frontiers(self) -> None:
         recorded = read_first_hours(self.outside.storage)
         self._name_ledger(recorded)
         for own in (r for r in recorded if r.ledger == self.done.ledger):
@@ -172,7 +176,8 @@ class _Rebuild:
             first_s = min(([chain.first.start_s] if chain else []) + ([begun.first_hours_s[event_type]] if begun else []))
             self.frontiers[event_type] = chain.frontier.start_s if chain else first_s
             sources, shard = self._declared(event_type)
-            connection.execute(
+            self.shards[event_type] = shard
+            self.connection.execute(
                 new_frontier(event_type, first_s, shard, sources, self.frontiers[event_type], chain.settled_next if chain else 0)
             )
         self.done.types = len(self.frontiers)
@@ -201,66 +206,62 @@ class _Rebuild:
         self.done.notes.append(f"type {event_type}: no rules revision declares it; it waits for no source")
         return set(), DEFAULT_SHARD
 
-    def _put_positions(self, connection: Connection) -> tuple[dict[Key, Position], dict[Key, int]]:
+    def _put_positions(self) -> tuple[dict[Key, Position], dict[Key, int]]:
         """Positions where staging begins again, and where the logs begin."""
         central = self.outside.central
-        cluster_id, infos = central.cluster_id(), central.topics(self.topics.all)
         live = {
-            (info.topic_id, n): Position(
-                cluster_id=cluster_id, topic_id=info.topic_id, topic=info.name, partition=n, next_offset=0
-            )
-            for info in infos.values()
+            (info.topic_id, n): Partition(info.name, n)
+            for info in central.topics(self.topics.all).values()
             for n in info.partitions
         }
-        partitions = {key: p.of for key, p in live.items()}
-        log_starts, log_ends = central.starts([*partitions.values()]), central.ends([*partitions.values()])
+        log_starts, log_ends = central.starts([*live.values()]), central.ends([*live.values()])
         settled = max((c.settled_next for c in self.chains.values()), default=0)
         if short := [p for p, end in log_ends.items() if p.topic == self.topics.audit and end < settled]:
             raise Finding(f"{short[0]} ends at offset {log_ends[short[0]]}, before {settled}, to which promises are settled")
-        known: dict[Key, Position] = {}  # of topics that are gone too: the driver says so
-        for chain in self.chains.values():
-            for o in chain.last.offsets:
-                known[o.topic_id, o.partition] = Position(
-                    cluster_id=cluster_id, topic_id=o.topic_id, topic=o.topic, partition=o.partition, next_offset=0
-                )
-        starts = {key: log_starts[p] for key, p in partitions.items()}
-        closed = self._closed_next()
-        shards = {topic: self._declared(event_type)[1] for topic, event_type in self.topics.types.items()}
+        known = {  # of topics that are gone too: the driver says so
+            (o.topic_id, o.partition): Partition(o.topic, o.partition)
+            for chain in self.chains.values()
+            for o in chain.last.offsets
+        }
+        starts = {key: log_starts[p] for key, p in live.items()}
+        cluster_id, closed = central.cluster_id(), self._closed_next()
+        shards = {topic: self.shards[event_type] for topic, event_type in self.topics.types.items()}
         positions = {
-            key: dataclasses.replace(
-                p, next_offset=max(starts.get(key, 0), closed.get(key, 0)), shard=shards.get(p.topic, DEFAULT_SHARD)
+            key: Position(
+                cluster_id=cluster_id,
+                topic_id=key[0],
+                topic=p.topic,
+                partition=p.partition,
+                next_offset=max(starts.get(key, 0), closed.get(key, 0)),
+                shard=shards.get(p.topic, DEFAULT_SHARD),
             )
             for key, p in (known | live).items()
         }
-        put_positions(connection, positions.values())
+        put_positions(self.connection, positions.values())
         return positions, starts
 
     def _closed_next(self) -> dict[Key, int]:
         return {key: offset for chain in self.chains.values() for key, offset in chain.closed_next.items()}
 
-    def _put_staged(self, connection: Connection, starts: Mapping[Key, int]) -> dict[Key, list[Span]]:
+    def _put_staged(self, starts: Mapping[Key, int]) -> dict[Key, list[Span]]:
         """List files of which Kafka no longer holds all; what intact files cover below the logs' starts, by partition."""
-        covered: dict[Key, list[Span]] = {}
+        covered = defaultdict[Key, list[Span]](list)
         closed = self._closed_next()
         for note in read_notes(self.outside.storage):
             if isinstance(note, Unreadable):
                 self.done.notes.append(f"{note.path} is not to be read ({note.why})")
-            elif note.ledger == self.done.ledger and (
-                below := [
-                    s
-                    for s in note.spans
-                    if closed.get((s.topic_id, s.partition), 0) < s.end and s.start < starts.get((s.topic_id, s.partition), 0)
-                ]
-            ):
-                put_staged(connection, _batch_of(note))
+                continue
+            spans = [((s.topic_id, s.partition), s) for s in note.spans]
+            below = [(key, s) for key, s in spans if closed.get(key, 0) < s.end and s.start < starts.get(key, 0)]
+            if note.ledger == self.done.ledger and below:
+                put_staged(self.connection, _batch_of(note))
                 self.done.staged_files += 1
-                for s in below:
-                    covered.setdefault((s.topic_id, s.partition), []).append(s)
+                for key, s in below:
+                    covered[key].append(s)
         return covered
 
     def _put_gaps(
         self,
-        connection: Connection,
         positions: Mapping[Key, Position],
         starts: Mapping[Key, int],
         covered: Mapping[Key, Sequence[Span]],
@@ -277,7 +278,7 @@ class _Rebuild:
                     self.done.lost.append(gap.what)
                 else:
                     gap = dataclasses.replace(gap, accepted_at_ms=self.outside.now_ms, reason="the ledger was rebuilt")
-                put_gaps(connection, [gap])
+                put_gaps(self.connection, [gap])
 
     def _first_promise(self) -> int:
         """The central audit offset of the first promise that may count for a frontier hour, or for a late event of it.
@@ -296,14 +297,15 @@ class _Rebuild:
             first.append(max(before, default=0))
         return min(first, default=0)
 
-    def _put_unaudited(self, connection: Connection) -> None:
+    def _put_unaudited(self) -> None:
         """Of each closed hour, the file with as many rows as its manifest says; another is of a proof that failed."""
         table = tables.buckets
         found: set[tuple[str, int]] = set()
         for file in unaudited_files(self.outside.storage, self.outside.bucket_seconds):
-            query = select(table.c.manifest).where(table.c.type == file.event_type, table.c.hour == file.hour.start_s)
-            text = connection.execute(query).scalar()
-            if text is None or (file.event_type, file.hour.start_s) in found:
+            of = (file.event_type, file.hour.start_s)
+            query = select(table.c.manifest).where(table.c.type == of[0], table.c.hour == of[1])
+            text = self.connection.execute(query).scalar()
+            if text is None or of in found:
                 continue  # never sealed, or sealed and not published: the proof makes it again
             manifest = Manifest.decode(text.encode())
             try:
@@ -312,19 +314,15 @@ class _Rebuild:
                 self.done.notes.append(f"{file.path} is not to be read ({error.why}): a promise that it would keep stays unmet")
                 continue
             if rows == manifest.unaudited:
-                found.add((file.event_type, file.hour.start_s))
-                connection.execute(
-                    insert(tables.unaudited).values(
-                        type=file.event_type, hour=file.hour.start_s, path=file.path, rows=rows,
-                        audit_next=audit_next(manifest), sealed_at_ms=manifest.closed_at_ms,
-                    )
-                )  # fmt: skip
+                found.add(of)
+                kept = (*of, file.path, rows, audit_next(manifest), manifest.closed_at_ms)
+                self.connection.execute(insert(tables.unaudited).values(kept))
 
-    def _put_rules(self, connection: Connection) -> None:
+    def _put_rules(self) -> None:
         """Finding where an id stands for something else in a marker than in the rules: one of the two is not this site's."""
-        put_book(connection, self.outside.rules)
+        put_book(self.connection, self.outside.rules)
         try:
-            put_schemas(connection, ((schema_id, KnownSchema(*marked, "")) for schema_id, marked in sorted(self.schemas.items())))
+            put_schemas(self.connection, [(i, KnownSchema(*meaning, "")) for i, meaning in sorted(self.schemas.items())])
         except ValueError as error:
             raise Finding(f"markers and hourmark.types contradict each other, is it this root's cluster? {error}") from error
         if unknown := sorted(self.schemas.keys() - self.outside.rules.schemas().keys()):
@@ -333,12 +331,11 @@ class _Rebuild:
                 "they hold their schemas; run `hourmark types apply`, which asks the registry"
             )
 
-    def _put_meta(self, connection: Connection) -> None:
+    def _put_meta(self) -> None:
         """Its commit is above every number that a marker, a batch or a file of unaudited rows tells of the lost ledger."""
         self.done.commit = max(self.commits | epochs(self.outside.storage, self.outside.bucket_seconds), default=0) + 1
         meta = {"uuid": self.done.ledger, "commit": self.done.commit, BUCKET_SECONDS: self.outside.bucket_seconds}
-        connection.execute(delete(tables.meta).where(tables.meta.c.key.in_(meta)))
-        connection.execute(insert(tables.meta), [{"key": name, "value": str(value)} for name, value in meta.items()])
+        put(self.connection, tables.meta, ["key"], [{"key": name, "value": str(value)} for name, value in meta.items()])
 
 
 def _batch_of(note: StagedNote) -> StagedBatch:

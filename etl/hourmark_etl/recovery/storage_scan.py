@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
@@ -18,6 +18,8 @@ from hourmark_etl.staging.files import read_note
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import Storage, entries_of
 
+_Asked = TypeVar("_Asked")
+_Answer = TypeVar("_Answer")
 Key = tuple[str, int]  # topic id, partition
 _UNAUDITED_NAME: Final = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2})(?:-(\d{2}))?-(\d{12})-[0-9a-f]{32}\.parquet")
 _FOLDER: Final = re.compile(r"(\d{12})-")
@@ -51,6 +53,12 @@ class Chain:
         return audit_next(self.last)
 
 
+def at_once(ask: Callable[[_Asked], _Answer], of: Iterable[_Asked]) -> Iterator[_Answer]:
+    """The answers of storage, in turn; some are asked for at the same time."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield from pool.map(ask, of)
+
+
 def audit_next(manifest: Manifest) -> int:
     """The central audit offset of its cut."""
     return max(manifest.evidence.audit_next.values(), default=0)
@@ -59,17 +67,17 @@ def audit_next(manifest: Manifest) -> int:
 def read_chain(storage: Storage, event_type: str, bucket_seconds: int) -> list[tuple[Hour, Manifest]]:
     """The type's markers, in turn. BadMarker or NotClosed where a bucket's folder holds none that can be read."""
     hours = list_hours(storage, event_type, bucket_seconds)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(zip(hours, pool.map(lambda hour: read_manifest(storage, event_type, hour), hours), strict=True))
+    return list(zip(hours, at_once(lambda hour: read_manifest(storage, event_type, hour), hours), strict=True))
 
 
 def read_notes(storage: Storage) -> Iterator[StagedNote | Unreadable]:
     """What every staged file says of itself, or why it is not to be read."""
-    folders = [entry.name for entry in entries_of(storage, STAGING_FOLDER) if entry.is_folder]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for folder in folders:
-            paths = [f"{STAGING_FOLDER}/{folder}/{entry.name}" for entry in entries_of(storage, f"{STAGING_FOLDER}/{folder}")]
-            yield from pool.map(lambda path: _note(storage, path), paths)
+    for batch in entries_of(storage, STAGING_FOLDER):
+        if batch.is_folder:
+            folder = f"{STAGING_FOLDER}/{batch.name}"
+            yield from at_once(
+                lambda path: _note(storage, path), [f"{folder}/{file.name}" for file in entries_of(storage, folder)]
+            )
 
 
 def _note(storage: Storage, path: str) -> StagedNote | Unreadable:

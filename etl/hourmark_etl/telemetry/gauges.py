@@ -62,21 +62,20 @@ def gauges_of(
     overrides: int, lag_s: tuple[float, float], now_ms: int,
 ) -> Gauges:  # fmt: skip
     """What the metrics show of it. `lag_s`: mean and greatest watermark lag."""
-    states = Counter(f.state for f in frontiers)
-    gone = [r for r in reporters if r.goodbye]
-    waived = [r for r in reporters if r.waived and not r.goodbye]
+    states, ages_s = Counter(f.state for f in frontiers), open_ages_s(frontiers, now_ms)
+    stand = Counter("gone" if r.goodbye else "waived" if r.waived else "live" for r in reporters)
     return Gauges(
         types={state.value: states[state] for state in State},
-        open_ages_s=open_ages_s(frontiers, now_ms),
+        open_bucket_age=max(ages_s.values(), default=0.0),
+        oldest_open=ages_s,
         types_in_alarm=sum(bool(f.alarm) for f in frontiers),
         types_quarantined=quarantined,
         buckets_in_conflict=buckets_in_conflict,
         overrides=overrides,
-        reporters={"live": len(reporters) - len(gone) - len(waived), "waived": len(waived), "gone": len(gone)},
+        reporters={how: stand[how] for how in ("live", "waived", "gone")},
         pending_bytes=sum(r.pending_bytes for r in reporters if not r.goodbye),
         lost_bytes=sum(r.lost_bytes for r in reporters),
-        watermark_lag_mean_s=lag_s[0],
-        watermark_lag_max_s=lag_s[1],
+        watermark_lag={"mean": lag_s[0], "max": lag_s[1]},
     )
 
 

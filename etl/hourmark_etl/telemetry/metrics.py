@@ -11,7 +11,7 @@ import enum
 import functools
 import logging
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
@@ -51,10 +51,14 @@ class Staged:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Gauges:
-    """How things stand, by the ledger. Ages are seconds since the end of a frontier hour that has ended, of the oldest first."""
+    """How things stand, by the ledger: each is a metric of the same name. Where one has a label, by that.
+
+    Ages are seconds since the end of a frontier hour that has ended.
+    """
 
     types: Mapping[str, int]  # by state
-    open_ages_s: Mapping[str, float]  # by type: the `OLDEST_SHOWN` oldest
+    open_bucket_age: float
+    oldest_open: Mapping[str, float]  # by type: ages of the `OLDEST_SHOWN` oldest
     types_in_alarm: int
     types_quarantined: int
     buckets_in_conflict: int
@@ -62,8 +66,7 @@ class Gauges:
     reporters: Mapping[str, int]  # by "live", "waived", "gone"
     pending_bytes: int
     lost_bytes: int
-    watermark_lag_mean_s: float
-    watermark_lag_max_s: float
+    watermark_lag: Mapping[str, float]  # "mean", "max": seconds
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +92,17 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        counter = functools.partial(Counter, registry=self.registry)
+
+        def counter(name: str, meaning: str, label: str = "", values: Iterable[str] = ()) -> Counter:
+            made = Counter(name, meaning, [label] if label else [], registry=self.registry)
+            for value in values:  # these are shown before anything happens
+                made.labels(value)
+            return made
+
         gauge = functools.partial(Gauge, registry=self.registry)
         histogram = functools.partial(Histogram, registry=self.registry)
         self.events_staged = counter(
-            "hourmark_etl_events_staged", "Events staged: timely, or late for the bucket of their hour.", ["arrival"]
+            "hourmark_etl_events_staged", "Events staged: timely, or late for the bucket of their hour.", "arrival", Timeliness
         )
         self.events_falsely_late = counter(
             "hourmark_etl_events_falsely_late", "Late events staged after their bucket was frozen, before it was published."
@@ -103,34 +112,22 @@ class Metrics:
         )
         self.events_promised = counter("hourmark_etl_events_promised", "Events promised by audit records staged.")
         self.staged_bytes = counter("hourmark_etl_staged_bytes", "Bytes of the datums of events staged.")
-        self.staged_files = counter("hourmark_etl_staged_files", "Staged files committed.", ["kind"])
+        self.staged_files = counter("hourmark_etl_staged_files", "Staged files committed.", "kind", _KINDS)
         self.batch_seconds = histogram(
             "hourmark_etl_batch_seconds", "From a micro-batch's begin to its commit.", buckets=_BATCH_SECONDS
         )
-        self.batch_phase_seconds = counter(
-            "hourmark_etl_batch_phase_seconds", "Where Spark spent micro-batches' time.", ["phase"]
-        )
-        self.queries_ended = counter("hourmark_etl_queries_ended", "Streaming queries that ended.", ["how"])
+        self.batch_phase_seconds = counter("hourmark_etl_batch_phase_seconds", "Where Spark spent micro-batches' time.", "phase")
+        self.queries_ended = counter("hourmark_etl_queries_ended", "Streaming queries that ended.", "how", ("stopped", "failed"))
         self.last_batch = gauge("hourmark_etl_last_batch_timestamp_seconds", "Unix time of the last commit.")
-        for arrival in Timeliness:
-            self.events_staged.labels(arrival)
-        for kind in _KINDS:
-            self.staged_files.labels(kind)
-        for how in ("stopped", "failed"):
-            self.queries_ended.labels(how)
 
-        self.buckets_closed = counter("hourmark_etl_buckets_closed", "Buckets closed.", ["grade"])
+        self.buckets_closed = counter("hourmark_etl_buckets_closed", "Buckets closed.", "grade", (grade.value for grade in Grade))
         self.closing_delay = histogram(
             "hourmark_etl_closing_delay_seconds", "From an hour's end to its _SUCCESS.", buckets=_CLOSING_SECONDS
         )
-        self.events_closed = counter("hourmark_etl_events_closed", "Events in closed buckets.", ["arrival"])
+        self.events_closed = counter("hourmark_etl_events_closed", "Events in closed buckets.", "arrival", Timeliness)
         self.duplicates_removed = counter("hourmark_etl_duplicates_removed", "Rows dropped as duplicates.")
         self.unaudited = counter("hourmark_etl_unaudited_events", "Bucketed events that no audit record promised yet.")
         self.last_poll = gauge("hourmark_etl_last_poll_timestamp_seconds", "Unix time of the driver's last poll.")
-        for grade in Grade:
-            self.buckets_closed.labels(grade.value)
-        for arrival in Timeliness:
-            self.events_closed.labels(arrival)
 
         self.types = gauge("hourmark_etl_types", "Types, by the state of their frontier hour.", ["state"])
         self.open_bucket_age = gauge(
@@ -183,22 +180,14 @@ class Metrics:
 
     def stands(self, standing: Gauges) -> None:
         """Set what is looked up once a minute."""
-        for state, count in standing.types.items():
-            self.types.labels(state).set(count)
         self.oldest_open.clear()
-        for event_type, age_s in standing.open_ages_s.items():
-            self.oldest_open.labels(event_type).set(age_s)
-        self.open_bucket_age.set(max(standing.open_ages_s.values(), default=0.0))
-        self.types_in_alarm.set(standing.types_in_alarm)
-        self.buckets_in_conflict.set(standing.buckets_in_conflict)
-        self.types_quarantined.set(standing.types_quarantined)
-        self.overrides.set(standing.overrides)
-        for state, count in standing.reporters.items():
-            self.reporters.labels(state).set(count)
-        self.pending_bytes.set(standing.pending_bytes)
-        self.lost_bytes.set(standing.lost_bytes)
-        self.watermark_lag.labels("mean").set(standing.watermark_lag_mean_s)
-        self.watermark_lag.labels("max").set(standing.watermark_lag_max_s)
+        for field in dataclasses.fields(standing):
+            gauge, found = getattr(self, field.name), getattr(standing, field.name)
+            if isinstance(found, Mapping):
+                for label, value in found.items():
+                    gauge.labels(label).set(value)
+            else:
+                gauge.set(found)
 
     def totals(self) -> Totals:
         """What was counted so far."""

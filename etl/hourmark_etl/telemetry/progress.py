@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql.streaming.listener import (
@@ -86,9 +87,11 @@ class Progress:
             except _LEDGER_AWAY as error:
                 _LOG.warning("no look at how things stand: %s", error)
 
+    def _frontiers(self) -> list[Frontier]:
+        return frontiers(self._database, self._bucket_seconds)
+
     def _poll(self, now_s: float) -> None:
-        now_ms = self._clock.now_ms()
-        found, said = frontiers(self._database, self._bucket_seconds), reporters(self._database)
+        now_ms, found, said = self._clock.now_ms(), self._frontiers(), reporters(self._database)
         lags = [(now_ms - mark) / 1000 for mark in watermarks_ms(found, said, now_ms).values()]
         self._metrics.stands(
             gauges_of(
@@ -101,23 +104,20 @@ class Progress:
         )  # fmt: skip
 
     def _tell(self, now_s: float, trouble: str) -> None:
-        totals = self._metrics.totals()
-        oldest = self._oldest()
+        now_ms, found, totals = self._clock.now_ms(), self._frontiers(), self._metrics.totals()
+        oldest = self._oldest(found, now_ms)
         quiet = totals == self._told and oldest is None and not trouble
         if quiet and now_s - self._told_at_s < QUIET_SECONDS:
             return
         said = reporters(self._database)
-        known = slowest(frontiers(self._database, self._bucket_seconds), said)
-        behind = caught_up(known, self._clock.now_ms()) if said else "no source has reported yet"
+        behind = caught_up(slowest(found, said), now_ms) if said else "no source has reported yet"
         _LOG.info("%s", progress_line(totals.since(self._told), now_s - self._told_at_s, behind, oldest, trouble))
         self._told_at_s, self._told = now_s, totals
 
-    def _oldest(self) -> Oldest | None:
-        now_ms = self._clock.now_ms()
-        overdue = [f for f in frontiers(self._database, self._bucket_seconds) if now_ms - f.hour.end_ms >= OVERDUE_SECONDS * 1000]
-        if not overdue:
+    def _oldest(self, found: Sequence[Frontier], now_ms: int) -> Oldest | None:
+        f = min(found, key=lambda f: (f.hour, f.event_type), default=None)
+        if f is None or now_ms - f.hour.end_ms < OVERDUE_SECONDS * 1000:
             return None
-        f: Frontier = min(overdue, key=lambda f: (f.hour, f.event_type))
         wait = blockers(self._database, self._bucket_seconds).get(f.event_type)
         what = wait.what if wait is not None and wait.hour == f.hour else f.alarm
         return Oldest(f.event_type, str(f.hour), (now_ms - f.hour.end_ms) / 1000, tuple(what))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import types as python_types
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -41,7 +40,7 @@ from hourmark_etl.ledger.frontier_rows import carriers
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.recovery.rebuild import Outside as RebuildOutside
-from hourmark_etl.recovery.rebuild import Rebuilt, _Rebuild
+from hourmark_etl.recovery.rebuild import _Rebuild
 
 
 @pytest.fixture
@@ -121,13 +120,11 @@ def test_what_was_sent_under_a_revision_from_the_topic_is_awaited_though_the_nex
 def test_a_rebuilt_ledger_waits_for_sources_that_an_earlier_revision_lets_carry_a_type() -> None:
     """Nobody was heard of by the new ledger; ranges under revision 1 may be spooled at hosts of `web`."""
     book = RulesBook([*revision(1, CLICK, sources=(APP, WEB)).records(), *revision(2, CLICK).records()])
-    needed: Any = python_types.SimpleNamespace(rules=book)
     nothing: Any = None
     work = _Rebuild(
+        connection=nothing,
         outside=RebuildOutside(storage=nothing, kafka=nothing, central=nothing, rules=book, bucket_seconds=3600, now_ms=0),
-        done=Rebuilt(),
         say=lambda _: None,
-        topics=needed,
     )
     assert work._declared("click")[0] == {"app", "web"}
 

@@ -13,6 +13,7 @@ from hourmark.component_status import ComponentStatus, State
 from hourmark.config import Config, Etl, Storage
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import CLOSER, Database
+from hourmark_etl.ledger.heartbeat import beat, driver_seen_ms, no_driver
 from hourmark_etl.model import Reporter
 from hourmark_etl.telemetry.component_status import HANGS_MS, driver
 from hourmark_etl.telemetry.metrics import Metrics, serve_metrics
@@ -43,10 +44,33 @@ def test_a_ledger_that_no_driver_ever_had_says_so(tmp_path: Path) -> None:
     assert found.state is State.NOT_RUNNING and "`hourmark etl run` starts one" in found.detail
 
 
-@pytest.mark.parametrize(("seconds_ago", "state"), [(4, State.RUNNING), (600, State.NOT_RUNNING)])
-def test_without_metrics_the_last_report_that_was_staged_tells(tmp_path: Path, seconds_ago: int, state: State) -> None:
-    heard_ms = NOW_MS - seconds_ago * 1000
-    reporter = Reporter(
+@pytest.mark.parametrize(("seconds_ago", "state"), [(50, State.RUNNING), (600, State.NOT_RUNNING)])
+def test_without_metrics_the_last_sign_of_life_tells_as_bucket_why_does(tmp_path: Path, seconds_ago: int, state: State) -> None:
+    seen_ms = NOW_MS - seconds_ago * 1000
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        beat(database, database.acquire(CLOSER), seen_ms)
+        assert (no_driver(driver_seen_ms(database), NOW_MS) is None) == (state is State.RUNNING)
+    found = ask(tmp_path, free_port())
+    assert (found.state, found.heard_at_ms) == (state, seen_ms)
+
+
+@pytest.mark.parametrize(
+    ("sign_s", "report_s", "state"),
+    [(4, 600, State.RUNNING), (4, None, State.RUNNING), (600, 4, State.NOT_RUNNING)],
+    ids=["hosts are silent", "no host reported yet", "a driver without the closer stages reports"],
+)
+def test_reports_of_hosts_say_nothing_of_the_driver(tmp_path: Path, sign_s: int, report_s: int | None, state: State) -> None:
+    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
+        lease = database.acquire(CLOSER)
+        beat(database, lease, NOW_MS - sign_s * 1000)
+        if report_s is not None:
+            with database.transaction(lease) as connection:
+                connection.execute(insert(tables.reporters).values(**dataclasses.asdict(reporter(NOW_MS - report_s * 1000))))
+    assert ask(tmp_path, free_port()).state is state
+
+
+def reporter(heard_ms: int) -> Reporter:
+    return Reporter(
         host_id="0" * 32,
         source="api",
         host_name="web-1",
@@ -60,13 +84,6 @@ def test_without_metrics_the_last_report_that_was_staged_tells(tmp_path: Path, s
         goodbye=False,
         heard_at_ms=heard_ms,
     )
-    with (
-        Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database,
-        database.transaction(database.acquire(CLOSER)) as connection,
-    ):
-        connection.execute(insert(tables.reporters).values(**dataclasses.asdict(reporter)))
-    found = ask(tmp_path, free_port())
-    assert (found.state, found.heard_at_ms) == (state, heard_ms)
 
 
 def test_a_driver_is_asked_at_its_metrics_and_one_that_hangs_is_silent(tmp_path: Path) -> None:

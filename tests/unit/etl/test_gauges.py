@@ -206,4 +206,5 @@ def test_how_things_stand_is_counted() -> None:
     assert found.types == {"open": 1, "frozen": 0, "sealed": 1, "damaged": 0}
     assert found.reporters == {"live": 2, "waived": 1, "gone": 1}
     assert (found.pending_bytes, found.lost_bytes, found.types_in_alarm) == (14, 9, 1)
-    assert found.open_ages_s == {"click": 5.0, "view": 5.0}
+    assert found.oldest_open == {"click": 5.0, "view": 5.0}
+    assert found.open_bucket_age == 5.0

@@ -8,9 +8,10 @@ import pytest
 from tests.support.postgres import Postgres
 
 from hourmark.errors import ConfigError, Unavailable
+from hourmark.hidden import shown
 from hourmark_etl.errors import EtlStop
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.engines import check_moving_driver, check_network_disk, shown
+from hourmark_etl.ledger.engines import check_moving_driver, check_network_disk
 from hourmark_etl.ledger.tables import meta
 
 SQLITE = "sqlite:////var/lib/hourmark/ledger.sqlite"
@@ -41,7 +42,7 @@ def test_a_wrong_ledger_url_is_refused_by_the_name_of_the_setting_and_without_it
 
 
 def test_a_password_is_never_shown() -> None:
-    assert shown(POSTGRESQL) == "postgresql+psycopg://me:***@db.example/hourmark"
+    assert shown(POSTGRESQL) == "postgresql://(hidden)@db.example/hourmark?(hidden)"
 
 
 def test_a_server_that_is_away_is_unavailable_without_its_password(tmp_path: Path) -> None:

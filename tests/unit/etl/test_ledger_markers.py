@@ -129,4 +129,5 @@ def test_a_damaged_record_of_first_hours_is_named(life: Life) -> None:
     life.storage.write_new("_ledger/first-hours-x.json", b"{}")
     with pytest.raises(ValueError, match=r"first-hours-x\.json: no record of first hours"):
         read_first_hours(life.storage)
-    assert FirstHours.decode(FirstHours("l", 1, {"a": 2}).encode()) == FirstHours("l", 1, {"a": 2})
+    record = FirstHours(format=1, ledger="l", commit=1, first_hours_s={"a": 2})
+    assert FirstHours.decode(record.encode()) == record

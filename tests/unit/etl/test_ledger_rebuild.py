@@ -303,6 +303,7 @@ def test_without_the_topic_ids_of_markers_keep_their_meaning(life: Life, target:
     life.close("click")
     done = rebuild(dataclasses.replace(life.outside(), rules=RulesBook()), target, lambda _: None)
     assert [note for note in done.notes if "no rules revision has the schema ids 1 of closed buckets" in note]
+    assert len(set(done.notes)) == len(done.notes), "each is told once"
     schema = known_schemas(target)[1]
     assert (schema.meaning, schema.text) == (life.rules.types["click"].meaning, "")
     view = dataclasses.replace(life.rules, types={"view": TypeVersion(life.declared[1], 1)})

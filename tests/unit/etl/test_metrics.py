@@ -29,10 +29,10 @@ def values(metrics: Metrics) -> dict[str, float]:
 
 def standing(ages: dict[str, float]) -> Gauges:
     return Gauges(
-        types={"open": len(ages), "frozen": 0, "sealed": 0}, open_ages_s=ages, types_in_alarm=1, types_quarantined=2, overrides=3,
+        types={"open": len(ages), "frozen": 0, "sealed": 0}, oldest_open=ages,
+        open_bucket_age=max(ages.values(), default=0.0), types_in_alarm=1, types_quarantined=2, overrides=3,
         buckets_in_conflict=4,
-        reporters={"live": 4, "waived": 1, "gone": 0}, pending_bytes=10, lost_bytes=20, watermark_lag_mean_s=1.5,
-        watermark_lag_max_s=9.0,
+        reporters={"live": 4, "waived": 1, "gone": 0}, pending_bytes=10, lost_bytes=20, watermark_lag={"mean": 1.5, "max": 9.0},
     )  # fmt: skip
 
 

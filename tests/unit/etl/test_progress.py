@@ -86,7 +86,7 @@ WEB = Reporter(
 def test_nothing_is_said_to_have_caught_up_before_anything_was_there(
     database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "hourmark.etl")
+    caplog.set_level(logging.INFO, "hourmark_etl")
     clock = FakeClock(HOUR.start_s * 1000 + 44 * 60_000)  # the installation, 44 minutes past the hour
     progress = Progress(database, Metrics(), 3600, clock)
     clock.advance(180)
