@@ -67,7 +67,7 @@ def supervise(clock: FakeClock, processes: list[FakeProcess], watch: FakeWatch, 
             stopping.set()
         return process
 
-    return Supervisor(make, [watch], clock, stopping, restart=restart).run()
+    return Supervisor(make=make, watches=[watch], clock=clock, stopping=stopping, restart=restart).run()
 
 
 def test_a_process_that_ends_is_started_again_after_a_growing_pause(caplog: pytest.LogCaptureFixture) -> None:
