@@ -8,15 +8,14 @@ An attempt is kept until it succeeds, so that a source that is always busy is ca
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from hourmark_producer.files import TrackedFile
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """How far one file must be acknowledged."""
 
     file: TrackedFile
@@ -80,7 +79,6 @@ class CaughtUp:
         if self._attempt is None:
             return
         scan, reading_ms, targets = self._attempt
-        targets = [target for target in targets if not target.is_met()]
-        self._attempt = (scan, reading_ms, targets)
+        targets[:] = [target for target in targets if not target.is_met()]
         if not targets:
             self._at_ms, self._of_scan, self._attempt = reading_ms, scan, None

@@ -12,13 +12,13 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from hourmark.ranges import ByteRange
 from hourmark_producer.identity import Identity
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a file is. `path` is where it was found first, and is what ranges name; `seen_at` is its latest name."""
 
     source: str
@@ -38,8 +38,7 @@ class Position:
     size_seen: int = 0  # the largest size known of this generation: what lies between is lost if the file is gone
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """A spooled range. `acknowledged`: the service has it, the checkpoint does not say so yet."""
 
     sequence: int
@@ -139,7 +138,7 @@ class TrackedFile:
 class Files:
     """All followed files, by id and by inode. Changed by the scanner alone."""
 
-    def __init__(self, files: Iterable[TrackedFile] = ()) -> None:
+    def __init__(self, files: Iterable[TrackedFile]) -> None:
         self._by_id: dict[str, TrackedFile] = {}
         self._by_inode: dict[tuple[int, int], TrackedFile] = {}
         self._by_birth: dict[tuple[int, int], TrackedFile] = {}
@@ -188,7 +187,7 @@ class Files:
     def moved(self, file: TrackedFile, identity: Identity) -> None:
         """The same file under another device number."""
         self._unindex(file)
-        file.identity = dataclasses.replace(file.identity, device=identity.device, inode=identity.inode)
+        file.identity = identity
         self._index(file)
 
     def _index(self, file: TrackedFile) -> None:

@@ -119,7 +119,6 @@ class Tailer:
         )
         self._scans = 0
         self._failure: Exception | None = None
-        self._wake = threading.Event()
         self._progress = (clock.monotonic_s(), 0)
 
     def run(self, stop: threading.Event, *, drain: bool = False) -> Summary:
@@ -188,17 +187,12 @@ class Tailer:
 
     def _say_goodbye(self, stop: threading.Event) -> bool:
         """Deliver what is on its way, cut nothing new, and say that nothing will come."""
-        self._follower.finishing = True
-        self._stop_reports.set()
-        if not self._senders.stop(STOP_WITHIN_S):
+        if not self._end_threads():
             return False
-        self._report_thread.join(STOP_WITHIN_S)
-        while not self._report_thread.is_alive():
-            if self._deliver_rest() and self._reporter.send(goodbye=True):
-                return True
+        while not (self._deliver_rest() and self._reporter.send(goodbye=True)):
             if stop.wait(self._config.scan_seconds):
-                break
-        return False
+                return False
+        return True
 
     def _deliver_rest(self) -> bool:
         for file in self.files:
@@ -209,13 +203,16 @@ class Tailer:
                 self._throttle.warn("rest", f"{error}. Waiting: {file.place.seen_at}")
         return not self._in_flight()
 
-    def _shut_down(self) -> None:
+    def _end_threads(self) -> bool:
+        """Nothing new is cut or reported; whether all threads ended in time."""
         self._follower.finishing = True
         self._stop_reports.set()
         ended = self._senders.stop(STOP_WITHIN_S)
-        if self._report_thread.ident is not None:
-            self._report_thread.join(STOP_WITHIN_S)
-        if ended and not self._report_thread.is_alive():
+        self._report_thread.join(STOP_WITHIN_S)
+        return ended and not self._report_thread.is_alive()
+
+    def _shut_down(self) -> None:
+        if self._end_threads():
             self._client.close()
             for file in self.files:
                 file.close()
