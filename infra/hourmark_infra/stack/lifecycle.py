@@ -106,10 +106,10 @@ def failure(server: Server, what: str) -> Unavailable:
     )
 
 
-def last_lines(log: Path, lines: int = LOG_LINES) -> str:
+def last_lines(log: Path) -> str:
     """The end of a log, indented; reads at most 64 KiB of it."""
     with suppress(FileNotFoundError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 65536))
         text = file.read().decode(errors="replace")
-        return "\n".join(f"    {line[:400]}" for line in text.splitlines()[-lines:])
+        return "\n".join(f"    {line[:400]}" for line in text.splitlines()[-LOG_LINES:])
     return "    (no log yet)"

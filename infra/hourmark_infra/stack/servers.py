@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hourmark_infra.stack import health
 from hourmark_infra.stack.health import Health
@@ -40,8 +40,7 @@ class Server:
     needs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Programs:
+class Programs(NamedTuple):
     """What the servers are run from."""
 
     java: Path
