@@ -39,12 +39,9 @@ _Found = TypeVar("_Found")
 
 
 class Process(Protocol):
-    """What is supervised."""
+    """What is supervised; it was started when it was made."""
 
-    @property
-    def pid(self) -> int | None: ...
-
-    def start(self) -> None: ...
+    pid: int
 
     def poll(self) -> int | None: ...
 
@@ -131,10 +128,9 @@ class Supervisor:
         pause_s = BACKOFF_S[0]
         watches = [_Guarded(watch, self.clock) for watch in self.watches]
         while not self.stopping.is_set():
-            process = self.make()
             for watch in watches:
                 watch.begin()
-            process.start()
+            process = self.make()
             started_s = self.clock.monotonic_s()
             _LOG.info("MirrorMaker 2 started, pid %s", process.pid)
             try:

@@ -85,9 +85,10 @@ class Observation:
             high = max(high, size)
         return Observation(size=size, mtime_ns=status.st_mtime_ns, at_s=at_s, high=high, low=low, base_s=base_s)
 
-    def unchanged(self, other: Observation) -> bool:
-        """Whether both saw the same."""
-        return (self.size, self.mtime_ns) == (other.size, other.mtime_ns)
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """Differs where a file has changed."""
+        return self.size, self.mtime_ns
 
 
 NEVER = Observation(size=-1, mtime_ns=-1, at_s=-1.0, high=-1, low=None, base_s=-2.0)

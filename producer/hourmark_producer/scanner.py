@@ -100,7 +100,7 @@ class Scanner:
 
     def _meet(self, source: str, path: str, status: os.stat_result, at_s: float, findings: Findings) -> None:
         file = self.files.at_inode(status.st_dev, status.st_ino)
-        if file is None or (file.descriptor is None and _differs(file, status)):
+        if file is None or (file.descriptor is None and file.observed.stamp != (status.st_size, status.st_mtime_ns)):
             file = self._open(source, path)
             if file is None or file.descriptor is None:
                 return
@@ -169,7 +169,7 @@ class Scanner:
     def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float) -> None:
         before = file.observed
         file.observed = before.next(status, at_s, file.progress)
-        if not file.observed.unchanged(before):
+        if file.observed.stamp != before.stamp:
             file.changed_at_s = at_s
             file.due = self._number
             if file not in self._added:
@@ -246,14 +246,12 @@ class Scanner:
         self._make_room()
         descriptor = os.open(path, _OPEN_FLAGS)
         try:
-            identity = self.identify(descriptor)
-            if stat.S_ISREG(os.fstat(descriptor).st_mode) and self.files.match(identity) is file:
-                file.descriptor, descriptor = descriptor, -1
-                return True
-            return False
+            if stat.S_ISREG(os.fstat(descriptor).st_mode) and self.files.match(self.identify(descriptor)) is file:
+                file.descriptor = descriptor
         finally:
-            if descriptor >= 0:
+            if file.descriptor is None:
                 os.close(descriptor)
+        return file.descriptor is not None
 
     def _make_room(self) -> None:
         """Close files that have long been idle where too many are open; they are opened again when they change."""
@@ -271,10 +269,6 @@ class Scanner:
         if new := findings.compressed - self._packed:
             _LOG.info("passed over, being compressed: %s", ", ".join(sorted(new)[:5]))
         self._packed = findings.compressed
-
-
-def _differs(file: TrackedFile, status: os.stat_result) -> bool:
-    return (file.observed.size, file.observed.mtime_ns) != (status.st_size, status.st_mtime_ns)
 
 
 def _is_still_at(file: TrackedFile, findings: Findings) -> bool:

@@ -200,7 +200,7 @@ class Demo:
             self.components.stop("etl")
             report = judge(told, hdfs)  # of all that will ever be closed
             for path, change in (*changes(early, snapshot), *changes(snapshot, take_snapshot(hdfs, config.storage.root))):
-                report.add(Kind.CHANGED, path, None, change)
+                report.add(Kind.CHANGED, path, change)
         promised = acknowledged(config)
         return Result(
             outcome=outcome.as_json(report, promised, config, self._seconds()),

@@ -25,7 +25,7 @@ from hourmark_infra.stack import lifecycle
 from hourmark_infra.stack.config_file import render_config
 from hourmark_infra.stack.health import Health
 from hourmark_infra.stack.layout import ANY_PORTS, EDGE_NAMES, METRICS, PORT_NAMES, SERVICE, Layout, free_ports, is_free
-from hourmark_infra.stack.process import Process, is_alive, marked, memory_mb, of_mark
+from hourmark_infra.stack.process import Process, is_alive, marked, memory_mb, of_mark, spawn
 from hourmark_infra.stack.registry import unpacked
 from hourmark_infra.stack.servers import MIRROR, Programs, Server, server_table
 from hourmark_infra.stack.settings import write_settings
@@ -160,7 +160,7 @@ class Stack:
         lifecycle.kill(self._processes(name), self._clock)  # children of a parent that was killed
         environment = lifecycle.server_environment(self.programs.java)
         lifecycle.prepare(server, environment)
-        self._remember(name, lifecycle.launch(server, environment, self._mark(name)))
+        self._remember(name, spawn(server.command(), environment, self._mark(name), server.log))
 
     def wait_ready(self, name: str, seconds: float = lifecycle.READY_SECONDS) -> Health:
         """Wait until the server is well; Unavailable where it ends or is not well in time."""

@@ -103,8 +103,7 @@ def is_free(port: int) -> bool:
 
 
 def _hold_one(held: ExitStack) -> int:
-    for _ in range(1000):
-        port = PORT_RANGE.start + secrets.randbelow(len(PORT_RANGE))
+    for port in secrets.SystemRandom().sample(PORT_RANGE, 1000):
         if _held(held, port):
             return port
     raise Unavailable(f"no free port in {PORT_RANGE.start} to {PORT_RANGE.stop - 1}; end some of the programs that listen there")

@@ -65,6 +65,7 @@ def supervise(clock: FakeClock, processes: list[FakeProcess], watch: FakeWatch, 
         process = next(left)
         if process is processes[-1] and restart:
             stopping.set()
+        process.start()
         return process
 
     return Supervisor(make=make, watches=[watch], clock=clock, stopping=stopping, restart=restart).run()
