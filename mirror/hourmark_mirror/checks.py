@@ -44,19 +44,16 @@ class Checks:
     def __init__(self, work_dir: Path, edge_cluster_id: str) -> None:
         self._path = work_dir / "state" / "checks.json"
         self._cluster_id = edge_cluster_id
-        content = self._load()
-        self.topics = content.topics if content is not None and content.edge_cluster_id == edge_cluster_id else {}
-
-    def _load(self) -> _Content | None:
         try:
-            return _CONTENT.validate_json(self._path.read_bytes())
+            content = _CONTENT.validate_json(self._path.read_bytes())
         except FileNotFoundError:
-            return None
+            content = _Content(edge_cluster_id, {})
         except ValidationError as error:
             raise UsageError(
                 f"{self._path} is damaged ({error}); what it remembered is lost: remove it, and the next check alarms "
                 "for every topic whose beginning was deleted by retention"
             ) from error
+        self.topics = content.topics if content.edge_cluster_id == edge_cluster_id else {}
 
     @property
     def ids(self) -> dict[str, str]:

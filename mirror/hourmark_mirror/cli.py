@@ -80,7 +80,9 @@ def _run(config: Config, *, restart: bool) -> int:
     for step in (sites.edge.cluster_id, sites.central.cluster_id, topics):
         _until_available(step, stopping)
     watches = TaskWatch(sites.central.settings, sites.alias, clock), ProgressWatch(sites, clock)
-    return Supervisor(lambda: MirrorMakerProcess(config), watches, clock, stopping, restart=restart).run()
+    return Supervisor(
+        make=lambda: MirrorMakerProcess(config), watches=watches, clock=clock, stopping=stopping, restart=restart
+    ).run()
 
 
 def _until_available(step: Callable[[], object], stopping: threading.Event) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from hourmark_mirror.reading import Record
 
@@ -19,6 +19,7 @@ RECENT: Final = 100_000  # matched records remembered, to tell doubled from fore
 SPANS_MAX: Final = 100  # spans named for each partition; all are counted
 
 Kind = Literal["missing", "doubled", "foreign", "altered"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -36,6 +37,11 @@ class Span:
     central_last: int | None
     count: int = 1
 
+    def continues_with(self, kind: Kind, edge: int | None, central: int | None) -> bool:
+        """Whether this record is its next neighbour."""
+        last, now = (self.edge_last, edge) if kind == "missing" else (self.central_last, central)
+        return kind == self.kind and last is not None and now == last + 1
+
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Comparison:
@@ -50,18 +56,11 @@ class Comparison:
     def add(self, kind: Kind, edge: int | None, central: int | None) -> None:
         """Count one record's fault, and name it."""
         self.faults[kind] += 1
-        last = self.spans[-1] if self.spans else None
-        if last is not None and last.kind == kind and self._continues(last, edge, central):
+        if self.spans and (last := self.spans[-1]).continues_with(kind, edge, central):
             last.count += 1
             last.edge_last, last.central_last = edge, central
         elif len(self.spans) < SPANS_MAX:
             self.spans.append(Span(kind=kind, edge_first=edge, edge_last=edge, central_first=central, central_last=central))
-
-    @staticmethod
-    def _continues(last: Span, edge: int | None, central: int | None) -> bool:
-        if last.kind == "missing":
-            return last.edge_last is not None and edge == last.edge_last + 1
-        return last.central_last is not None and central == last.central_last + 1
 
 
 class _Side:
@@ -116,10 +115,9 @@ def compare(
     result = Comparison()
     source, target = _Side(edge, window), _Side(central, window)
     recent: collections.OrderedDict[bytes, int] = collections.OrderedDict()
-    if edge_was_trimmed:
-        while (first := target.head()) is not None and not source.sees(first.digest):
-            result.older += 1
-            target.pop()
+    while edge_was_trimmed and (first := target.head()) is not None and not source.sees(first.digest):
+        result.older += 1
+        target.pop()
     while True:
         a, b = source.head(), target.head()
         if a is None and b is None:
@@ -131,37 +129,20 @@ def compare(
             recent[a.digest] = a.offset
             if len(recent) > RECENT:
                 recent.popitem(last=False)
-            continue
-        fault = _difference(source, target, a, b)
-        if fault in ("missing", "altered"):
-            assert a is not None
-            source.pop()
-            if fault == "missing":
-                _missing(result, a, cut, expired_before_ms)
-        if fault in ("extra", "altered"):
-            assert b is not None
+        elif a is None or (b is not None and target.sees(a.digest)):
+            assert b is not None, "one of both has a record"
             target.pop()
-            if fault == "altered" and a is not None:
-                result.add("altered", a.offset, b.offset)
-            elif b.digest in recent:
+            if b.digest in recent:
                 result.add("doubled", recent[b.digest], b.offset)
             else:
                 result.add("foreign", None if a is None else a.offset, b.offset)
-
-
-def _difference(source: _Side, target: _Side, a: Record | None, b: Record | None) -> Literal["missing", "altered", "extra"]:
-    """What the two unequal heads mean: the next that is to be taken away."""
-    if a is None:
-        return "extra"
-    if b is None or (source.sees(b.digest) and not target.sees(a.digest)):
-        return "missing"
-    if target.sees(a.digest):
-        return "extra"
-    return "altered" if a.key is not None and a.key == b.key else "missing"
-
-
-def _missing(result: Comparison, record: Record, cut: int, expired_before_ms: int) -> None:
-    if record.timestamp_ms < expired_before_ms:
-        result.expired += 1
-    elif record.offset < cut:
-        result.add("missing", record.offset, None)
+        elif b is not None and a.key is not None and a.key == b.key and not source.sees(b.digest):
+            source.pop()
+            target.pop()
+            result.add("altered", a.offset, b.offset)
+        else:
+            source.pop()
+            if a.timestamp_ms < expired_before_ms:
+                result.expired += 1
+            elif a.offset < cut:
+                result.add("missing", a.offset, None)

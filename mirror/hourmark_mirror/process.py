@@ -44,39 +44,28 @@ logger.herder.filter.expected.onMismatch = NEUTRAL
 
 
 class MirrorMakerProcess:
-    """One run of Java; start it once, then poll or stop it."""
+    """One run of Java, which starts it; its output goes to this process's stderr. ConfigError where there is no such program."""
 
     def __init__(self, config: Config) -> None:
-        self._command = prepare(config)
-        self._child: subprocess.Popen[bytes] | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """Of the child, once started."""
-        return self._child.pid if self._child else None
-
-    def start(self) -> None:
-        """Start Java; its output goes to this process's stderr. ConfigError where there is no such program."""
+        command = prepare(config)
         sys.stderr.flush()
         try:
             self._child = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=2, stderr=2, preexec_fn=_dies_with(os.getpid())
+                command, stdin=subprocess.DEVNULL, stdout=2, stderr=2, preexec_fn=_dies_with(os.getpid())
             )
         except OSError as error:
             raise ConfigError(
-                f"mirror.java = {self._command[0]!r} cannot be started: {error.strerror}; allowed: a Java 17 or 21"
+                f"mirror.java = {command[0]!r} cannot be started: {error.strerror}; allowed: a Java 17 or 21"
             ) from error
+        self.pid = self._child.pid
 
     def poll(self) -> int | None:
         """Its exit code, or None while it runs."""
-        assert self._child is not None, "not started"
         return self._child.poll()
 
     def stop(self) -> int:
         """SIGTERM, then SIGKILL; returns the exit code (negative: the signal). Does no harm after its end."""
-        assert self._child is not None, "not started"
-        if self._child.poll() is None:
-            self._child.terminate()
+        self._child.terminate()
         try:
             return self._child.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -31,7 +31,7 @@ class Progress:
         behind = reached(ends, starts, positions)
         before, self._still = self._still, {}
         for entry in behind:
-            position, since_s = before.get(entry.partition, (entry.position, now_s))
+            position, since_s = before.get(entry.partition, (None, now_s))
             self._still[entry.partition] = (entry.position, since_s if position == entry.position else now_s)
         return [entry for entry in behind if now_s - self._still[entry.partition][1] >= STALL_S]
 
@@ -44,13 +44,12 @@ class ProgressWatch:
         self._sites = sites
         self._positions = sites.positions()
         self._progress = Progress()
-        self._looked_s = clock.monotonic_s()
-        self._found: list[Behind] = []
-        self._ahead: list[Partition] = []
+        self._ahead: set[Partition] = set()
 
     def begin(self) -> None:
         """The patience starts anew with each run."""
-        self._progress, self._found, self._looked_s = Progress(), [], self._clock.monotonic_s()
+        self._progress, self._looked_s = Progress(), self._clock.monotonic_s()
+        self._found: list[Behind] = []
 
     def failed(self) -> list[Failure]:
         """Asks the clusters every LOOK_S."""
@@ -64,11 +63,9 @@ class ProgressWatch:
         partitions = self._sites.partitions()
         ends, starts = self._sites.edge.ends(partitions), self._sites.edge.starts(partitions)
         self._found = self._progress.stalled(self._clock.monotonic_s(), ends, starts, positions)
-        stale = ahead(ends, positions)
-        for partition in stale:
-            if partition not in self._ahead:  # once; a new start would not help
-                _LOG.error(
-                    "%s: the mirror stands at %d, past the edge's end %d: stale, or recreated; see `hourmark mirror verify`",
-                    partition, positions[partition], ends[partition],
-                )  # fmt: skip
-        self._ahead = stale
+        before, self._ahead = self._ahead, {*ahead(ends, positions)}
+        for partition in sorted(self._ahead - before):  # once; a new start would not help
+            _LOG.error(
+                "%s: the mirror stands at %d, past the edge's end %d: stale, or recreated; see `hourmark mirror verify`",
+                partition, positions[partition], ends[partition],
+            )  # fmt: skip

@@ -24,16 +24,54 @@ from hourmark.topics import AUDIT, HOSTS
 TARGET_ALIAS: Final = "central"
 TOPICS: Final = (r"events\..*", AUDIT.replace(".", r"\."), HOSTS.replace(".", r"\."))
 
-# One number each, with its reason:
-REFRESH_TOPICS_S: Final = 5  # a new type is copied this soon after its topic was made
-POLL_RECORDS_MAX: Final = 5_000  # records of one transaction: 500, the default, spends most time on commits while catching up
-FETCH_WAIT_MS: Final = 200  # a transaction gathers this long; one for each record would be 50 times the work and the markers
-FETCH_BYTES_MIN: Final = 64 * 1024  # or this much, whichever is first
-SESSION_TIMEOUT_MS: Final = 10_000  # how long a killed worker's membership blocks the next; below it a busy machine loses it
-TRANSACTION_TIMEOUT_MS: Final = 60_000  # readers wait this long for a transaction whose worker never comes back
+# The settings that are the same everywhere, one a line, with the reason for it.
+_SETTINGS: Final = """\
+listeners = http://127.0.0.1:{rest_port}
+dedicated.mode.enable.internal.rest = true
+plugin.discovery = service_load  # scanning every jar is most of a start (twice: here and in the worker)
+emit.heartbeats.enabled = false  # at this level too, or a worker for the opposite direction is started
+{target}.exactly.once.source.support = enabled
+{target}.plugin.discovery = service_load
+{target}.scheduled.rebalance.max.delay.ms = 0  # by default tasks of a killed worker rest for five minutes
+{target}.session.timeout.ms = 10000  # how long a killed worker's membership blocks the next; below it a busy machine loses it
+{target}.heartbeat.interval.ms = 3333  # a third of that
+{target}.offset.storage.partitions = 1  # small and compacted; one partition is read to its end at once
+{target}.status.storage.partitions = 1
+{target}.offset.storage.segment.bytes = 8388608  # only closed segments are compacted, so starts stay quick
+{target}.offset.storage.replication.factor = {replication}
+{target}.status.storage.replication.factor = {replication}
+{target}.config.storage.replication.factor = {replication}
+{source}.consumer.isolation.level = read_committed  # exactly-once support is refused without it
+{source}.consumer.auto.offset.reset = earliest  # a new partition from its start; the gap this can hide is `mirror verify`'s
+{source}.consumer.max.partition.fetch.bytes = {message_bytes}
+{source}.consumer.fetch.max.bytes = {message_bytes_twice}
+{source}.consumer.fetch.min.bytes = 65536  # a transaction gathers this much, or as long as the next says, whichever is first
+{source}.consumer.fetch.max.wait.ms = 200  # one for each record is 50 times the work and the markers
+{source}.consumer.max.poll.records = 5000  # of one transaction: 500, the default, spends most time on commits while catching up
+{target}.producer.acks = all
+{target}.producer.compression.type = zstd
+{target}.producer.batch.size = 262144
+{target}.producer.max.request.size = {message_bytes_twice}  # measured before compression, and by the broker after it
+{target}.producer.buffer.memory = {message_bytes_four_times}
+{target}.producer.transaction.timeout.ms = 60000  # readers wait this long for a transaction whose worker never comes back
+{flow}.enabled = true
+{flow}.admin.metadata.recovery.strategy = none
+{flow}.topics = {topics}
+{flow}.tasks.max = {tasks_max}
+{flow}.transaction.boundary = poll  # committed as soon as copied; an interval would add itself to the latency
+{flow}.refresh.topics.interval.seconds = 5  # a new type is copied this soon after its topic was made
+{flow}.replication.factor = {replication}
+{flow}.sync.topic.configs.enabled = false  # Hourmark makes the remote topics itself
+{flow}.sync.topic.acls.enabled = false
+{flow}.emit.heartbeats.enabled = false
+{flow}.heartbeats.topic.replication.factor = {replication}  # made all the same
+{flow}.emit.checkpoints.enabled = false  # no consumer group moves between the clusters
+{flow}.sync.group.offsets.enabled = false
+{flow}.refresh.groups.enabled = false
+{flow}.emit.offset-syncs.enabled = false  # for consumer groups; with any other offset-syncs setting it is refused
+"""
 # Its default, `rebootstrap`, has an admin client whose brokers are all away spin: a core, and 3,000 lines of log a second.
 _RECOVERY: Final = "metadata.recovery.strategy"
-REQUEST_FACTOR: Final = 2  # the producer measures records before compression, the broker after it
 
 
 def target_of(config: Config) -> KafkaCluster:
@@ -50,17 +88,26 @@ def target_of(config: Config) -> KafkaCluster:
 
 def properties(config: Config) -> dict[str, str]:
     """All properties in the order in which they are written."""
-    source, target = config.kafka.edge_alias, TARGET_ALIAS
-    central = target_of(config)
+    source, target, central = config.kafka.edge_alias, TARGET_ALIAS, target_of(config)
+    message_bytes = config.kafka.max_message_bytes
+    known = {
+        "source": source,
+        "target": target,
+        "flow": f"{source}->{target}",
+        "topics": ",".join(TOPICS),
+        "replication": central.replication_factor,
+        "rest_port": config.mirror.rest_port,
+        "tasks_max": config.mirror.tasks_max,
+        "message_bytes": message_bytes,
+        "message_bytes_twice": 2 * message_bytes,
+        "message_bytes_four_times": 4 * message_bytes,
+    }
+    settings = (line.partition("  #")[0].split(" = ") for line in _SETTINGS.splitlines())
     return {
         "clusters": f"{source},{target}",
         **_client(source, config.kafka.edge),
         **_client(target, central),
-        **_process(config),
-        **_worker(target, central),
-        **_consumer(f"{source}.consumer", config.kafka.max_message_bytes),
-        **_producer(f"{target}.producer", config.kafka.max_message_bytes),
-        **_connector(f"{source}->{target}", config, central),
+        **{name.format_map(known): value.format_map(known) for name, value in settings},
     }
 
 
@@ -77,77 +124,6 @@ def _escape(text: str) -> str:
 def _unicode(char: str) -> str:
     utf16 = char.encode("utf-16-be")
     return "".join(f"\\u{utf16[i]:02x}{utf16[i + 1]:02x}" for i in range(0, len(utf16), 2))
-
-
-def _process(config: Config) -> dict[str, str]:
-    return {
-        "listeners": f"http://127.0.0.1:{config.mirror.rest_port}",
-        "dedicated.mode.enable.internal.rest": "true",
-        "plugin.discovery": "service_load",  # scanning every jar is most of a start (twice: here and in the worker)
-        "emit.heartbeats.enabled": "false",  # at this level too, or a worker for the opposite direction is started
-    }
-
-
-def _worker(target: str, central: KafkaCluster) -> dict[str, str]:
-    replication = str(central.replication_factor)
-    return {
-        f"{target}.exactly.once.source.support": "enabled",
-        f"{target}.plugin.discovery": "service_load",
-        f"{target}.scheduled.rebalance.max.delay.ms": "0",  # by default tasks of a killed worker rest for five minutes
-        f"{target}.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-        f"{target}.heartbeat.interval.ms": str(SESSION_TIMEOUT_MS // 3),
-        f"{target}.offset.storage.partitions": "1",  # small and compacted; one partition is read to its end at once
-        f"{target}.status.storage.partitions": "1",
-        f"{target}.offset.storage.segment.bytes": str(
-            8 * 1024 * 1024
-        ),  # only closed segments are compacted, so starts stay quick
-        f"{target}.offset.storage.replication.factor": replication,
-        f"{target}.status.storage.replication.factor": replication,
-        f"{target}.config.storage.replication.factor": replication,
-    }
-
-
-def _consumer(prefix: str, max_message_bytes: int) -> dict[str, str]:
-    return {
-        f"{prefix}.isolation.level": "read_committed",  # exactly-once support is refused without it
-        f"{prefix}.auto.offset.reset": "earliest",  # a new partition from its start; the gap this can hide is `mirror verify`'s
-        f"{prefix}.max.partition.fetch.bytes": str(max_message_bytes),
-        f"{prefix}.fetch.max.bytes": str(2 * max_message_bytes),
-        f"{prefix}.fetch.min.bytes": str(FETCH_BYTES_MIN),
-        f"{prefix}.fetch.max.wait.ms": str(FETCH_WAIT_MS),
-        f"{prefix}.max.poll.records": str(POLL_RECORDS_MAX),
-    }
-
-
-def _producer(prefix: str, max_message_bytes: int) -> dict[str, str]:
-    return {
-        f"{prefix}.acks": "all",
-        f"{prefix}.compression.type": "zstd",
-        f"{prefix}.batch.size": str(256 * 1024),
-        f"{prefix}.max.request.size": str(REQUEST_FACTOR * max_message_bytes),
-        f"{prefix}.buffer.memory": str(2 * REQUEST_FACTOR * max_message_bytes),
-        f"{prefix}.transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
-    }
-
-
-def _connector(flow: str, config: Config, central: KafkaCluster) -> dict[str, str]:
-    return {
-        f"{flow}.enabled": "true",
-        f"{flow}.admin.{_RECOVERY}": "none",
-        f"{flow}.topics": ",".join(TOPICS),
-        f"{flow}.tasks.max": str(config.mirror.tasks_max),
-        f"{flow}.transaction.boundary": "poll",  # committed as soon as copied; an interval would add itself to the latency
-        f"{flow}.refresh.topics.interval.seconds": str(REFRESH_TOPICS_S),
-        f"{flow}.replication.factor": str(central.replication_factor),
-        f"{flow}.sync.topic.configs.enabled": "false",  # Hourmark makes the remote topics itself
-        f"{flow}.sync.topic.acls.enabled": "false",
-        f"{flow}.emit.heartbeats.enabled": "false",
-        f"{flow}.heartbeats.topic.replication.factor": str(central.replication_factor),  # made all the same
-        f"{flow}.emit.checkpoints.enabled": "false",  # no consumer group moves between the clusters
-        f"{flow}.sync.group.offsets.enabled": "false",
-        f"{flow}.refresh.groups.enabled": "false",
-        f"{flow}.emit.offset-syncs.enabled": "false",  # for consumer groups; with any other offset-syncs setting it is refused
-    }
 
 
 # librdkafka's names that have an equal in Java's clients.

@@ -33,30 +33,25 @@ def digest_of(key: bytes | None, value: bytes | None) -> bytes:
     return digest.digest()
 
 
-class SpanReader:
-    """Reads one span after the other. Close it at the end."""
+def span_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
+    """For `read_span`, one span after the other. Close it at the end."""
+    return CommittedReader(
+        cluster.settings,
+        cluster.name,
+        batch=BATCH,
+        queue_kb=QUEUE_KB,
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=max_message_bytes,
+    )
 
-    def __init__(self, cluster: Cluster, max_message_bytes: int) -> None:
-        self._reader = CommittedReader(
-            cluster.settings,
-            cluster.name,
-            batch=BATCH,
-            queue_kb=QUEUE_KB,
-            auto_offset_reset="earliest",
-            max_partition_fetch_bytes=max_message_bytes,
-        )
 
-    def read(self, partition: Partition, start: int, end: int) -> Iterator[Record]:
-        """Records with start ≤ offset < end; where retention overtakes the reader, from the log's start on.
+def read_span(reader: CommittedReader, partition: Partition, start: int, end: int) -> Iterator[Record]:
+    """Records with start ≤ offset < end; where retention overtakes the reader, from the log's start on.
 
-        Unavailable as `CommittedReader.read`.
-        """
-        for runs in self._reader.read({partition: (start, end)}):
-            for record in (record for run in runs for record in run.records):
-                key, offset = record.key(), record.offset()
-                assert offset is not None, "a record has an offset"
-                yield Record(offset, record.timestamp()[1], key, digest_of(key, record.value()))
-
-    def close(self) -> None:
-        """Leave the cluster."""
-        self._reader.close()
+    Unavailable as `CommittedReader.read`.
+    """
+    for runs in reader.read({partition: (start, end)}):
+        for record in (record for run in runs for record in run.records):
+            key, offset = record.key(), record.offset()
+            assert offset is not None, "a record has an offset"
+            yield Record(offset, record.timestamp()[1], key, digest_of(key, record.value()))

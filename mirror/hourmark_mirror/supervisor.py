@@ -9,7 +9,9 @@ Whatever the clusters do, the supervisor stays: a watch that cannot look knows o
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
@@ -37,12 +39,9 @@ _Found = TypeVar("_Found")
 
 
 class Process(Protocol):
-    """What is supervised."""
+    """What is supervised; it was started when it was made."""
 
-    @property
-    def pid(self) -> int | None: ...
-
-    def start(self) -> None: ...
+    pid: int
 
     def poll(self) -> int | None: ...
 
@@ -69,7 +68,6 @@ class TaskWatch:
 
     def __init__(self, central: KafkaCluster, edge_alias: str, clock: Clock) -> None:
         self._clock = clock
-        self._began_s = clock.monotonic_s()
         self._follower = TopicFollower(central, status_topic(edge_alias))
         self._states = TaskStates()
 
@@ -85,94 +83,84 @@ class TaskWatch:
         return self._states.failed
 
 
+@dataclasses.dataclass
 class _Guarded:
     """A watch that never raises: what keeps it from looking is said once, and it looks again after a pause that grows."""
 
-    def __init__(self, watch: Watch, clock: Clock) -> None:
-        self._watch = watch
-        self._clock = clock
-        self._pause_s = LOOK_S
-        self._again_s = clock.monotonic_s()
+    watch: Watch
+    clock: Clock
+    pause_s: float = LOOK_S
+    again_s: float = -math.inf
 
     def begin(self) -> None:
-        self._ask(self._watch.begin)
+        self._ask(self.watch.begin)
 
     def failed(self) -> list[Failure]:
-        if self._clock.monotonic_s() < self._again_s:
-            return []
-        return self._ask(self._watch.failed) or []
+        return (self._ask(self.watch.failed) if self.clock.monotonic_s() >= self.again_s else None) or []
 
     def _ask(self, look: Callable[[], _Found]) -> _Found | None:
         try:
             found = look()
         except (HourmarkError, KafkaException) as error:
-            if self._pause_s == LOOK_S:
+            if self.pause_s == LOOK_S:
                 _LOG.warning("whether MirrorMaker 2 works cannot be told for now: %s", error)
-            self._again_s = self._clock.monotonic_s() + self._pause_s
-            self._pause_s = min(2 * self._pause_s, BACKOFF_S[1])
+            self.again_s = self.clock.monotonic_s() + self.pause_s
+            self.pause_s = min(2 * self.pause_s, BACKOFF_S[1])
             return None
-        if self._pause_s > LOOK_S:
+        if self.pause_s > LOOK_S:
             _LOG.info("whether MirrorMaker 2 works can be told again")
-        self._pause_s = LOOK_S
+        self.pause_s = LOOK_S
         return found
 
 
+@dataclasses.dataclass(kw_only=True)
 class Supervisor:
     """Runs the process until `stopping` is set; `run` blocks."""
 
-    def __init__(
-        self,
-        make: Callable[[], Process],
-        watches: Sequence[Watch],
-        clock: Clock,
-        stopping: threading.Event,
-        *,
-        restart: bool = True,
-    ) -> None:
-        self._make = make
-        self._watches = [_Guarded(watch, clock) for watch in watches]
-        self._clock = clock
-        self._stopping = stopping
-        self._restart = restart
+    make: Callable[[], Process]
+    watches: Sequence[Watch]
+    clock: Clock
+    stopping: threading.Event
+    restart: bool
 
     def run(self) -> int:
         """0 once stopped as asked; without `restart` the process's own exit code (1 where a task failed)."""
         pause_s = BACKOFF_S[0]
-        while not self._stopping.is_set():
-            process = self._make()
-            for watch in self._watches:
+        watches = [_Guarded(watch, self.clock) for watch in self.watches]
+        while not self.stopping.is_set():
+            for watch in watches:
                 watch.begin()
-            process.start()
-            started_s = self._clock.monotonic_s()
+            process = self.make()
+            started_s = self.clock.monotonic_s()
             _LOG.info("MirrorMaker 2 started, pid %s", process.pid)
             try:
-                code, reason = self._until_it_fails(process)
+                code, reason = self._until_it_fails(process, watches)
             finally:
                 process.stop()
             if reason is None:
                 return 0
             _LOG.error("%s", reason)
-            if not self._restart:
+            if not self.restart:
                 return code
-            if self._clock.monotonic_s() - started_s >= HEALTHY_S:
+            if self.clock.monotonic_s() - started_s >= HEALTHY_S:
                 pause_s = BACKOFF_S[0]
             _LOG.warning("MirrorMaker 2 is started again in %g s", pause_s)
             self._wait(pause_s)
             pause_s = min(2 * pause_s, BACKOFF_S[1])
         return 0
 
-    def _until_it_fails(self, process: Process) -> tuple[int, str | None]:
-        looked_s = self._clock.monotonic_s()
+    def _until_it_fails(self, process: Process, watches: Sequence[Watch]) -> tuple[int, str | None]:
+        looked_s = self.clock.monotonic_s()
         failed_since_s: float | None = None
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             code = process.poll()
             if code is not None:
                 how = f"signal {-code}" if code < 0 else f"exit code {code}"
                 return (128 - code if code < 0 else code), f"MirrorMaker 2 (pid {process.pid}) ended by itself: {how}"
-            now_s = self._clock.monotonic_s()
+            now_s = self.clock.monotonic_s()
             if now_s - looked_s >= LOOK_S:
                 looked_s = now_s
-                failed = [failure for watch in self._watches for failure in watch.failed()]
+                failed = [failure for watch in watches for failure in watch.failed()]
                 failed_since_s = (failed_since_s or now_s) if failed else None
                 if failed_since_s is not None and now_s - failed_since_s >= GRACE_S:
                     return 1, "MirrorMaker 2 stands still: " + "; ".join(f"{f.name} failed: {f.cause}" for f in failed)
@@ -180,6 +168,6 @@ class Supervisor:
         return 0, None
 
     def _wait(self, seconds: float) -> None:
-        until_s = self._clock.monotonic_s() + seconds
-        while not self._stopping.is_set() and (left_s := until_s - self._clock.monotonic_s()) > 0:
-            self._clock.sleep(min(left_s, POLL_S))
+        until_s = self.clock.monotonic_s() + seconds
+        while not self.stopping.is_set() and (left_s := until_s - self.clock.monotonic_s()) > 0:
+            self.clock.sleep(min(left_s, POLL_S))

@@ -46,13 +46,13 @@ class TaskStates:
             if match is None:
                 continue
             state = json.loads(value) if value else {}
-            self._running.discard(match["name"])
-            if state.get("state") == "RUNNING":
-                self._running.add(match["name"])
-            if state.get("state") == "FAILED":
-                self._failed[match["name"]] = Failure(match["name"], _cause(state.get("trace") or ""))
-            else:
-                self._failed.pop(match["name"], None)
+            name, said = match["name"], state.get("state")
+            self._running.discard(name)
+            self._failed.pop(name, None)
+            if said == "RUNNING":
+                self._running.add(name)
+            elif said == "FAILED":
+                self._failed[name] = Failure(name, _cause(state.get("trace") or ""))
 
     def forget(self) -> None:
         """Before a start: what an earlier run said is over."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from hourmark_mirror.comparison import Span
+from hourmark_mirror.comparison import KINDS, Span
 from hourmark_mirror.verification import Compared, Verdict
 
 
@@ -29,10 +29,7 @@ def _partition(compared: Compared) -> dict[str, Any]:
         "matched": comparison.matched,
         "expired": comparison.expired,
         "older": comparison.older,
-        "missing": comparison.faults["missing"],
-        "doubled": comparison.faults["doubled"],
-        "foreign": comparison.faults["foreign"],
-        "altered": comparison.faults["altered"],
+        **{kind: comparison.faults[kind] for kind in KINDS},
         "faults": [dataclasses.asdict(span) for span in comparison.spans],
     }
 
@@ -41,9 +38,9 @@ def as_lines(verdict: Verdict) -> list[str]:
     """What was found, one line each; the last line is the sum."""
     lines = [f"ALARM {alarm}" for alarm in verdict.alarms] + [f"BEHIND {behind}" for behind in verdict.behind]
     for compared in verdict.compared:
-        lines += [f"{span.kind.upper()} {_span(compared, span)}" for span in compared.comparison.spans]
-        unnamed = sum(compared.comparison.faults.values()) - sum(span.count for span in compared.comparison.spans)
-        if unnamed:
+        spans = compared.comparison.spans
+        lines += [f"{span.kind.upper()} {_span(compared, span)}" for span in spans]
+        if unnamed := compared.comparison.faults.total() - sum(span.count for span in spans):
             lines.append(f"MORE {compared.partition}: {unnamed} further faulty records")
     matched = sum(compared.comparison.matched for compared in verdict.compared)
     verdict_word = "the target holds what the source holds" if verdict.ok else "NOT as it must be"

@@ -10,17 +10,17 @@ import contextlib
 import dataclasses
 import logging
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.errors import UsageError
-from hourmark.kafka import Partition, TopicInfo
-from hourmark.mirror_positions import ahead, gaps, reached, recreated
+from hourmark.kafka import Partition
+from hourmark.mirror_positions import OffsetGap, ahead, gaps, reached, recreated
 from hourmark.topics import events_topic
 from hourmark_mirror.checks import Check, Checks
 from hourmark_mirror.comparison import Comparison, compare
-from hourmark_mirror.reading import SpanReader
+from hourmark_mirror.reading import read_span, span_reader
 from hourmark_mirror.sites import Sites
 
 _LOG = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Verdict:
 class Verification:
     """One check; `run` blocks until the cut is reached, at most `timeout_s`, and then for the comparison."""
 
-    def __init__(self, config: Config, clock: Clock, *, topics: Sequence[str] = (), accept: bool = False) -> None:
+    def __init__(self, config: Config, clock: Clock, *, topics: Sequence[str], accept: bool) -> None:
         self._max_bytes = config.kafka.max_message_bytes
         self._clock = clock
         self._sites = Sites(config)
@@ -76,9 +76,8 @@ class Verification:
         partitions = [Partition(t.name, p) for t in self._topics.values() for p in t.partitions]
         cut = self._edge.ends(partitions)
         starts = self._edge.starts(partitions)
-        anew = [] if self._accept else self._recreated()
-        suspect = [] if self._accept else [h for h in gaps(self._checks.positions, starts) if h.partition.topic not in anew]
-        alarms = [self._anew_alarm(topic) for topic in anew] + [str(gap) for gap in suspect]
+        anew, suspect = ([], []) if self._accept else self._doubtful(starts)
+        alarms = [*map(self._anew_alarm, anew), *map(str, suspect)]
         trusted = [p for p in partitions if p.topic not in anew]
         behind, positions = self._wait({p: cut[p] for p in trusted}, starts, timeout_s)
         ends = self._edge.ends(trusted)
@@ -86,15 +85,19 @@ class Verification:
             f"{p}: the mirror stands at {positions[p]}, past the edge's end {ends[p]}: stale, so nothing is copied"
             for p in ahead(ends, positions)
         ]
-        chosen = trusted if sample is None else random.Random(seed).sample(trusted, min(sample, len(trusted)))  # noqa: S311
-        compared, missing_topics = self._compare(sorted(chosen), cut, starts, positions)
-        alarms += missing_topics
+        if sample is not None:
+            trusted = random.Random(seed).sample(trusted, min(sample, len(trusted)))  # noqa: S311
+        remotes = self._sites.remote_of(sorted(trusted))
+        alarms += [f"{self._sites.remote(p)} does not exist on the central cluster" for p in sorted(trusted) if p not in remotes]
+        compared = self._compare(remotes, cut, starts, positions)
         self._remember(positions, {*anew, *(gap.partition.topic for gap in suspect)})
         return Verdict(alarms, behind, compared)
 
-    def _recreated(self) -> list[str]:
+    def _doubtful(self, starts: Mapping[Partition, int]) -> tuple[list[str], list[OffsetGap]]:
+        """Topics recreated since the last check, and gaps that cannot be excluded in the others."""
         known = {name: topic_id for name, topic_id in self._checks.ids.items() if self._selected(name)}
-        return recreated(known, {t.name: t.topic_id for t in self._topics.values()})
+        anew = recreated(known, {t.name: t.topic_id for t in self._topics.values()})
+        return anew, [gap for gap in gaps(self._checks.positions, starts) if gap.partition.topic not in anew]
 
     def _anew_alarm(self, topic: str) -> str:
         before = self._checks.topics[topic]
@@ -107,8 +110,8 @@ class Verification:
     def _wait(
         self, cut: Mapping[Partition, int], starts: Mapping[Partition, int], timeout_s: float
     ) -> tuple[list[str], Mapping[Partition, int]]:
-        give_up_s = self._clock.monotonic_s() + timeout_s
         told_s = self._clock.monotonic_s()
+        give_up_s = told_s + timeout_s
         with contextlib.closing(self._sites.positions()) as reader:
             while True:
                 positions = reader.refresh()
@@ -123,48 +126,39 @@ class Verification:
 
     def _compare(
         self,
-        partitions: Sequence[Partition],
+        remotes: Mapping[Partition, Partition],
         cut: Mapping[Partition, int],
         starts: Mapping[Partition, int],
         positions: Mapping[Partition, int],
-    ) -> tuple[list[Compared], list[str]]:
-        remotes = self._sites.remote_of(partitions)
-        absent = [f"{self._sites.remote(p)} does not exist on the central cluster" for p in partitions if p not in remotes]
+    ) -> list[Compared]:
         there = list(remotes.values())
         remote_ends, remote_starts = self._central.ends(there), self._central.starts(there)
-        ends = self._edge.ends(partitions)
-        retention_ms = self._retention_ms({p.topic for p in there})
+        ends = self._edge.ends(list(remotes))
+        configs = self._central.topic_configs({p.topic for p in there})
         compared = []
         with (
-            contextlib.closing(SpanReader(self._edge, self._max_bytes)) as source,
-            contextlib.closing(SpanReader(self._central, self._max_bytes)) as target,
+            contextlib.closing(span_reader(self._edge, self._max_bytes)) as source,
+            contextlib.closing(span_reader(self._central, self._max_bytes)) as target,
         ):
             for p, remote in remotes.items():
                 _LOG.info("comparing %s", p)
-                kept_ms = retention_ms.get(remote.topic, -1)
+                kept_ms = int(configs[remote.topic]["retention.ms"])
                 result = compare(
-                    source.read(p, starts[p], ends[p]),
-                    target.read(remote, remote_starts[remote], remote_ends[remote]),
+                    read_span(source, p, starts[p], ends[p]),
+                    read_span(target, remote, remote_starts[remote], remote_ends[remote]),
                     cut[p],
                     edge_was_trimmed=starts[p] > 0,
                     expired_before_ms=self._clock.now_ms() - kept_ms if kept_ms >= 0 else 0,
                 )
                 compared.append(Compared(p, cut[p], positions.get(p), result))
-        return compared, absent
-
-    def _retention_ms(self, topics: Iterable[str]) -> dict[str, int]:
-        return {name: int(settings["retention.ms"]) for name, settings in self._central.topic_configs(topics).items()}
+        return compared
 
     def _remember(self, positions: Mapping[Partition, int], alarmed: set[str]) -> None:
-        for info in self._topics.values():
-            if info.name not in alarmed:
-                self._checks.topics[info.name] = self._check_of(info, positions)
+        for name in self._topics.keys() - alarmed:
+            info = self._topics[name]
+            stood = {p: positions[Partition(name, p)] for p in info.partitions if Partition(name, p) in positions}
+            self._checks.topics[name] = Check(info.topic_id, stood)
         if self._accept:
             for name in [n for n in self._checks.topics if self._selected(n) and n not in self._topics]:
                 del self._checks.topics[name]
         self._checks.save()
-
-    @staticmethod
-    def _check_of(info: TopicInfo, positions: Mapping[Partition, int]) -> Check:
-        found = {p: positions[Partition(info.name, p)] for p in info.partitions if Partition(info.name, p) in positions}
-        return Check(info.topic_id, found)

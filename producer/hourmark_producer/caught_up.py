@@ -8,15 +8,14 @@ An attempt is kept until it succeeds, so that a source that is always busy is ca
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from hourmark_producer.files import TrackedFile
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """How far one file must be acknowledged."""
 
     file: TrackedFile
@@ -53,15 +52,14 @@ class CaughtUp:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._at_ms: int | None = None
-        self._of_scan = -1
-        self._attempt: tuple[int, int, list[Target]] | None = None
+        self._attempt: tuple[int, list[Target]] | None = None
 
-    def begin(self, scan: int, reading_ms: int, targets: Iterable[Target]) -> None:
+    def begin(self, reading_ms: int, targets: Iterable[Target]) -> None:
         """After a full scan that began after the service's clock read `reading_ms`."""
         with self._lock:
             self._settle()
-            if self._attempt is None or any(target.is_void() for target in self._attempt[2]):
-                self._attempt = (scan, reading_ms, list(targets))
+            if self._attempt is None or any(target.is_void() for target in self._attempt[1]):
+                self._attempt = (reading_ms, list(targets))
                 self._settle()
 
     def at_ms(self) -> int | None:
@@ -70,17 +68,10 @@ class CaughtUp:
             self._settle()
             return self._at_ms
 
-    def since_scan(self, scan: int) -> bool:
-        """Whether an attempt of this scan or a later one has succeeded."""
-        with self._lock:
-            self._settle()
-            return self._of_scan >= scan
-
     def _settle(self) -> None:
         if self._attempt is None:
             return
-        scan, reading_ms, targets = self._attempt
-        targets = [target for target in targets if not target.is_met()]
-        self._attempt = (scan, reading_ms, targets)
+        reading_ms, targets = self._attempt
+        targets[:] = [target for target in targets if not target.is_met()]
         if not targets:
-            self._at_ms, self._of_scan, self._attempt = reading_ms, scan, None
+            self._at_ms, self._attempt = reading_ms, None

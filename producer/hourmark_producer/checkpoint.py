@@ -18,6 +18,7 @@ import json
 import os
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -61,15 +62,13 @@ def insert_file(file: TrackedFile) -> Change:
 def save_place(file: TrackedFile, place: Place) -> Change:
     """Where a file is now; its identity too, as the device number may have changed."""
     row = (*_device_row(file), *_place_row(place), file.file_id)
-    sql = "UPDATE files SET device=?, inode=?, birth_ns=?, source=?, path=?, seen_at=?, missing=? WHERE file_id=?"
-    return sql, row
+    return "UPDATE files SET device=?, inode=?, birth_ns=?, source=?, path=?, seen_at=?, missing=? WHERE file_id=?", row
 
 
 def save_position(file_id: str, position: Position) -> Change:
     """How far a file was cut."""
     row = (*_position_row(position), file_id)
-    sql = "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?"
-    return sql, row
+    return "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?", row
 
 
 def forget_file(file_id: str) -> Change:
@@ -101,8 +100,7 @@ class Checkpoint:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self._database = threading.Lock()  # held by whoever speaks to it
-        self._waiting: list[_Ticket] = []
-        self._queue = threading.Lock()
+        self._waiting: deque[_Ticket] = deque()
 
     @classmethod
     def create(cls, path: Path, host_id: str) -> None:
@@ -148,13 +146,10 @@ class Checkpoint:
     def commit(self, changes: Sequence[Change]) -> None:
         """All changes or none, durable on return. CheckpointFailed: none."""
         ticket = _Ticket(changes)
-        with self._queue:
-            self._waiting.append(ticket)
+        self._waiting.append(ticket)
         with self._database:
             if not ticket.done:
-                with self._queue:
-                    batch, self._waiting = self._waiting, []
-                self._write(batch)
+                self._write([self._waiting.popleft() for _ in range(len(self._waiting))])
         assert ticket.done, "whoever holds the database writes every ticket that waits, its own included"
         if ticket.error is not None:
             raise CheckpointFailed(f"the checkpoint cannot be written: {ticket.error}; is the disk full?") from ticket.error
@@ -163,9 +158,8 @@ class Checkpoint:
         error: sqlite3.Error | None = sqlite3.OperationalError("the write did not end")  # until COMMIT has returned
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            for ticket in batch:
-                for change in ticket.changes:
-                    self._db.execute(*change)
+            for change in (change for ticket in batch for change in ticket.changes):
+                self._db.execute(*change)
             self._db.execute("COMMIT")
             error = None
         except sqlite3.Error as problem:

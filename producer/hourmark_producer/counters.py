@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
 
 from hourmark.wire import RangeAnswer
@@ -13,7 +14,7 @@ class Counters:
 
     def __init__(self, losses: Mapping[str, int]) -> None:
         self._lock = threading.Lock()
-        self._losses = dict(losses)
+        self._losses = Counter(losses)
         self.ranges = 0
         self.bytes = 0
         self.events = 0
@@ -30,12 +31,12 @@ class Counters:
     def lost(self, source: str, count: int) -> None:
         """Bytes known lost; the checkpoint has them already."""
         with self._lock:
-            self._losses[source] = self._losses.get(source, 0) + count
+            self._losses[source] += count
 
     def lost_bytes(self, source: str) -> int:
         with self._lock:
-            return self._losses.get(source, 0)
+            return self._losses[source]
 
     def lost_bytes_in_all(self) -> int:
         with self._lock:
-            return sum(self._losses.values())
+            return self._losses.total()

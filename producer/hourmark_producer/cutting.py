@@ -13,7 +13,7 @@ So memory is bounded by `line_bytes_max`, whatever is in the file. Nothing is do
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hourmark.ranges import Part
 
@@ -40,16 +40,14 @@ class Limits:
             raise ValueError(f"range_bytes must be from 1 to line_bytes_max ({self.line_bytes_max}), not {self.range_bytes}")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """The next bytes to ship. `part` CHUNK means: what follows is still the same line."""
 
     body: bytes
     part: Part
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(NamedTuple):
     """Nothing to ship yet: the next `searched` bytes are all there is, and hold no line end."""
 
     searched: int

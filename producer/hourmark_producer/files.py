@@ -12,13 +12,13 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from hourmark.ranges import ByteRange
 from hourmark_producer.identity import Identity
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a file is. `path` is where it was found first, and is what ranges name; `seen_at` is its latest name."""
 
     source: str
@@ -38,8 +38,7 @@ class Position:
     size_seen: int = 0  # the largest size known of this generation: what lies between is lost if the file is gone
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """A spooled range. `acknowledged`: the service has it, the checkpoint does not say so yet."""
 
     sequence: int
@@ -86,9 +85,10 @@ class Observation:
             high = max(high, size)
         return Observation(size=size, mtime_ns=status.st_mtime_ns, at_s=at_s, high=high, low=low, base_s=base_s)
 
-    def unchanged(self, other: Observation) -> bool:
-        """Whether both saw the same."""
-        return (self.size, self.mtime_ns) == (other.size, other.mtime_ns)
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """Differs where a file has changed."""
+        return self.size, self.mtime_ns
 
 
 NEVER = Observation(size=-1, mtime_ns=-1, at_s=-1.0, high=-1, low=None, base_s=-2.0)
@@ -139,7 +139,7 @@ class TrackedFile:
 class Files:
     """All followed files, by id and by inode. Changed by the scanner alone."""
 
-    def __init__(self, files: Iterable[TrackedFile] = ()) -> None:
+    def __init__(self, files: Iterable[TrackedFile]) -> None:
         self._by_id: dict[str, TrackedFile] = {}
         self._by_inode: dict[tuple[int, int], TrackedFile] = {}
         self._by_birth: dict[tuple[int, int], TrackedFile] = {}
@@ -188,7 +188,7 @@ class Files:
     def moved(self, file: TrackedFile, identity: Identity) -> None:
         """The same file under another device number."""
         self._unindex(file)
-        file.identity = dataclasses.replace(file.identity, device=identity.device, inode=identity.inode)
+        file.identity = identity
         self._index(file)
 
     def _index(self, file: TrackedFile) -> None:

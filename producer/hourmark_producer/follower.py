@@ -75,7 +75,7 @@ class Follower:
         answer = self.client.send_range(outgoing.range, body if body is not None else self.checkpoint.body(outgoing.sequence))
         self.counters.acknowledged(outgoing.bytes, answer)
         file.failures = 0
-        file.progress = dataclasses.replace(file.progress, in_flight=dataclasses.replace(outgoing, acknowledged=True))
+        file.progress = dataclasses.replace(file.progress, in_flight=outgoing._replace(acknowledged=True))
 
     def _only_acknowledge(self, file: TrackedFile) -> None:
         if acknowledged := _acknowledged(file):
@@ -100,12 +100,11 @@ class Follower:
     def _reading(self, file: TrackedFile) -> Reading:
         try:
             reading = self.client.fresh()
+            if reading.rules is None:
+                raise Busy("the delivery service knows no rules yet; run `hourmark types apply`")
         except Busy:
             self._only_acknowledge(file)  # that much is certain
             raise
-        if reading.rules is None:
-            self._only_acknowledge(file)
-            raise Busy("the delivery service knows no rules yet; run `hourmark types apply`")
         return reading
 
     def _spooled(self, file: TrackedFile, shipped: Cut, reading: Reading, pending: list[Change]) -> tuple[Progress, bytes]:
@@ -150,13 +149,11 @@ class Follower:
         now_s = self.clock.monotonic_s()  # a scan that begins later has looked later
         known = before.position
         judgement = _judge(descriptor, before, observed, size)
-        position, quiet_to = known, before.quiet_to
+        position, quiet_to = dataclasses.replace(known, size_seen=size), before.quiet_to
         if judgement.verdict is Verdict.REPLACED:
-            position = Position(generation=known.generation + 1)
+            position = Position(generation=known.generation + 1, size_seen=size)
         if judgement.verdict is not Verdict.SAME:
             quiet_to = position.offset
-        position = dataclasses.replace(position, size_seen=size)
-        if judgement.verdict is not Verdict.SAME:
             self._write_loss(file, judgement, position)
         file.progress = before = dataclasses.replace(before, position=position, quiet_to=quiet_to, examined_at_s=now_s)
         found = self._cut(descriptor, position, quiet_to)
@@ -222,12 +219,9 @@ def _is_anchored(descriptor: int, position: Position, size: int) -> bool:
 
 def read_at(descriptor: int, offset: int, count: int) -> bytes:
     """`count` bytes from `offset`, fewer only at the end of the file: pread may stop early, at 2 GiB and on signals."""
-    block = os.pread(descriptor, count, offset) if count else b""
-    if len(block) in (0, count):
-        return block
-    blocks = [block]
-    missing = count - len(block)
-    while missing and (block := os.pread(descriptor, missing, offset + count - missing)):
+    blocks: list[bytes] = []
+    while count and (block := os.pread(descriptor, count, offset)):
         blocks.append(block)
-        missing -= len(block)
-    return b"".join(blocks)
+        offset += len(block)
+        count -= len(block)
+    return blocks[0] if len(blocks) == 1 else b"".join(blocks)

@@ -7,17 +7,15 @@ and only size and content can tell (see `hourmark_producer.truncation`).
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import os
 import struct
-from typing import Final
+from typing import Final, NamedTuple
 
 _AT_EMPTY_PATH: Final = 0x1000
 _STATX_BTIME: Final = 0x800
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """What makes a file this file, whatever its name. `birth_ns`: Unix nanoseconds, 0 where unknown."""
 
     device: int
@@ -29,8 +27,6 @@ class Identity:
 _STRUCT_SIZE: Final = 256
 _MASK_AND_BIRTH: Final = struct.Struct("=I76xqI")
 _STATX = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
-if _STATX is not None:
-    _STATX.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_char_p)
 
 
 def identify(descriptor: int) -> Identity:

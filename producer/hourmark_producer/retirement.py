@@ -33,7 +33,7 @@ class Retirement:
         if self._stays(file, file.progress.quiet_to, DELETED_LINGER_S):
             return
         if file.identity.birth_ns:
-            self._end(file, "was deleted", [changes.forget_file(file.file_id)])
+            self._end(file, "was deleted")
         else:
             self._deleted_unborn(file)
 
@@ -50,18 +50,18 @@ class Retirement:
 
     def replaced(self, file: TrackedFile, path: str) -> None:
         """Its inode is another file's by now."""
-        self._end(file, f"is gone, its inode is that of {path} now", [changes.forget_file(file.file_id)])
+        self._end(file, f"is gone, its inode is that of {path} now")
 
     def missing(self, file: TrackedFile) -> None:
         """No pattern leads to it, and it is not to be found, or has long been idle. Should it come back, it is read on."""
-        place = dataclasses.replace(file.place, missing=True)
+        place = file.place._replace(missing=True)
         self._count(file, "is not followed any more", [changes.save_place(file, place)])
         file.place = place
 
     def _deleted_unborn(self, file: TrackedFile) -> None:
         """Without a birth time the next file on its inode has the same file id: it begins with the next generation."""
         position = Position(generation=file.progress.position.generation + 1)
-        place = dataclasses.replace(file.place, missing=True)
+        place = file.place._replace(missing=True)
         self._count(file, "was deleted", [changes.save_place(file, place), changes.save_position(file.file_id, position)])
         file.close()
         file.place, file.progress, file.observed, file.deleted = place, Progress(position=position), NEVER, False
@@ -71,8 +71,8 @@ class Retirement:
         if file.retired and file.progress.in_flight is None and self.schedule.is_idle(file):
             self.files.remove(file)
 
-    def _end(self, file: TrackedFile, what: str, end: list[Change]) -> None:
-        self._count(file, what, end)
+    def _end(self, file: TrackedFile, what: str) -> None:
+        self._count(file, what, [changes.forget_file(file.file_id)])
         self.files.retire(file)
         self.release(file)
 

@@ -70,24 +70,25 @@ class Scanner:
     def scan(self, number: int) -> Seen:
         """Look once at every source, then at the files that none of them found. CheckpointFailed: nothing new is followed."""
         seen = Seen()
+        self._number = number
         self._found = set()
         self._open_files = sum(file.descriptor is not None for file in self.files)
         for source in self._patterns:
-            problems, settled = self._look_until_settled(source, number)
-            seen.problems[source] = problems
-            if settled and not problems:
+            findings = self._look_until_settled(source)
+            seen.problems[source] = findings.problems
+            if not (findings.unsettled or findings.problems):
                 seen.complete.add(source)
-        self._follow_unfound(number, seen)
+        self._follow_unfound(seen)
         return seen
 
-    def _look_until_settled(self, source: str, number: int) -> tuple[dict[str, OSError], bool]:
+    def _look_until_settled(self, source: str) -> Findings:
         for _ in range(LOOKS_MAX):
             at_s = self.clock.monotonic_s()
             findings = look(self._patterns[source])
             self._name_packed(findings)
             for path, status in findings.files.items():
                 try:
-                    self._meet(source, path, status, at_s, number, findings)
+                    self._meet(source, path, status, at_s, findings)
                 except FileNotFoundError:
                     findings.unsettled = True
                 except OSError as error:
@@ -95,16 +96,20 @@ class Scanner:
             findings.unsettled |= self._commit()
             if not findings.unsettled:
                 break
-        return findings.problems, not findings.unsettled
+        return findings
 
-    def _meet(self, source: str, path: str, status: os.stat_result, at_s: float, number: int, findings: Findings) -> None:
+    def _meet(self, source: str, path: str, status: os.stat_result, at_s: float, findings: Findings) -> None:
         file = self.files.at_inode(status.st_dev, status.st_ino)
-        if file is None or (file.descriptor is None and _differs(file, status)):
+        if file is None or (file.descriptor is None and file.observed.stamp != (status.st_size, status.st_mtime_ns)):
             file = self._open(source, path)
             if file is None or file.descriptor is None:
                 return
             status = os.fstat(file.descriptor)
-        self._warn_twice(file, source, path)
+        if file.place.source != source and file.place.source in self._patterns:
+            self.throttle.warn(
+                f"twice {path}",
+                f"{path} matches source {source} too, but is followed as {file.place.source}; narrow one of the patterns",
+            )
         if file in self._found:
             return
         self._found.add(file)
@@ -113,14 +118,7 @@ class Scanner:
             self._move(file, source, path)
         elif file.place.missing or file.place.source not in self._patterns:
             self._move(file, source, file.place.seen_at)
-        self._observe(file, status, at_s, number)
-
-    def _warn_twice(self, file: TrackedFile, source: str, path: str) -> None:
-        if file.place.source != source and file.place.source in self._patterns:
-            self.throttle.warn(
-                f"twice {path}",
-                f"{path} matches source {source} too, but is followed as {file.place.source}; narrow one of the patterns",
-            )
+        self._observe(file, status, at_s)
 
     def _open(self, source: str, path: str) -> TrackedFile | None:
         """The file at this path, opened: known or new. None: no regular file any more."""
@@ -165,27 +163,25 @@ class Scanner:
         if file.place.seen_at != path:
             _LOG.info("%s is now %s, and still followed", file.place.seen_at, path)
         owner = file.place.source if file.place.source in self._patterns else source
-        file.place = dataclasses.replace(file.place, source=owner, seen_at=path, missing=False)
+        file.place = file.place._replace(source=owner, seen_at=path, missing=False)
         self._moved.add(file)
 
-    def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float, number: int) -> None:
+    def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float) -> None:
         before = file.observed
         file.observed = before.next(status, at_s, file.progress)
-        if not file.observed.unchanged(before):
+        if file.observed.stamp != before.stamp:
             file.changed_at_s = at_s
-            file.due = number
+            file.due = self._number
             if file not in self._added:
                 self.schedule.add(file)
 
     def _commit(self) -> bool:
         """Write down what this look found; whether there was something new."""
         added, self._added = self._added, set()
-        if not added and not self._moved:
-            return False
-        pending = [changes.insert_file(file) for file in added]
-        pending += [changes.save_place(file, file.place) for file in self._moved]
+        pending = [*map(changes.insert_file, added), *(changes.save_place(file, file.place) for file in self._moved)]
         try:
-            self.checkpoint.commit(pending)
+            if pending:
+                self.checkpoint.commit(pending)
         except CheckpointFailed:
             for file in added:
                 file.close()
@@ -196,7 +192,7 @@ class Scanner:
             self.schedule.add(file)
         return bool(added)
 
-    def _follow_unfound(self, number: int, seen: Seen) -> None:
+    def _follow_unfound(self, seen: Seen) -> None:
         """Files without a matching name: renamed, deleted, or not yet found again after a restart."""
         listings: dict[str, dict[int, str]] = {}
         for file in self.files:
@@ -207,7 +203,7 @@ class Scanner:
             try:
                 known = file.descriptor is not None or self._look_for(file, listings)
                 if file.descriptor is not None:
-                    self._look_at_open(file, file.descriptor, number)
+                    self._look_at_open(file, file.descriptor)
             except OSError as error:
                 known = False
                 seen.problems.setdefault(file.place.source, {})[file.place.seen_at] = error
@@ -215,11 +211,11 @@ class Scanner:
                 seen.complete.discard(file.place.source)
         self._commit()
 
-    def _look_at_open(self, file: TrackedFile, descriptor: int, number: int) -> None:
+    def _look_at_open(self, file: TrackedFile, descriptor: int) -> None:
         at_s = self.clock.monotonic_s()
         status = os.fstat(descriptor)
         file.deleted = status.st_nlink == 0
-        self._observe(file, status, at_s, number)
+        self._observe(file, status, at_s)
         if file.deleted:
             self.retirement.deleted(file)
         else:
@@ -250,14 +246,12 @@ class Scanner:
         self._make_room()
         descriptor = os.open(path, _OPEN_FLAGS)
         try:
-            identity = self.identify(descriptor)
-            if stat.S_ISREG(os.fstat(descriptor).st_mode) and self.files.match(identity) is file:
-                file.descriptor, descriptor = descriptor, -1
-                return True
-            return False
+            if stat.S_ISREG(os.fstat(descriptor).st_mode) and self.files.match(self.identify(descriptor)) is file:
+                file.descriptor = descriptor
         finally:
-            if descriptor >= 0:
+            if file.descriptor is None:
                 os.close(descriptor)
+        return file.descriptor is not None
 
     def _make_room(self) -> None:
         """Close files that have long been idle where too many are open; they are opened again when they change."""
@@ -275,10 +269,6 @@ class Scanner:
         if new := findings.compressed - self._packed:
             _LOG.info("passed over, being compressed: %s", ", ".join(sorted(new)[:5]))
         self._packed = findings.compressed
-
-
-def _differs(file: TrackedFile, status: os.stat_result) -> bool:
-    return (file.observed.size, file.observed.mtime_ns) != (status.st_size, status.st_mtime_ns)
 
 
 def _is_still_at(file: TrackedFile, findings: Findings) -> bool:

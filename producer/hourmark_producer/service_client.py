@@ -10,12 +10,11 @@ lower bound of the service's time now, and never this host's own clock.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import httpx
 
@@ -53,8 +52,7 @@ class Refused(HourmarkError):
     """Not like this: a misconfiguration or a bug on either side."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """What an answer said. `at_s`: monotonic, when it was received."""
 
     clock_ms: int

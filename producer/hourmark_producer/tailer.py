@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -119,7 +120,6 @@ class Tailer:
         )
         self._scans = 0
         self._failure: Exception | None = None
-        self._wake = threading.Event()
         self._progress = (clock.monotonic_s(), 0)
 
     def run(self, stop: threading.Event, *, drain: bool = False) -> Summary:
@@ -134,7 +134,10 @@ class Tailer:
             drained = self._work(stop, drain=drain)
             goodbye = drained and self._say_goodbye(stop)
         finally:
-            self._shut_down()
+            if self._end_threads():
+                self._client.close()
+                for file in self.files:
+                    file.close()
         if self._failure is not None:
             raise self._failure
         return self._summary(goodbye=goodbye)
@@ -158,7 +161,7 @@ class Tailer:
         """Until the next scan is due; whether all is drained."""
         until_s = self._clock.monotonic_s() + self._config.scan_seconds
         while (left_s := until_s - self._clock.monotonic_s()) > 0 and not stop.is_set() and self._failure is None:
-            if drain and self._is_drained(since_scan=1):
+            if drain and not self._in_flight() and all(claim.at_ms() is not None for claim in self._caught_up.values()):
                 return True
             stop.wait(min(left_s, DRAIN_POLL_S) if drain else left_s)
         return False
@@ -177,28 +180,20 @@ class Tailer:
         if reading is not None:
             for source in seen.complete:
                 targets = [Target.of(file) for file in self.files if file.place.source == source]
-                self._caught_up[source].begin(self._scans, reading.clock_ms, targets)
+                self._caught_up[source].begin(reading.clock_ms, targets)
         return seen
-
-    def _is_drained(self, since_scan: int) -> bool:
-        return all(claim.since_scan(since_scan) for claim in self._caught_up.values()) and not self._in_flight()
 
     def _in_flight(self) -> bool:
         return any(file.progress.in_flight is not None for file in self.files)
 
     def _say_goodbye(self, stop: threading.Event) -> bool:
         """Deliver what is on its way, cut nothing new, and say that nothing will come."""
-        self._follower.finishing = True
-        self._stop_reports.set()
-        if not self._senders.stop(STOP_WITHIN_S):
+        if not self._end_threads():
             return False
-        self._report_thread.join(STOP_WITHIN_S)
-        while not self._report_thread.is_alive():
-            if self._deliver_rest() and self._reporter.send(goodbye=True):
-                return True
+        while not (self._deliver_rest() and self._reporter.send(goodbye=True)):
             if stop.wait(self._config.scan_seconds):
-                break
-        return False
+                return False
+        return True
 
     def _deliver_rest(self) -> bool:
         for file in self.files:
@@ -209,29 +204,25 @@ class Tailer:
                 self._throttle.warn("rest", f"{error}. Waiting: {file.place.seen_at}")
         return not self._in_flight()
 
-    def _shut_down(self) -> None:
+    def _end_threads(self) -> bool:
+        """Nothing new is cut or reported; whether all threads ended in time."""
         self._follower.finishing = True
         self._stop_reports.set()
         ended = self._senders.stop(STOP_WITHIN_S)
-        if self._report_thread.ident is not None:
-            self._report_thread.join(STOP_WITHIN_S)
-        if ended and not self._report_thread.is_alive():
-            self._client.close()
-            for file in self.files:
-                file.close()
+        self._report_thread.join(STOP_WITHIN_S)
+        return ended and not self._report_thread.is_alive()
 
     def _fail(self, error: Exception) -> None:
         self._failure = error
 
     def _describe(self) -> tuple[SourceReport, ...]:
-        pending = dict.fromkeys(self._caught_up, 0)
         # the claims first: what is pending may only grow after them
         claims = {source: claim.at_ms() for source, claim in self._caught_up.items()}
+        pending = Counter[str]()
         for file in self.files:
-            if file.place.source in pending:
-                pending[file.place.source] += file.pending_bytes
+            pending[file.place.source] += file.pending_bytes
         return tuple(
-            SourceReport(source, claims[source], pending[source], self._counters.lost_bytes(source)) for source in self._caught_up
+            SourceReport(source, at_ms, pending[source], self._counters.lost_bytes(source)) for source, at_ms in claims.items()
         )
 
     def _log_progress(self) -> None:

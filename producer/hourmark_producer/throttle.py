@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import Final
 
 from hourmark.clock import Clock
 
+INTERVAL_S: Final = 30.0
 _LOG = logging.getLogger(__name__)
 
 
 class Throttle:
-    """Logs a warning unless one of the same key was logged less than `interval_s` ago. Safe to use from several threads."""
+    """Logs a warning unless one of the same key was logged less than INTERVAL_S ago. Safe to use from several threads."""
 
-    def __init__(self, clock: Clock, interval_s: float = 30.0) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._interval_s = interval_s
         self._lock = threading.Lock()
         self._last: dict[str, float] = {}
 
@@ -23,8 +24,8 @@ class Throttle:
         """`message` is a whole sentence."""
         now_s = self._clock.monotonic_s()
         with self._lock:
-            last_s = self._last.get(key)
-            if last_s is not None and now_s - last_s < self._interval_s:
+            self._last = {k: v for k, v in self._last.items() if now_s - v < INTERVAL_S}
+            if key in self._last:
                 return
-            self._last = {k: v for k, v in self._last.items() if now_s - v < self._interval_s} | {key: now_s}
+            self._last[key] = now_s
         _LOG.log(level, "%s", message)

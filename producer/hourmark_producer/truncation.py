@@ -7,9 +7,8 @@ where they are no longer there, what follows is not the continuation of what was
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-from typing import Final
+from typing import Final, NamedTuple
 
 ANCHOR_BYTES: Final = 256  # a line or two, with its time: enough to tell, small enough to keep for each of 10,000 files
 
@@ -22,8 +21,7 @@ class Verdict(enum.Enum):
     REPLACED = "replaced"  # the position is void: a new generation begins at 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """A verdict, and how many unread bytes are known to have been destroyed."""
 
     verdict: Verdict
@@ -42,6 +40,4 @@ def judge(*, offset: int, size_seen: int, size: int, anchored: bool) -> Judgemen
 
 def next_anchor(anchor: bytes, body: bytes) -> bytes:
     """The anchor after `body` was read on from `anchor`."""
-    if len(body) >= ANCHOR_BYTES:
-        return body[-ANCHOR_BYTES:]
-    return (anchor + body)[-ANCHOR_BYTES:]
+    return (anchor + body[-ANCHOR_BYTES:])[-ANCHOR_BYTES:]

@@ -16,7 +16,6 @@ import pytest
 from hourmark.clock import SystemClock
 from hourmark.config import Config
 from hourmark_infra.demo.demo import Demo, Options
-from hourmark_infra.demo.leader_kill import DemoContext
 from hourmark_infra.demo.traffic import Traffic
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack import Stack
@@ -41,8 +40,7 @@ class Killing:
     def __init__(self, seed: int) -> None:
         self.kills = kills(seed)
 
-    def __call__(self, demo: DemoContext, traffic: Traffic, stack: Stack, config: Config) -> None:
-        assert isinstance(demo, Demo)  # it is the demo's components that die
+    def __call__(self, demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
         for moment, victim, away_s in self.kills:
             demo.wait(lambda moment=moment: traffic.moment >= moment, "the next kill", traffic.span_s)  # type: ignore[misc]
             demo.tell(f"SIGKILL for the {victim}, {traffic.written:,} lines written")

@@ -28,7 +28,6 @@ from hourmark.clock import SystemClock
 from hourmark.config import Config
 from hourmark.wire import CLIENT_HEADER
 from hourmark_infra.demo.demo import Demo, Options, Result
-from hourmark_infra.demo.leader_kill import DemoContext
 from hourmark_infra.demo.traffic import Traffic
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.judge.expectations import ApiEvent
@@ -91,9 +90,8 @@ class ApiTraffic:
         return False
 
 
-def each_server_is_killed(demo: DemoContext, traffic: Traffic, stack: Stack, config: Config) -> None:
+def each_server_is_killed(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
     """The trouble of this run."""
-    assert isinstance(demo, Demo)
     (demo.work / "types" / f"{API_TYPE}.toml").write_text(_DECLARATION)
     demo.components.run_repeatable("types", "apply", seconds=180.0)
     api = ApiTraffic(config.tailer.service_urls[0], demo.posted)

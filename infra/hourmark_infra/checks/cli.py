@@ -12,7 +12,7 @@ from hourmark.errors import UsageError
 from hourmark_infra.checks.running import Check, run_checks
 from hourmark_infra.java.find import export_java_home
 
-# pytest's marker expressions. A full run is to stay under 25 minutes; what would not fit in is a tier of its own.
+# pytest's marker expressions. A full run takes 35 to 40 minutes on two cores; what is too long for it is a tier of its own.
 DEFAULT_MARKS = "not long"
 QUICK_MARKS = "not stack and not chaos and not long"
 LONG_MARKS = "long"

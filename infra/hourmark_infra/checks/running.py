@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
@@ -25,8 +25,7 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 AGAIN_SECONDS: Final = 5.0  # a signal may reach a process that is only just starting, or is busy with another one
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """One check; `shown` lets its own output through while it runs, else it is shown only where it failed."""
 
     name: str

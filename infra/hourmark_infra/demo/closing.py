@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
 from hourmark_infra.judge.buckets import Bucket, closed_buckets
@@ -13,8 +12,7 @@ from hourmark_infra.judge.webhdfs import WebHdfs, hdfs_path
 _PROVED: Final = "proved"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TypeClosing:
+class TypeClosing(NamedTuple):
     """How far a type is closed: `end_ms` is the end of its last closed bucket, 0 for none; `latest` its last non-empty hour."""
 
     proved_with_events: int = 0
@@ -37,10 +35,10 @@ class Progress:
 
     def note(self, found: dict[str, TypeClosing]) -> bool:
         """Whether this differs from what was seen before."""
-        changed = found != self._last
-        if changed:
-            self._last, self._changed_s = found, self._clock.monotonic_s()
-        return changed
+        if found == self._last:
+            return False
+        self._last, self._changed_s = found, self._clock.monotonic_s()
+        return True
 
     @property
     def stalled_s(self) -> float:
@@ -61,10 +59,8 @@ def summarize(buckets: Iterable[Bucket]) -> dict[str, TypeClosing]:
 
 def closed_enough(found: Mapping[str, TypeClosing], wanted: Mapping[str, int], end_ms: int) -> bool:
     """Whether each type of `wanted` has so many non-empty proved buckets, and is closed up to `end_ms`."""
-    return all(
-        (closing := found.get(name, TypeClosing())).proved_with_events >= count and closing.end_ms >= end_ms
-        for name, count in wanted.items()
-    )
+    of = {name: found.get(name, TypeClosing()) for name in wanted}
+    return all(of[name].proved_with_events >= count and of[name].end_ms >= end_ms for name, count in wanted.items())
 
 
 def short(found: Mapping[str, TypeClosing]) -> str:

@@ -12,6 +12,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -23,34 +25,35 @@ from hourmark_infra.stack.lifecycle import end, kill, last_lines
 from hourmark_infra.stack.process import Process, is_alive, of_mark, spawn
 
 _STOP_SECONDS: Final = 10.0
+_RETRIES: Final = 3
 _RETRY_SECONDS: Final = 2.0
 
 COMMANDS: Final = {"service": ("serve",), "tailer": ("tail",), "etl": ("etl", "run")}
 
 
+@dataclass
 class Components:
     """The three daemons of one configuration. `home` makes their mark; their logs are in `logs`."""
 
-    def __init__(self, home: Path, config: Path, logs: Path, clock: Clock) -> None:
-        self._home = home
-        self._config = config
-        self._logs = logs
-        self._clock = clock
-        self._running: dict[str, Process] = {}
+    home: Path
+    config: Path
+    logs: Path
+    clock: Clock
+    running: dict[str, Process] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
         """Start one; it is not ready yet."""
-        self._running[name] = spawn(self._command(*COMMANDS[name]), environment(), self._mark(name), self.log(name))
+        self.running[name] = spawn(self._command(*COMMANDS[name]), environment(), self._mark(name), self.log(name))
 
     def kill(self, name: str) -> None:
         """SIGKILL one with all of its children."""
-        self._running.pop(name, None)
-        kill(of_mark(self._mark(name)), self._clock, _STOP_SECONDS)
+        self.running.pop(name, None)
+        kill(of_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop(self, name: str) -> None:
         """End one as an operator would, by SIGTERM first."""
-        self._running.pop(name, None)
-        end(of_mark(self._mark(name)), self._clock, _STOP_SECONDS)
+        self.running.pop(name, None)
+        end(of_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop_all(self) -> None:
         """End all, side by side; those of a demo before this one, too."""
@@ -59,7 +62,7 @@ class Components:
 
     def check(self) -> None:
         """Unavailable, naming the log and its last lines, if one that was started has ended by itself."""
-        for name, process in self._running.items():
+        for name, process in self.running.items():
             if not is_alive(process):
                 raise Unavailable(f"the {name} has ended; its log {self.log(name)} ends with:\n{last_lines(self.log(name))}")
 
@@ -77,30 +80,27 @@ class Components:
         except subprocess.CalledProcessError as error:
             raise Unavailable(f"{shown} failed:\n{error.stdout[-4000:]}") from error
 
-    def run_repeatable(self, *arguments: str, seconds: float, tries: int = 4) -> None:
+    def run_repeatable(self, *arguments: str, seconds: float) -> None:
         """As `run`, again after a pause where it fails: for what can be repeated, while servers that just came up settle."""
-        for left in reversed(range(tries)):
-            try:
+        for _ in range(_RETRIES):
+            with suppress(Unavailable):
                 return self.run(*arguments, seconds=seconds)
-            except Unavailable:
-                if not left:
-                    raise
-                self._clock.sleep(_RETRY_SECONDS)
-        return None
+            self.clock.sleep(_RETRY_SECONDS)
+        return self.run(*arguments, seconds=seconds)
 
     def wait_ready(self, address: str, seconds: float) -> None:
         """Wait until the service's /readyz says yes."""
-        wait_for(lambda: _is_ready(address), f"the service to be ready at {address}", seconds, self._clock, self.check)
+        wait_for(lambda: _is_ready(address), f"the service to be ready at {address}", seconds, self.clock, self.check)
 
     def log(self, name: str) -> Path:
         """Where one's stdout and stderr go."""
-        return self._logs / f"hourmark-{name}.log"
+        return self.logs / f"hourmark-{name}.log"
 
     def _command(self, *arguments: str) -> Sequence[str]:
-        return (sys.executable, "-m", "hourmark", *arguments, "--config", str(self._config))
+        return (sys.executable, "-m", "hourmark", *arguments, "--config", str(self.config))
 
     def _mark(self, name: str) -> str:
-        return f"{self._home}/components::{name}"
+        return f"{self.home}/components::{name}"
 
 
 def environment() -> dict[str, str]:

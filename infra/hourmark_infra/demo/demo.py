@@ -13,7 +13,7 @@ import os
 import shutil
 import tomllib
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -95,25 +95,21 @@ class Demo:
         self._trouble = trouble
         self.posted: list[ApiEvent] = []  # over HTTP, by the trouble, by its own record
         self._began_s, self._began_ms = clock.monotonic_s(), clock.now_ms()
-        self.components = Components(home, self.work / "hourmark.toml", home / "stack" / "logs", clock)
+        self._config_file = self.work / "hourmark.toml"
+        self.components = Components(home, self._config_file, home / "stack" / "logs", clock)
 
     def run(self) -> Result:
         """The whole story. HourmarkError where it cannot be told to its end."""
-        with alone(self.home):
+        with alone(self.home), ExitStack() as at_the_end:
             self.begin_anew()
-            traffic: Traffic | None = None
-            try:
-                stack = self.start_stack()
-                config = self.start_components(stack)
-                traffic = self.start_traffic()
-                self._trouble(self, traffic, stack, config)
-                self.wait(lambda: traffic.done, "the last line to be written", WRITING_SECONDS)
-                result = self._conclude(traffic, stack, config)
-            finally:
-                if traffic is not None:
-                    traffic.stop()
-                self.take_down()
-        return result
+            at_the_end.callback(self.take_down)
+            stack = self.start_stack()
+            config = self.start_components(stack)
+            traffic = self.start_traffic()
+            at_the_end.callback(traffic.stop)
+            self._trouble(self, traffic, stack, config)
+            self.wait(lambda: traffic.done, "the last line to be written", WRITING_SECONDS)
+            return self._conclude(traffic, stack, config)
 
     def begin_anew(self) -> None:
         """End what an earlier demo may have left running, and delete its data."""
@@ -140,9 +136,8 @@ class Demo:
         write_declarations(self.work / "types")
         of_stack = tomllib.loads(stack.layout.config_file.read_text())
         settings = demo_settings(of_stack, stack.layout.logs, self.work / "sources", self.work / "types")
-        file = self.work / "hourmark.toml"
-        file.write_text(render_toml(settings))
-        config = load_config(file)
+        self._config_file.write_text(render_toml(settings))
+        config = load_config(self._config_file)
         self.components.run_repeatable("types", "apply", seconds=180.0)
         self.tell("types are applied; starting service, tailer and ETL")
         self.components.start("etl")  # first, as Spark takes longest
@@ -194,44 +189,34 @@ class Demo:
         self.components.run("tail", "--drain", seconds=DRAINING_SECONDS)
         drained_ms, until_s = self._clock.now_ms(), self._clock.monotonic_s() + CLOSING_SECONDS
         self.tell("all is acknowledged; waiting for the buckets to be closed as proved")
-        hdfs = WebHdfs(config.storage.webhdfs, config.storage.user)
-        try:
+        with closing(WebHdfs(config.storage.webhdfs, config.storage.user)) as hdfs:
             early = take_snapshot(hdfs, config.storage.root)
-            closing = partial(look, hdfs, config.storage.root)
-            found = self._wait_closed(closing, self._wanted(traffic), next_minute_ms(drained_ms), until_s)
+            closed_now = partial(look, hdfs, config.storage.root)
+            found = self._wait_closed(closed_now, self._wanted(traffic), next_minute_ms(drained_ms), until_s)
             told = write_expectations(self.work / "expectations.json", config, self._told(traffic, config, sizes))
             self.tell("the judge compares every line with every bucket")
-
-            def wait_for_more(report: Report) -> bool:
-                return self._one_more_minute(closing, report, until_s)
-
-            settled_verdict(told, hdfs, wait_for_more)
+            settled_verdict(told, hdfs, partial(self._one_more_minute, closed_now, until_s))
             snapshot = take_snapshot(hdfs, config.storage.root)
             self.components.stop("etl")
             report = judge(told, hdfs)  # of all that will ever be closed
             for path, change in (*changes(early, snapshot), *changes(snapshot, take_snapshot(hdfs, config.storage.root))):
-                report.add(Kind.CHANGED, path, None, change)
-        finally:
-            hdfs.close()
+                report.add(Kind.CHANGED, path, change)
         promised = acknowledged(config)
-        shown = outcome.as_json(report, promised, config, self._seconds())
         return Result(
-            outcome=shown,
+            outcome=outcome.as_json(report, promised, config, self._seconds()),
             report=report,
             faults=outcome.faults(report, promised),
             example_hour=found[TRACK_PLAYED].latest,
-            config_file=self.work / "hourmark.toml",
+            config_file=self._config_file,
             expectations_file=self.work / "expectations.json",
         )
 
     def _told(self, traffic: Traffic, config: Config, sizes: dict[Path, int]) -> Inputs:
-        host_id = (config.tailer.state_dir / "host-id").read_text().strip()
-        rules = [revision.id for revision in read_rules(config.kafka.edge).revisions]
         return Inputs(
             logs=traffic.logs,
             server_sizes=sizes,
-            host_id=host_id,
-            rules=rules,
+            host_id=(config.tailer.state_dir / "host-id").read_text().strip(),
+            rules=[revision.id for revision in read_rules(config.kafka.edge).revisions],
             span_ms=(self._began_ms, self._clock.now_ms()),
             posted=self.posted,
         )
@@ -242,13 +227,13 @@ class Demo:
         wanted = dict.fromkeys((TRACK_PLAYED, AD_SHOWN, SERVER_LOG, DEAD_LETTERS), self._wish.buckets)
         return {**wanted, LINES: min(self._wish.buckets, len(minutes))}
 
-    def _wait_closed(self, closing: Look, wanted: dict[str, int], end_ms: int, until_s: float) -> dict[str, TypeClosing]:
+    def _wait_closed(self, closed_now: Look, wanted: dict[str, int], end_ms: int, until_s: float) -> dict[str, TypeClosing]:
         progress = Progress(self._clock)
         found: dict[str, TypeClosing] = {}
 
         def enough() -> bool:
             nonlocal found
-            found = closing()
+            found = closed_now()
             if progress.note(found):
                 self.tell(f"non-empty buckets proved: {short(found)}")
             if progress.stalled_s > STALLED_SECONDS:
@@ -260,9 +245,9 @@ class Demo:
         self.wait(enough, f"{self._wish.buckets} non-empty buckets of every type, closed as proved", seconds, LOOK_SECONDS)
         return found
 
-    def _one_more_minute(self, closing: Look, report: Report, until_s: float) -> bool:
+    def _one_more_minute(self, closed_now: Look, until_s: float, report: Report) -> bool:
         """What was delivered after the last minute's end lies in the next one."""
-        end_ms = min(found.end_ms for found in closing().values()) + BUCKET_SECONDS * _MS
+        end_ms = min(found.end_ms for found in closed_now().values()) + BUCKET_SECONDS * _MS
         self.tell(
             f"{sum(c.lost for c in report.types.values()):,} lines are in no closed bucket yet; waiting for the next minute"
         )
@@ -271,7 +256,7 @@ class Demo:
             return False
         wanted = dict.fromkeys((*TYPES, DEAD_LETTERS), 0)
         with suppress(Unavailable):
-            self.wait(lambda: closed_enough(closing(), wanted, end_ms), "the next minute to close", seconds, LOOK_SECONDS)
+            self.wait(lambda: closed_enough(closed_now(), wanted, end_ms), "the next minute to close", seconds, LOOK_SECONDS)
             return True
         return False
 

@@ -18,6 +18,7 @@ _APP: Final = "player"
 _YEARS_MS: Final = 3 * 365 * 86_400_000
 
 Render = Callable[[int], bytes]
+Fields = dict[str, Any]
 
 
 def events(count: int, seed: int, *, broken_at_least_each: int) -> Iterator[Due]:
@@ -25,39 +26,40 @@ def events(count: int, seed: int, *, broken_at_least_each: int) -> Iterator[Due]
     chance = random.Random(seed)  # noqa: S311  # traffic, not secrets
     for number in range(count):
         broken = chance.random() < _BROKEN_SHARE or number % broken_at_least_each == 0
-        yield Due(number / count, _line(chance, number, broken=broken), broken)
+        event_type, fields = _event(chance, number)
+        render = chance.choice(_BROKEN) if broken else _of
+        yield Due(number / count, render(event_type, fields), broken)
 
 
-def _line(chance: random.Random, number: int, *, broken: bool) -> Render:
-    event_type, fields = _event(chance, number)
-    if broken:
-        return chance.choice(_BROKEN)(event_type, fields)
-    return _of(event_type, fields)
-
-
-def _event(chance: random.Random, number: int) -> tuple[str, dict[str, Any]]:
+def _event(chance: random.Random, number: int) -> tuple[str, Fields]:
     user = f"user-{chance.randrange(50_000):05d}"
     if chance.random() < _TRACK_SHARE:
-        played = {
+        return TRACK_PLAYED, {
             "track": f"track-{chance.randrange(1_000_000):06d}",
             "user": user,
             "played_ms": chance.randrange(30_000, 300_000),
+            "number": number,
+            "shuffle": chance.random() < 0.3,
+            "country": chance.choice(["SE", "DE", "BR", "ÅX", None]),
         }
-        country = chance.choice(["SE", "DE", "BR", "ÅX", None])
-        return TRACK_PLAYED, {**played, "number": number, "shuffle": chance.random() < 0.3, "country": country}
-    shown = {"ad": f"ad-{chance.randrange(2_000):04d}", "user": user, "price": round(chance.random() * 5, 4)}
-    return AD_SHOWN, {**shown, "number": number, "slot": chance.choice(["top", "between", "end"])}
+    return AD_SHOWN, {
+        "ad": f"ad-{chance.randrange(2_000):04d}",
+        "user": user,
+        "price": round(chance.random() * 5, 4),
+        "number": number,
+        "slot": chance.choice(["top", "between", "end"]),
+    }
 
 
-def _of(event_type: str, fields: dict[str, Any], shift_ms: int = 0) -> Render:
+def _of(event_type: str, fields: Fields, shift_ms: int = 0) -> Render:
     return rendered(_APP, event_type, _json(fields), shift_ms)
 
 
-def _json(fields: dict[str, Any]) -> bytes:
+def _json(fields: Fields) -> bytes:
     return json.dumps(fields, ensure_ascii=False).encode()
 
 
-_BROKEN: Final[tuple[Callable[[str, dict[str, Any]], Render], ...]] = (
+_BROKEN: Final[tuple[Callable[[str, Fields], Render], ...]] = (
     lambda event_type, fields: rendered(_APP, event_type, _json(fields)[:-9]),  # cut short
     lambda event_type, fields: _of(event_type, {name: value for name, value in fields.items() if name != "user"}),
     lambda event_type, fields: _of(event_type, {**fields, "surprise": 1}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hourmark.config import Config
 from hourmark.errors import Unavailable
@@ -13,30 +13,17 @@ from hourmark_infra.demo.events import TRACK_PLAYED
 from hourmark_infra.demo.traffic import Traffic
 from hourmark_infra.stack import Stack
 
+if TYPE_CHECKING:
+    from hourmark_infra.demo.demo import Demo
+
 KILL_AT: Final = 0.35  # of the traffic's span
 AWAY_SECONDS: Final = 20.0
 
 
-class DemoContext(Protocol):
-    """What trouble needs of the demo that it happens in."""
-
-    def wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
-        """Wait for something, and see that no component dies meanwhile."""
-        ...
-
-    def pause(self, seconds: float) -> None:
-        """Let time pass, and see that no component dies meanwhile."""
-        ...
-
-    def tell(self, line: str) -> None:
-        """A line of progress."""
-        ...
+Fault: TypeAlias = Callable[["Demo", Traffic, Stack, Config], None]  # happens while files grow; returns when it is over
 
 
-Fault: TypeAlias = Callable[[DemoContext, Traffic, Stack, Config], None]  # happens while files grow; returns when it is over
-
-
-def leader_dies(demo: DemoContext, traffic: Traffic, stack: Stack, config: Config) -> None:
+def leader_dies(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
     """In the middle of the traffic, for a while."""
     demo.wait(lambda: traffic.moment >= KILL_AT, "the middle of the traffic", traffic.span_s)
     broker = leader_of(config, events_topic(TRACK_PLAYED))

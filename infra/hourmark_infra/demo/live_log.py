@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
 from hourmark_infra.judge.expectations import Written
@@ -14,8 +13,7 @@ from hourmark_infra.judge.expectations import Written
 _WRITE_BYTES: Final = 1 << 18  # lines that are due together are written together, up to this
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Due:
+class Due(NamedTuple):
     """A line that is due `moment` (0 to 1) of the span after its start; `render` makes it, without LF, for a Unix time in ms.
 
     `broken`: it must become a dead letter.
@@ -41,9 +39,8 @@ class LiveLog:
         self._lines = lines
         self._next = next(lines, None)
         self._clock = clock
-        self._file = path.open("ab", buffering=0)
         self._rotated: list[Written] = []
-        self._bytes, self._digest, self._broken = 0, hashlib.blake2b(digest_size=16), list[int]()
+        self._begin_file()
 
     @property
     def records(self) -> list[Written]:
@@ -89,6 +86,9 @@ class LiveLog:
     def _rotate(self) -> None:
         self._file.close()
         self._rotated = self.records
-        self._bytes, self._digest, self._broken = 0, hashlib.blake2b(digest_size=16), []
         self.path.rename(self.path.with_name(self.path.name + ".1"))
+        self._begin_file()
+
+    def _begin_file(self) -> None:
         self._file = self.path.open("ab", buffering=0)
+        self._bytes, self._digest, self._broken = 0, hashlib.blake2b(digest_size=16), list[int]()

@@ -14,11 +14,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from hourmark.durable import sync_folder, write_durably
 from hourmark.errors import Finding, Unavailable
@@ -30,10 +29,8 @@ PROGRESS_SECONDS = 2.0
 Say = Callable[[str], None]
 
 
-class Fetch(Protocol):
-    """Brings files below `folder/files`, each at its `Jar.ivy_path`; raises Unavailable."""
-
-    def __call__(self, jars: Sequence[Jar], folder: Path, progress: Callable[[], None]) -> None: ...
+# Brings files below a folder's `files`, each at its `Jar.ivy_path`, and calls the last now and then; raises Unavailable.
+Fetch = Callable[[Sequence[Jar], Path, Callable[[], None]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +83,19 @@ def ensure_jars(name: str, jars: Sequence[Jar], root: Path, fetch: Fetch, say: S
 
 
 def _complete(name: str, jars: Sequence[Jar], target: Path, partial: Path, fetch: Fetch, say: Say) -> None:
-    missing = [jar for jar in jars if not _placed(jar, target)]
-    missing = [jar for jar in missing if not _move_if_right(jar, partial, target)]
+    missing = [jar for jar in jars if not _placed(jar, target) and _move(jar, partial, target) != jar.sha256]
     if missing:
-        total = sum(jar.size for jar in jars)
-        say(f"{name}: fetching {len(missing)} of {len(jars)} files, {_mb(sum(jar.size for jar in missing))} MB")
+        total = _mb(jars)
+        say(f"{name}: fetching {len(missing)} of {len(jars)} files, {_mb(missing)} MB")
         try:
             fetch(missing, partial, _told_once(say, lambda: _progress(name, jars, missing, partial)))
             for jar in missing:
-                _move(jar, partial, target)
+                _move_or_refuse(jar, partial, target)
         except OSError as error:
             raise Unavailable(
                 f"{name}: cannot keep jars in {target}: {error.strerror}; free space or set XDG_CACHE_HOME"
             ) from error
-        say(f"{name}: {len(jars)} of {len(jars)} files, {_mb(total)} of {_mb(total)} MB, digests checked")
+        say(f"{name}: {len(jars)} of {len(jars)} files, {total} of {total} MB, digests checked")
     sync_folder(target)
     write_durably(target / ".complete", b"")
     shutil.rmtree(partial, ignore_errors=True)
@@ -110,54 +106,51 @@ def _placed(jar: Jar, target: Path) -> bool:
     return path.is_file() and path.stat().st_size == jar.size and sha256_of(path) == jar.sha256
 
 
-def _move_if_right(jar: Jar, partial: Path, target: Path) -> bool:
-    """Take over what an interrupted try left; what is not whole is fetched again."""
-    path = partial / "files" / jar.ivy_path
-    if path.is_file() and sha256_of(path) == jar.sha256:
-        path.replace(target / jar.file_name)
-        return True
-    path.unlink(missing_ok=True)
-    return False
-
-
-def _move(jar: Jar, partial: Path, target: Path) -> None:
+def _move(jar: Jar, partial: Path, target: Path) -> str | None:
+    """Take over what was fetched, or remove it where its digest is wrong; the digest found, None where no file is."""
     path = partial / "files" / jar.ivy_path
     if not path.is_file():
+        return None
+    found = sha256_of(path)
+    if found == jar.sha256:
+        path.replace(target / jar.file_name)
+    else:
+        path.unlink()
+    return found
+
+
+def _move_or_refuse(jar: Jar, partial: Path, target: Path) -> None:
+    found = _move(jar, partial, target)
+    if found is None:
         raise Unavailable(
             f"{jar.coordinate} could not be fetched; check the network and repeat the command (what came is kept).\n"
             + last_words(partial)
         )
-    found = sha256_of(path)
     if found != jar.sha256:
-        path.unlink()
         raise Finding(
             f"{jar.coordinate} is refused: expected sha256 {jar.sha256}, found {found}; repeat the command, and if it "
             "stays so, find out who changes files on the way here"
         )
-    path.replace(target / jar.file_name)
 
 
 def _progress(name: str, jars: Sequence[Jar], missing: Sequence[Jar], partial: Path) -> str:
-    here = {jar.file_name for jar in missing if (partial / "files" / jar.ivy_path).is_file()}
-    files = len(jars) - len(missing) + len(here)
-    waiting = {jar.file_name for jar in missing} - here
-    size = sum(jar.size for jar in jars if jar.file_name not in waiting)
-    size += sum(path.stat().st_size for path in (partial / "files").rglob("*.part") if path.is_file())
-    return f"{name}: {files} of {len(jars)} files, {_mb(size)} of {_mb(sum(jar.size for jar in jars))} MB"
+    waiting = {jar for jar in missing if not (partial / "files" / jar.ivy_path).is_file()}
+    under_way = sum(path.stat().st_size for path in (partial / "files").rglob("*.part") if path.is_file())
+    here = [jar for jar in jars if jar not in waiting]
+    return f"{name}: {len(here)} of {len(jars)} files, {_mb(here, under_way)} of {_mb(jars)} MB"
 
 
 def _told_once(say: Say, line: Callable[[], str]) -> Callable[[], None]:
-    """Says the line only where it differs from the last: Ivy looks all files up before it fetches the first."""
-    said = ""
+    """Says each line only once: Ivy looks all files up before it fetches the first."""
+    said: set[str] = set()
 
     def tell() -> None:
-        nonlocal said
-        if (now := line()) != said:
+        if (now := line()) not in said:
             say(now)
-            said = now
+            said.add(now)
 
     return tell
 
 
-def _mb(size: int) -> str:
-    return f"{size / 1e6:.1f}"
+def _mb(jars: Iterable[Jar], more: int = 0) -> str:
+    return f"{(sum(jar.size for jar in jars) + more) / 1e6:.1f}"

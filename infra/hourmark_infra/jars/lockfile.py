@@ -30,20 +30,20 @@ class Jar:
     @property
     def coordinate(self) -> str:
         """As Maven writes it, for messages."""
-        tail = f":{self.classifier}" if self.classifier else ""
-        return f"{self.organisation}:{self.module}:{self.ext}{tail}:{self.revision}"
+        return f"{self.organisation}:{self.module}:{self.ext}{self._tail(':')}:{self.revision}"
 
     @property
     def file_name(self) -> str:
         """Its name in the cache, as Maven writes it."""
-        tail = f"-{self.classifier}" if self.classifier else ""
-        return f"{self.module}-{self.revision}{tail}.{self.ext}"
+        return f"{self.module}-{self.revision}{self._tail('-')}.{self.ext}"
 
     @property
     def ivy_path(self) -> Path:
         """Where Ivy leaves it, below the folder it was given (see `hourmark_infra.jars.ivy`)."""
-        tail = f"-{self.classifier}" if self.classifier else ""
-        return Path(self.organisation, self.module, self.revision, f"{self.module}{tail}.{self.ext}")
+        return Path(self.organisation, self.module, self.revision, f"{self.module}{self._tail('-')}.{self.ext}")
+
+    def _tail(self, sign: str) -> str:
+        return f"{sign}{self.classifier}" if self.classifier else ""
 
 
 def read_lock(name: str, path: Path = LOCK_FILE) -> tuple[Jar, ...]:

@@ -24,10 +24,7 @@ def java_executable() -> Path:
 
 def find_java(environment: Mapping[str, str]) -> Path | None:
     """The machine's own `java` of an allowed version, or None."""
-    for candidate in _candidates(environment):
-        if version_of(candidate) in ALLOWED:
-            return candidate
-    return None
+    return next((java for java in _candidates(environment) if version_of(java) in ALLOWED), None)
 
 
 def version_of(java: Path) -> int | None:

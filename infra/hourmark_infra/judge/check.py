@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterator
@@ -54,55 +55,60 @@ def judge(told: Expectations, hdfs: WebHdfs) -> Report:
     return report
 
 
+@dataclasses.dataclass
 class _Check:
-    def __init__(self, told: Expectations, hdfs: WebHdfs, matcher: Matcher, report: Report) -> None:
-        self._told, self._hdfs, self._matcher, self._report = told, hdfs, matcher, report
-        self._root = hdfs_path(told.root)
+    told: Expectations
+    hdfs: WebHdfs
+    matcher: Matcher
+    report: Report
+
+    def __post_init__(self) -> None:
+        self._root = hdfs_path(self.told.root)
         self._buckets: dict[str, Bucket] = {}
         self._fingerprints: dict[int, str] = {}  # by schema id
 
     def run(self) -> None:
         """All buckets, those too that are closed meanwhile, until a last look shows nothing that was not judged."""
         seen: Tree = {}
-        while new := bucket_paths(tree := read_tree(self._hdfs, self._root)).difference(bucket_paths(seen)):
+        while new := bucket_paths(tree := read_tree(self.hdfs, self._root)).difference(bucket_paths(seen)):
             self._look_again(seen, tree)
             for path in sorted(new):
                 self._bucket(path)
             seen = tree
         self._look_again(seen, tree)
         for path in unlisted(tree, self._buckets):
-            self._report.add(Kind.UNLISTED, path, None, "no marker speaks of it")
+            self.report.add(Kind.UNLISTED, path, "no marker speaks of it")
         for _, buckets in itertools.groupby(sorted(self._buckets.items()), key=lambda item: item[1].type):
             chain = [bucket for _, bucket in buckets]
             for path, fault in itertools.chain(chain_faults(chain), balance_faults(chain)):
                 self._object(path, fault)
-        self._matcher.settle()
+        self.matcher.settle()
 
     def _look_again(self, before: Tree, now: Tree) -> None:
         for path, change in changes(by_bucket(before), by_bucket(now)):
-            self._report.add(Kind.CHANGED, path, None, change)
+            self.report.add(Kind.CHANGED, path, change)
 
     def _bucket(self, path: str) -> None:
         try:
-            bucket = self._buckets[path] = read_bucket(self._hdfs, self._root, path)
+            bucket = self._buckets[path] = read_bucket(self.hdfs, self._root, path)
         except ValueError as error:
             return self._object(path, str(error))
-        marker, count = bucket.marker, self._report.of_type(bucket.type)
+        marker, count = bucket.marker, self.report.of_type(bucket.type)
         count.buckets += 1
-        count.buckets_with_events += 1 if marker.files else 0
+        count.buckets_with_events += bool(marker.files)
         count.duplicates_removed += marker.duplicates_removed
         count.grades[marker.grade] = count.grades.get(marker.grade, 0) + 1
         counted = Counted()
         for file in marker.files:
             self._file(bucket, file, counted)
-        for fault in contradictions(bucket, counted, self._told.grades):
+        for fault in contradictions(bucket, counted, self.told.grades):
             self._object(path, fault)
         return None
 
     def _file(self, bucket: Bucket, file: File, counted: Counted) -> None:
         path = f"{bucket.path}/{file.name}"
         try:
-            opened = self._hdfs.open(f"{self._root}/{path}")
+            opened = self.hdfs.open(f"{self._root}/{path}")
         except httpx.HTTPStatusError as error:
             return self._object(path, f"the marker lists it, and it cannot be opened ({error.response.status_code})")
         records = 0
@@ -111,11 +117,11 @@ class _Check:
                 return self._object(path, "it has not the size and digest that the marker says")
             try:
                 reader, schema = self._opened(bucket, file, content)
-                made_by = self._matcher.readers(bucket.type, schema["fields"][len(_ENVELOPE) :])
+                made_by = self.matcher.readers(bucket.type, schema["fields"][len(_ENVELOPE) :])
                 for event in _events(reader, schema):
                     records += 1
                     self._event(bucket, path, event, counted)
-                    self._matcher.take(bucket.type, path, event, made_by)
+                    self.matcher.take(bucket.type, path, event, made_by)
             except Exception as error:  # noqa: BLE001  # whatever decoders raise on what is no Avro of this type
                 self._object(path, f"it cannot be read to its end as Avro of {bucket.type}: {error!r}")
         if records != file.records:
@@ -126,11 +132,11 @@ class _Check:
         time_ms, late = event["event_time"], path.rpartition("/")[2].startswith("late-")
         counted.tails += int.from_bytes(event["event_id"][8:], "big")
         counted.origins[bucket.label(time_ms)] += 1
-        count = self._report.of_type(bucket.type)
+        count = self.report.of_type(bucket.type)
         count.in_buckets += 1
         count.late += late
         if not (time_ms < bucket.start_ms if late else bucket.start_ms <= time_ms < bucket.end_ms):
-            self._report.add(Kind.MISPLACED, event["source"], event["position"], f"in {path}, with the time {time_ms} ms")
+            self.report.add(Kind.MISPLACED, event["source"], f"in {path}, with the time {time_ms} ms", event["position"])
 
     def _opened(self, bucket: Bucket, file: File, content: IO[bytes]) -> tuple[Any, Any]:
         """A reader of blocks, and the schema below logical types."""
@@ -145,7 +151,7 @@ class _Check:
         return reader, schema
 
     def _object(self, path: str, fault: str) -> None:
-        self._report.add(Kind.MANIFEST, path, None, fault)
+        self.report.add(Kind.MANIFEST, path, fault)
 
 
 def _events(reader: Any, plain_schema: Any) -> Iterator[Event]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -204,7 +205,7 @@ def _json_object(payload: bytes) -> dict[str, Any]:
         if deepest > _DEPTH_MAX:
             raise ValueError
         text = payload.decode()
-        document = json.loads(text, parse_float=_finite, parse_constant=_no_number)
+        document = json.loads(text, parse_float=_finite, parse_constant=_finite)
         if "\\u" in text:
             json.dumps(document, ensure_ascii=False).encode()  # half of a surrogate pair is no character
     except UnicodeDecodeError:
@@ -218,10 +219,6 @@ def _json_object(payload: bytes) -> dict[str, Any]:
 
 def _finite(text: str) -> float:
     number = float(text)
-    if abs(number) == float("inf"):
+    if not math.isfinite(number):
         raise ValueError(text)
     return number
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -20,13 +21,16 @@ _OF_DEAD: Final = ("detail", "range_id", "range_start", "range_end", "rules", "d
 _DETAIL_CHARS_MAX: Final = 500
 
 
+@dataclasses.dataclass
 class Matcher:
     """Takes all events once, then settles with the lines that none of them claimed."""
 
-    def __init__(self, told: Expectations, sources: dict[tuple[str, int], SourceFile], report: Report) -> None:
-        self._told = told
-        self._sources = sources
-        self._report = report
+    told: Expectations
+    sources: dict[tuple[str, int], SourceFile]
+    report: Report
+
+    def __post_init__(self) -> None:
+        told = self.told
         self._newest = LineReader(told, told.types)
         self._earlier = {rules: LineReader(told, types) for rules, types in told.earlier.items()}
         self._places: list[str] = []  # bucket files, by the number that SourceFile.where holds, less one
@@ -45,41 +49,41 @@ class Matcher:
         position, file = event["position"], event["file"]
         if file is None:
             return self._take_posted(event_type, path, event, readers)
-        source = self._sources.get((file["id"], file["generation"]))
+        source = self.sources.get((file["id"], file["generation"]))
         if source is None:
             return self._foreign(path, event)
         line = source.line_at(position)
         if line is None or line.start != position:
             what = "but no terminated line is there" if line is None else "but no line starts there"
-            return self._report.add(Kind.UNEXPECTED, str(source.path), position, f"in {path}, {what}")
+            return self.report.add(Kind.UNEXPECTED, source.name, f"in {path}, {what}", position)
         if (before := source.where[line.index]) != 0:
             detail = f"in {path} again, after {self._places[before - 1]}"
-            return self._report.add(Kind.DOUBLED, str(source.path), position, detail)
-        source.where[line.index] = self._place(path)
-        self._report.beyond += line.index >= source.required
+            return self.report.add(Kind.DOUBLED, source.name, detail, position)
+        if self._places[-1:] != [path]:
+            self._places.append(path)
+        source.where[line.index] = len(self._places)
+        self.report.beyond += line.index >= source.required
         host_id, bits = _host_of(source, line, event["event_id"])
-        faults = [*self._id_faults(event, bits)]
-        observed = self._told.observed_ms
+        observed = self.told.observed_ms
         if event_type == DEAD_LETTERS:  # it says when it was made, and under which rules
             observed, readers = (event["event_time"],) * 2, [self._earlier.get(event.get("rules", ""), self._newest)]
         readings = (reader.read(source.told, line.content, line.part, observed) for reader in readers)
-        faults += self._least_faults(event_type, event, readings, source.hosts)
+        faults = [*self._id_faults(event, bits), *self._least_faults(event_type, event, readings, source.hosts)]
         if not source.names(event["source"]):
             faults.append(f"its source is {event['source']!r}")
         if event_type == DEAD_LETTERS and not faults:
             faults += self._range_faults(source, line, event, host_id)
-        return self._object(str(source.path), position, path, faults)
+        return self._object(source.name, position, path, faults)
 
     def settle(self) -> None:
         """After the last event: ids that occur twice, and lines that are nowhere; counts lines by file and type."""
         for twice in self._ids.twice():
-            self._report.add(Kind.DOUBLED, self._told.root, None, f"more than one event has the id {twice.hex()}")
-        for source in self._sources.values():
+            self.report.add(Kind.DOUBLED, self.told.root, f"more than one event has the id {twice.hex()}")
+        for source in self.sources.values():
             self._settle_file(source)
         for row in (row for key, row in self._api.items() if key not in self._posted):
-            self._report.add(
-                Kind.LOST, row.client, row.position, f"the event {row.event_id!r} of {row.type} is in no closed bucket"
-            )
+            detail = f"the event {row.event_id!r} of {row.type} is in no closed bucket"
+            self.report.add(Kind.LOST, row.client, detail, row.position)
 
     def _take_posted(self, event_type: str, path: str, event: Event, readers: list[LineReader]) -> None:
         """An event of the API: known by its type, time and id."""
@@ -89,22 +93,22 @@ class Matcher:
         if row is None:
             return self._foreign(path, event)
         if key in self._posted:
-            return self._report.add(Kind.DOUBLED, row.client, row.position, f"in {path} again")
+            return self.report.add(Kind.DOUBLED, row.client, f"in {path} again", row.position)
         self._posted.add(key)
-        self._report.posted += 1
-        faults = [*self._id_faults(event, bits)]
-        faults += self._least_faults(event_type, event, (reader.posted(row) for reader in readers), ())
+        self.report.posted += 1
+        readings = (reader.posted(row) for reader in readers)
+        faults = [*self._id_faults(event, bits), *self._least_faults(event_type, event, readings, ())]
         if (event["source"], event["position"]) != (row.client, row.position):
             faults.append(f"its sender is {row.client}, its position {row.position}")
         return self._object(row.client, row.position, path, faults)
 
     def _foreign(self, path: str, event: Event) -> None:
-        if self._told.other_files == "ignore":
-            self._report.others += 1
+        if self.told.other_files == "ignore":
+            self.report.others += 1
             self._object(event["source"], event["position"], path, [*self._id_faults(event, None)])
         else:
             detail = f"in {path}, but no source file or sender knows of it"
-            self._report.add(Kind.UNEXPECTED, event["source"], event["position"], detail)
+            self.report.add(Kind.UNEXPECTED, event["source"], detail, event["position"])
 
     def _least_faults(self, event_type: str, event: Event, readings: Iterable[Expected], hosts: tuple[str, ...]) -> list[str]:
         """By the reading that fits best."""
@@ -123,7 +127,7 @@ class Matcher:
         if event.keys() != known:
             yield f"it has the fields {sorted(event.keys() ^ known)} too many or too few"
             return
-        earliest, latest = self._told.observed_ms
+        earliest, latest = self.told.observed_ms
         if expected.time_ms is not None and expected.time_ms != event["event_time"]:
             yield f"its line has the time {expected.time_ms} ms, the event {event['event_time']} ms"
         elif expected.time_ms is None and not earliest <= event["event_time"] <= latest:
@@ -149,7 +153,7 @@ class Matcher:
 
     def _range_faults(self, source: SourceFile, line: Line, event: Event, host_id: str | None) -> Iterator[str]:
         """Of a dead letter: what it says of its range."""
-        start, end, told = event["range_start"], event["range_end"], self._told
+        start, end, told = event["range_start"], event["range_end"], self.told
         piece = line.start, line.start + len(line.content) + (line.part != "chunk")
         if not (start <= line.start and piece[1] <= end) or (line.part != "lines" and (start, end) != piece):
             yield f"its range, {start} to {end}, is not one that holds it"
@@ -172,36 +176,31 @@ class Matcher:
 
     def _object(self, of: str, position: int, path: str, faults: list[str]) -> None:
         if faults:
-            self._report.add(Kind.ALTERED, of, position, f"in {path}: {'; '.join(faults)}")
-
-    def _place(self, path: str) -> int:
-        if not self._places or self._places[-1] != path:
-            self._places.append(path)
-        return len(self._places)
+            self.report.add(Kind.ALTERED, of, f"in {path}: {'; '.join(faults)}", position)
 
     def _settle_file(self, source: SourceFile) -> None:
-        count = FileCount(path=str(source.path), lines=source.required)
-        self._report.files.append(count)
+        count = FileCount(path=source.name, lines=source.required)
+        self.report.files.append(count)
         dead_places = {number for number, path in enumerate(self._places, 1) if path.startswith(f"{DEAD_LETTERS}/")}
-        dead = []
+        dead = set()
         for index, place in enumerate(source.where[: source.required]):
-            by_type = self._report.of_type(source.type_of(index))
+            by_type, start = self.report.of_type(source.type_of(index)), source.starts[index]
             by_type.expected += 1
             if place == 0:
                 count.lost += 1
                 by_type.lost += 1
-                self._report.add(Kind.LOST, str(source.path), source.start(index), "in no closed bucket and no dead letter")
+                self.report.add(Kind.LOST, source.name, "in no closed bucket and no dead letter", start)
             elif place in dead_places:
                 count.dead_letters += 1
                 by_type.dead_letters += 1
                 if source.part_of(index) == "lines":  # how the others are cut is no word of their writer's
-                    dead.append(source.start(index))
+                    dead.add(start)
             else:
                 count.in_buckets += 1
         if source.record is not None:
-            for position in sorted({*dead} ^ {*source.record.broken}):
+            for position in sorted(dead ^ {*source.record.broken}):
                 what = "whole, and it is a dead letter" if position in dead else "broken, and it is no dead letter"
-                self._report.add(Kind.ALTERED, str(source.path), position, f"the writer wrote this line {what}")
+                self.report.add(Kind.ALTERED, source.name, f"the writer wrote this line {what}", position)
 
 
 def _host_of(source: SourceFile, line: Line, event_id: bytes) -> tuple[str | None, int | None]:

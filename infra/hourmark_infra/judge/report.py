@@ -76,7 +76,7 @@ class Report:
     posted: int = 0  # events of the API, found as their senders say
     others: int = 0  # events of files that were not to be judged
 
-    def add(self, kind: Kind, path: str, position: int | None, detail: str) -> None:
+    def add(self, kind: Kind, path: str, detail: str, position: int | None = None) -> None:
         """Take a finding."""
         self.counts[kind] += 1
         if self.counts[kind] <= NAMED_MAX:

@@ -27,9 +27,9 @@ def take_snapshot(hdfs: WebHdfs, root: str) -> Snapshot:
 def compare_snapshot(hdfs: WebHdfs, root: str, snapshot: Snapshot, report: Report) -> None:
     """Object to each bucket of the snapshot that is not as it was; buckets closed since are none of its business."""
     if not snapshot:
-        report.add(Kind.CHANGED, root, None, "the snapshot holds no bucket, so nothing was compared")
+        report.add(Kind.CHANGED, root, "the snapshot holds no bucket, so nothing was compared")
     for path, fault in changes(snapshot, take_snapshot(hdfs, root)):
-        report.add(Kind.CHANGED, path, None, fault)
+        report.add(Kind.CHANGED, path, fault)
 
 
 def _digest(hdfs: WebHdfs, file: str) -> str:

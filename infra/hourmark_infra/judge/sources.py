@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import glob
 import hashlib
+import itertools
 import os
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -32,23 +33,26 @@ class Line:
 
 
 class SourceFile:
-    """One file, held open, so that a rename does not matter. `where` holds 1 + the index of the place a line was found in."""
+    """One file, held open, so that a rename does not matter.
+
+    By line: `starts` holds where it starts, `where` 1 + the index of the place it was found in.
+    """
 
     def __init__(self, path: Path, file: FileExpectation, types: list[str], told: Expectations) -> None:
-        self.path = path
+        self.name = str(path)
         self.told = file
         self.hosts, self.host_ids = file.host or told.host, file.host_id or told.host_id
         self.record: Written | None = None  # the writer's
         self._types, self._line_bytes_max = types, told.line_bytes_max
         self._file = path.open("rb")
         self.id = file_id(self._file.fileno())
-        self._starts = array("Q")
+        self.starts = array("Q")
         self._type_codes = bytearray()
         self._end = 0  # of the last line, or piece of one, that can have been sent
         self.where = array("I")
         self._extend()
         size = self._end if file.size is None else file.size
-        self.required = sum(self._next(index) <= size for index in range(len(self._starts)))  # the rest need not be there
+        self.required = sum(self._next(index) <= size for index in range(len(self.starts)))  # the rest need not be there
 
     def close(self) -> None:
         """Let go of the file."""
@@ -58,15 +62,15 @@ class SourceFile:
         """The line or piece that holds this byte, or None where nothing that can have been sent does."""
         if position >= self._end:
             self._extend()  # logs grow
-        index = bisect_right(self._starts, position) - 1
+        index = bisect_right(self.starts, position) - 1
         if index < 0 or position >= self._end:
             return None
-        start = self._starts[index]
+        start = self.starts[index]
         return Line(index, start, self.read(start, self._next(index)).removesuffix(b"\n"), self.part_of(index))
 
     def part_of(self, index: int) -> str:
         """What a range calls it: lines, or of an over-long line: chunk, last-chunk."""
-        start, end = self._starts[index], self._next(index)
+        start, end = self.starts[index], self._next(index)
         if self.read(end - 1, end) != b"\n":
             return "chunk"
         return "lines" if start == 0 or self.read(start - 1, start) == b"\n" else "last-chunk"
@@ -75,17 +79,13 @@ class SourceFile:
         """Bytes of the file."""
         return os.pread(self._file.fileno(), end - start, start)
 
-    def start(self, index: int) -> int:
-        """Where a line starts."""
-        return self._starts[index]
-
     def type_of(self, index: int) -> str:
         """The type that a line says it is of; NO_TYPE where it says none that is known."""
         return self._types[self._type_codes[index]]
 
     def names(self, path: str) -> bool:
         """Whether lines may have been read under this path."""
-        return path == str(self.path) or fnmatchcase(path, self.told.path)
+        return path == self.name or fnmatchcase(path, self.told.path)
 
     def digest(self) -> tuple[int, str]:
         """Size and BLAKE2b-128 of all that is in the file."""
@@ -94,7 +94,7 @@ class SourceFile:
         return self._file.tell(), digest.hexdigest()
 
     def _next(self, index: int) -> int:
-        return self._starts[index + 1] if index + 1 < len(self._starts) else self._end
+        return self.starts[index + 1] if index + 1 < len(self.starts) else self._end
 
     def _extend(self) -> None:
         """Index from `_end` on: terminated lines, and the full pieces of one that is over-long, be it terminated or not."""
@@ -107,7 +107,7 @@ class SourceFile:
             if not terminated and len(piece) < at_most:
                 return
             code = self._type_codes[-1] if in_line else self._types.index(self._claimed(piece.removesuffix(b"\n")))
-            self._starts.append(self._end)
+            self.starts.append(self._end)
             self._type_codes.append(code)
             self.where.append(0)
             self._end += len(piece) if terminated else self._line_bytes_max
@@ -129,18 +129,19 @@ def open_sources(told: Expectations, report: Report) -> dict[tuple[str, int], So
     for file in told.files:
         paths = sorted(glob.glob(file.path, recursive=True))  # noqa: PTH207  # absolute globs, which Path.glob refuses
         if not paths:
-            report.add(Kind.SOURCE, file.path, None, "no file is there")
+            report.add(Kind.SOURCE, file.path, "no file is there")
         for path in paths:
             status = Path(path).stat()
-            if (status.st_dev, status.st_ino) not in found:
-                found[(status.st_dev, status.st_ino)] = SourceFile(Path(path), file, types, told)
+            inode = status.st_dev, status.st_ino
+            if inode not in found:
+                found[inode] = SourceFile(Path(path), file, types, told)
     if told.written is not None:
-        for path, what in _unlike(told.written, list(found.values())):
-            report.add(Kind.SOURCE, path, None, what)
+        for path, what in _unlike(told.written, found.values()):
+            report.add(Kind.SOURCE, path, what)
     return {(file.id, file.told.generation): file for file in found.values()}
 
 
-def _unlike(records: list[Written], files: list[SourceFile]) -> Iterator[tuple[str, str]]:
+def _unlike(records: list[Written], files: Iterable[SourceFile]) -> Iterator[tuple[str, str]]:
     """Writers' records without their file, and files without their writer's record. By content: files are renamed."""
     by_content = defaultdict(list)
     for record in records:
@@ -150,6 +151,6 @@ def _unlike(records: list[Written], files: list[SourceFile]) -> Iterator[tuple[s
             if matching := by_content[file.digest()]:
                 file.record = matching.pop()
             else:
-                yield str(file.path), "no writer says that it wrote this, and nothing else"
-    for record in (record for left in by_content.values() for record in left):
+                yield file.name, "no writer says that it wrote this, and nothing else"
+    for record in itertools.chain(*by_content.values()):
         yield record.path, f"its writer wrote {record.bytes} bytes, which no source file holds"

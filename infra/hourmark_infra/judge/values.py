@@ -55,22 +55,23 @@ def from_json(avro: Any, value: Any, names: Names) -> Any:
     if isinstance(avro, list):
         return _first(lambda branch: from_json(branch, value, names), avro)
     kind, logical, avro = _kind(avro, names)
-    if kind == "array":
-        return [from_json(avro["items"], item, names) for item in _of(list, value)]
-    if kind == "map":
-        return {key: from_json(avro["values"], item, names) for key, item in _of(dict, value).items()}
-    if kind in ("record", "error"):
-        return record(avro["fields"], _of(dict, value), names)
-    if kind == "enum":
-        return _if(_of(str, value), value in avro["symbols"])
-    if kind in ("bytes", "fixed"):
-        return _bytes(avro, value, kind, logical)
-    if kind in ("float", "double"):
-        return _float(value, kind)
-    if kind in ("int", "long"):
-        return _whole(value, kind, logical)
-    if kind == "string":
-        return _if(_of(str, value), logical != "uuid" or _UUID.fullmatch(value) is not None)
+    match kind:
+        case "array":
+            return [from_json(avro["items"], item, names) for item in _of(list, value)]
+        case "map":
+            return {key: from_json(avro["values"], item, names) for key, item in _of(dict, value).items()}
+        case "record" | "error":
+            return record(avro["fields"], _of(dict, value), names)
+        case "enum":
+            return _if(_of(str, value), value in avro["symbols"])
+        case "bytes" | "fixed":
+            return _bytes(avro, value, kind, logical)
+        case "float" | "double":
+            return _float(value, kind)
+        case "int" | "long":
+            return _whole(value, kind, logical)
+        case "string":
+            return _if(_of(str, value), logical != "uuid" or _UUID.fullmatch(value))
     return _of(bool if kind == "boolean" else type(None), value)
 
 

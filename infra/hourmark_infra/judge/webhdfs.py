@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import tempfile
 from contextlib import ExitStack
-from typing import IO
+from typing import IO, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -15,8 +14,7 @@ _TIMEOUT_SECONDS = 60.0
 _IN_MEMORY_BYTES = 8 << 20  # a larger file is read by way of a temporary one
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One entry of a folder. `id` and `modified_ms` tell it from a later one of the same name and content."""
 
     name: str
@@ -25,8 +23,7 @@ class Entry:
     modified_ms: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """A file's content, positioned at its start, with its size and BLAKE2b-128."""
 
     content: IO[bytes]
@@ -54,12 +51,11 @@ class WebHdfs:
             return []
         answer.raise_for_status()
         rows = answer.json()["FileStatuses"]["FileStatus"]
-        entries = [
+        return sorted(
             Entry(row["pathSuffix"], row["type"] == "DIRECTORY", row["fileId"], row["modificationTime"])
             for row in rows
             if row["pathSuffix"]
-        ]
-        return sorted(entries, key=lambda entry: entry.name)
+        )
 
     def open(self, file: str) -> Opened:
         """A file's whole content."""

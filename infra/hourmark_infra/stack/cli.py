@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from dataclasses import asdict
@@ -15,19 +14,18 @@ from hourmark.component_status import ComponentStatus, component_statuses
 from hourmark.config import Buckets, Service, home, load_config
 from hourmark.errors import UsageError
 from hourmark.kafka import quiet_logger
+from hourmark.printing import json_option, say_json
 from hourmark_infra.jars.cache import say_on_stderr
-from hourmark_infra.stack.control import ServerStatus, Stack
+from hourmark_infra.stack.control import Stack
 from hourmark_infra.stack.layout import SERVICE
 from hourmark_infra.stack.purge import purge_stack
 from hourmark_infra.stack.servers import mirror_is_there
-
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of words.")
 
 
 @click.command()
 @click.option("--mirror/--no-mirror", default=True, show_default=True, help="MirrorMaker 2 between the two clusters.")
 @click.option("--bucket-seconds", type=int, help="Length of buckets: 60 is a bucket a minute. Default: as before, at first 3600.")
-@_json_option
+@json_option
 def up(mirror: bool, bucket_seconds: int | None, as_json: bool) -> None:
     """Start the local stack, and wait until each server says that it is well.
 
@@ -51,32 +49,24 @@ def up(mirror: bool, bucket_seconds: int | None, as_json: bool) -> None:
     stack = Stack.load_or_make(home(), mirror=mirror, bucket_seconds=bucket_seconds, preferred_ports=preferred)
     outcome = stack.up()
     seconds = round(clock.monotonic_s() - began, 1)
+    pids = {name: process.pid for name in outcome if (process := stack.process(name))}
     servers = [
-        {"name": name, "state": state, "pid": _pid(stack, name), "address": stack.server(name).address}
+        {"name": name, "state": state, "pid": pids.get(name, 0), "address": stack.server(name).address}
         for name, state in outcome.items()
     ]
     service = f"http://{stack.layout.address(SERVICE)}"
+    config = str(stack.layout.config_file)
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "home": str(stack.home),
-                    "config": str(stack.layout.config_file),
-                    "service": service,
-                    "seconds": seconds,
-                    "servers": servers,
-                }
-            )
-        )
+        say_json({"home": str(stack.home), "config": config, "service": service, "seconds": seconds, "servers": servers})
         return
     for server in servers:
         click.echo(f"{server['name']:<10} {server['state']:<8} pid {server['pid']:<8} {server['address']}")
-    click.echo(f"Up after {seconds} s. Settings: {stack.layout.config_file}\nLogs:     {stack.layout.logs}")
+    click.echo(f"Up after {seconds} s. Settings: {config}\nLogs:     {stack.layout.logs}")
     click.echo(f"Service:  {service}, once `hourmark serve` runs")
 
 
 @click.command()
-@_json_option
+@json_option
 def status(as_json: bool) -> None:
     """Show each server's process, address, memory and health, as the server itself says; and Hourmark's own components.
 
@@ -95,20 +85,19 @@ def status(as_json: bool) -> None:
     total = sum(server.memory_mb for server in found)
     if as_json:
         shown = [{"name": name, **asdict(standing)} for name, standing in components.items()]
-        click.echo(
-            json.dumps({"ok": ok, "memory_mb": total, "servers": [asdict(server) for server in found], "components": shown})
-        )
+        say_json({"ok": ok, "memory_mb": total, "servers": [*map(asdict, found)], "components": shown})
     else:
-        for server in found:
-            click.echo(_line(server))
-        click.echo(f"{'well' if ok else 'NOT WELL'}, {total} MB in all")
-        for name, standing in components.items():
-            click.echo(_component_line(name, standing))
+        for s in found:
+            at = f"{s.memory_mb:>5} MB  {s.address:<21}"
+            click.echo(f"{s.name:<10} {_well(s.healthy):<8} pid {_pid(s.pid)} {at} {s.detail}")
+        click.echo(f"{_well(ok)}, {total} MB in all")
+        for name, c in components.items():
+            click.echo(f"{name:<10} {c.state:<11} pid {_pid(c.pid)} {c.detail}")
     sys.exit(0 if ok else 1)
 
 
 @click.command()
-@_json_option
+@json_option
 def down(as_json: bool) -> None:
     """Stop what `hourmark up` started, and nothing else; data and ports stay for the next `up`.
 
@@ -119,14 +108,14 @@ def down(as_json: bool) -> None:
     """
     outcome = Stack.load(home()).down()
     if as_json:
-        click.echo(json.dumps({"home": str(home()), "servers": outcome}))
+        say_json({"home": str(home()), "servers": outcome})
     else:
         click.echo(f"{sum(state != 'not running' for state in outcome.values())} of {len(outcome)} servers ended; data stays")
 
 
 @click.command()
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@_json_option
+@json_option
 def purge(yes: bool, as_json: bool) -> None:
     """Stop the local stack and delete its data: topics, schemas, buckets, ledger, logs, ports.
 
@@ -141,7 +130,7 @@ def purge(yes: bool, as_json: bool) -> None:
         click.confirm(f"Delete all data of the stack in {home()}?", abort=True, err=True)
     purged = purge_stack(home(), say_on_stderr)
     if as_json:
-        click.echo(json.dumps({"home": str(home()), "purged": purged}))
+        say_json({"home": str(home()), "purged": purged})
     else:
         click.echo("purged" if purged else f"there is no stack in {home()}; nothing to delete")
 
@@ -154,11 +143,6 @@ def _checked(bucket_seconds: int | None) -> int | None:
         raise UsageError(f"--bucket-seconds {bucket_seconds}: {allowed}") from error
 
 
-def _pid(stack: Stack, name: str) -> int:
-    process = stack.process(name)
-    return process.pid if process else 0
-
-
 def _components(stack: Stack) -> dict[str, ComponentStatus]:
     """By the configuration that the other commands read; none before there is one."""
     if not stack.layout.config_file.is_file():
@@ -167,12 +151,9 @@ def _components(stack: Stack) -> dict[str, ComponentStatus]:
     return component_statuses(load_config(stack.layout.config_file), SystemClock().now_ms())
 
 
-def _component_line(name: str, standing: ComponentStatus) -> str:
-    pid = standing.pid if standing.pid is not None else "-"
-    return f"{name:<10} {standing.state:<11} pid {pid!s:<8} {standing.detail}"
+def _pid(pid: int | None) -> str:
+    return f"{'-' if pid is None else pid!s:<8}"
 
 
-def _line(server: ServerStatus) -> str:
-    pid = server.pid if server.pid is not None else "-"
-    well = "well" if server.healthy else "NOT WELL"
-    return f"{server.name:<10} {well:<8} pid {pid!s:<8} {server.memory_mb:>5} MB  {server.address:<21} {server.detail}"
+def _well(healthy: bool) -> str:
+    return "well" if healthy else "NOT WELL"

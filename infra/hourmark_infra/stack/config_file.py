@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hourmark_infra.stack.layout import METRICS, Layout
+from hourmark_infra.stack.layout import METRICS, SERVICE, Layout
 from hourmark_infra.stack.registry import CONFLUENT_PATH
 from hourmark_infra.stack.servers import Programs
 
@@ -16,7 +16,7 @@ _HEAD = """# Written by `hourmark up`, and again by the next one: to change a se
 """
 
 
-def render_config(layout: Layout, programs: Programs, user: str, bucket_seconds: int = 3600) -> str:
+def render_config(layout: Layout, programs: Programs, user: str, bucket_seconds: int) -> str:
     """The file's text; `hourmark.config.load_config` reads it."""
     groups = {
         "kafka": {
@@ -42,10 +42,10 @@ def render_config(layout: Layout, programs: Programs, user: str, bucket_seconds:
             "scratch_dir": str(layout.state / "etl-scratch"),
             "metrics_port": layout.ports[METRICS],
         },
-        "service": {"port": layout.ports["service"], "state_dir": str(layout.state / "service")},
+        "service": {"port": layout.ports[SERVICE], "state_dir": str(layout.state / SERVICE)},
         "tailer": {
             "state_dir": str(layout.state / "tailer"),
-            "service_urls": [f"http://{layout.address('service')}"],
+            "service_urls": [f"http://{layout.address(SERVICE)}"],
             "sources": [],
         },
     }

@@ -13,9 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 
-from hourmark.clock import Clock, SystemClock
+from hourmark.clock import SystemClock
 from hourmark.errors import UsageError
 from hourmark.state_folder import StateFolder
 from hourmark_infra import jars
@@ -25,8 +24,8 @@ from hourmark_infra.locks import one_at_a_time
 from hourmark_infra.stack import lifecycle
 from hourmark_infra.stack.config_file import render_config
 from hourmark_infra.stack.health import Health
-from hourmark_infra.stack.layout import EDGE_BROKERS, METRICS, PORT_NAMES, SERVICE, Layout, free_ports, is_free
-from hourmark_infra.stack.process import Process, is_alive, marked, memory_mb, of_mark
+from hourmark_infra.stack.layout import ANY_PORTS, EDGE_NAMES, METRICS, PORT_NAMES, SERVICE, Layout, free_ports, is_free
+from hourmark_infra.stack.process import Process, is_alive, marked, memory_mb, of_mark, spawn
 from hourmark_infra.stack.registry import unpacked
 from hourmark_infra.stack.servers import MIRROR, Programs, Server, server_table
 from hourmark_infra.stack.settings import write_settings
@@ -49,11 +48,11 @@ class ServerStatus:
 class Stack:
     """The stack of one HOURMARK_HOME. Methods may be called from several threads; each states what it waits for."""
 
-    def __init__(self, home: Path, state: State, clock: Clock, say: Say) -> None:
+    def __init__(self, home: Path, state: State, say: Say) -> None:
         self.home = home
         self.layout = Layout(home, state.ports)
         self._state = state
-        self._clock = clock
+        self._clock = SystemClock()
         self._say = say
         self._guard = threading.Lock()
         self._servers = self._table()
@@ -65,12 +64,12 @@ class Stack:
         state = load_state(home)
         if state is None:
             raise UsageError(f"there is no stack in {home}; start one with `hourmark up`")
-        return cls(home, state, SystemClock(), say)
+        return cls(home, state, say)
 
     @classmethod
     def load_or_make(
         cls, home: Path, *, mirror: bool = True, bucket_seconds: int | None = None,
-        preferred_ports: Mapping[str, int] = MappingProxyType({}), say: Say = say_on_stderr,
+        preferred_ports: Mapping[str, int] = ANY_PORTS, say: Say = say_on_stderr,
     ) -> Stack:  # fmt: skip
         """The stack of this home, with new ports and no data where there was none yet; `bucket_seconds` None: as before."""
         home = home.absolute()
@@ -84,12 +83,13 @@ class Stack:
                 bucket_seconds=bucket_seconds or state.bucket_seconds,
             )
             save_state(home, state)
-        return cls(home, state, SystemClock(), say)
+        return cls(home, state, say)
 
     @cached_property
     def programs(self) -> Programs:
         """What servers are started from; fetched where the cache lacks it, which only a start may cause."""
-        return _programs(self._say)
+        kafka, hadoop, registry = (jars.ensure(name, java_executable, self._say) for name in ("kafka", "hadoop", "registry"))
+        return Programs(export_java_home(), kafka, hadoop, unpacked(registry))
 
     @property
     def bucket_seconds(self) -> int:
@@ -99,7 +99,7 @@ class Stack:
     @property
     def brokers(self) -> tuple[str, ...]:
         """Names of the edge brokers."""
-        return tuple(f"edge-{node}" for node in EDGE_BROKERS)
+        return EDGE_NAMES
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -124,20 +124,19 @@ class Stack:
         with _one_at_a_time(self.home, self._say):
             self._adopt()
             self.renew_taken_ports()
-            self._write_settings(programs)
-            before = {name: self.process(name) is not None for name in self._servers}
+            write_settings(self.layout, render_config(self.layout, programs, getpass.getuser(), self.bucket_seconds))
+            before = {name: "running" if self.process(name) else "started" for name in self._servers}
             self._bring_up()
-        return {name: "running" if ran else "started" for name, ran in before.items()}
+        return before
 
     def down(self) -> dict[str, str]:
         """End what was started here, the mirror first; says of each server "stopped", "killed" or "not running"."""
         with _one_at_a_time(self.home, self._say):
             self._adopt()
-            last = list(reversed(self._servers))
-            with ThreadPoolExecutor(len(last)) as pool:
-                mirror = {name: self._end(name) for name in last if name == MIRROR}
-                others = [name for name in last if name != MIRROR]
-                return {**mirror, **dict(zip(others, pool.map(self._end, others), strict=True))}
+            outcome = {name: self._end(name) for name in self._servers if name == MIRROR}
+            others = [name for name in reversed(self._servers) if name != MIRROR]
+            with ThreadPoolExecutor(len(others)) as pool:
+                return {**outcome, **dict(zip(others, pool.map(self._end, others), strict=True))}
 
     def status(self) -> list[ServerStatus]:
         """Ask each server; takes as long as the slowest answer, at most a few seconds."""
@@ -146,13 +145,11 @@ class Stack:
 
     def kill(self, name: str) -> None:
         """SIGKILL the server and its children, and wait until they are gone."""
-        self.server(name)
         lifecycle.kill(self._processes(name), self._clock)
         self._remember(name, None)
 
     def stop(self, name: str) -> None:
         """End one server as `down` does."""
-        self.server(name)
         self._end(name)
 
     def start(self, name: str) -> None:
@@ -163,7 +160,7 @@ class Stack:
         lifecycle.kill(self._processes(name), self._clock)  # children of a parent that was killed
         environment = lifecycle.server_environment(self.programs.java)
         lifecycle.prepare(server, environment)
-        self._remember(name, lifecycle.launch(server, environment, self._mark(name)))
+        self._remember(name, spawn(server.command(), environment, self._mark(name), server.log))
 
     def wait_ready(self, name: str, seconds: float = lifecycle.READY_SECONDS) -> Health:
         """Wait until the server is well; Unavailable where it ends or is not well in time."""
@@ -213,14 +210,14 @@ class Stack:
             name=server.name,
             pid=process.pid if process else None,
             address=server.address,
-            memory_mb=sum(memory_mb(each) for each in self._processes(server.name)),
+            memory_mb=sum(map(memory_mb, self._processes(server.name))),
             healthy=health.ok,
             detail=health.detail,
             log=str(server.log),
         )
 
     def _mark(self, name: str) -> str:
-        return f"{self.layout.root}::{name}"
+        return f"{self.layout.root}::{self.server(name).name}"
 
     def _processes(self, name: str) -> list[Process]:
         """The server's processes that run, the parent first."""
@@ -253,9 +250,6 @@ class Stack:
     def _table(self) -> dict[str, Server]:
         return server_table(self.layout, lambda: self.programs, self._state.cluster_ids, mirror=self._state.mirror)
 
-    def _write_settings(self, programs: Programs) -> None:
-        write_settings(self.layout, render_config(self.layout, programs, getpass.getuser(), self.bucket_seconds))
-
     def _remember(self, name: str, process: Process | None) -> None:
         self._change(lambda state: state.with_process(name, process))
 
@@ -264,16 +258,6 @@ class Stack:
             # Another process may have written since (a test that kills, beside an `up`): change what is there now.
             self._state = change(load_state(self.home) or self._state)
             save_state(self.home, self._state)
-
-
-def _programs(say: Say) -> Programs:
-    folders = {name: jars.ensure(name, java_executable, say) for name in ("kafka", "hadoop", "registry")}
-    return Programs(
-        java=export_java_home(),
-        kafka=folders["kafka"],
-        hadoop=folders["hadoop"],
-        registry=unpacked(folders["registry"]),
-    )
 
 
 def _one_at_a_time(home: Path, say: Say) -> AbstractContextManager[None]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import socket
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 from confluent_kafka import KafkaException
@@ -26,8 +26,7 @@ _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(NamedTuple):
     """`detail` says what was answered, or what is amiss."""
 
     ok: bool
@@ -60,8 +59,8 @@ def of_namenode(address: str) -> Health:
         return Health(False, str(error))
     if bean.get("Safemode"):
         return Health(False, "in safe mode")
-    live = json.loads(bean.get("LiveNodes", "{}"))
-    return Health(bool(live), f"{len(live)} live datanode{'' if len(live) == 1 else 's'}")
+    live = len(json.loads(bean.get("LiveNodes", "{}")))
+    return Health(live > 0, f"{live} live datanode{'' if live == 1 else 's'}")
 
 
 def of_datanode(address: str, namenode: str) -> Health:
@@ -101,11 +100,9 @@ class _NoAnswer(Exception):
 
 
 def _bean(address: str, name: str) -> dict[str, Any]:
-    beans = _get(address, f"/jmx?qry={name}").get("beans", [])
-    if not beans:
-        raise _NoAnswer("still starting")
-    found: dict[str, Any] = beans[0]
-    return found
+    for bean in _get(address, f"/jmx?qry={name}").get("beans", []):
+        return dict(bean)
+    raise _NoAnswer("still starting")
 
 
 def _get(address: str, path: str) -> Any:
@@ -123,8 +120,6 @@ def _get(address: str, path: str) -> Any:
 
 def _listens(address: str) -> bool:
     host, port = address.rsplit(":", 1)
-    try:
-        with socket.create_connection((host, int(port)), timeout=1.0):
-            return True
-    except OSError:
-        return False
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
+        return True
+    return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from hourmark_infra.stack.layout import EDGE_BROKERS, Layout
 
@@ -35,13 +34,6 @@ def broker_properties(layout: Layout, cluster: str, node: int) -> dict[str, str]
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(layout.data / name / "log"),
-        **_topics(copies, in_sync),
-        **_SMALL,
-    }
-
-
-def _topics(copies: int, in_sync: int) -> dict[str, str]:
-    return {
         "auto.create.topics.enable": "false",
         "unclean.leader.election.enable": "false",
         "default.replication.factor": str(copies),
@@ -53,6 +45,7 @@ def _topics(copies: int, in_sync: int) -> dict[str, str]:
         "share.coordinator.state.topic.min.isr": str(in_sync),
         "message.max.bytes": str(MESSAGE_BYTES_MAX),
         "replica.fetch.max.bytes": str(MESSAGE_BYTES_MAX),
+        **_SMALL,
     }
 
 
@@ -75,9 +68,4 @@ _SMALL = {
 
 def render_properties(values: Mapping[str, str]) -> str:
     """Java's properties format; backslashes are doubled, as in paths they would be escapes."""
-    return "".join(f"{key}={value}\n" for key, value in sorted((k, v.replace("\\", "\\\\")) for k, v in values.items()))
-
-
-def format_arguments(properties: Path, cluster_id: str) -> tuple[str, ...]:
-    """What formats a broker's folder: class and arguments."""
-    return ("kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", cluster_id, "-c", str(properties))
+    return "".join(f"{key}={value}\n" for key, value in sorted(values.items())).replace("\\", "\\\\")

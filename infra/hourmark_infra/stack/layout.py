@@ -14,12 +14,14 @@ from hourmark.errors import Unavailable
 
 PORT_RANGE = range(20_000, 32_000)
 EDGE_BROKERS = (1, 2, 3)
+EDGE_NAMES = tuple(f"edge-{node}" for node in EDGE_BROKERS)
+ANY_PORTS: Mapping[str, int] = MappingProxyType({})  # none is preferred
 SERVICE = "service"  # the delivery service: none of the stack's servers, but its port and state folder are chosen here
 METRICS = "etl-metrics"  # of the ETL's driver, likewise
 
 PORT_NAMES = (
-    *(f"edge-{node}" for node in EDGE_BROKERS),
-    *(f"edge-{node}-controller" for node in EDGE_BROKERS),
+    *EDGE_NAMES,
+    *(f"{broker}-controller" for broker in EDGE_NAMES),
     "central-1",
     "central-1-controller",
     "namenode",
@@ -74,7 +76,7 @@ class Layout:
 
     @property
     def edge_bootstrap(self) -> str:
-        return ",".join(self.address(f"edge-{node}") for node in EDGE_BROKERS)
+        return ",".join(map(self.address, EDGE_NAMES))
 
 
 def stack_root(home: Path) -> Path:
@@ -82,7 +84,7 @@ def stack_root(home: Path) -> Path:
     return home / "stack"
 
 
-def free_ports(names: tuple[str, ...] = PORT_NAMES, preferred: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
+def free_ports(names: tuple[str, ...] = PORT_NAMES, preferred: Mapping[str, int] = ANY_PORTS) -> dict[str, int]:
     """A free loopback port for each name, the preferred one where it is free; all are held open until the last is chosen, so no
     two are alike.
 
@@ -101,8 +103,7 @@ def is_free(port: int) -> bool:
 
 
 def _hold_one(held: ExitStack) -> int:
-    for _ in range(1000):
-        port = PORT_RANGE.start + secrets.randbelow(len(PORT_RANGE))
+    for port in secrets.SystemRandom().sample(PORT_RANGE, 1000):
         if _held(held, port):
             return port
     raise Unavailable(f"no free port in {PORT_RANGE.start} to {PORT_RANGE.stop - 1}; end some of the programs that listen there")

@@ -14,7 +14,7 @@ from hourmark.clock import Clock
 from hourmark.durable import write_durably
 from hourmark.errors import Unavailable
 from hourmark_infra.stack.health import Health
-from hourmark_infra.stack.process import Process, is_alive, send, spawn, wait_gone
+from hourmark_infra.stack.process import Process, is_alive, send, wait_gone
 from hourmark_infra.stack.servers import Server
 
 READY_SECONDS = 180.0  # far above the 20 s it takes: a loaded machine is slow, not broken
@@ -45,11 +45,6 @@ def prepare(server: Server, environment: dict[str, str]) -> None:
             log.write(finished.stdout + finished.stderr)
         raise failure(server, "could not format its folder")
     write_durably(done, b"")
-
-
-def launch(server: Server, environment: dict[str, str], mark: str) -> Process:
-    """Start the server's process; it is not ready yet."""
-    return spawn(server.command(), environment, mark, server.log)
 
 
 def wait_ready(
@@ -106,10 +101,10 @@ def failure(server: Server, what: str) -> Unavailable:
     )
 
 
-def last_lines(log: Path, lines: int = LOG_LINES) -> str:
+def last_lines(log: Path) -> str:
     """The end of a log, indented; reads at most 64 KiB of it."""
     with suppress(FileNotFoundError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 65536))
         text = file.read().decode(errors="replace")
-        return "\n".join(f"    {line[:400]}" for line in text.splitlines()[-lines:])
+        return "\n".join(f"    {line[:400]}" for line in text.splitlines()[-LOG_LINES:])
     return "    (no log yet)"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -33,9 +33,8 @@ class Process:
 
 def started_of(pid: int) -> str | None:
     """What tells this process from any other that had or will have its pid; None where there is none, or a dead one."""
-    _reap(pid)
-    if not sys.platform.startswith("linux"):
-        return _started_elsewhere(pid)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -69,25 +68,20 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log
 
 def marked(prefix: str) -> dict[str, list[Process]]:
     """All of this user's processes whose mark begins with `prefix`, by mark, the oldest (so the parent) first."""
-    found: dict[str, list[tuple[float, Process]]] = {}
+    found: defaultdict[str, list[tuple[float, int, Process]]] = defaultdict(list)
     for candidate in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if candidate.uids().real != os.getuid():
                 continue
-            mark = candidate.environ().get(MARK, "")
-            started = started_of(candidate.pid) if mark.startswith(prefix) else None
-            if started is not None:
-                found.setdefault(mark, []).append((candidate.create_time(), Process(candidate.pid, started)))
-    return {mark: [process for _, process in sorted(several, key=_by_age)] for mark, several in found.items()}
+            mark, pid = candidate.environ().get(MARK, ""), candidate.pid
+            if mark.startswith(prefix) and (started := started_of(pid)):
+                found[mark].append((candidate.create_time(), pid, Process(pid, started)))
+    return {mark: [process for *_, process in sorted(several)] for mark, several in found.items()}
 
 
 def of_mark(mark: str) -> list[Process]:
     """Those with this very mark."""
     return marked(mark).get(mark, [])
-
-
-def _by_age(aged: tuple[float, Process]) -> tuple[float, int]:
-    return aged[0], aged[1].pid
 
 
 def send(process: Process, number: signal.Signals) -> bool:
@@ -115,19 +109,6 @@ def memory_mb(process: Process) -> int:
         return int(psutil.Process(process.pid).memory_info().rss / 1e6) if is_alive(process) else 0
     except psutil.Error:
         return 0
-
-
-def _reap(pid: int) -> None:
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
-
-
-def _started_elsewhere(pid: int) -> str | None:
-    try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else f"{process.create_time():.2f}"
-    except psutil.Error:
-        return None
 
 
 @cache

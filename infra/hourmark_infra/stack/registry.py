@@ -52,4 +52,4 @@ def registry_options(layout: Layout) -> tuple[str, ...]:
 
 def runner_jar(app: Path) -> Path:
     """The jar to start."""
-    return next(iter(sorted(app.glob("apicurio-registry-app-*-runner.jar"))))
+    return min(app.glob("apicurio-registry-app-*-runner.jar"))

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hourmark_infra.stack import health
 from hourmark_infra.stack.health import Health
-from hourmark_infra.stack.kafka import format_arguments
 from hourmark_infra.stack.layout import EDGE_BROKERS, Layout
 from hourmark_infra.stack.registry import registry_options, runner_jar
 
@@ -40,8 +39,7 @@ class Server:
     needs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Programs:
+class Programs(NamedTuple):
     """What the servers are run from."""
 
     java: Path
@@ -59,11 +57,14 @@ FindPrograms = Callable[[], Programs]
 
 def server_table(layout: Layout, programs: FindPrograms, cluster_ids: dict[str, str], *, mirror: bool) -> dict[str, Server]:
     """All servers by name, in the order of their start."""
-    edge = [_broker(layout, programs, "edge", node, cluster_ids["edge"]) for node in EDGE_BROKERS]
-    central = _broker(layout, programs, "central", 1, cluster_ids["central"])
-    servers = [*edge, central, _namenode(layout, programs), _datanode(layout, programs), _registry(layout, programs)]
+    made = _Servers(layout, programs)
+    brokers = [
+        *(made.broker("edge", node, cluster_ids["edge"]) for node in EDGE_BROKERS),
+        made.broker("central", 1, cluster_ids["central"]),
+    ]
+    servers = [*brokers, *made.others()]
     if mirror:
-        servers.append(_mirror(layout, tuple(broker.name for broker in (*edge, central))))
+        servers.append(made.mirror(tuple(broker.name for broker in brokers)))
     return {server.name: server for server in servers}
 
 
@@ -72,67 +73,55 @@ def mirror_is_there() -> bool:
     return importlib.util.find_spec("hourmark_mirror") is not None
 
 
-def _java(programs: Programs, heap_mb: int, *more: str) -> Command:
-    # Small heaps and the first compiler only: a local stack shares few cores, and starts in half the time.
-    options = (f"-Xmx{heap_mb}m", "-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError")
-    return (str(programs.java), *options, *more)
+class _Servers(NamedTuple):
+    layout: Layout
+    programs: FindPrograms
 
+    def broker(self, cluster: str, node: int, cluster_id: str) -> Server:
+        name = f"{cluster}-{node}"
+        properties = str(self.layout.settings / f"{name}.properties")
+        formatting = ("kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", cluster_id, "-c", properties)
+        brokers = len(EDGE_BROKERS) if cluster == "edge" else 1
+        return self._server(
+            name, name, partial(self._kafka, 400, "kafka.Kafka", properties), partial(health.of_broker, node=node),
+            ask_whole=partial(health.of_broker, self.layout.address(name), node, brokers),
+            format_command=partial(self._kafka, 128, *formatting),
+        )  # fmt: skip
 
-def _server(
-    layout: Layout, name: str, port: str, command: Callable[[], Command], ask: Callable[[str], Health], **more: Any
-) -> Server:
-    """One whose log, and unless said otherwise whose data, are named like it; `ask` takes its address."""
-    address = layout.address(port)
-    files = {"data": layout.data / name, "log": layout.logs / f"{name}.log"}
-    return Server(name=name, command=command, address=address, ask=partial(ask, address), **{**files, **more})
+    def others(self) -> tuple[Server, ...]:
+        """HDFS and the registry."""
+        formatting = partial(self._hadoop, 128, NAMENODE, "-format", "-nonInteractive", "-force")
+        namenode, datanode = partial(self._hadoop, 256, NAMENODE), partial(self._hadoop, 256, DATANODE)
+        of_datanode = partial(health.of_datanode, namenode=self.layout.address("namenode-http"))
+        return (
+            self._server("namenode", "namenode-http", namenode, health.of_namenode, format_command=formatting),
+            self._server("datanode", "datanode-http", datanode, of_datanode),
+            self._server("registry", "registry", self._registry, health.of_registry),
+        )
 
+    def mirror(self, brokers: tuple[str, ...]) -> Server:
+        command = (sys.executable, "-m", "hourmark", "mirror", "run", "--config", str(self.layout.config_file))
+        data = self.layout.state / "mirror"
+        return self._server(MIRROR, "mirror-rest", lambda: command, health.of_mirror, data=data, needs=brokers)
 
-def _broker(layout: Layout, programs: FindPrograms, cluster: str, node: int, cluster_id: str) -> Server:
-    name = f"{cluster}-{node}"
-    properties = layout.settings / f"{name}.properties"
-    log4j = f"-Dlog4j2.configurationFile={(layout.settings / 'kafka-log4j2.properties').as_uri()}"
-    brokers = len(EDGE_BROKERS) if cluster == "edge" else 1
+    def _server(self, name: str, port: str, command: Callable[[], Command], ask: Callable[[str], Health], **more: Any) -> Server:
+        """One whose log, and unless said otherwise whose data, are named like it; `ask` takes its address."""
+        address = self.layout.address(port)
+        files = {"data": self.layout.data / name, "log": self.layout.logs / f"{name}.log"}
+        return Server(name=name, command=command, address=address, ask=partial(ask, address), **{**files, **more})
 
-    def run(heap_mb: int, *more: str) -> Command:
-        found = programs()
-        return _java(found, heap_mb, log4j, "-cp", found.kafka_classpath, *more)
+    def _java(self, heap_mb: int, *more: str) -> Command:
+        # Small heaps and the first compiler only: a local stack shares few cores, and starts in half the time.
+        options = (f"-Xmx{heap_mb}m", "-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError")
+        return (str(self.programs().java), *options, *more)
 
-    return _server(
-        layout, name, name, partial(run, 400, "kafka.Kafka", str(properties)), partial(health.of_broker, node=node),
-        ask_whole=partial(health.of_broker, layout.address(name), node, brokers),
-        format_command=partial(run, 128, *format_arguments(properties, cluster_id)),
-    )  # fmt: skip
+    def _kafka(self, heap_mb: int, *more: str) -> Command:
+        log4j = f"-Dlog4j2.configurationFile={(self.layout.settings / 'kafka-log4j2.properties').as_uri()}"
+        return self._java(heap_mb, log4j, "-cp", self.programs().kafka_classpath, *more)
 
+    def _hadoop(self, heap_mb: int, *more: str) -> Command:
+        classpath = f"{self.layout.settings / 'hadoop'}:{self.programs().hadoop}/*"
+        return self._java(heap_mb, f"-Dhadoop.log.dir={self.layout.logs}", "-cp", classpath, *more)
 
-def _hadoop(layout: Layout, programs: FindPrograms, heap_mb: int, *more: str) -> Command:
-    found = programs()
-    classpath = f"{layout.settings / 'hadoop'}:{found.hadoop}/*"
-    return _java(found, heap_mb, f"-Dhadoop.log.dir={layout.logs}", "-cp", classpath, *more)
-
-
-def _namenode(layout: Layout, programs: FindPrograms) -> Server:
-    made = partial(_hadoop, layout, programs, 128, NAMENODE, "-format", "-nonInteractive", "-force")
-    command = partial(_hadoop, layout, programs, 256, NAMENODE)
-    return _server(layout, "namenode", "namenode-http", command, health.of_namenode, format_command=made)
-
-
-def _datanode(layout: Layout, programs: FindPrograms) -> Server:
-    command = partial(_hadoop, layout, programs, 256, DATANODE)
-    ask = partial(health.of_datanode, namenode=layout.address("namenode-http"))
-    return _server(layout, "datanode", "datanode-http", command, ask)
-
-
-def _registry(layout: Layout, programs: FindPrograms) -> Server:
-    def command() -> Command:
-        found = programs()
-        return _java(found, 256, *registry_options(layout), "-jar", str(runner_jar(found.registry)))
-
-    return _server(layout, "registry", "registry", command, health.of_registry)
-
-
-def _mirror(layout: Layout, brokers: tuple[str, ...]) -> Server:
-    def command() -> Command:
-        return (sys.executable, "-m", "hourmark", "mirror", "run", "--config", str(layout.config_file))
-
-    data = layout.state / "mirror"
-    return _server(layout, MIRROR, "mirror-rest", command, health.of_mirror, data=data, needs=brokers)
+    def _registry(self) -> Command:
+        return self._java(256, *registry_options(self.layout), "-jar", str(runner_jar(self.programs().registry)))

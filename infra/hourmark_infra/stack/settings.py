@@ -15,26 +15,17 @@ def write_settings(layout: Layout, config_text: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     for webapp in hadoop.WEBAPPS:
         (layout.settings / "hadoop" / "webapps" / webapp).mkdir(parents=True, exist_ok=True)
-    for path, text in _texts(layout).items():
-        _write(layout.settings / path, text)
-    _write(layout.config_file, config_text)
-
-
-def _texts(layout: Layout) -> dict[str, str]:
-    brokers = [("edge", node) for node in EDGE_BROKERS] + [("central", 1)]
-    properties = {
-        f"{cluster}-{node}.properties": kafka.render_properties(kafka.broker_properties(layout, cluster, node))
-        for cluster, node in brokers
-    }
-    return {
-        **properties,
+    texts: dict[str | Path, str] = {
         "kafka-log4j2.properties": kafka.LOG4J2,
         "hadoop/core-site.xml": hadoop.render_site(hadoop.core_site(layout)),
         "hadoop/hdfs-site.xml": hadoop.render_site(hadoop.hdfs_site(layout)),
         "hadoop/log4j.properties": hadoop.LOG4J,
+        layout.config_file: config_text,
     }
-
-
-def _write(path: Path, text: str) -> None:
-    if not path.is_file() or path.read_text() != text:
-        write_durably(path, text.encode())
+    for cluster, node in (*(("edge", node) for node in EDGE_BROKERS), ("central", 1)):
+        properties = kafka.broker_properties(layout, cluster, node)
+        texts[f"{cluster}-{node}.properties"] = kafka.render_properties(properties)
+    for name, text in texts.items():
+        path = layout.settings / name  # the absolute one stays as it is
+        if not path.is_file() or path.read_text() != text:
+            write_durably(path, text.encode())

@@ -11,14 +11,13 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal
 
 from pydantic import TypeAdapter
 
 from hourmark.durable import write_durably
 from hourmark.errors import HourmarkError
-from hourmark_infra.stack.layout import free_ports, stack_root
+from hourmark_infra.stack.layout import ANY_PORTS, free_ports, stack_root
 from hourmark_infra.stack.process import Process
 
 
@@ -42,7 +41,7 @@ class State:
 _JSON = TypeAdapter(State)
 
 
-def new_state(preferred: Mapping[str, int] = MappingProxyType({})) -> State:
+def new_state(preferred: Mapping[str, int] = ANY_PORTS) -> State:
     """A stack that never ran, with these ports where they are free."""
     ids = {cluster: _kafka_uuid() for cluster in ("edge", "central")}
     return State(ports=free_ports(preferred=preferred), cluster_ids=ids, processes={})

@@ -22,7 +22,7 @@ PROGRAMS = Programs(Path("/usr/bin/java"), Path("/c/kafka"), Path("/c/hadoop"), 
 def test_the_written_configuration_loads_and_names_this_stack(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOURMARK_CONFIG", raising=False)
     layout = Layout(tmp_path / name, PORTS)
-    write_settings(layout, render_config(layout, PROGRAMS, "me"))
+    write_settings(layout, render_config(layout, PROGRAMS, "me", 3600))
     config = load_config(layout.config_file)
     assert config.kafka.mirrored
     assert config.kafka.edge.bootstrap == "127.0.0.1:20000,127.0.0.1:20001,127.0.0.1:20002"
@@ -38,7 +38,7 @@ def test_the_written_configuration_loads_and_names_this_stack(tmp_path: Path, na
 
 def test_the_broker_takes_the_longest_message_that_the_configuration_allows(tmp_path: Path) -> None:
     layout = Layout(tmp_path, PORTS)
-    write_settings(layout, render_config(layout, PROGRAMS, "me"))
+    write_settings(layout, render_config(layout, PROGRAMS, "me", 3600))
     assert load_config(layout.config_file).kafka.max_message_bytes == kafka.MESSAGE_BYTES_MAX
 
 

@@ -65,9 +65,10 @@ def supervise(clock: FakeClock, processes: list[FakeProcess], watch: FakeWatch, 
         process = next(left)
         if process is processes[-1] and restart:
             stopping.set()
+        process.start()
         return process
 
-    return Supervisor(make, [watch], clock, stopping, restart=restart).run()
+    return Supervisor(make=make, watches=[watch], clock=clock, stopping=stopping, restart=restart).run()
 
 
 def test_a_process_that_ends_is_started_again_after_a_growing_pause(caplog: pytest.LogCaptureFixture) -> None:

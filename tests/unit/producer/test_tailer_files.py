@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import sqlite3
@@ -26,7 +25,7 @@ def narrow(host: Host) -> None:
 
 def unborn(host: Host) -> None:
     """As on file systems that keep no birth time."""
-    host.identify = lambda descriptor: dataclasses.replace(identify(descriptor), birth_ns=0)
+    host.identify = lambda descriptor: identify(descriptor)._replace(birth_ns=0)
 
 
 def rename(path: Path, name: str) -> Path:
@@ -73,7 +72,7 @@ def test_rotation_while_the_agent_is_down_does_not_lose_the_rest_of_the_old_file
 def test_a_reused_inode_is_not_skipped_in_silence(host: Host, recorder: Recorder) -> None:
     """Birth times tell; here the second file is longer than what was read of the first."""
     births = iter([111, 111, 222])
-    host.identify = lambda descriptor: dataclasses.replace(identify(descriptor), birth_ns=next(births))
+    host.identify = lambda descriptor: identify(descriptor)._replace(birth_ns=next(births))
     host.append(lines(10))
     host.drain()
     host.append(lines(2, 10))

@@ -201,7 +201,7 @@ def test_a_tail_that_is_terminated_meanwhile_goes_on_where_its_pieces_end(tmp_pa
     world = tailed(tmp_path, 25)
     told = Expectations.model_validate(world.expectations("http://x"))
     source = next(iter(open_sources(told, Report()).values()))
-    with source.path.open("ab") as file:
+    with Path(source.name).open("ab") as file:
         file.write(b"z\nnext\n")
     spans = [(line.start, line.content, line.part) for at in (7, 17, 27, 34) if (line := source.line_at(at)) is not None]
     tail = bytes(range(97, 97 + 25)) + b"z"
