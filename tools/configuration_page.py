@@ -61,7 +61,7 @@ def _sections(model: type[BaseModel], keys: tuple[str, ...]) -> Iterator[str]:
         if (group := _group(field)) is None:
             continue
         inner = (*keys, name)
-        said = f"{name}: {field.description}." if field.description else _said(group)
+        said = f"{name}: {_description(field)}." if field.description else _said(group)
         yield f"## `[{'.'.join(inner)}]`\n\n{said}\n"
         yield _table(group, inner)
         yield from _sections(group, inner)
@@ -81,7 +81,7 @@ def _table(model: type[BaseModel], keys: tuple[str, ...] | None) -> str:
     for name, field in model.model_fields.items():
         if _group(field) is None:
             variable = () if keys is None else (f"`{PREFIX}{'__'.join((*keys, name)).upper()}`",)
-            cells = (f"`{name}`", _allowed(schema[name]), _default(name, field), *variable, field.description or "")
+            cells = (f"`{name}`", _allowed(schema[name]), _default(name, field), *variable, _description(field))
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -90,6 +90,10 @@ def _group(field: FieldInfo) -> type[BaseModel] | None:
     """The table that the setting is, if it is one."""
     kinds = (field.annotation, *get_args(field.annotation)) if get_args(field.annotation)[1:] else (field.annotation,)
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def _description(field: FieldInfo) -> str:
+    return " ".join((field.description or "").split())
 
 
 def _said(model: type[BaseModel]) -> str:

@@ -10,6 +10,7 @@ so that a typing error cannot become a silent default.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import tomllib
@@ -26,41 +27,45 @@ from hourmark.hidden import shown
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
 Port = Annotated[int, Field(ge=0, le=65535)]
+Positive = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0)]
 
 PREFIX: Final = "HOURMARK_"
 _NEXT: Final = "docs/configuration.md lists all"
 
 
 class Group(BaseModel):
-    """A group of settings: fixed once read, nothing unknown in it."""
+    """A group of settings: fixed once read, nothing unknown in it. The text below a setting is its description."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class KafkaCluster(Group):
     """One Kafka cluster; `properties` are librdkafka's (security and the like), passed on unchanged."""
 
-    bootstrap: str = Field("127.0.0.1:9092", description="host:port, comma separated")
-    replication_factor: int = Field(3, ge=1, description="of new topics; 1 only where there is one broker")
-    min_insync_replicas: int = Field(2, ge=1, description="an ack means this many; 2 of 3 survives one broker")
-    properties: dict[str, str] = Field(
-        {},
-        description='security and the like, by librdkafka\'s names ("security.protocol"); those of security go to the mirror too',
-    )
+    bootstrap: str = "127.0.0.1:9092"
+    """host:port, comma separated"""
+    replication_factor: Positive = 3
+    """of new topics; 1 only where there is one broker"""
+    min_insync_replicas: Positive = 2
+    """an ack means this many; 2 of 3 survives one broker"""
+    properties: dict[str, str] = {}
+    """security and the like, by librdkafka's names ("security.protocol"); those of security go to the mirror too"""
 
 
 class Kafka(Group):
     """The edge cluster takes events from the services, the central one feeds the ETL. They may be one and the same."""
 
-    edge: KafkaCluster = Field(KafkaCluster(), description="takes events from the delivery services")
-    central: KafkaCluster | None = Field(None, description="feeds the ETL; absent: one cluster is both, and there is no mirror")
-    edge_alias: Name = Field("edge", description="MirrorMaker 2's name of the source; prefix of remote topics")
-    max_message_bytes: int = Field(
-        8 * 1024 * 1024,
-        ge=1 << 20,
-        description="one limit along the whole path; above the largest line (4 MiB) and its dead letter",
-    )
-    retention_hours: int = Field(168, ge=1, description="of event topics: how long HDFS or the ETL may be away")
+    edge: KafkaCluster = KafkaCluster()
+    """takes events from the delivery services"""
+    central: KafkaCluster | None = None
+    """feeds the ETL; absent: one cluster is both, and there is no mirror"""
+    edge_alias: Name = "edge"
+    """MirrorMaker 2's name of the source; prefix of remote topics"""
+    max_message_bytes: int = Field(8 * 1024 * 1024, ge=1 << 20)
+    """one limit along the whole path; above the largest line (4 MiB) and its dead letter"""
+    retention_hours: Positive = 168
+    """of event topics: how long HDFS or the ETL may be away"""
 
     @property
     def mirrored(self) -> bool:
@@ -76,18 +81,18 @@ class Kafka(Group):
 class Registry(Group):
     """A schema registry with Confluent's API."""
 
-    url: str = Field("http://127.0.0.1:8081", description="its API's address; https://user:password@host where it wants that")
+    url: str = "http://127.0.0.1:8081"
+    """its API's address; https://user:password@host where it wants that"""
 
 
 class Buckets(Group):
     """Hourly buckets. What else parsing depends on stands beside the event types: `[limits]`."""
 
-    bucket_seconds: int = Field(
-        3600,
-        description="length of a bucket: 3600, an hour, or for tests whole minutes that divide an hour (60: a bucket a minute). "
-        "It goes into every rules revision, so once types were applied it is fixed for a root and its clusters: set it alike for "
-        "`hourmark types`, `etl`, `ledger`, `bucket` and `audit`; services take it from the revision",
-    )
+    bucket_seconds: int = 3600
+    """length of a bucket: 3600, an hour, or for tests whole minutes that divide an hour (60: a bucket a minute). It goes into
+    every rules revision, so once types were applied it is fixed for a root and its clusters: set it alike for `hourmark
+    types`, `etl`, `ledger`, `bucket` and `audit`; services take it from the revision
+    """
 
     @field_validator("bucket_seconds")
     @classmethod
@@ -100,8 +105,10 @@ class Buckets(Group):
 class Limits(Group):
     """Of event times. They stand in `types/sources.toml`, so that all who apply types mean the same."""
 
-    future_seconds: int = Field(900, ge=0, description="an event time further ahead of observed_at is a dead letter `future`")
-    lateness_seconds: int = Field(7 * 86400, ge=0, description="an event time further back is a dead letter `too_late`")
+    future_seconds: int = Field(900, ge=0)
+    """an event time further ahead of observed_at is a dead letter `future`"""
+    lateness_seconds: int = Field(7 * 86400, ge=0)
+    """an event time further back is a dead letter `too_late`"""
 
 
 class Parsing(Limits, Buckets):
@@ -111,14 +118,22 @@ class Parsing(Limits, Buckets):
 class Service(Group):
     """The Event Delivery Service."""
 
-    host: str = Field("127.0.0.1", description="127.0.0.1, ::1 or localhost, because there is no authentication yet")
-    port: Port = Field(8780, description="0 takes a free one and prints it")
-    state_dir: Path = Field(Path("/var/lib/hourmark/service"), description="its identity, which survives restarts")
-    range_bytes_max: int = Field(1 << 20, ge=1024, description="inflated; a single longer record is allowed up to line_bytes_max")
-    line_bytes_max: int = Field(4 << 20, ge=1024, description="a longer line becomes dead-letter chunks")
-    inflight_bytes_max: int = Field(64 << 20, ge=1 << 20, description="memory for requests under way; above it 503")
-    delivery_timeout_seconds: float = Field(30.0, gt=0, description="no ack from all in-sync replicas by then: 503")
-    report_seconds: float = Field(2.0, gt=0, description="between the service's own reports")
+    host: str = "127.0.0.1"
+    """127.0.0.1, ::1 or localhost, because there is no authentication yet"""
+    port: Port = 8780
+    """0 takes a free one and prints it"""
+    state_dir: Path = Path("/var/lib/hourmark/service")
+    """its identity, which survives restarts"""
+    range_bytes_max: int = Field(1 << 20, ge=1024)
+    """inflated; a single longer record is allowed up to line_bytes_max"""
+    line_bytes_max: int = Field(4 << 20, ge=1024)
+    """a longer line becomes dead-letter chunks"""
+    inflight_bytes_max: int = Field(64 << 20, ge=1 << 20)
+    """memory for requests under way; above it 503"""
+    delivery_timeout_seconds: Seconds = 30.0
+    """no ack from all in-sync replicas by then: 503"""
+    report_seconds: Seconds = 2.0
+    """between the service's own reports"""
 
     @field_validator("host")
     @classmethod
@@ -131,43 +146,65 @@ class Service(Group):
 class TailedSource(Group):
     """Files of one kind on this host. `name` is a source that `hourmark types apply` knows; it decides how lines are parsed."""
 
-    name: Name = Field(description="the source, as types/sources.toml declares it")
-    paths: list[str] = Field(min_length=1, description="absolute globs; ** is understood")
-    zone: str = Field("UTC", description="IANA time zone of timestamps without one")
+    name: Name
+    """the source, as types/sources.toml declares it"""
+    paths: list[str] = Field(min_length=1)
+    """absolute globs; ** is understood"""
+    zone: str = "UTC"
+    """IANA time zone of timestamps without one"""
 
 
 class Tailer(Group):
     """The File Tailer."""
 
-    state_dir: Path = Field(Path("/var/lib/hourmark/tailer"), description="host id, checkpoint, unacknowledged ranges")
-    service_urls: list[str] = Field(["http://127.0.0.1:8780"], min_length=1, description="tried in turn")
-    host_name: str = Field("", description="the envelope's `host`; empty: the machine's name")
-    range_bytes: int = Field(512 * 1024, ge=1024, le=1 << 20, description="a range is cut at the last line end before this")
-    line_bytes_max: int = Field(4 << 20, ge=1024, description="as the service's")
-    scan_seconds: float = Field(0.5, gt=0, description="between looks at the files; half a second is far below a bucket")
-    report_seconds: float = Field(2.0, gt=0, description="between host reports; closing waits for one after the hour")
-    backoff_max_seconds: float = Field(10.0, gt=0, description="retries never end; this bounds the pause between them")
-    sources: list[TailedSource] = Field([], description="what is tailed: tables `[[tailer.sources]]`, see below")
+    state_dir: Path = Path("/var/lib/hourmark/tailer")
+    """host id, checkpoint, unacknowledged ranges"""
+    service_urls: list[str] = Field(["http://127.0.0.1:8780"], min_length=1)
+    """tried in turn"""
+    host_name: str = ""
+    """the envelope's `host`; empty: the machine's name"""
+    range_bytes: int = Field(512 * 1024, ge=1024, le=1 << 20)
+    """a range is cut at the last line end before this"""
+    line_bytes_max: int = Field(4 << 20, ge=1024)
+    """as the service's"""
+    scan_seconds: Seconds = 0.5
+    """between looks at the files; half a second is far below a bucket"""
+    report_seconds: Seconds = 2.0
+    """between host reports; closing waits for one after the hour"""
+    backoff_max_seconds: Seconds = 10.0
+    """retries never end; this bounds the pause between them"""
+    sources: list[TailedSource] = []
+    """what is tailed: tables `[[tailer.sources]]`, see below"""
 
 
 class Mirror(Group):
     """MirrorMaker 2, run by `hourmark mirror run`."""
 
-    java: str = Field("java", description="Java 17 or 21")
-    classpath: str = Field("", description="jars of Kafka's connect-mirror, as java's -cp takes them")
-    heap_mb: int = Field(512, ge=128, description="of its Java process; 512 does for a local stack")
-    work_dir: Path = Field(Path("/var/lib/hourmark/mirror"), description="generated properties and logs")
-    rest_port: Port = Field(8783, description="loopback; exactly-once source support needs it")
-    tasks_max: int = Field(2, ge=1, description="copying tasks at once, for each connector")
+    java: str = "java"
+    """Java 17 or 21"""
+    classpath: str = ""
+    """jars of Kafka's connect-mirror, as java's -cp takes them"""
+    heap_mb: int = Field(512, ge=128)
+    """of its Java process; 512 does for a local stack"""
+    work_dir: Path = Path("/var/lib/hourmark/mirror")
+    """generated properties and logs"""
+    rest_port: Port = 8783
+    """loopback; exactly-once source support needs it"""
+    tasks_max: Positive = 2
+    """copying tasks at once, for each connector"""
 
 
 class Storage(Group):
     """Where staged files and buckets live."""
 
-    root: str = Field("hdfs://127.0.0.1:8020/hourmark", description="hdfs://host:port/path, or file:///path")
-    webhdfs: str = Field("http://127.0.0.1:9870", description="the NameNode's HTTP address; used where root is hdfs://")
-    user: str = Field("", description="HDFS user; empty: the process's user")
-    replication: int = Field(3, ge=1, description="of files written by Hourmark; 1 only where there is one DataNode")
+    root: str = "hdfs://127.0.0.1:8020/hourmark"
+    """hdfs://host:port/path, or file:///path"""
+    webhdfs: str = "http://127.0.0.1:9870"
+    """the NameNode's HTTP address; used where root is hdfs://"""
+    user: str = ""
+    """HDFS user; empty: the process's user"""
+    replication: Positive = 3
+    """of files written by Hourmark; 1 only where there is one DataNode"""
 
     @field_validator("root")
     @classmethod
@@ -180,54 +217,49 @@ class Storage(Group):
 class Etl(Group):
     """The PySpark job."""
 
-    ledger: str = Field(
-        "sqlite:////var/lib/hourmark/ledger.sqlite",
-        description="the only commit point: sqlite:////absolute/path (driver on one machine) or postgresql://user:password@host/database",
-    )
-    master: str = Field("local[2]", description="Spark master; under spark-submit the submitted one wins")
-    spark_conf: dict[str, str] = Field({}, description='further settings of Spark, by its names ("spark.driver.memory")')
-    scratch_dir: Path = Field(Path("/var/tmp/hourmark-etl"), description="Spark's checkpoint and temporary files; may be lost")  # noqa: S108  # scratch by intent
-    trigger_seconds: float = Field(
-        10.0, ge=0, description="between micro-batches: ten seconds of delay buy five times fewer, larger files than two"
-    )
-    tasks: int = Field(2, ge=1, description="of a micro-batch, and so staged files, whatever the number of types")
-    batch_records_max: int = Field(
-        2_000_000, ge=1, description="of a micro-batch: bounds how long one takes when a backlog is worked off"
-    )
-    type_batch_bytes_max: int = Field(
-        1 << 30, ge=1 << 20, description="of one type's values in a micro-batch: large records must not hold up the other types"
-    )
-    close_poll_seconds: float = Field(1.0, gt=0, description="between looks at what closing waits for")
-    deadline_seconds: float = Field(
-        7200.0,
-        gt=0,
-        description="after an hour's end: what is missing of it then is waived by name, and it closes as timed_out. Two hours: "
-        "longer than a restart, a failover or an evening's repair, short enough that one dead host does not stop a day's work",
-    )
-    target_file_bytes: int = Field(256 << 20, ge=1 << 20, description="of a bucket's files")
-    unit_bytes_max: int = Field(
-        128 << 20,
-        ge=1 << 20,
-        le=1 << 30,
-        description="of events in a closing task at once: a task's memory is some five times that, whatever a bucket's size",
-    )
-    staged_keep_seconds: float = Field(
-        3600.0, ge=0, description="staged files of closed buckets: an hour in which `audit --ranges` can name ranges"
-    )
-    index_hours: int = Field(
-        192, ge=1, description="how long ids of closed buckets are indexed; a day more than the default allowed lateness"
-    )
-    index_bytes_max: int = Field(
-        64 << 30, ge=0, description="of all id indexes, 16 bytes an event; beyond it late events are looked up in the buckets"
-    )
-    metrics_port: Port = Field(8784, description="Prometheus' text at /metrics; 0: none. A port taken is said, not fatal")
-    metrics_host: str = Field("127.0.0.1", description="loopback, because there is no authentication")
+    ledger: str = "sqlite:////var/lib/hourmark/ledger.sqlite"
+    """the only commit point: sqlite:////absolute/path (driver on one machine) or postgresql://user:password@host/database"""
+    master: str = "local[2]"
+    """Spark master; under spark-submit the submitted one wins"""
+    spark_conf: dict[str, str] = {}
+    """further settings of Spark, by its names ("spark.driver.memory")"""
+    scratch_dir: Path = Path("/var/tmp/hourmark-etl")  # noqa: S108  # scratch by intent
+    """Spark's checkpoint and temporary files; may be lost"""
+    trigger_seconds: float = Field(10.0, ge=0)
+    """between micro-batches: ten seconds of delay buy five times fewer, larger files than two"""
+    tasks: Positive = 2
+    """of a micro-batch, and so staged files, whatever the number of types"""
+    batch_records_max: Positive = 2_000_000
+    """of a micro-batch: bounds how long one takes when a backlog is worked off"""
+    type_batch_bytes_max: int = Field(1 << 30, ge=1 << 20)
+    """of one type's values in a micro-batch: large records must not hold up the other types"""
+    close_poll_seconds: Seconds = 1.0
+    """between looks at what closing waits for"""
+    deadline_seconds: Seconds = 7200.0
+    """after an hour's end: what is missing of it then is waived by name, and it closes as timed_out. Two hours: longer than a
+    restart, a failover or an evening's repair, short enough that one dead host does not stop a day's work
+    """
+    target_file_bytes: int = Field(256 << 20, ge=1 << 20)
+    """of a bucket's files"""
+    unit_bytes_max: int = Field(128 << 20, ge=1 << 20, le=1 << 30)
+    """of events in a closing task at once: a task's memory is some five times that, whatever a bucket's size"""
+    staged_keep_seconds: float = Field(3600.0, ge=0)
+    """staged files of closed buckets: an hour in which `audit --ranges` can name ranges"""
+    index_hours: Positive = 192
+    """how long ids of closed buckets are indexed; a day more than the default allowed lateness"""
+    index_bytes_max: int = Field(64 << 30, ge=0)
+    """of all id indexes, 16 bytes an event; beyond it late events are looked up in the buckets"""
+    metrics_port: Port = 8784
+    """Prometheus' text at /metrics; 0: none. A port taken is said, not fatal"""
+    metrics_host: str = "127.0.0.1"
+    """loopback, because there is no authentication"""
 
 
 class Types(Group):
     """Where the declarations of event types and sources are."""
 
-    dir: Path = Field(Path("types"), description="*.toml: event types, and sources.toml")
+    dir: Path = Path("types")
+    """*.toml: event types, and sources.toml"""
 
 
 class Config(BaseSettings):
@@ -238,6 +270,7 @@ class Config(BaseSettings):
         env_nested_delimiter="__",
         frozen=True,
         extra="forbid",
+        use_attribute_docstrings=True,
         nested_model_default_partial_update=True,
     )
 
@@ -250,7 +283,8 @@ class Config(BaseSettings):
     storage: Storage = Storage()
     etl: Etl = Etl()
     types: Types = Types()
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="of the log on stderr, of every command")
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """of the log on stderr, of every command"""
 
     @classmethod
     def settings_customise_sources(
@@ -347,11 +381,12 @@ def named_config() -> tuple[str, ...]:
     return () if path is None else ("--config", str(path))
 
 
-# Every command that reads settings takes this option; the function receives a checked `Config` as `config`.
-config_option = click.option(
+# For a command that reads the file itself.
+config_file_option = functools.partial(
+    click.option,
     "--config",
-    "config",
     type=click.Path(path_type=Path, dir_okay=False),
-    callback=_callback,
     help="Configuration file (TOML). Default: $HOURMARK_CONFIG, ./hourmark.toml, or the local stack's.",
 )
+# Every other command that reads settings takes this option; the function receives a checked `Config` as `config`.
+config_option = config_file_option("config", callback=_callback)

@@ -14,7 +14,7 @@ import click
 from pydantic import BaseModel
 from pydantic_settings import EnvSettingsSource
 
-from hourmark.config import PREFIX, Config, checked, read_file
+from hourmark.config import PREFIX, Config, checked, config_file_option, read_file
 from hourmark.hidden import shown
 from hourmark.printing import json_option, say_json
 
@@ -37,12 +37,7 @@ def config_group() -> None:
 
 
 @config_group.command()
-@click.option(
-    "--config",
-    "path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Configuration file (TOML). Default: $HOURMARK_CONFIG, ./hourmark.toml, or the local stack's.",
-)
+@config_file_option("path")
 @json_option
 def show(path: Path | None, as_json: bool) -> None:
     """Show every setting in force, and where it is from: a default, the file, or a variable.

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_va
 from hourmark import dead_letters
 from hourmark.avro import ENVELOPE_NAMES, Schema, event_schema, plain_spelling, record_name
 from hourmark.avro_fields import FIELD_NAME, check_fields, check_publishable
-from hourmark.config import Group, Limits
+from hourmark.config import Group, Limits, Positive
 from hourmark.errors import TypeFileError
 
 TypeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
@@ -36,10 +36,14 @@ class LineRule(Group):
     """
 
     payload: Literal["json", "text", "pattern"] = "json"
-    field: str | None = Field(None, description="takes the text; also a whole line that the source's catch_all gives it")
-    pattern: str | None = Field(None, description="RE2, must match the whole line")
-    time_format: str | None = Field(None, description="of the group `time`, as datetime.strptime has it")
-    time: Literal["event", "observed"] = Field("event", description="observed: without a timestamp, observed_at is taken")
+    field: str | None = None
+    """takes the text; also a whole line that the source's catch_all gives it"""
+    pattern: str | None = None
+    """RE2, must match the whole line"""
+    time_format: str | None = None
+    """of the group `time`, as datetime.strptime has it"""
+    time: Literal["event", "observed"] = "event"
+    """observed: without a timestamp, observed_at is taken"""
 
     @model_validator(mode="after")
     def _complete(self, info: ValidationInfo) -> Self:
@@ -72,10 +76,12 @@ class EventType(Group):
 
     name: TypeName
     doc: str = ""
-    fields: list[dict[str, Any]] = Field(description="Avro fields, after the envelope")
+    fields: list[dict[str, Any]]
+    """Avro fields, after the envelope"""
     line: LineRule = LineRule()
     partitions: int = Field(1, ge=1, le=1024)
-    retention_hours: int | None = Field(None, ge=1, description="of the topic; default: kafka.retention_hours")
+    retention_hours: Positive | None = None
+    """of the topic; default: kafka.retention_hours"""
     shard: TypeName = "default"
 
     @field_validator("fields")
@@ -122,8 +128,10 @@ class Source(Group):
 
     name: TypeName
     format: Literal["rfc5424", "free"] = "rfc5424"
-    types: list[TypeName] = Field(min_length=1, description="tried in this order where format = 'free'")
-    catch_all: TypeName | None = Field(None, description="takes whole lines that fit nothing else, instead of dead letters")
+    types: list[TypeName] = Field(min_length=1)
+    """tried in this order where format = 'free'"""
+    catch_all: TypeName | None = None
+    """takes whole lines that fit nothing else, instead of dead letters"""
 
 
 DEAD_LETTERS = EventType(

@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import Field, ValidationError
 
-from hourmark.config import Group
+from hourmark.config import Group, Positive
 
 MARKER: Final = "_SUCCESS"
 FORMAT: Final = 1
@@ -29,19 +29,22 @@ class BucketFile(Group):
     """One Avro container file."""
 
     name: str
-    records: int = Field(ge=1)
-    bytes: int = Field(ge=1)
-    blake2b: str = Field(description="hex digest (16 bytes) of the file")
+    records: Positive
+    bytes: Positive
+    blake2b: str
+    """hex digest (16 bytes) of the file"""
     schema_id: int
     schema_fingerprint: str
-    origin_hour: str | None = Field(None, description="of late files: always null where a file mixes origin hours")
+    origin_hour: str | None = None
+    """of late files: always null where a file mixes origin hours"""
 
 
 class Previous(Group):
     """The marker of the hour before: markers of a type are chained, so none can be changed, added or left out unseen."""
 
     hour: str
-    blake2b: str = Field(description="hex digest (16 bytes) of its `_SUCCESS`")
+    blake2b: str
+    """hex digest (16 bytes) of its `_SUCCESS`"""
 
     @classmethod
     def of(cls, hour: str, marker: bytes) -> Previous:
@@ -61,23 +64,30 @@ class Offsets(Group):
 class Evidence(Group):
     """What the grade rests on."""
 
-    method: str = Field(
-        description="sums: counts and id sums agree; join: by range id over distinct ids; empty: nothing was promised"
-    )
-    cut_at_ms: int = Field(description="the closer's clock when the cut was taken")
-    audit_records: int = Field(description="settled by this bucket")
-    promised: int = Field(description="distinct ids promised by them, of hours up to this one")
-    audit_next: dict[str, int] = Field(description="central offset up to which audit records were read, by partition")
+    method: str
+    """sums: counts and id sums agree; join: by range id over distinct ids; empty: nothing was promised"""
+    cut_at_ms: int
+    """the closer's clock when the cut was taken"""
+    audit_records: int
+    """settled by this bucket"""
+    promised: int
+    """distinct ids promised by them, of hours up to this one"""
+    audit_next: dict[str, int]
+    """central offset up to which audit records were read, by partition"""
     waived: list[str] = Field([])
 
 
 class Book(Group):
     """One origin hour in this bucket. What was promised = the events of all buckets' books of that hour, less unaudited."""
 
-    rows: int = Field(description="listed, duplicates counted each time")
-    events: int = Field(description="records in this bucket")
-    promised: int = Field(description="distinct ids promised by the audit records that this bucket settles")
-    unaudited: int = Field(description="records that no audit record had promised when this bucket was sealed")
+    rows: int
+    """listed, duplicates counted each time"""
+    events: int
+    """records in this bucket"""
+    promised: int
+    """distinct ids promised by the audit records that this bucket settles"""
+    unaudited: int
+    """records that no audit record had promised when this bucket was sealed"""
 
 
 class Manifest(Group):
@@ -87,18 +97,25 @@ class Manifest(Group):
     type: str
     hour: str
     bucket_seconds: int
-    previous: Previous | None = Field(None, description="null: this is the type's first bucket")
+    previous: Previous | None = None
+    """null: this is the type's first bucket"""
     grade: Grade
     evidence: Evidence
     files: list[BucketFile]
-    events: int = Field(description="records in all files")
-    late: dict[str, int] = Field(description="late records by origin hour")
-    books: dict[str, Book] = Field({}, description="by origin hour, this bucket's own included")
+    events: int
+    """records in all files"""
+    late: dict[str, int]
+    """late records by origin hour"""
+    books: dict[str, Book] = Field({})
+    """by origin hour, this bucket's own included"""
     duplicates_removed: int
-    unaudited: int = Field(description="records that no audit record promised (yet)")
-    id_sum: str = Field(description="sum modulo 2^64 of the last 8 bytes of all ids, hex")
+    unaudited: int
+    """records that no audit record promised (yet)"""
+    id_sum: str
+    """sum modulo 2^64 of the last 8 bytes of all ids, hex"""
     offsets: list[Offsets]
-    ledger: str = Field(description="UUID of the ledger")
+    ledger: str
+    """UUID of the ledger"""
     ledger_commit: int
     attempt: str
     closed_at_ms: int

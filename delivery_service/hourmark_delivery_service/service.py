@@ -134,8 +134,8 @@ class Service:
         return [QueueRecord(topics[record.event_type], record.key, record.value) for record in records]
 
     def _count(self, parser: Parser, size: int) -> None:
-        for event_type, count in parser.gathered.events.items():
+        for event_type, count in parser.events.items():
             self.metrics.events.labels(event_type).inc(count)
-        for reason, count in parser.gathered.reasons.items():
-            self.metrics.dead_letters.labels(reason.value).inc(count)
+        for reason, count in parser.reasons.items():
+            self.metrics.dead_letters.labels(reason).inc(count)
         self.metrics.received_bytes.inc(size)

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from hourmark import dead_letters
-from hourmark.audit import AuditRecord
 from hourmark.dead_letters import Reason
 from hourmark.event_id import EventId, batch_event_id, client_event_id
 from hourmark.host_reports import API_SOURCE
@@ -22,15 +21,7 @@ from hourmark.ranges import batch_range_id
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.json_payload import json_object
 from hourmark_delivery_service.parsing.lines import check_plausible
-from hourmark_delivery_service.parsing.records import (
-    SLICE_BYTES,
-    SLICE_RECORDS,
-    Event,
-    Origin,
-    Parser,
-    Record,
-    avro_string,
-)
+from hourmark_delivery_service.parsing.records import Event, Origin, Parser, avro_string
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.timestamps import rfc3339_us
 
@@ -75,29 +66,22 @@ class BatchParser(Parser):
             start=0,
             end=len(self._lines),
         )
-        super().__init__(rules, origin)
-
-    def slices(self) -> Iterator[list[Record]]:
-        seen = 0
-        for index, line in enumerate(self._lines):
-            self._line(line, index)
-            seen += len(line) + 1
-            if self.gathered.pending >= SLICE_RECORDS or seen >= SLICE_BYTES:
-                seen = 0
-                yield self.gathered.flush()
-        if self.gathered.pending:
-            yield self.gathered.flush()
-
-    def audit(self) -> AuditRecord:
-        return self.gathered.audit(
+        super().__init__(
+            rules,
+            origin,
             kind="batch",
-            host_id=self._batch.client,
-            host_name=self._batch.client,
-            file_id=self._batch.key,
+            host_id=batch.client,
+            host_name=batch.client,
+            file_id=batch.key,
             generation=0,
             source=API_SOURCE,
-            path=self._batch.event_type,
+            path=batch.event_type,
         )
+
+    def _read(self) -> Iterator[int]:
+        for index, line in enumerate(self._lines):
+            self._line(line, index)
+            yield len(line) + 1
 
     def _line(self, line: bytes, index: int) -> None:
         kind = self._type
@@ -105,17 +89,16 @@ class BatchParser(Parser):
             if not line.strip(b" \t\r"):
                 raise Rejected(Reason.EMPTY_LINE, "the line is empty", kind.name)
             values = json_object(line)
-            event_id, time_ms = self._identity(values, index)
+            event_id, time_ms = self._id_and_time(values, index)
             event = Event(kind, time_ms, self._host, kind.encode_object(values))
-            if not self.gathered.event(event, event_id, index):
-                raise Rejected(Reason.EVENT_TOO_LARGE, "the encoded event is over Kafka's message limit", kind.name)
+            self._event(event, event_id, index)
         except Rejected as refusal:
             self.keyed_by_batch += 1
-            named = Rejected(refusal.reason, refusal.detail, kind.name)
+            refusal.claimed_type = kind.name
             dead_id = batch_event_id(self._batch.observed_at_ms, dead_letters.TYPE, self._key, index)
-            self.gathered.dead_letter(named, line, dead_id, index)
+            self._dead_letter(refusal, line, dead_id, index)
 
-    def _identity(self, values: dict[str, Any], index: int) -> tuple[EventId, int]:
+    def _id_and_time(self, values: dict[str, Any], index: int) -> tuple[EventId, int]:
         """Id and time, taken out of `values`."""
         client_id, time_ms = values.pop("event_id", None), _time_ms(values.pop("event_time", None), self._batch.observed_at_ms)
         check_plausible(time_ms, self._batch.observed_at_ms, self._parsing, self._type.name)

@@ -17,7 +17,7 @@ from hourmark.avro import ENVELOPE, frame
 from hourmark.dead_letters import Reason
 from hourmark.event_types import Source
 from hourmark.rules import Rules, TypeVersion
-from hourmark_delivery_service.parsing.dead_letter import DeadLetters
+from hourmark_delivery_service.parsing.dead_letter import EXTREMES, check_field
 from hourmark_delivery_service.parsing.encode import SchemaCompiler
 from hourmark_delivery_service.parsing.parsers import check_at_hand
 from hourmark_delivery_service.parsing.patterns import Pattern
@@ -71,6 +71,7 @@ class CompiledType:
         for field in schema["fields"][: len(ENVELOPE)]:  # own fields may refer to the envelope's named types
             compiler.encoder(field["type"])
         self.fields = tuple(CompiledField(field, compiler) for field in schema["fields"][len(ENVELOPE) :])
+        self._values = [(field.name, field.encode, field.default) for field in self.fields]
         self.line_field = next((field for field in self.fields if field.name == self.rule.field), None)
         if self.rule.pattern is not None:
             self.pattern = Pattern(self.rule.pattern)
@@ -93,18 +94,18 @@ class CompiledType:
         self._check_usable()
         out = bytearray()
         left = len(values)
-        for field in self.fields:
-            value = values.get(field.name, _ABSENT)
+        for name, encode, default in self._values:
+            value = values.get(name, _ABSENT)
             if value is not _ABSENT:
                 left -= 1
                 try:
-                    field.encode(value, out)
+                    encode(value, out)
                 except Mismatch as error:
-                    raise self._wrong(field, error) from None
-            elif field.default is not None:
-                out += field.default
+                    raise self._wrong(name, error) from None
+            elif default is not None:
+                out += default
             else:
-                raise Rejected(Reason.MISSING_FIELD, f"the field {field.name} is missing", self.name)
+                raise Rejected(Reason.MISSING_FIELD, f"the field {name} is missing", self.name)
         if left:
             unknown = sorted(set(values) - {field.name for field in self.fields})
             raise Rejected(Reason.UNKNOWN_FIELD, f"{self.name} has no field {', '.join(unknown)[:200]}", self.name)
@@ -120,7 +121,7 @@ class CompiledType:
                 try:
                     field.encode_text(text, out)
                 except Mismatch as error:
-                    raise self._wrong(field, error) from None
+                    raise self._wrong(field.name, error) from None
             elif field.absent is not None:
                 out += field.absent
             else:
@@ -136,8 +137,8 @@ class CompiledType:
         if self.problem is not None:
             raise Rejected(Reason.WRONG_FIELD, self.problem, self.name)
 
-    def _wrong(self, field: CompiledField, error: Mismatch) -> Rejected:
-        return Rejected(error.reason, f"the field {field.name}{_spaced(str(error))}", self.name)
+    def _wrong(self, name: str, error: Mismatch) -> Rejected:
+        return Rejected(error.reason, f"the field {name}{_spaced(str(error))}", self.name)
 
 
 class CompiledRules:
@@ -158,6 +159,7 @@ class CompiledRules:
             for name, v in rules.types.items()
         }
         self.dead_letters = _dead_letters(self.types.get(dead_letters.TYPE))
+        self.undeclared = EXTREMES.keys() - {field.name for field in self.dead_letters.fields}  # of dead letters' fields
 
     @property
     def problems(self) -> list[str]:
@@ -181,10 +183,12 @@ def _check_envelope(version: TypeVersion) -> None:
         )
 
 
-def _dead_letters(kind: CompiledType | None) -> DeadLetters:
+def _dead_letters(kind: CompiledType | None) -> CompiledType:
     if kind is None or kind.problem is not None:
         raise ValueError(f"it has no usable type {dead_letters.TYPE}{'' if kind is None else f': {kind.problem}'}")
-    return DeadLetters(kind.header, [(field.name, field.encode, field.default) for field in kind.fields])
+    for field in kind.fields:
+        check_field(field.name, field.encode, field.default)
+    return kind
 
 
 def _null_of(encode: Encoder) -> bytes | None:

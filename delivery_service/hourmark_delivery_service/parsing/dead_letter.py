@@ -6,7 +6,7 @@ they take their defaults; without a default, or where a field does not take what
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from hourmark.dead_letters import FIELDS, Reason
@@ -15,7 +15,7 @@ from hourmark_delivery_service.parsing.primitives import Encoder, Mismatch, enco
 _LONG_MAX: Final = (1 << 63) - 1
 
 # All that is ever written into a field lies between these; a type that takes them takes it.
-_EXTREMES: Final[Mapping[str, tuple[Any, ...]]] = {
+EXTREMES: Final[Mapping[str, tuple[Any, ...]]] = {
     "reason": tuple(reason.value for reason in Reason),
     "detail": ("", "\U0010ffff" * 500),
     "claimed_type": (None, "a", "a" * 255),
@@ -26,37 +26,18 @@ _EXTREMES: Final[Mapping[str, tuple[Any, ...]]] = {
     "rules": ("1-0", "9" * 40),
     "declared_source": ("", "\U0010ffff" * 255),
 }
-assert list(_EXTREMES) == [field["name"] for field in FIELDS], "what `DeadLetters.encode` is given"
+assert list(EXTREMES) == [field["name"] for field in FIELDS], "what `Parser` gives them"
 
 
-class DeadLetters:
-    """Writes their own fields. `header` is the framing. ValueError if this software cannot write the declared ones."""
-
-    def __init__(self, header: bytes, fields: Sequence[tuple[str, Encoder, bytes | None]]) -> None:
-        self.header = header
-        self._fields = [(None if name in _EXTREMES else default, name, encode) for name, encode, default in fields]
-        for name, encode, default in fields:
-            _check(name, encode, default)
-
-    def encode(self, values: Mapping[str, Any]) -> bytearray:
-        """The datum of the own fields; `values` has all of today's."""
-        out = bytearray()
-        for default, name, encode in self._fields:
-            if default is not None:
-                out += default
-            else:
-                encode(values[name], out)
-        return out
-
-
-def _check(name: str, encode: Encoder, default: bytes | None) -> None:
-    if name not in _EXTREMES:
+def check_field(name: str, encode: Encoder, default: bytes | None) -> None:
+    """ValueError if this software cannot write this field of the declared ones."""
+    if name not in EXTREMES:
         if default is None:
             raise ValueError(
                 f"its dead-letters have a field {name} without a default, which this software does not know; upgrade it"
             )
         return
-    for value in _EXTREMES[name]:
+    for value in EXTREMES[name]:
         try:
             encoded(encode, value)
         except Mismatch as error:

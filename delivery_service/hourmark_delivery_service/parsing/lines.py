@@ -61,7 +61,8 @@ class Rfc5424Reader(LineReader):
         try:
             body = _body(kind, parts)
         except Rejected as refusal:
-            raise Rejected(refusal.reason, refusal.detail, kind.name) from None
+            refusal.claimed_type = kind.name
+            raise
         return Event(kind, time_ms, self._host_of(parts.host), body)
 
     def _time_ms(self, timestamp: bytes, kind: CompiledType) -> int:
@@ -98,7 +99,7 @@ class FreeReader(LineReader):
         for kind in self._types.values():
             texts = kind.match(line)
             if texts is not None:
-                time_ms = self._time_ms(texts.pop("time", None) if not _is_field(kind, "time") else texts.get("time"), kind)
+                time_ms = self._time_ms(texts.get("time"), kind)
                 check_plausible(time_ms, self._observed_at_ms, self._parsing, kind.name)
                 return Event(kind, time_ms, self._host, kind.encode_texts(texts))
         tried = ", ".join(self._types)
@@ -146,10 +147,6 @@ def _body(kind: CompiledType, parts: SyslogLine) -> bytearray:
     if msg.startswith(BOM) and not field.takes_bytes:
         msg = msg[len(BOM) :]
     return kind.encode_texts({field.name: msg})
-
-
-def _is_field(kind: CompiledType, name: str) -> bool:
-    return any(field.name == name for field in kind.fields)
 
 
 def _shown(text: bytes) -> str:

@@ -8,23 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hourmark.audit import AuditRecord
 from hourmark.avro import put_long
 from hourmark.dead_letters import Reason
 from hourmark.event_id import LineIds
 from hourmark.ranges import LINE_BYTES_MAX, ByteRange, Part, RangeId
 from hourmark_delivery_service.parsing.compiled import CompiledRules
 from hourmark_delivery_service.parsing.lines import reader_of
-from hourmark_delivery_service.parsing.records import (
-    SLICE_BYTES,
-    SLICE_RECORDS,
-    Origin,
-    ParsedRange,
-    Parser,
-    Record,
-    avro_string,
-    readable,
-)
+from hourmark_delivery_service.parsing.records import Origin, ParsedRange, Parser, avro_string, readable
 from hourmark_delivery_service.parsing.reject import Rejected
 
 
@@ -44,34 +34,9 @@ class RangeParser(Parser):
         range_id = byte_range.range_id(body)
         if byte_range.part is not Part.CHUNK and not body.endswith(b"\n"):
             raise ValueError(f"a range of {byte_range.part.value} ends with a line feed, this one does not")
-        super().__init__(rules, _origin(byte_range, range_id))
-        self._range = byte_range
-        self._body = body
-        self._reader = reader_of(byte_range, rules)
-        self._ids = LineIds(byte_range.host_id, byte_range.file_id, byte_range.generation)
-
-    def slices(self) -> Iterator[list[Record]]:
-        if self._range.part is not Part.LINES:
-            raw = self._body.removesuffix(b"\n") if self._range.part is Part.LAST_CHUNK else self._body
-            self._refuse(
-                Rejected(Reason.LINE_TOO_LONG, f"{self._range.part.value} of a line over {LINE_BYTES_MAX} bytes"), raw, 0
-            )
-            yield self.gathered.flush()
-            return
-        at = sliced_at = 0
-        while at < len(self._body):
-            end = self._body.index(b"\n", at)
-            self._line(self._body[at:end], at)
-            at = end + 1
-            if self.gathered.pending >= SLICE_RECORDS or at - sliced_at >= SLICE_BYTES:
-                sliced_at = at
-                yield self.gathered.flush()
-        if self.gathered.pending:
-            yield self.gathered.flush()
-
-    def audit(self) -> AuditRecord:
-        byte_range = self._range
-        return self.gathered.audit(
+        super().__init__(
+            rules,
+            _origin(byte_range, range_id),
             kind="range",
             host_id=byte_range.host_id,
             host_name=readable(byte_range.host_name),
@@ -80,6 +45,24 @@ class RangeParser(Parser):
             source=readable(byte_range.source),
             path=readable(byte_range.path),
         )
+        self._range = byte_range
+        self._body = body
+        self._reader = reader_of(byte_range, rules)
+        self._ids = LineIds(byte_range.host_id, byte_range.file_id, byte_range.generation)
+
+    def _read(self) -> Iterator[int]:
+        if self._range.part is not Part.LINES:
+            raw = self._body.removesuffix(b"\n") if self._range.part is Part.LAST_CHUNK else self._body
+            self._refuse(
+                Rejected(Reason.LINE_TOO_LONG, f"{self._range.part.value} of a line over {LINE_BYTES_MAX} bytes"), raw, 0
+            )
+            return
+        at = 0
+        while at < len(self._body):
+            end = self._body.index(b"\n", at)
+            self._line(self._body[at:end], at)
+            yield end + 1 - at
+            at = end + 1
 
     def _line(self, line: bytes, at: int) -> None:
         position = self._range.start + at
@@ -91,14 +74,13 @@ class RangeParser(Parser):
             if self._reader is None:
                 raise Rejected(Reason.UNKNOWN_SOURCE, f"the rules declare no source {readable(self._range.source)}")
             event = self._reader.read(line)
-            if not self.gathered.event(event, self._ids.make(event.time_ms, position, line), position):
-                raise Rejected(Reason.EVENT_TOO_LARGE, "the encoded event is over Kafka's message limit", event.type.name)
+            self._event(event, self._ids.make(event.time_ms, position, line), position)
         except Rejected as refusal:
             self._refuse(refusal, line, at)
 
     def _refuse(self, refusal: Rejected, raw: bytes, at: int) -> None:
         position = self._range.start + at
-        self.gathered.dead_letter(refusal, raw, self._ids.make(self._range.observed_at_ms, position, raw), position)
+        self._dead_letter(refusal, raw, self._ids.make(self._range.observed_at_ms, position, raw), position)
 
 
 def _origin(byte_range: ByteRange, range_id: RangeId) -> Origin:

@@ -7,14 +7,13 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from hourmark import dead_letters
 from hourmark.audit import AuditRecord, digest_of_ids, promises
 from hourmark.avro import ENVELOPE, put_long
 from hourmark.dead_letters import Reason
 from hourmark.event_id import EventId
 from hourmark.hours import hour_start_s
 from hourmark.ranges import RangeId
-from hourmark.record_key import RecordKey
+from hourmark.record_key import KEY_SIZE, RecordKey
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.primitives import put_bytes
 from hourmark_delivery_service.parsing.reject import Rejected
@@ -26,7 +25,7 @@ TIME_MS_END: Final = 221_845_392_000_000  # 9000-01-01: where calendars are safe
 
 _DETAIL_CHARS_MAX: Final = 500
 
-assert [f["name"] for f in ENVELOPE] == ["event_id", "event_time", "host", "source", "file", "position"], "as `_datum` writes it"
+assert [f["name"] for f in ENVELOPE] == ["event_id", "event_time", "host", "source", "file", "position"], "as `_value` writes it"
 
 
 class Record(NamedTuple):
@@ -75,71 +74,43 @@ class ParsedRange:
     audit: AuditRecord
 
 
-class Gatherer:
-    """Turns events and refusals into records; counts them for the audit."""
+class Parser:
+    """Parses one range or batch, in slices, so that whoever drives it can do other work in between; and counts for the audit.
 
-    def __init__(self, rules: CompiledRules, origin: Origin) -> None:
+    Pure: equal arguments give equal slices. `slices` must be exhausted before `audit` is asked for.
+    """
+
+    def __init__(self, rules: CompiledRules, origin: Origin, **identity: object) -> None:
+        """`identity`: those fields of the audit record that are not of all origins."""
         self._rules = rules
         self._origin = origin
+        self._identity = identity
+        self._of_dead_letters: dict[str, object] = {
+            "range_id": bytes(origin.range_id),
+            "range_start": origin.start,
+            "range_end": origin.end,
+            "rules": rules.id,
+            "declared_source": origin.declared_source,
+        }
         self._promised: list[tuple[str, int, EventId]] = []
         self._bucket_s = rules.parsing.bucket_seconds
         self._pending: list[Record] = []
-        self.reasons: collections.Counter[Reason] = collections.Counter()
+        self.reasons: collections.Counter[str] = collections.Counter()
         self.events: collections.Counter[str] = collections.Counter()
 
-    def event(self, event: Event, event_id: EventId, position: int) -> bool:
-        """Take an event; False, and nothing is taken, if it is too large."""
-        value = bytearray(event.type.header)
-        value += event_id
-        put_long(event.time_ms, value)
-        value += event.host
-        value += self._origin.source_and_file
-        put_long(position, value)
-        value += event.body
-        if len(value) + 24 > EVENT_BYTES_MAX:
-            return False
-        self._take(event.type.name, event.time_ms, event_id, bytes(value))
-        self.events[event.type.name] += 1
-        return True
+    def slices(self) -> Iterator[list[Record]]:
+        """The records, some at a time."""
+        seen = 0
+        for size in self._read():
+            seen += size
+            if len(self._pending) >= SLICE_RECORDS or seen >= SLICE_BYTES:
+                yield self._pending
+                self._pending, seen = [], 0
+        if self._pending:
+            yield self._pending
 
-    def dead_letter(self, refusal: Rejected, raw: bytes, event_id: EventId, position: int) -> None:
-        """Take what could be no event. `event_id` holds the time of `observed_at`."""
-        kind, origin = self._rules.dead_letters, self._origin
-        body = kind.encode(
-            {
-                "reason": refusal.reason.value,
-                "detail": refusal.detail[:_DETAIL_CHARS_MAX],
-                "claimed_type": refusal.claimed_type,
-                "raw": raw,
-                "range_id": bytes(origin.range_id),
-                "range_start": origin.start,
-                "range_end": origin.end,
-                "rules": self._rules.id,
-                "declared_source": origin.declared_source,
-            }
-        )
-        value = bytearray(kind.header)
-        value += event_id
-        put_long(origin.observed_at_ms, value)
-        value += origin.host
-        value += origin.source_and_file
-        put_long(position, value)
-        value += body
-        self._take(dead_letters.TYPE, origin.observed_at_ms, event_id, bytes(value))
-        self.reasons[refusal.reason] += 1
-
-    def flush(self) -> list[Record]:
-        """The records since the last call."""
-        taken, self._pending = self._pending, []
-        return taken
-
-    @property
-    def pending(self) -> int:
-        """How many records wait for `flush`."""
-        return len(self._pending)
-
-    def audit(self, **identity: object) -> AuditRecord:
-        """The audit record; `identity`: those of its fields that are not of all origins."""
+    def audit(self) -> AuditRecord:
+        """What the whole of it promises."""
         origin = self._origin
         return AuditRecord(
             range_id=origin.range_id,
@@ -150,31 +121,8 @@ class Gatherer:
             lines=len(self._promised),
             promised=promises(self._promised),
             ids=digest_of_ids(event_id for _, _, event_id in self._promised),
-            **identity,  # type: ignore[arg-type]  # the callers' literal keyword arguments
+            **self._identity,  # type: ignore[arg-type]  # the subclasses' literal keyword arguments
         )
-
-    def _take(self, event_type: str, time_ms: int, event_id: EventId, value: bytes) -> None:
-        start_s = hour_start_s(time_ms, self._bucket_s)
-        self._promised.append((event_type, start_s, event_id))
-        self._pending.append(Record(event_type, RecordKey(event_id, self._origin.range_id).encode(), value, start_s))
-
-
-class Parser:
-    """Parses one range or batch, in slices, so that whoever drives it can do other work in between.
-
-    Pure: equal arguments give equal slices. `slices` must be exhausted before `audit` is asked for.
-    """
-
-    def __init__(self, rules: CompiledRules, origin: Origin) -> None:
-        self.gathered = Gatherer(rules, origin)
-
-    def slices(self) -> Iterator[list[Record]]:
-        """The records, some at a time."""
-        raise NotImplementedError
-
-    def audit(self) -> AuditRecord:
-        """What the whole of it promises."""
-        raise NotImplementedError
 
     def whole(self) -> ParsedRange:
         """All of it in one go."""
@@ -186,12 +134,56 @@ class Parser:
     @property
     def event_count(self) -> int:
         """Events so far."""
-        return self.gathered.events.total()
+        return self.events.total()
 
     @property
     def dead_letter_count(self) -> int:
         """Dead letters so far."""
-        return self.gathered.reasons.total()
+        return self.reasons.total()
+
+    def _read(self) -> Iterator[int]:
+        """Take line by line, each as `_event` or `_dead_letter`; after each, its size."""
+        raise NotImplementedError
+
+    def _event(self, event: Event, event_id: EventId, position: int) -> None:
+        """Take an event. Rejected, and nothing is taken, if it is too large."""
+        value = self._value(event, event_id, position)
+        if len(value) + KEY_SIZE > EVENT_BYTES_MAX:
+            raise Rejected(Reason.EVENT_TOO_LARGE, "the encoded event is over Kafka's message limit", event.type.name)
+        self._take(event, event_id, value)
+        self.events[event.type.name] += 1
+
+    def _dead_letter(self, refusal: Rejected, raw: bytes, event_id: EventId, position: int) -> None:
+        """Take what could be no event. `event_id` holds the time of `observed_at`."""
+        kind, origin, reason = self._rules.dead_letters, self._origin, refusal.reason.value
+        values = {
+            "reason": reason,
+            "detail": refusal.detail[:_DETAIL_CHARS_MAX],
+            "claimed_type": refusal.claimed_type,
+            "raw": raw,
+            **self._of_dead_letters,
+        }
+        for name in self._rules.undeclared:
+            del values[name]
+        event = Event(kind, origin.observed_at_ms, origin.host, kind.encode_object(values))
+        self._take(event, event_id, self._value(event, event_id, position))
+        self.reasons[reason] += 1
+
+    def _value(self, event: Event, event_id: EventId, position: int) -> bytes:
+        """A record's value: framing, envelope, own fields."""
+        value = bytearray(event.type.header)
+        value += event_id
+        put_long(event.time_ms, value)
+        value += event.host
+        value += self._origin.source_and_file
+        put_long(position, value)
+        value += event.body
+        return bytes(value)
+
+    def _take(self, event: Event, event_id: EventId, value: bytes) -> None:
+        event_type, start_s = event.type.name, hour_start_s(event.time_ms, self._bucket_s)
+        self._promised.append((event_type, start_s, event_id))
+        self._pending.append(Record(event_type, RecordKey(event_id, self._origin.range_id).encode(), value, start_s))
 
 
 def avro_string(text: str) -> bytes:

@@ -25,9 +25,8 @@ from zoneinfo import ZoneInfo
 
 from hourmark_delivery_service.parsing.timestamps import EPOCH_ORDINAL, fraction_us
 
-_MONTHS: Final = {name.lower().encode(): i for i, name in enumerate(calendar.month_abbr) if name}
-_MONTHS_FULL: Final = {name.lower().encode(): i for i, name in enumerate(calendar.month_name) if name}
-_WEEKDAYS: Final = {name[:3].lower().encode(): i for i, name in enumerate(calendar.day_name)}
+_MONTHS: Final = {name.lower().encode(): i for i, name in enumerate(calendar.month_abbr)}
+_WEEKDAYS: Final = {name.lower().encode(): i for i, name in enumerate(calendar.day_abbr)}
 _ZONED_YEARS: Final = (1900, 9000)  # outside of them a zone cannot matter, and the calendar's ends are near
 _YEARS_BACK: Final = 9  # enough to reach a 29th of February across a century that is no leap year
 _DAYS_BACK: Final = 16  # enough for a day of the week, and for an abbreviation within the lateness that is usual
@@ -35,21 +34,23 @@ _DAYS_BACK_IN_YEAR: Final = 367
 _MINUTE_MS: Final = 60_000
 _DAY_MS: Final = 86_400_000
 
+_ABBREVIATED_MONTH: Final = f"(?P<b>{'|'.join(calendar.month_abbr[1:])})"
+_DAY: Final = r"(?P<d>3[01]|[12]\d|[0 ]?[1-9])"
 _DIRECTIVES: Final = {
     "Y": r"(?P<Y>\d{4})",
     "y": r"(?P<y>\d\d)",
     "m": r"(?P<m>1[0-2]|0?[1-9])",
-    "d": r"(?P<d>3[01]|[12]\d|[0 ]?[1-9])",
-    "e": r"(?P<d>3[01]|[12]\d|[0 ]?[1-9])",
+    "d": _DAY,
+    "e": _DAY,
     "j": r"(?P<j>\d{1,3})",
     "H": r"(?P<H>2[0-3]|[01]\d|\d)",
     "I": r"(?P<I>1[0-2]|0?[1-9])",
     "M": r"(?P<M>[0-5]\d|\d)",
     "S": r"(?P<S>[0-5]\d|\d)",
     "f": r"(?P<f>\d{1,9})",
-    "b": f"(?P<b>{'|'.join(n for n in calendar.month_abbr if n)})",
-    "h": f"(?P<b>{'|'.join(n for n in calendar.month_abbr if n)})",
-    "B": f"(?P<B>{'|'.join(n for n in calendar.month_name if n)})",
+    "b": _ABBREVIATED_MONTH,
+    "h": _ABBREVIATED_MONTH,
+    "B": f"(?P<B>{'|'.join(calendar.month_name[1:])})",
     "a": f"(?P<a>{'|'.join(calendar.day_abbr)})",
     "A": f"(?P<A>{'|'.join(calendar.day_name)})",
     "p": r"(?P<p>AM|PM)",
@@ -88,7 +89,7 @@ class TimeFormat:
 
     def __init__(self, time_format: str) -> None:
         self._pattern = re.compile(_expression(time_format).encode(), re.IGNORECASE)
-        self._groups = frozenset(self._pattern.groupindex)
+        self._groups = self._pattern.groupindex.keys()
         self._minute_groups = tuple(index - 1 for name, index in self._pattern.groupindex.items() if name not in ("S", "f"))
         self._has_seconds, self._has_fraction = "S" in self._groups, "f" in self._groups
         if "d" in self._groups and not self._groups & {"m", "b", "B"}:
@@ -149,23 +150,24 @@ class TimeFormat:
 
 def _expression(time_format: str) -> str:
     parts: list[str] = []
-    directives = iter(re.findall(r"%.|\s+|[^%\s]+|%$", time_format, re.DOTALL))
-    for token in directives:
+    for token in re.findall(r"%.|\s+|[^%\s]+|%$", time_format, re.DOTALL):
+        directive = token.removeprefix("%")
         if token.isspace():
             parts.append(r"\s+")
         elif not token.startswith("%"):
             parts.append(re.escape(token))
-        elif token[1:] in _COMBINED:
-            parts.append(_expression(_COMBINED[token[1:]]))
-        elif token[1:] in _DIRECTIVES:
-            parts.append(_DIRECTIVES[token[1:]])
+        elif directive in _COMBINED:
+            parts.append(_expression(_COMBINED[directive]))
+        elif directive in _DIRECTIVES:
+            parts.append(_DIRECTIVES[directive])
         else:
             raise ValueError(f"the directive {token} cannot be read; allowed are {sorted(_DIRECTIVES | _COMBINED)}")
+    expression = "".join(parts)
     try:
-        re.compile("".join(parts))
+        re.compile(expression)
     except re.error as error:
         raise ValueError(f"the time format {time_format!r} names a part twice: {error}") from error
-    return "".join(parts)
+    return expression
 
 
 def _minutes_of_day_s(found: dict[str, bytes]) -> tuple[int, ...]:
@@ -185,10 +187,8 @@ def _year(found: dict[str, bytes]) -> int | None:
 
 
 def _month(found: dict[str, bytes]) -> int | None:
-    if found.get("b"):
-        return _MONTHS[found["b"].lower()]
-    if found.get("B"):
-        return _MONTHS_FULL[found["B"].lower()]
+    if name := found.get("b") or found.get("B"):
+        return _MONTHS[name[:3].lower()]
     return int(found["m"]) if found.get("m") else None
 
 
@@ -235,10 +235,9 @@ def _instants(local_s: int, found: dict[str, bytes], context: TimeContext) -> It
         return
     if context.zone is None:
         return
-    readings = {_instant(local_s, fold, context.zone) for fold in (0, 1)}
-    skipped = len(readings) == 2 and all(_shown(s, context.zone) != local_s for s, _ in readings)
-    if skipped:
-        readings = {_instant(local_s, 0, context.zone)}
+    before, after = (_reading(local_s, fold, context.zone) for fold in (0, 1))
+    # Of a local time that the zone skips, the offset after it gives the earlier instant: PEP 495.
+    readings = {before} if before[0] > after[0] else {before, after}
     for instant, name in sorted(readings, reverse=True):
         if not abbreviation or name.upper() == abbreviation:
             yield instant
@@ -251,16 +250,7 @@ def _offset_s(offset: bytes) -> int:
     return -seconds if offset[:1] == b"-" else seconds
 
 
-def _instant(local_s: int, fold: int, zone: ZoneInfo) -> tuple[int, str]:
+def _reading(local_s: int, fold: int, zone: ZoneInfo) -> tuple[int, str]:
+    """The instant, and the zone's abbreviation at it."""
     local = (dt.datetime(1970, 1, 1) + dt.timedelta(seconds=local_s)).replace(fold=fold, tzinfo=zone)
-    offset = local.utcoffset()
-    assert offset is not None, "a ZoneInfo has an offset at every time"
-    return local_s - int(offset.total_seconds()), local.tzname() or ""
-
-
-def _shown(instant_s: int, zone: ZoneInfo) -> int:
-    """What a clock in the zone shows at that instant, as seconds since 1970-01-01 of local time."""
-    moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=instant_s)
-    offset = zone.utcoffset(moment.astimezone(zone))
-    assert offset is not None
-    return instant_s + int(offset.total_seconds())
+    return int(local.timestamp()), local.tzname() or ""
