@@ -36,7 +36,7 @@ from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import Closing
 from hourmark_etl.ledger.listings import listed_groups, listed_sums
 from hourmark_etl.ledger.schemas import known_schemas, unreadable
-from hourmark_etl.model import Frontier, OriginHourSums, Seal, StagedGroup, Sums
+from hourmark_etl.model import Frontier, OriginHourSums, Seal, StagedGroup
 from hourmark_etl.storage import AlreadyExists, Storage, StorageError
 
 _HELP = (
@@ -262,15 +262,6 @@ class Publisher:
         return together
 
 
-def _other_rows(f: Frontier, listed: Sums) -> Finding:
-    sealed = f.seal.listed.events if f.seal else 0
-    return Finding(
-        f"the ledger lists {listed.events} rows for {f.event_type} {f.hour}, which was sealed with {sealed}, or with others: "
-        "rows of the table staged_groups were changed or are gone; restore the newest copy of the ledger, or recreate it by "
-        "`hourmark ledger rebuild`"
-    )
-
-
 def _schema_ids(hour: SealedHour) -> set[int]:
     return {s for g in hour.listed for s in g.schema_ids}
 
@@ -283,15 +274,23 @@ def _readable(
 ) -> tuple[Frontier, ...]:
     """The hours of the chain before the first with events that nobody could read, or with other rows than it was sealed with."""
     for at, f in enumerate(chain):
-        listed = listed_sums(hours[f.event_type, f.hour].listed)
-        if f.seal is None or listed != f.seal.listed:
-            troubles.append(Trouble(f, _other_rows(f, listed)))
-            return tuple(chain[:at])
-        ids = sorted(_schema_ids(hours[f.event_type, f.hour]))
-        if why := next((why for i in ids if (why := unreadable(f.event_type, i, schemas.get(i)))), None):
+        if why := _unpublishable(f, hours[f.event_type, f.hour], schemas):
             troubles.append(Trouble(f, why))
             return tuple(chain[:at])
     return tuple(chain)
+
+
+def _unpublishable(f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSchema]) -> Finding | None:
+    assert f.seal is not None
+    listed, sealed = listed_sums(hour.listed), f.seal.listed
+    if listed != sealed:
+        return Finding(
+            f"the ledger lists {listed.events} rows for {f.event_type} {f.hour}, which was sealed with {sealed.events}, or with "
+            "others: rows of the table staged_groups were changed or are gone; restore the newest copy of the ledger, or "
+            "recreate it by `hourmark ledger rebuild`"
+        )
+    found = (unreadable(f.event_type, schema_id, schemas.get(schema_id)) for schema_id in sorted(_schema_ids(hour)))
+    return next(filter(None, found), None)
 
 
 def check_foreign_root(storage: Storage, frontiers: Iterable[Frontier], closed_types: Collection[str]) -> None:

@@ -27,25 +27,25 @@ from hourmark_etl.storage import Storage, StorageError, is_of_the_path
 EVENT_SCHEMA: Final = pa.schema(
     [
         ("type", pa.dictionary(pa.int32(), pa.string())),
-        ("hour", pa.int64()),  # Unix seconds of the bucket's start, from the id's time
+        ("hour", "int64"),  # Unix seconds of the bucket's start, from the id's time
         ("event_id", pa.binary(16)),
         ("range_id", pa.binary(8)),
-        ("schema_id", pa.int32()),
-        ("datum", pa.binary()),
-        ("partition", pa.int32()),  # of the type's topic
-        ("offset", pa.int64()),
+        ("schema_id", "int32"),
+        ("datum", "binary"),
+        ("partition", "int32"),  # of the type's topic
+        ("offset", "int64"),
     ]
 )
 AUDIT_SCHEMA: Final = pa.schema(
     [
-        ("type", pa.string()),
-        ("hour", pa.int64()),
+        ("type", "string"),
+        ("hour", "int64"),
         ("range_id", pa.binary(8)),
-        ("count", pa.int64()),
-        ("sum", pa.int64()),
-        ("offset", pa.int64()),
-        ("origin", pa.string()),  # human-readable: host, path and bytes of the range
-        ("observed_at", pa.int64()),  # of the range, Unix milliseconds
+        ("count", "int64"),
+        ("sum", "int64"),
+        ("offset", "int64"),
+        ("origin", "string"),  # human-readable: host, path and bytes of the range
+        ("observed_at", "int64"),  # of the range, Unix milliseconds
         ("content", pa.binary(8)),  # digest of all that its audit record promises (`task.content_of`)
     ]
 )

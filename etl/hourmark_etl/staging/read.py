@@ -25,11 +25,11 @@ from hourmark_etl.staging.plan import ReadSpan
 PIECE_BYTES: Final = 128 << 20  # of values that a task holds at once, several times over; far below the 2 GiB of an Arrow column
 _SCHEMA: Final = pa.schema(
     [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
+        ("key", "binary"),
+        ("value", "binary"),
         ("topic", pa.dictionary(pa.int32(), pa.string())),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
+        ("partition", "int32"),
+        ("offset", "int64"),
     ]
 )
 
@@ -110,11 +110,11 @@ def _columns(runs: Sequence[Run]) -> pa.RecordBatch:
     names: dict[str, int] = {}
     codes = [names.setdefault(run.partition.topic, len(names)) for run in runs]
     columns = [
-        pa.array([m.key() for m in messages], pa.binary()),
-        pa.array([m.value() for m in messages], pa.binary()),
-        pa.DictionaryArray.from_arrays(np.repeat(np.array(codes, np.int32), sizes), pa.array(names, pa.string())),
+        pa.array([m.key() for m in messages], "binary"),
+        pa.array([m.value() for m in messages], "binary"),
+        pa.DictionaryArray.from_arrays(np.repeat(np.array(codes, np.int32), sizes), pa.array(names, "string")),
         pa.array(np.repeat(np.array([run.partition.partition for run in runs], np.int32), sizes)),
-        pa.array([m.offset() for m in messages], pa.int64()),
+        pa.array([m.offset() for m in messages], "int64"),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
 
@@ -137,6 +137,6 @@ def _piece(taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]) -> 
     for r in readings.values():
         if r.next_offset > r.begun:
             spans.append(dataclasses.replace(r.wanted.span, start=r.begun, end=r.next_offset))
-            r.begun = r.next_offset
+        r.begun = r.next_offset
     if spans:
         yield Piece(pa.Table.from_batches(taken, _SCHEMA), tuple(spans))

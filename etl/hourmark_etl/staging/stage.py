@@ -117,13 +117,13 @@ def _sorted_events(
     values, chosen = in_one(table.column("value")), pa.array(order)
     ids = fixed_array(key.matrix[order, :16])
     columns = [
-        pa.DictionaryArray.from_arrays(pa.array(ranks), pa.array(ranked, pa.string())),
+        pa.DictionaryArray.from_arrays(pa.array(ranks), pa.array(ranked, "string")),
         pa.array(hours),
         ids,
         fixed_array(key.matrix[order, 16:]),
         pa.array(schemas),
-        pc.binary_slice(values, FRAMING_SIZE, _END).cast(pa.binary()).take(chosen),
-        in_one(table.column("partition")).cast(pa.int32()).take(chosen),
+        pc.binary_slice(values, FRAMING_SIZE, _END).cast("binary").take(chosen),
+        in_one(table.column("partition")).cast("int32").take(chosen),
         in_one(table.column("offset")).take(chosen),
     ]
     starts = run_starts(ranks, hours)
@@ -270,7 +270,7 @@ def stage_pieces(pieces: Iterable[Piece], plan: StagePlan, storage: Storage) -> 
 
 def _before(table: pa.Table, spans: Sequence[Span], bad: Bad) -> tuple[pa.Table, tuple[Span, ...]]:
     """Rows and spans without what lies at or after the bad record in its partition."""
-    topic = table.column("topic").cast(pa.string())
+    topic = table.column("topic").cast("string")
     number, offset = np.asarray(table.column("partition")), np.asarray(table.column("offset"))
     hit = np.asarray(pc.equal(topic, bad.topic)) & (number == bad.partition) & (offset >= bad.offset)
     cut = (

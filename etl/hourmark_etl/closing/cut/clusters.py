@@ -94,9 +94,9 @@ class TwoSites:
             found |= self._find_gaps(infos, before, starts)
             self._starts |= starts
             copied = {p: self._mirror_next(before.get(p), p, start) for p, start in starts.items() if p.topic not in found}
-            known_checks = {(c.topic, c.partition, c.topic_id, c.mirror_next) for c in before.values()}
-            passed = self._checks(infos, copied)
-            changed = [c for c in passed if (c.topic, c.partition, c.topic_id, c.mirror_next) not in known_checks]
+            recorded = {(p, c.topic_id, c.mirror_next) for p, c in before.items()}
+            new = {p: offset for p, offset in copied.items() if (p, infos[p.topic].topic_id, offset) not in recorded}
+            changed = self._checks(infos, new)
         self._gaps = {t: why for t, why in self._gaps.items() if t not in infos} | found
         record_checks(self._database, self._lease, changed)
 

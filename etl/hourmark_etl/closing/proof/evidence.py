@@ -22,7 +22,7 @@ from hourmark_etl.staging.files import AUDIT_SCHEMA, IdRange, load_all, read_all
 from hourmark_etl.staging.verified import DAMAGE
 from hourmark_etl.storage import NotFound, Storage
 
-UNAUDITED_SCHEMA: Final = pa.schema([("hour", pa.int64()), ("event_id", pa.binary(16)), ("range_id", pa.binary(8))])
+UNAUDITED_SCHEMA: Final = pa.schema([("hour", "int64"), ("event_id", pa.binary(16)), ("range_id", pa.binary(8))])
 _FILES_IN_ITEM: Final = 16  # audit files: small
 _LOG = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Windows(NamedTuple):
     def counting(self, rows: pa.Table) -> pa.Table:
         """Rows of AUDIT_SCHEMA → PROMISED: once for each frontier for which one counts."""
         columns = list(zip(*self.frontiers, strict=True))
-        kinds = (pa.int32(), pa.string(), pa.int64(), pa.int64())
+        kinds = ("int32", "string", "int64", "int64")
         frontiers = pa.table([pa.array(c, k) for c, k in zip(columns, kinds, strict=True)], ["asked", "type", "own", "settled"])
         rows = rows.filter(pc.less(rows.column("offset"), self.below))
         known = rows.join(frontiers, "type", join_type="inner", use_threads=False)

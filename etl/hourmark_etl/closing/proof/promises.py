@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 from hourmark_etl.arrow import low64s, unmatched
 
 KEY: Final = ["asked", "hour", "range_id"]
-KEYS: Final = pa.schema([("asked", pa.int32()), ("hour", pa.int64()), ("range_id", pa.binary(8))])
+KEYS: Final = pa.schema([("asked", "int32"), ("hour", "int64"), ("range_id", pa.binary(8))])
 # One row an event of a listed group, or of an earlier bucket's unaudited rows.
-ROWS: Final = pa.schema([*KEYS, ("event_id", pa.binary(16)), ("earlier", pa.bool_())])
+ROWS: Final = pa.schema([*KEYS, ("event_id", pa.binary(16)), ("earlier", "bool")])
 # Distinct ids of a range: `fresh` of them are listed now and were not unaudited before; `held` and `sum` speak of all.
-HELD: Final = pa.schema([*KEYS, ("fresh", pa.int64()), ("held", pa.int64()), ("sum", pa.uint64())])
+HELD: Final = pa.schema([*KEYS, ("fresh", "int64"), ("held", "int64"), ("sum", "uint64")])
 # One row a promise of an audit record; `sum` as staged, signed.
-PROMISED: Final = pa.schema([*KEYS, ("count", pa.int64()), ("sum", pa.int64()), ("offset", pa.int64()), ("origin", pa.string())])
+PROMISED: Final = pa.schema([*KEYS, ("count", "int64"), ("sum", "int64"), ("offset", "int64"), ("origin", "string")])
 
 
 class Unmet(NamedTuple):
@@ -65,7 +65,7 @@ def distinct_rows(rows: pa.Table) -> pa.Table:
 def held(rows: pa.Table) -> pa.Table:
     """Rows → HELD."""
     distinct = distinct_rows(rows)
-    fresh = pc.invert(distinct.column("earlier")).cast(pa.int64())
+    fresh = pc.invert(distinct.column("earlier")).cast("int64")
     counted = (
         distinct.select(KEY).append_column("fresh", fresh).append_column("low64", pa.array(low64s(distinct.column("event_id"))))
     )
@@ -85,7 +85,7 @@ def judge(
     promises = _distinct(pa.concat_tables([PROMISED.empty_table(), *promised_parts]))
     joined = promises.join(rows, KEY, right_suffix="_held", use_threads=False)
     found = pc.fill_null(joined.column("held"), 0)
-    same_sum = pc.equal(joined.column("sum").combine_chunks().view(pa.uint64()), joined.column("sum_held"))
+    same_sum = pc.equal(joined.column("sum").combine_chunks().view("uint64"), joined.column("sum_held"))
     kept = pc.and_(pc.equal(joined.column("count"), found), pc.fill_null(same_sum, False))
     wrong = joined.append_column("found", found).filter(pc.invert(kept))
     unpromised = unmatched(rows.filter(pc.greater(rows.column("fresh"), 0)), promises, KEY)

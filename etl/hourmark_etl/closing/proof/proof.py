@@ -73,7 +73,7 @@ from hourmark_etl.storage import Storage
 
 FINDINGS_MAX: Final = 20  # named per type; all are counted
 UNAUDITED_ROWS_MAX: Final = 20_000_000  # of a round: 32 bytes each, in the driver
-OLDER: Final = pa.schema([*KEYS, ("count", pa.int64()), ("sum", pa.int64())])
+OLDER: Final = pa.schema([*KEYS, ("count", "int64"), ("sum", "int64")])
 _RANGES_HERE_MAX: Final = 1_000_000  # with more promises, ranges are judged in tasks, this many in one
 _LOG = logging.getLogger(__name__)
 

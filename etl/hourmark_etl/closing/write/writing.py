@@ -144,7 +144,12 @@ def plan_tasks(
     """Tasks of a round; the slots of one listing are dealt to as many as run at a time."""
     hours = {(s.event_type, s.hour.start_s) for s in sealed}
     assert not any((s.event_type, late) in hours for s in sealed for late in s.late_hours_s), "an hour and its own late events"
-    earlier = {(s.event_type, s.hour.start_s): _earlier(s, closed.get(s.event_type, ())) for s in sealed}
+    earlier = {
+        (s.event_type, s.hour.start_s): tuple(
+            b for b in closed.get(s.event_type, ()) if s.late_hours_s and b.hour_s < s.hour.start_s
+        )
+        for s in sealed
+    }
     listings = [Listing(s.event_type, s.hour.start_s, s.listed) for s in sealed]
     tasks: list[tuple[Unit, ...]] = []
     slots = defaultdict[Listing, list[Unit]](list)
@@ -157,10 +162,6 @@ def plan_tasks(
         each = -(-len(units) // limits.tasks)
         tasks += [tuple(units[first : first + each]) for first in range(0, len(units), each)]
     return [WriteTask(units, tuple(earlier[x.event_type, x.hour_s] for x in units[0].listings)) for units in tasks]
-
-
-def _earlier(sealed: SealedHour, closed: Sequence[ClosedBucket]) -> tuple[ClosedBucket, ...]:
-    return tuple(b for b in closed if b.hour_s < sealed.hour.start_s) if sealed.late_hours_s else ()
 
 
 def write_task(task: WriteTask, *, storage: Storage, schemas: Mapping[int, str], folder: str, target_file_bytes: int) -> Written:
