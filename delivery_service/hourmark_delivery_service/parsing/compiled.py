@@ -32,8 +32,6 @@ _ABSENT: Final = object()
 class CompiledField:
     """One of a type's own fields."""
 
-    __slots__ = ("absent", "default", "encode", "encode_text", "name", "takes_bytes")
-
     def __init__(self, field: dict[str, Any], compiler: SchemaCompiler) -> None:
         self.name: str = field["name"]
         self.encode: Encoder = compiler.encoder(field["type"])
