@@ -10,22 +10,19 @@ containers.
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
-import shutil
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import fastavro
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import zstandard
 
 from bench.structuring import run
-from hourmark.avro import event_schema, frame
+from hourmark.avro import Datum, event_schema, frame
 from hourmark.config import Storage
 from hourmark.hours import Hour
 from hourmark_etl.closing.runner import Runner
@@ -80,9 +77,7 @@ def _after_id(number: int) -> bytes:
         "source": "/var/log/app/access.log", "file": None, "position": 2_000_000 + number * 1009,
         "path": f"/shelf/{number:05d}/{number * 7919 % 10007:05d}?page=7", "status": 200,
     }  # fmt: skip
-    file = io.BytesIO()
-    fastavro.schemaless_writer(file, SCHEMA, value)
-    return file.getvalue()[16:]
+    return Datum(SCHEMA).encode(value)[16:]
 
 
 def _binary(matrix: npt.NDArray[np.uint8]) -> pa.Array:
@@ -102,11 +97,8 @@ def cpu_us(work: Callable[[], object], events: int) -> float:
 
 def measure() -> dict[str, float]:
     """Microseconds of CPU per event."""
-    folder = Path(tempfile.mkdtemp(prefix="hourmark-bench-"))
-    try:
-        return _measure(folder)
-    finally:
-        shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="hourmark-bench-") as folder:
+        return _measure(Path(folder))
 
 
 def _measure(folder: Path) -> dict[str, float]:

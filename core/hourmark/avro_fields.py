@@ -21,6 +21,7 @@ from hourmark.avro import ENVELOPE, ENVELOPE_NAMES, NAMESPACE
 
 FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "string", "bytes"))
+_INNER: Final = {"array": ("items", "an array"), "map": ("values", "a map")}  # what they hold, and how they are called
 _ORDERS: Final = ("ascending", "descending", "ignore")
 _DEPTH_MAX: Final = 64  # as values; JSON parsers stop not far above
 _FIXED_BYTES_MAX: Final = 1 << 20
@@ -88,7 +89,7 @@ def _check_json(value: object, depth: int = 0) -> None:
 class FieldChecker:
     """Checks the fields of one record, in order: what they declare may be referred to by name from there on."""
 
-    def __init__(self, own_name: str | None = None) -> None:
+    def __init__(self, own_name: str) -> None:
         self._own_name = own_name
         self._named: dict[str, Mapping[str, Any] | None] = {}  # None: not declared to its end
         for field in ENVELOPE:
@@ -116,23 +117,20 @@ class FieldChecker:
     def _type(self, avro_type: AvroType, namespace: str) -> None:
         if isinstance(avro_type, list):
             self._union(avro_type, namespace)
-        elif isinstance(avro_type, str):
+            return
+        if isinstance(avro_type, str):
             self._resolved(avro_type, namespace)
-        elif not isinstance(avro_type, dict) or not isinstance(avro_type.get("type"), str):
+            return
+        if not isinstance(avro_type, dict) or not isinstance(avro_type.get("type"), str):
             raise ValueError(
                 f"{avro_type!r:.80} is no Avro type: a name, a list of branches, or an object with the name of its type"
             )
-        else:
-            self._declared(avro_type, namespace)
-
-    def _declared(self, avro_type: Mapping[str, Any], namespace: str) -> None:
-        """A type that is an object."""
         kind = avro_type["type"]
         _check_texts(avro_type)
-        inner = {"array": "items", "map": "values"}.get(kind)
-        if inner is not None:
+        if kind in _INNER:
+            inner, container = _INNER[kind]
             if inner not in avro_type:
-                raise ValueError(f"an {kind} needs {inner}" if kind == "array" else f"a {kind} needs {inner}")
+                raise ValueError(f"{container} needs {inner}")
             with _at(inner):
                 self._type(avro_type[inner], namespace)
         elif kind in ("record", "enum", "fixed"):
@@ -149,20 +147,17 @@ class FieldChecker:
         self._named[full_name] = None
         with _at(full_name):
             if avro_type["type"] == "record":
-                self._record(avro_type, full_name.rpartition(".")[0])
+                fields = avro_type.get("fields")
+                if not isinstance(fields, list):
+                    raise ValueError("a record needs fields")
+                for field in fields:
+                    self.check(field, full_name.rpartition(".")[0])
+                _check_names(fields, frozenset())
             elif avro_type["type"] == "enum":
                 _check_symbols(avro_type)
             else:
                 _check_size(avro_type)
         self._named[full_name] = avro_type
-
-    def _record(self, avro_type: Mapping[str, Any], namespace: str) -> None:
-        fields = avro_type.get("fields")
-        if not isinstance(fields, list):
-            raise ValueError("a record needs fields")
-        for field in fields:
-            self.check(field, namespace)
-        _check_names(fields, frozenset())
 
     def _union(self, branches: Sequence[AvroType], namespace: str) -> None:
         seen: set[str] = set()
@@ -289,7 +284,8 @@ def _is_annotated_number(avro_type: AvroType) -> bool:
 def _check_names(fields: _Fields, taken: frozenset[str]) -> None:
     """A record's fields, and the names that they are also known by, must all differ."""
     seen = set(taken)
-    for name in [field["name"] for field in fields]:
+    for field in fields:
+        name = field["name"]
         if name in seen:
             raise ValueError(f"field {name!r}: " + ("the name is the envelope's" if name in taken else "it is declared twice"))
         seen.add(name)

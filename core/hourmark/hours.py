@@ -9,9 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import re
-from typing import Final
 
-PATH_TEMPLATE: Final = "{type}/date={date}/hour={hour}{minute_level}"  # below the root
 _LABEL = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2})(?::(\d{2}))?")
 
 
@@ -65,7 +63,7 @@ class Hour:
         """The folder of this hour's bucket, relative to the root."""
         start = dt.datetime.fromtimestamp(self.start_s, dt.UTC)
         level = "" if self.length_s == 3600 else f"/minute={start:%M}"
-        return PATH_TEMPLATE.format(type=event_type, date=f"{start:%Y-%m-%d}", hour=f"{start:%H}", minute_level=level)
+        return f"{event_type}/date={start:%Y-%m-%d}/hour={start:%H}{level}"
 
     def __str__(self) -> str:
         start = dt.datetime.fromtimestamp(self.start_s, dt.UTC)

@@ -78,11 +78,8 @@ class ByteRange:
         """The id of this range with these bytes (inflated)."""
         if len(body) != self.end - self.start:
             raise ValueError(f"the range says {self.end - self.start} bytes, the body has {len(body)}")
-        fields = (
-            "range", self.host_id, self.file_id, str(self.generation), str(self.start), str(self.end),
-            str(self.observed_at_ms), self.rules, self.zone, self.source, self.path, self.host_name, self.part.value,
-        )  # fmt: skip
-        return _range_id(fields, body)
+        *fields, part = dataclasses.astuple(self)  # in the order above, which must stay: it is part of the id
+        return _range_id(("range", *map(str, fields), part.value), body)
 
 
 def batch_range_id(event_type: str, batch_key: str, client: str, observed_at_ms: int, rules: str, body: bytes) -> RangeId:

@@ -17,7 +17,7 @@ RECORDS_MAX: Final = 5000  # a report every two seconds: some minutes of dozens 
 _READ_S: Final = 5.0
 
 
-def recent_reports(edge: KafkaCluster, records_max: int = RECORDS_MAX) -> dict[str, HostReport]:
+def recent_reports(edge: KafkaCluster) -> dict[str, HostReport]:
     """By host id, the last report of each host among the topic's last records. Unavailable where the cluster does not answer."""
     cluster = Cluster(edge, "edge")
     info = cluster.topics([HOSTS]).get(HOSTS)
@@ -25,16 +25,13 @@ def recent_reports(edge: KafkaCluster, records_max: int = RECORDS_MAX) -> dict[s
     starts, ends = cluster.starts(partitions), cluster.ends(partitions)
     found: dict[str, HostReport] = {}
     with contextlib.closing(CommittedReader(edge, "edge", stall_s=_READ_S)) as reader:
-        for runs in reader.read({p: (max(starts[p], ends[p] - records_max), ends[p]) for p in partitions}):
+        for runs in reader.read({p: (max(starts[p], ends[p] - RECORDS_MAX), ends[p]) for p in partitions}):
             for value in (record.value() for run in runs for record in run.records):
-                if value is not None:
-                    report = _report(value)
-                    found[report.host_id] = report
+                if value is None:
+                    continue
+                try:
+                    report = HostReport.decode(unframe(value)[1])
+                except ValueError as error:
+                    raise Unavailable(f"a report in {HOSTS} of the edge cluster cannot be read: {error}") from error
+                found[report.host_id] = report
     return found
-
-
-def _report(value: bytes) -> HostReport:
-    try:
-        return HostReport.decode(unframe(value)[1])
-    except ValueError as error:
-        raise Unavailable(f"a report in {HOSTS} of the edge cluster cannot be read: {error}") from error

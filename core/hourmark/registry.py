@@ -50,26 +50,18 @@ class SchemaRegistry:
     def find(self, topic: str, schema: Schema) -> int | None:
         """The id under which this very schema is registered for the topic, or None where it is not. Registers nothing."""
         subject, asked = _subject(topic), _asked_schema(schema)
-        with self._asked(subject):
-            try:
-                found: Any = self._client.lookup_schema(subject, asked).schema_id
-            except SchemaRegistryError as error:
-                if _has_none(error):
-                    return None
-                raise
+        with self._asked(subject), _nothing_known():
+            found: Any = self._client.lookup_schema(subject, asked).schema_id
             return int(found)
+        return None
 
     def schema(self, schema_id: int) -> Schema | None:
         """The schema of this id; None if the registry answers, and knows none."""
-        with self._asked(f"id {schema_id}"):
-            try:
-                text: Any = self._client.get_schema(schema_id).schema_str
-            except SchemaRegistryError as error:
-                if _has_none(error):
-                    return None
-                raise
+        with self._asked(f"id {schema_id}"), _nothing_known():
+            text: Any = self._client.get_schema(schema_id).schema_str
             parsed: Schema = json.loads(text)
-        return parsed
+            return parsed
+        return None
 
     @contextmanager
     def _asked(self, what: str) -> Iterator[None]:
@@ -105,6 +97,11 @@ def _asked_schema(schema: Schema) -> RegistrySchema:
     return RegistrySchema(canonical_json(schema), "AVRO")
 
 
-def _has_none(error: SchemaRegistryError) -> bool:
-    """Whether a registry says that it has no such thing: its 404 has a code, one of a wrong URL has none."""
-    return error.http_status_code == 404 and isinstance(error.error_code, int) and error.error_code > 0
+@contextmanager
+def _nothing_known() -> Iterator[None]:
+    """A registry may say that it has no such thing: its 404 has a code, one of a wrong URL has none."""
+    try:
+        yield
+    except SchemaRegistryError as error:
+        if error.http_status_code != 404 or not isinstance(error.error_code, int) or error.error_code <= 0:
+            raise

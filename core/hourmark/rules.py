@@ -260,7 +260,7 @@ class RulesBook:
         """What each schema id of a whole revision stands for. ValueError, naming the id, if it stands for two."""
         known: dict[int, TypeVersion] = {}
         for version in self._versions.values():
-            check_second_meaning(version.schema_id, known.setdefault(version.schema_id, version).meaning, version.meaning)
+            _remember(known, version)
         return known
 
     def check(self, rules: Rules, among: Collection[str]) -> None:
@@ -271,11 +271,14 @@ class RulesBook:
                 for version in earlier.types.values():
                     known.setdefault(version.schema_id, version)
         for version in rules.types.values():
-            check_second_meaning(version.schema_id, known.setdefault(version.schema_id, version).meaning, version.meaning)
+            _remember(known, version)
 
     def _assemble(self, revision: str) -> None:
         content = self._contents[revision]
-        versions = [self._version(key, schema_id) for key, schema_id in content.schema_ids.items()]
+        versions = [
+            self._versions.setdefault((key, schema_id), TypeVersion(self._types[key], schema_id, self.records[key]))
+            for key, schema_id in content.schema_ids.items()
+        ]
         self._revisions[revision] = Rules(
             sequence=content.sequence,
             types={v.declaration.name: v for v in versions},
@@ -285,11 +288,9 @@ class RulesBook:
             published=self.records[f"rules/{revision}"],
         )
 
-    def _version(self, key: str, schema_id: int) -> TypeVersion:
-        of = key, schema_id
-        if of not in self._versions:
-            self._versions[of] = TypeVersion(self._types[key], schema_id, self.records[key])
-        return self._versions[of]
+
+def _remember(known: dict[int, TypeVersion], version: TypeVersion) -> None:
+    check_second_meaning(version.schema_id, known.setdefault(version.schema_id, version).meaning, version.meaning)
 
 
 def is_named_by(key: str, value: str) -> bool:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import Final
+
 from hourmark.committed_reader import CommittedReader
 from hourmark.config import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Offset, Partition
+
+STALL_S: Final = 30.0
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -13,11 +18,10 @@ KeyValue = tuple[bytes | None, bytes | None]
 class TopicFollower:
     """A topic's committed records, in the order of each partition. Not thread-safe; blocks while reading."""
 
-    def __init__(self, settings: KafkaCluster, topic: str, *, cluster_name: str = "central", timeout_s: float = 30.0) -> None:
+    def __init__(self, settings: KafkaCluster, topic: str, *, cluster_name: str = "central") -> None:
         self.topic = topic
         self._settings = settings
         self._cluster = Cluster(settings, cluster_name)
-        self._timeout_s = timeout_s
         self._reader: CommittedReader | None = None
         self._topic_id = ""
         self._missed = 0  # how often in turn it was not there
@@ -28,15 +32,14 @@ class TopicFollower:
 
         It begins anew at the first call, and where the topic was deleted and made again. A topic that does not exist (yet) has
         no records; that one is gone is believed the second time, as a broker that just started knows none. Raises Unavailable
-        when the cluster does not answer, or nothing comes for `timeout_s` before the end is reached.
+        when the cluster does not answer, or nothing comes for `STALL_S` before the end is reached.
         """
         info = self._cluster.topics([self.topic]).get(self.topic)
         if info is None:
             self._missed += 1
-            anew = bool(self._topic_id) and self._missed > 1
-            if anew:
+            if gone := bool(self._topic_id) and self._missed > 1:
                 self.close()
-            return anew, []
+            return gone, []
         self._missed = 0
         ends = self._cluster.ends([Partition(self.topic, p) for p in info.partitions])
         anew = (
@@ -59,7 +62,7 @@ class TopicFollower:
     def _begin(self, topic_id: str, partitions: list[Partition]) -> None:
         self.close()
         starts = self._cluster.starts(partitions)
-        self._reader = CommittedReader(self._settings, self._cluster.name, stall_s=self._timeout_s)
+        self._reader = CommittedReader(self._settings, self._cluster.name, stall_s=STALL_S)
         self._topic_id, self._next = topic_id, starts
 
     def _read(self, ends: dict[Partition, Offset]) -> list[KeyValue]:
@@ -72,8 +75,5 @@ class TopicFollower:
 
 def read_topic(settings: KafkaCluster, topic: str, *, cluster_name: str) -> list[KeyValue]:
     """All committed records that a small topic has now; none if it does not exist."""
-    follower = TopicFollower(settings, topic, cluster_name=cluster_name)
-    try:
+    with contextlib.closing(TopicFollower(settings, topic, cluster_name=cluster_name)) as follower:
         return follower.poll()[1]
-    finally:
-        follower.close()

@@ -30,9 +30,9 @@ def ensure_topics(cluster: Cluster, wanted: Sequence[WantedTopic]) -> list[str]:
     existing = cluster.topics([t.name for t in wanted])
     missing = [t for t in wanted if t.name not in existing]
     _create(cluster, missing)
-    wrong = [f"{t.name} has {len(existing[t.name].partitions)} partitions, not {t.partitions}"
-             for t in wanted if t.name in existing and len(existing[t.name].partitions) < t.partitions]  # fmt: skip
-    wrong += _wrong_settings(cluster, [t for t in wanted if t.name in existing])
+    there = [(t, len(existing[t.name].partitions)) for t in wanted if t.name in existing]
+    wrong = [f"{t.name} has {count} partitions, not {t.partitions}" for t, count in there if count < t.partitions]
+    wrong += _wrong_settings(cluster, [t for t, _ in there])
     if wrong:
         listed = "\n  ".join(wrong)
         raise Finding(
@@ -77,8 +77,6 @@ def _wait_for_leaders(cluster: Cluster, partitions: Sequence[Partition]) -> None
 
 
 def _wrong_settings(cluster: Cluster, topics: Sequence[WantedTopic]) -> list[str]:
-    if not topics:
-        return []
     actual = cluster.topic_configs(t.name for t in topics)
     return [
         f"{t.name}: {setting} = {actual[t.name][setting]}, not {value}"

@@ -6,6 +6,7 @@ On the central cluster a topic carries the source cluster's alias, as MirrorMake
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 EVENTS_PREFIX: Final = "events."
@@ -15,6 +16,7 @@ TYPES: Final = "hourmark.types"
 CONTROL: Final = (HOSTS, AUDIT)  # in the order in which a cut takes their ends
 
 
+@functools.lru_cache(maxsize=4096)
 def events_topic(event_type: str) -> str:
     """The topic of a type at the edge."""
     return EVENTS_PREFIX + event_type
@@ -29,12 +31,11 @@ def edge_topic(central: str, edge_alias: str | None) -> str:
     """The inverse of `central_topic`; ValueError for a topic of another site."""
     if edge_alias is None:
         return central
-    prefix = edge_alias + "."
-    if not central.startswith(prefix):
+    if not central.startswith(f"{edge_alias}."):
         raise ValueError(f"topic {central} was not mirrored from {edge_alias}")
-    return central[len(prefix) :]
+    return central.removeprefix(f"{edge_alias}.")
 
 
 def type_of(edge_name: str) -> str | None:
     """The type whose topic this is (edge name), or None for a control topic."""
-    return edge_name[len(EVENTS_PREFIX) :] if edge_name.startswith(EVENTS_PREFIX) else None
+    return edge_name.removeprefix(EVENTS_PREFIX) if edge_name.startswith(EVENTS_PREFIX) else None

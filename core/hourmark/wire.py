@@ -74,7 +74,7 @@ def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
                 raise ValueError(f"the header {header} must be a whole number, not {text[:40]!r}")
             values[name] = int(text)
         else:
-            values[name] = _unescape(text)
+            values[name] = unquote_to_bytes(text).decode(errors="surrogateescape")
     try:
         part = Part(headers.get(_PART_HEADER, Part.LINES.value))
     except ValueError:
@@ -106,7 +106,3 @@ def report_from_json(body: bytes) -> HostReport:
 
 def _escape(text: str) -> str:
     return quote_from_bytes(text.encode(errors="surrogateescape"), safe="/ :+,=@~")
-
-
-def _unescape(text: str) -> str:
-    return unquote_to_bytes(text).decode(errors="surrogateescape")

@@ -26,4 +26,4 @@ def serve(config: Config, port: Port | None) -> None:
     set_up_logging(config.log_level)
     if port is not None:
         config = config.model_copy(update={"service": config.service.model_copy(update={"port": port})})
-    run(config, lambda url: click.echo(url))
+    run(config, click.echo)

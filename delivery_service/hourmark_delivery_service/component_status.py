@@ -30,47 +30,38 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
         with error:
             return ComponentStatus(State.RUNNING, f"answers at {address}, not ready: {_reasons(error)}", pid, now_ms)
     except OSError:
-        nobody = f"does not answer at {address}"
-    try:
-        reports = _reports(config)
-    except Unavailable as error:
-        return ComponentStatus(State.RUNNING if pid else State.NOT_RUNNING, f"{nobody}; {error}", pid)
-    known = of_reports([r for r in reports if r.kind == "service"], now_ms)
-    return ComponentStatus(State.RUNNING if pid else known.state, f"{nobody}; {known.detail}", pid, known.heard_at_ms)
+        return _heard_of(config, "service", pid, now_ms, State.NOT_RUNNING, f"does not answer at {address}; ")
 
 
 def tailers(config: Config, now_ms: int) -> ComponentStatus:
     """Of all hosts, by their reports; the one of this configuration also by its state folder."""
     pid = StateFolder(config.tailer.state_dir, "tailer").holder()
+    return _heard_of(config, "tailer", pid, now_ms, State.UNKNOWN)
+
+
+def _heard_of(config: Config, kind: str, pid: int | None, now_ms: int, otherwise: State, told: str = "") -> ComponentStatus:
+    """By the reports of that kind, `otherwise` where none can be read; running where there is a process here."""
     try:
-        reports = _reports(config)
+        must_listen(config.kafka.edge, "edge")
+        known = of_reports([r for r in recent_reports(config.kafka.edge).values() if r.kind == kind], now_ms)
     except Unavailable as error:
-        return ComponentStatus(State.RUNNING if pid else State.UNKNOWN, str(error), pid)
-    known = of_reports([r for r in reports if r.kind == "tailer"], now_ms)
-    return ComponentStatus(State.RUNNING if pid else known.state, known.detail, pid, known.heard_at_ms)
+        known = ComponentStatus(otherwise, str(error))
+    return ComponentStatus(State.RUNNING if pid else known.state, told + known.detail, pid, known.heard_at_ms)
 
 
 def of_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
     """The last report of each: running where one is fresh, silent where one stopped without a goodbye. Pure."""
     live = [r for r in reports if not r.goodbye and now_ms - r.received_at_ms <= FRESH_MS]
-    silent = [r for r in reports if not r.goodbye and now_ms - r.received_at_ms > FRESH_MS]
     gone = [r for r in reports if r.goodbye]
+    silent = [r for r in reports if not r.goodbye and now_ms - r.received_at_ms > FRESH_MS]
     state = State.RUNNING if live else State.SILENT if silent else State.NOT_RUNNING
-    parts = (_named("reported", live, now_ms), _named("silent", silent, now_ms), _named("said goodbye", gone, now_ms))
+    kinds = (("reported", live), ("silent", silent), ("said goodbye", gone))
+    detail = "; ".join(_named(what, kind, now_ms) for what, kind in kinds if kind) or "nobody has reported lately"
     heard_at_ms = max((r.received_at_ms for r in reports), default=None)
-    return ComponentStatus(
-        state, "; ".join(part for part in parts if part) or "nobody has reported lately", heard_at_ms=heard_at_ms
-    )
-
-
-def _reports(config: Config) -> Collection[HostReport]:
-    must_listen(config.kafka.edge, "edge")
-    return recent_reports(config.kafka.edge).values()
+    return ComponentStatus(state, detail, heard_at_ms=heard_at_ms)
 
 
 def _named(what: str, reports: Collection[HostReport], now_ms: int) -> str:
-    if not reports:
-        return ""
     newest = sorted(reports, key=lambda report: -report.received_at_ms)
     names = [f"{report.host_name} ({age(report.received_at_ms, now_ms)} ago)" for report in newest[:_NAMED_MAX]]
     more = f" and {len(newest) - _NAMED_MAX} more" if len(newest) > _NAMED_MAX else ""

@@ -27,11 +27,11 @@ class ServiceError(HourmarkError):
     """Base of HTTP answers other than 200. `code` is stable, `message` and `next_step` are human-readable."""
 
     status: ClassVar[int]
+    retry_after_s: int | None = None
 
-    def __init__(self, code: str, message: str, next_step: str, *, retry_after_s: int | None = None) -> None:
+    def __init__(self, code: str, message: str, next_step: str) -> None:
         super().__init__(f"{message}; {next_step}")
         self.answer: dict[str, Any] = {"error": {"code": code, "message": message, "next_step": next_step}}  # as JSON
-        self.retry_after_s = retry_after_s
 
 
 class BadRequest(ServiceError):
@@ -78,10 +78,9 @@ class NotNow(ServiceError):
 
     status = 503
 
-    def __init__(
-        self, code: str, message: str, next_step: str = "send the same request again", *, retry_after_s: int = 1
-    ) -> None:
-        super().__init__(code, message, next_step, retry_after_s=retry_after_s)
+    def __init__(self, code: str, message: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(code, message, "send the same request again")
+        self.retry_after_s = retry_after_s
 
 
 class QueueError(Unavailable):

@@ -49,15 +49,15 @@ class EventsEndpoint:
                 self._check_size(body)
                 with bad_request("batch", "send at least one line of JSON"):
                     parser = BatchParser(batch, body, rules)
-                delivered = await service.deliver(parser, len(body), request.start_ms)
+                await service.deliver(parser, len(body), request.start_ms)
             except ServiceError as error:
                 error.answer["repeat"] = _repeat(batch)
                 raise
             exactly = keyed or parser.keyed_by_batch == 0
             return json_answer(
                 {
-                    "events": delivered.events,
-                    "dead_letters": delivered.dead_letters,
+                    "events": parser.event_count,
+                    "dead_letters": parser.dead_letter_count,
                     "delivery": "exactly once" if exactly else "at least once",
                     "repeat": _repeat(batch),
                 }

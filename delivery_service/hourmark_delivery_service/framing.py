@@ -1,7 +1,7 @@
 """Schema ids of audit records and host reports: asked of the registry at start, again and again while it is away.
 
 They are only asked for: `hourmark types apply` registers them. A service that registered schemas would take ids from types in a
-registry that was made anew, before anybody could repair it.
+registry that was recreated, before anybody could repair it.
 """
 
 from __future__ import annotations
@@ -65,6 +65,6 @@ def _id(registry: Registry, topic: str, schema: Schema, taken: Mapping[int, str]
     if schema_id in taken:
         raise UsageError(
             f"the schema registry gives id {schema_id} for {topic}, which the rules know as that of {taken[schema_id]}: it was "
-            "made anew. Give registry.url an empty one, or a copy of the lost one, then `hourmark types repair`"
+            "recreated. Give registry.url an empty one, or a copy of the lost one, then `hourmark types repair`"
         )
     return schema_id

@@ -55,8 +55,7 @@ class Inflight:
 
     def oldest_ms(self) -> int:
         """When the oldest request under way began, or now: all that began earlier is answered."""
-        oldest = min((request.start_ms for request in self._requests.values()), default=None)
-        claim = self._clock.now_ms() if oldest is None else oldest
+        claim = min((request.start_ms for request in self._requests.values()), default=self._clock.now_ms())
         self._claimed_ms = max(self._claimed_ms, claim)
         return self._claimed_ms
 

@@ -5,7 +5,7 @@ What is promised beside the port's contract:
 - one producer for the whole process, whatever the number of connections
 - too few in-sync replicas, a leader killed, paused or moved: librdkafka retries within `delivery_timeout_seconds`
 - a producer that fell into a state it cannot leave (a fatal error, or nothing but failures for long while the cluster itself
-  is well) is made anew inside the process; requests under way get NotDelivered and are sent again by their clients, with the
+  is well) is recreated inside the process; requests under way get NotDelivered and are sent again by their clients, with the
   same event ids
 - a full producer makes `append` wait, then fail: nothing is dropped and nothing grows
 """
@@ -133,7 +133,7 @@ class KafkaQueue:
     def _renew(self, producer: _RunningProducer, why: str) -> None:
         if producer is not self._current:
             return
-        _LOG.warning("the Kafka producer is made anew: %s", why)
+        _LOG.warning("the Kafka producer is recreated: %s", why)
         self._failing_since = None
         self._metrics.producer_renewals.inc()
         self._current = _RunningProducer(self._make_producer, self._settings)

@@ -28,7 +28,7 @@ class Metrics:
         self.produce_errors = Counter(
             "hourmark_service_produce_errors", "Records that Kafka did not take.", ["error"], registry=r
         )
-        self.producer_renewals = Counter("hourmark_service_producer_renewals", "Kafka producers made anew.", registry=r)
+        self.producer_renewals = Counter("hourmark_service_producer_renewals", "Kafka producers recreated.", registry=r)
         self.rules_sequence = Gauge("hourmark_service_rules_sequence", "Sequence of the latest rules revision.", registry=r)
         self.reports = Counter("hourmark_service_reports", "Host reports acknowledged.", ["kind"], registry=r)
 

@@ -43,8 +43,8 @@ class RangesEndpoint:
             self._check_size(byte_range, body)
             with bad_request("range", "cut the range as docs/http-api.md says"):
                 parser = RangeParser(byte_range, body, rules)
-            delivered = await service.deliver(parser, len(body), request.start_ms)
-            answer = RangeAnswer(byte_range.end, delivered.events, delivered.dead_letters)
+            await service.deliver(parser, len(body), request.start_ms)
+            answer = RangeAnswer(byte_range.end, parser.event_count, parser.dead_letter_count)
             return json_answer(dataclasses.asdict(answer))
 
     def _check_size(self, byte_range: ByteRange, body: bytes) -> None:

@@ -37,9 +37,6 @@ class Reporter:
 
     async def report(self, *, goodbye: bool = False) -> None:
         """Append one report. Raises QueueError; then the next one says the same or more."""
-        await self._service.append_report(self._make(goodbye))
-
-    def _make(self, goodbye: bool) -> HostReport:
         service = self._service
         caught_up_ms = service.inflight.oldest_ms()
         report = HostReport(
@@ -53,4 +50,4 @@ class Reporter:
             sources=(SourceReport(API_SOURCE, caught_up_ms, service.inflight.bytes, 0),),
         )
         self._sequence += 1
-        return report
+        await service.append_report(report)

@@ -7,7 +7,6 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hourmark.host_reports import HostReport
 from hourmark.wire import report_from_json
 from hourmark_delivery_service.answers import json_answer
 from hourmark_delivery_service.body import read_body
@@ -27,16 +26,12 @@ class ReportsEndpoint:
         """200 once the report is on all in-sync replicas."""
         body = await read_body(http, REPORT_BYTES_MAX)
         with bad_request("report", "send a report as docs/http-api.md shows"):
-            report = _report_of(body).received(self._service.clock.now_ms())
+            sent = report_from_json(body)
+            if len(sent.host_id) != 32:
+                raise ValueError("host_id must be 32 hex digits")
+        report = sent.received(self._service.clock.now_ms())
         try:
             await self._service.append_report(report)
         except QueueError as error:
             raise NotNow("queue", f"the report was not kept: {error}") from error
         return json_answer({"received_at_ms": report.received_at_ms})
-
-
-def _report_of(body: bytes) -> HostReport:
-    report = report_from_json(body)
-    if len(report.host_id) != 32:
-        raise ValueError("host_id must be 32 hex digits")
-    return report

@@ -22,7 +22,7 @@ class RulesStore:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._book = RulesBook()  # whatever was ever read: old revisions stay readable, though the topic be made anew
+        self._book = RulesBook()  # whatever was ever read: old revisions stay readable, though the topic be recreated
         self._seen: set[str] = set()  # all revisions, whole and usable or not
         self._published: set[str] = set()  # those that the topic holds now
         self._compiled: dict[str, CompiledRules] = {}
@@ -39,7 +39,7 @@ class RulesStore:
         for key, value in records:
             if key is not None and value is not None:
                 self._add(key, value)
-        newest = max(self._seen, key=order_of, default="")
+        newest = self._newest
         rules = self._book.get(newest) if newest in self._published else None
         latest = self._compile(rules) if rules is not None else None
         if latest is None and self._latest is not None:
@@ -53,9 +53,6 @@ class RulesStore:
         """The revision of that id, or None where it is not known (yet), or cannot be used."""
         if not self.caught_up:
             return None
-        known = self._compiled.get(revision)
-        if known is not None:
-            return known
         found = self._book.get(revision)
         return None if found is None else self._compile(found)
 
@@ -78,7 +75,7 @@ class RulesStore:
 
     def why_not_ready(self) -> str:
         """Why there is no latest revision, human-readable."""
-        newest = max(self._seen, key=order_of, default="")
+        newest = self._newest
         if not newest:
             return "no event types are applied yet: `hourmark types apply`"
         if newest not in self._published:
@@ -87,6 +84,10 @@ class RulesStore:
                 "the topic begins anew by intent, restart this service"
             )
         return self.why_not(newest)
+
+    @property
+    def _newest(self) -> str:
+        return max(self._seen, key=order_of, default="")
 
     def _add(self, key: bytes, value: bytes) -> None:
         try:

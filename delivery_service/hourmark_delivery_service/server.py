@@ -111,7 +111,6 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ConfigError(f"service.port = {port} on {host} cannot be used: {error.strerror}; 0 takes a free one") from error
-    listener.set_inheritable(False)
     return listener
 
 

@@ -7,7 +7,6 @@ answer. Whatever fails on the way, nothing was acknowledged, and the retry makes
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import Final
 
 from hourmark.clock import Clock
@@ -18,7 +17,7 @@ from hourmark_delivery_service.errors import NotNow, QueueError
 from hourmark_delivery_service.framing import Framing
 from hourmark_delivery_service.inflight import Inflight
 from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.parsing import CompiledRules, Parser, Record
+from hourmark_delivery_service.parsing import CompiledRules, Parser
 from hourmark_delivery_service.queue import Queue, QueueRecord
 from hourmark_delivery_service.rules_store import RulesStore
 
@@ -26,14 +25,6 @@ AHEAD_MS_MAX: Final = 15 * 60_000  # how far `observed_at` may be ahead of this 
 _APPEND_RECORDS: Final = 4096  # given to the queue at once: a usual range is one append
 _APPEND_BYTES: Final = 4 << 20
 _LONG_BODY: Final = 1 << 20  # above it, a slice may be one long record: parsed in a thread, so that others are not held up
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Delivered:
-    """What became of a range or batch, now that all of it is in the queue."""
-
-    events: int
-    dead_letters: int
 
 
 class Service:
@@ -50,12 +41,10 @@ class Service:
         self.framing_trouble = ""  # why it is not known
         self.reported = False  # whether this incarnation's first report is in the queue: it precedes all events
         self._parsing = asyncio.Lock()
-        self._topics: dict[str, str] = {}
 
     def check_accepting(self) -> None:
         """NotNow while events cannot be taken at all."""
-        waits = self.waits()
-        if waits:
+        if waits := self.waits():
             raise NotNow("not_ready", "; ".join(waits))
 
     def waits(self) -> list[str]:
@@ -88,7 +77,7 @@ class Service:
             raise NotNow("rules_unknown", self.rules.why_not(revision))
         return rules
 
-    async def deliver(self, parser: Parser, size: int, received_ms: int) -> Delivered:
+    async def deliver(self, parser: Parser, size: int, received_ms: int) -> None:
         """Parse and append everything, then the audit record. NotNow if the queue did not take all of it."""
         try:
             await self._append_all(parser, size, received_ms)
@@ -98,8 +87,11 @@ class Service:
         except QueueError as error:
             raise NotNow("queue", f"nothing was acknowledged: {error}") from error
         assert audit.lines == parser.event_count + parser.dead_letter_count, "each line is one or the other"
-        self._count(parser, size)
-        return Delivered(parser.event_count, parser.dead_letter_count)
+        for event_type, count in parser.events.items():
+            self.metrics.events.labels(event_type).inc(count)
+        for reason, count in parser.reasons.items():
+            self.metrics.dead_letters.labels(reason).inc(count)
+        self.metrics.received_bytes.inc(size)
 
     async def append_report(self, report: HostReport) -> None:
         """Append a host report, stamped already. Raises QueueError; NotNow before the registry has answered."""
@@ -119,23 +111,10 @@ class Service:
                 await asyncio.sleep(0)
             if part is None:
                 break
-            records += self._addressed(part)
+            records += [QueueRecord(events_topic(record.event_type), record.key, record.value) for record in part]
             waiting_bytes += sum(len(record.value) for record in part)
             if len(records) >= _APPEND_RECORDS or waiting_bytes >= _APPEND_BYTES:
                 await self.queue.append(records, received_ms)
                 records, waiting_bytes = [], 0
         if records:
             await self.queue.append(records, received_ms)
-
-    def _addressed(self, records: list[Record]) -> list[QueueRecord]:
-        topics = self._topics
-        for event_type in {record.event_type for record in records}:
-            topics.setdefault(event_type, events_topic(event_type))
-        return [QueueRecord(topics[record.event_type], record.key, record.value) for record in records]
-
-    def _count(self, parser: Parser, size: int) -> None:
-        for event_type, count in parser.events.items():
-            self.metrics.events.labels(event_type).inc(count)
-        for reason, count in parser.reasons.items():
-            self.metrics.dead_letters.labels(reason).inc(count)
-        self.metrics.received_bytes.inc(size)

@@ -18,7 +18,7 @@ from hourmark.dead_letters import Reason
 from hourmark.event_types import Source
 from hourmark.rules import Rules, TypeVersion
 from hourmark_delivery_service.parsing.dead_letter import EXTREMES, check_field
-from hourmark_delivery_service.parsing.encode import SchemaCompiler
+from hourmark_delivery_service.parsing.encode import SchemaCompiler, default_of
 from hourmark_delivery_service.parsing.parsers import check_at_hand
 from hourmark_delivery_service.parsing.patterns import Pattern
 from hourmark_delivery_service.parsing.primitives import Encoder, Mismatch, encoded
@@ -32,15 +32,13 @@ _ABSENT: Final = object()
 class CompiledField:
     """One of a type's own fields."""
 
-    __slots__ = ("absent", "default", "encode", "encode_text", "name", "takes_bytes")
-
     def __init__(self, field: dict[str, Any], compiler: SchemaCompiler) -> None:
         self.name: str = field["name"]
         self.encode: Encoder = compiler.encoder(field["type"])
         self.encode_text: TextEncoder = text_encoder(field["type"], compiler)
         self.takes_bytes = takes_bytes(field["type"])
         try:
-            self.default: bytes | None = compiler.default(field, self.encode)
+            self.default: bytes | None = default_of(field, self.encode)
         except Mismatch as error:
             raise ValueError(f"the default of the field {self.name}{_spaced(str(error))}") from None
         # what stands for a group that took no part: the default, else null where the type allows it

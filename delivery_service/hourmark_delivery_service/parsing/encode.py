@@ -42,16 +42,16 @@ class SchemaCompiler:
     """Makes encoders; remembers named types, so that one may refer to another or to itself."""
 
     def __init__(self) -> None:
-        self._named: dict[str, Encoder] = {}
+        self._named = dict(PRIMITIVES)
 
     def encoder(self, avro_type: AvroType) -> Encoder:
         """The encoder of this type. ValueError if it is none that Avro knows."""
         if isinstance(avro_type, list):
-            return _union(
-                [self.encoder(branch) for branch in avro_type], nullable=avro_type.index("null") if "null" in avro_type else None
-            )
+            return _union([self.encoder(branch) for branch in avro_type], avro_type)
         if isinstance(avro_type, str):
-            return self._by_name(avro_type)
+            if avro_type not in self._named:
+                raise ValueError(f"the Avro type {avro_type!r} is not declared")
+            return self._named[avro_type]
         kind = avro_type["type"]
         if isinstance(kind, (list, dict)):
             return self.encoder(kind)
@@ -61,41 +61,26 @@ class SchemaCompiler:
             return _map(self.encoder(avro_type["values"]))
         if kind in ("record", "error"):
             return self._record(avro_type)
-        if kind == "enum":
-            return self._name(avro_type, _enum(avro_type["symbols"]))
-        if kind == "fixed":
-            return self._name(avro_type, _fixed(avro_type))
-        return primitive(kind, avro_type.get("logicalType"))
-
-    def fields(self, fields: list[dict[str, Any]]) -> list[tuple[str, Encoder, bytes | None]]:
-        """Name, encoder and encoded default (None: there is none) of a record's fields."""
-        compiled = []
-        for field in fields:
-            encode = self.encoder(field["type"])
-            compiled.append((field["name"], encode, self.default(field, encode)))
-        return compiled
-
-    def default(self, field: Mapping[str, Any], encode: Encoder) -> bytes | None:
-        """A union's default may be of any branch here; Avro 1.12 allows that and older versions want the first."""
-        return encoded(encode, field["default"]) if "default" in field else None
-
-    def _by_name(self, name: str) -> Encoder:
-        if name in PRIMITIVES:
-            return PRIMITIVES[name]
-        named = self._named
-        if name not in named:
-            raise ValueError(f"the Avro type {name!r} is not declared")
-        return named[name]
-
-    def _name(self, avro_type: Mapping[str, Any], encode: Encoder) -> Encoder:
+        if kind not in ("enum", "fixed"):
+            return primitive(kind, avro_type.get("logicalType"))
+        encode = _enum(avro_type["symbols"]) if kind == "enum" else _fixed(avro_type)
         self._named[avro_type["name"]] = encode
         return encode
 
     def _record(self, avro_type: Mapping[str, Any]) -> Encoder:
         fields: list[tuple[str, Encoder, bytes | None]] = []  # filled below: a record may hold itself
-        encode = self._name(avro_type, _record(fields))
-        fields += self.fields(avro_type["fields"])
+        encode = self._named[avro_type["name"]] = _record(fields)
+        for field in avro_type["fields"]:
+            encode_field = self.encoder(field["type"])
+            fields.append((field["name"], encode_field, default_of(field, encode_field)))
         return encode
+
+
+def default_of(field: Mapping[str, Any], encode: Encoder) -> bytes | None:
+    """A field's encoded default, None without one. A union's may be of any branch here; Avro 1.12 allows that and older
+    versions want the first.
+    """
+    return encoded(encode, field["default"]) if "default" in field else None
 
 
 def _enum(symbols: list[str]) -> Encoder:
@@ -183,7 +168,7 @@ def _record(fields: list[tuple[str, Encoder, bytes | None]]) -> Encoder:
     return encode
 
 
-def _union(branches: list[Encoder], nullable: int | None) -> Encoder:
+def _union(branches: list[Encoder], avro_types: list[AvroType]) -> Encoder:
     indices = [encoded(put_long, index) for index in range(len(branches))]
 
     def encode_any(value: Any, out: bytearray) -> None:
@@ -199,8 +184,9 @@ def _union(branches: list[Encoder], nullable: int | None) -> Encoder:
         reason = problems[-1].reason
         raise Mismatch(" or ".join(dict.fromkeys(str(problem) for problem in problems))[:400], reason)
 
-    if nullable is None or len(branches) != 2:
+    if "null" not in avro_types or len(branches) != 2:
         return encode_any
+    nullable = avro_types.index("null")
     null_index, index, branch = indices[nullable], indices[1 - nullable], branches[1 - nullable]
 
     def encode_nullable(value: Any, out: bytearray) -> None:

@@ -87,12 +87,11 @@ class FreeReader(LineReader):
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         super().__init__(byte_range, rules, source)
-        zone = zone_of(byte_range.zone, rules.parser.zones)
+        self._zone_name = byte_range.zone
         self._time_context = TimeContext(
             observed_at_ms=byte_range.observed_at_ms,
             future_seconds=rules.parsing.future_seconds,
-            zone_name=byte_range.zone,
-            zone=zone,
+            zone=zone_of(byte_range.zone, rules.parser.zones),
         )
 
     def read(self, line: bytes) -> Event:
@@ -113,7 +112,7 @@ class FreeReader(LineReader):
             raise Rejected(Reason.NO_TIMESTAMP, "the group `time` took no part in the match", kind.name)
         time_ms = kind.time_format.read_ms(text, self._time_context)
         if time_ms is None:
-            zone = "" if self._time_context.zone is not None else f" (there is no time zone {self._time_context.zone_name!r:.80})"
+            zone = "" if self._time_context.zone is not None else f" (there is no time zone {self._zone_name!r:.80})"
             detail = f"{_shown(text)} does not have the format {kind.rule.time_format}{zone}"
             raise Rejected(Reason.BAD_TIMESTAMP, detail, kind.name)
         return time_ms

@@ -35,17 +35,17 @@ _LIBRARIES: Final = ("msgspec", "google-re2", "fastavro", "pydantic")
 def check_parser() -> None:
     """Finding, if any result differs from the one that was kept, or cannot be compared."""
     for number in PARSERS:
+        kept = f"{FOLDER.name}/{number}.json"
         try:
             vectors = Vectors.of(number)
         except (OSError, ValueError, KeyError) as error:
-            kept = f"{FOLDER.name}/{number}.json"
             raise Finding(
                 f"{kept}, what the parser {number} gives, cannot be read: {error}; install this software anew"
             ) from error
         if different := vectors.different():
             raise Finding(
                 f"this software is not the parser {number} that rules revisions name: {len(different)} of the {len(vectors.all)} "
-                f"results kept in {FOLDER.name}/{number}.json come out otherwise, {different[0]!r} first. Ranges sent again "
+                f"results kept in {kept} come out otherwise, {different[0]!r} first. Ranges sent again "
                 f"would become other records, so the service does not start. Kept with: {vectors.made_with}; here: "
                 f"{made_with()}. Next step: install what requirements.lock names; a change that is meant is a new parser, see "
                 "docs/decisions/2026-11-22-the-parser-is-versioned.md"

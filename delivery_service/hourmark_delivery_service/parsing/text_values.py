@@ -10,6 +10,7 @@ Other types cannot be filled from text.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -77,7 +78,7 @@ def _number(text: bytes) -> float | int:
     if not _DECIMAL.fullmatch(text):
         raise Mismatch("must be a number")
     number = float(text)
-    if number in (float("inf"), float("-inf")):
+    if math.isinf(number):
         raise Mismatch("is out of range")
     return number
 

@@ -67,7 +67,6 @@ class TimeContext:
 
     observed_at_ms: int
     future_seconds: int
-    zone_name: str
     zone: ZoneInfo | None  # None: there is no zone of that name
     minutes_ms: dict[tuple[Any, ...], tuple[int, ...]] = dataclasses.field(
         default_factory=dict

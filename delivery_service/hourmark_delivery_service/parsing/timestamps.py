@@ -45,6 +45,6 @@ def fraction_us(digits: bytes) -> int:
 def _day_of(date: bytes) -> int | None:
     """Days since 1970-01-01 of `YYYY-MM-DD`, or None where the calendar has no such day."""
     try:
-        return dt.date(int(date[:4]), int(date[5:7]), int(date[8:])).toordinal() - EPOCH_ORDINAL
+        return dt.date.fromisoformat(date.decode()).toordinal() - EPOCH_ORDINAL
     except ValueError:
         return None

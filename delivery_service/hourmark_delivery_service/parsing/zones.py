@@ -21,7 +21,7 @@ _SUFFIX = ".zip"
 
 def zone_versions() -> frozenset[str]:
     """The versions at hand."""
-    return frozenset(file.name.removesuffix(_SUFFIX) for file in FOLDER.glob(f"*{_SUFFIX}"))
+    return frozenset(file.stem for file in FOLDER.glob(f"*{_SUFFIX}"))
 
 
 def zone_of(name: str, version: str) -> ZoneInfo | None:

@@ -19,7 +19,7 @@ def ms(text: str) -> int:
 
 
 def read(time_format: str, text: str, observed: str, zone: str = "UTC") -> int | None:
-    context = TimeContext(observed_at_ms=ms(observed), future_seconds=900, zone_name=zone, zone=zone_of(zone, PARSER.zones))
+    context = TimeContext(observed_at_ms=ms(observed), future_seconds=900, zone=zone_of(zone, PARSER.zones))
     return TimeFormat(time_format).read_ms(text.encode(), context)
 
 
