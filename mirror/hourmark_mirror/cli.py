@@ -86,16 +86,15 @@ def _run(config: Config, *, restart: bool) -> int:
 
 
 def _until_available(step: Callable[[], object], stopping: threading.Event) -> None:
-    pause_s = BACKOFF_S[0]
+    pause_s, longest_s = BACKOFF_S
     while not stopping.is_set():
         try:
             step()
+            return
         except Unavailable as error:
             _LOG.warning("waiting, next try in %g s: %s", pause_s, error)
             stopping.wait(pause_s)
-            pause_s = min(2 * pause_s, BACKOFF_S[1])
-        else:
-            return
+            pause_s = min(2 * pause_s, longest_s)
 
 
 @mirror.command(epilog="Example:  hourmark mirror lag --json | jq .records")

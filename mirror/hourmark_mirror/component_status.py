@@ -14,19 +14,12 @@ def mirror(config: Config, now_ms: int) -> ComponentStatus:
     if not config.kafka.mirrored:
         return ComponentStatus(State.NOT_RUNNING, "one cluster is both edge and central: there is none")
     pid = StateFolder(config.mirror.work_dir, "mirror").holder()
-    state = State.NOT_RUNNING if pid is None else State.RUNNING
-    heard_at_ms = None if pid is None else now_ms
     try:
         must_listen(config.kafka.edge, "edge")
         must_listen(config.kafka.central_cluster, "central")
-        lags = measure(config)
+        behind = [lag.records for lag in measure(config) if lag.records > 0]
+        copied = f"{sum(behind):,} records of {len(behind)} topic-partitions not copied yet"
+        said = copied if behind else "has copied all that is at the edge"
     except Unavailable as error:
-        return ComponentStatus(state, str(error), pid, heard_at_ms)
-    behind = [lag for lag in lags if lag.records > 0]
-    records = sum(lag.records for lag in behind)
-    said = (
-        f"{records:,} records of {len(behind)} topic-partitions not copied yet"
-        if behind
-        else "has copied all that is at the edge"
-    )
-    return ComponentStatus(state, said, pid, heard_at_ms)
+        said = str(error)
+    return ComponentStatus(State.NOT_RUNNING, said) if pid is None else ComponentStatus(State.RUNNING, said, pid, now_ms)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from hourmark.committed_reader import CommittedReader
 from hourmark.kafka import Cluster, Partition
@@ -14,8 +13,7 @@ QUEUE_KB: Final = 16 * 1024
 BATCH: Final = 500
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """What is compared of a record: its content as 16 bytes of BLAKE2b over length-prefixed key and value."""
 
     offset: int

@@ -7,11 +7,10 @@ JSON with `state`, `trace`, `worker_id`.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from hourmark.topic_follower import KeyValue
 
@@ -19,8 +18,7 @@ _KEY: Final = re.compile(r"status-(connector|task)-(?P<name>.+)")
 CAUSE_LENGTH_MAX: Final = 500
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """A connector or task (`MirrorSourceConnector-0`) that has failed, with the innermost cause it gave."""
 
     name: str
@@ -66,7 +64,7 @@ class TaskStates:
     @property
     def failed(self) -> list[Failure]:
         """Those that have failed and were not started again."""
-        return sorted(self._failed.values(), key=lambda failure: failure.name)
+        return sorted(self._failed.values())
 
 
 def _cause(trace: str) -> str:

@@ -22,8 +22,7 @@ def as_object(verdict: Verdict) -> dict[str, Any]:
 def _partition(compared: Compared) -> dict[str, Any]:
     comparison = compared.comparison
     return {
-        "topic": compared.partition.topic,
-        "partition": compared.partition.partition,
+        **dataclasses.asdict(compared.partition),
         "cut": compared.cut,
         "position": compared.position,
         "matched": comparison.matched,

@@ -7,10 +7,10 @@ ends; then the edge's ends again, as everything on the target by then was at the
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import random
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from hourmark.clock import Clock
 from hourmark.config import Config
@@ -29,8 +29,7 @@ POLL_S = 0.2
 PROGRESS_S = 5.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(NamedTuple):
     """One topic-partition whose content was compared."""
 
     partition: Partition
@@ -39,8 +38,7 @@ class Compared:
     comparison: Comparison
 
 
-@dataclasses.dataclass(slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What a check found; `alarms` are what is wrong besides contents, in words."""
 
     alarms: list[str]

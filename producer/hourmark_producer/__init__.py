@@ -24,7 +24,7 @@ Small dependencies: httpx and zstandard. One idea per module, the pure ones firs
 | `follower` | one file's next step: examine, cut, spool, send, acknowledge |
 | `retirement` | the end of a file: deleted, replaced, missing, and what is lost with it |
 | `schedule` | whose step is next, and who waits for a retry |
-| `senders`, `retries` | the threads that do these steps, and how long they wait after a failure |
+| `senders` | the threads that do these steps, and how long they wait after a failure |
 | `reports`, `counters`, `throttle` | host reports, counters, warnings that would repeat |
 | `tailer`, `cli` | all of it, running |
 """

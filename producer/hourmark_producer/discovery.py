@@ -37,7 +37,6 @@ class Pattern:
     def __init__(self, pattern: str) -> None:
         if not pattern.startswith("/"):
             raise ValueError(f"{pattern!r} is not absolute")
-        self.text = pattern
         self._parts = [part for part in pattern.split("/") if part]
 
     def look(self, findings: Findings) -> None:

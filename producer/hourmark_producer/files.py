@@ -136,13 +136,16 @@ class TrackedFile:
             self.descriptor = None
 
 
+_Index = dict[tuple[int, int], TrackedFile]
+
+
 class Files:
     """All followed files, by id and by inode. Changed by the scanner alone."""
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:
         self._by_id: dict[str, TrackedFile] = {}
-        self._by_inode: dict[tuple[int, int], TrackedFile] = {}
-        self._by_birth: dict[tuple[int, int], TrackedFile] = {}
+        self._by_inode: _Index = {}
+        self._by_birth: _Index = {}
         for file in files:
             self.add(file)
 
@@ -179,7 +182,7 @@ class Files:
         Where birth times are known they decide. A device number may differ after a restart of the machine: then a file that is
         not open now and agrees in inode and birth time, to the nanosecond, is the same.
         """
-        here = self._by_inode.get((identity.device, identity.inode))
+        here = self.at_inode(identity.device, identity.inode)
         if here is not None and (here.identity.birth_ns in (0, identity.birth_ns) or identity.birth_ns == 0):
             return here
         elsewhere = self._by_birth.get((identity.inode, identity.birth_ns)) if identity.birth_ns else None
@@ -191,15 +194,18 @@ class Files:
         file.identity = identity
         self._index(file)
 
+    def _indexes(self, file: TrackedFile) -> Iterator[tuple[_Index, tuple[int, int]]]:
+        """Each index that knows it, and by which key."""
+        device, inode, birth_ns = file.identity
+        yield self._by_inode, (device, inode)
+        if birth_ns:
+            yield self._by_birth, (inode, birth_ns)
+
     def _index(self, file: TrackedFile) -> None:
-        self._by_inode[file.identity.device, file.identity.inode] = file
-        if file.identity.birth_ns:
-            self._by_birth[file.identity.inode, file.identity.birth_ns] = file
+        for index, key in self._indexes(file):
+            index[key] = file
 
     def _unindex(self, file: TrackedFile) -> None:
-        for index, key in (
-            (self._by_inode, (file.identity.device, file.identity.inode)),
-            (self._by_birth, (file.identity.inode, file.identity.birth_ns)),
-        ):
+        for index, key in self._indexes(file):
             if index.get(key) is file:
                 del index[key]

@@ -1,6 +1,6 @@
 """Host reports: what the closing of buckets knows of this host.
 
-The first report precedes the host's first range: until `first_arrived` is called, nothing is sent. A goodbye is the last.
+The first report precedes the host's first range: until `arrived` is called, nothing is sent. A goodbye is the last.
 Each report has its own number, whether or not it arrived, so that two different ones never share it.
 """
 
@@ -26,8 +26,7 @@ class Reporter:
     throttle: Throttle
     host_id: str
     host_name: str
-    first_arrived: Callable[[], None]
-    has_arrived: bool = False
+    arrived: Callable[[], None]
 
     def __post_init__(self) -> None:
         self._incarnation = uuid.uuid4().hex
@@ -38,9 +37,8 @@ class Reporter:
         while not stop.is_set() and not self._is_heard():
             stop.wait(min(every_s, 1.0))
         while not stop.is_set():
-            if self.send() and not self.has_arrived:
-                self.has_arrived = True
-                self.first_arrived()
+            if self.send():
+                self.arrived()
             stop.wait(every_s)
 
     def _is_heard(self) -> bool:

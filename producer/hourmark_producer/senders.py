@@ -13,11 +13,12 @@ from typing import Final
 from hourmark.errors import HourmarkError
 from hourmark_producer.files import TrackedFile
 from hourmark_producer.follower import Follower
-from hourmark_producer.retries import pause_s
 from hourmark_producer.schedule import Schedule
-from hourmark_producer.service_client import Refused
+from hourmark_producer.service_client import Busy, Refused
 from hourmark_producer.throttle import Throttle
 
+FIRST_S: Final = 0.1
+NEXT_ADDRESS_S: Final = 0.05  # another service may well be able to
 SENDERS: Final = 8  # they wait for the service most of the time, and share fsyncs; memory: a range or a long line each
 
 
@@ -43,7 +44,7 @@ class Senders:
             thread.start()
 
     def allow(self) -> None:
-        """The first report has arrived."""
+        """A report has arrived, so the first one has."""
         self._may_send.set()
 
     def stop(self, within_s: float) -> bool:
@@ -92,3 +93,18 @@ class Senders:
             self.throttle.warn(
                 f"{type(error).__name__}", f"{error}. Waiting: {where}, perhaps others; tried again in {pause:.1f} s"
             )
+
+
+def pause_s(error: Exception, *, failures: int, addresses: int, max_s: float, rng: random.Random) -> float:
+    """How long to wait before a failed step is tried again. Retries never end; only the pause is bounded.
+
+    `failures`: in a row, this one included. Exponential with jitter, so that many tailers do not come back together.
+    """
+    assert failures >= 1, "there is no pause without a failure"
+    if isinstance(error, Refused):
+        return max_s  # asking again soon would not help
+    if failures % addresses != 0:
+        return min(NEXT_ADDRESS_S, max_s)
+    rounds = min(failures // addresses - 1, 30)
+    pause: float = min(max_s, FIRST_S * (1 << rounds)) * rng.uniform(0.5, 1.0)
+    return max(pause, error.retry_after_s) if isinstance(error, Busy) else pause

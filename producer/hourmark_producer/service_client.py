@@ -77,11 +77,6 @@ class ServiceLink:
     def close(self) -> None:
         self._client.close()
 
-    @property
-    def addresses(self) -> int:
-        """How many there are to try."""
-        return len(self._urls)
-
     def fresh(self, age_max_s: float = READING_AGE_MAX_S) -> Reading:
         """A reading of at most this age; asks where there is none. Busy, Refused."""
         with self._hello:

@@ -77,12 +77,11 @@ class Tailer:
         self._client = ServiceLink(config.service_urls, clock)
         self._schedule = Schedule(clock)
         throttle = self._throttle = Throttle(clock)
-        limits = Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
         self._follower = Follower(
             client=self._client,
             checkpoint=checkpoint,
             sources={source.name: source for source in config.sources},
-            limits=limits,
+            limits=Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max),
             counters=self._counters,
             clock=clock,
             host_id=host_id,
@@ -90,7 +89,7 @@ class Tailer:
         )
         self._senders = Senders(
             follower=self._follower, schedule=self._schedule, throttle=throttle,
-            addresses=self._client.addresses, backoff_max_s=config.backoff_max_seconds, failed=self._fail,
+            addresses=len(config.service_urls), backoff_max_s=config.backoff_max_seconds, failed=self._fail,
         )  # fmt: skip
         self._scanner = Scanner(
             sources=config.sources,
@@ -112,7 +111,7 @@ class Tailer:
             throttle=throttle,
             host_id=host_id,
             host_name=host_name,
-            first_arrived=self._senders.allow,
+            arrived=self._senders.allow,
         )
         self._stop_reports = threading.Event()
         self._report_thread = threading.Thread(

@@ -29,12 +29,10 @@ def bench(context: click.Context, name: str, arguments: tuple[str, ...]) -> None
         click.echo(context.get_help())
         return
     root = project("the benchmarks are")
-    parts = ("etl_",)  # modules of a benchmark, run by it
     found = (file for file in (root / "bench").glob("*.py") if "__main__" in file.read_text())
-    names = sorted(file.stem for file in found if not file.stem.startswith(parts))
+    names = sorted(file.stem for file in found if not file.stem.startswith("etl_"))  # modules of a benchmark, run by it
     if name not in names:
         raise UsageError(f"there is no benchmark {name!r}; there are {', '.join(names)}. Example: hourmark bench etl --json")
     export_java_home()
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    done = subprocess.run([sys.executable, "-m", f"bench.{name}", *arguments], cwd=root, env=environment, check=False)
-    sys.exit(done.returncode)
+    sys.exit(subprocess.call([sys.executable, "-m", f"bench.{name}", *arguments], cwd=root, env=environment))

@@ -7,7 +7,6 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
 
 import click
 
@@ -15,7 +14,7 @@ from hourmark.clock import SystemClock
 from hourmark.config import home
 from hourmark.errors import UsageError
 from hourmark_infra.demo import outcome
-from hourmark_infra.demo.demo import Demo, Options, Result
+from hourmark_infra.demo.demo import Demo, Options
 from hourmark_infra.demo.events import TRACK_PLAYED
 from hourmark_infra.jars.cache import say_on_stderr
 
@@ -44,25 +43,18 @@ def demo(lines: tuple[Path, ...], more: tuple[Path, ...], rate: int, seed: int, 
     if more and not lines:
         raise UsageError(f"what is {more[0]} to be? Files whose lines are to be sent come after --lines")
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupted)
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C
     wish = Options(lines=(*lines, *more), rate=rate, seed=seed, buckets=buckets, keep=keep)
     result = Demo(home() / "demo", wish, SystemClock(), say_on_stderr).run()
     say_on_stderr(result.report.as_text())
-    if as_json:
-        click.echo(json.dumps(result.outcome))
-    else:
-        click.echo(outcome.as_text(result.outcome))
-    _explain(result, wish)
-    sys.exit(1 if result.faults else 0)
-
-
-def _explain(result: Result, wish: Options) -> None:
+    click.echo(json.dumps(result.outcome) if as_json else outcome.as_text(result.outcome))
     for fault in result.faults:
         say_on_stderr(f"the promise was NOT kept: {fault}")
-    say_on_stderr(f"\nThe stack is {'still up' if wish.keep else 'down; its data stays until the next demo'}. To look inside:")
+    say_on_stderr(f"\nThe stack is {'still up' if keep else 'down; its data stays until the next demo'}. To look inside:")
     up, *others = commands_to_look_inside(home() / "demo", result.config_file, result.expectations_file, result.example_hour)
-    for command in others if wish.keep else (up, *others):
+    for command in others if keep else (up, *others):
         say_on_stderr(f"  {command}")
+    sys.exit(1 if result.faults else 0)
 
 
 def commands_to_look_inside(stack_home: Path, config: Path, expectations: Path, hour: str) -> tuple[str, ...]:
@@ -75,7 +67,3 @@ def commands_to_look_inside(stack_home: Path, config: Path, expectations: Path, 
         ("judge", "check", str(expectations)),
     )
     return (f"{in_home} up", *(f"./hourmark {shlex.join(words)}" for words in inside), f"{in_home} down")
-
-
-def _interrupted(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

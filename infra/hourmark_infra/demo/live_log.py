@@ -76,11 +76,10 @@ class LiveLog:
         self._file.close()
 
     def _flush(self, pending: bytearray) -> None:
-        view = memoryview(bytes(pending))
-        self._bytes += len(view)
-        self._digest.update(view)
-        while view:  # a raw file may take less than it is given
-            view = view[self._file.write(view) :]
+        self._bytes += len(pending)
+        self._digest.update(pending)
+        self._file.write(pending)
+        self._file.flush()
         pending.clear()
 
     def _rotate(self) -> None:
@@ -90,5 +89,5 @@ class LiveLog:
         self._begin_file()
 
     def _begin_file(self) -> None:
-        self._file = self.path.open("ab", buffering=0)
+        self._file = self.path.open("ab")
         self._bytes, self._digest, self._broken = 0, hashlib.blake2b(digest_size=16), list[int]()

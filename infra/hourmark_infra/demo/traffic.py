@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from hourmark.clock import Clock
@@ -12,21 +13,23 @@ from hourmark_infra.demo.live_log import LiveLog
 _TICK_SECONDS: Final = 0.05
 
 
+@dataclass
 class Traffic:
     """Starts with `start`; `failure` holds what ended it early. A log that cannot keep up is written to its end all the same."""
 
-    def __init__(self, logs: Sequence[LiveLog], span_s: float, clock: Clock) -> None:
-        self.logs = logs
-        self.span_s = span_s
+    logs: Sequence[LiveLog]
+    span_s: float
+    clock: Clock
+
+    def __post_init__(self) -> None:
         self.failure: BaseException | None = None
-        self._clock = clock
         self._stop = threading.Event()
         self._began_s = 0.0
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
 
     def start(self) -> None:
         """Begin; the span runs from now."""
-        self._began_s = self._clock.monotonic_s()
+        self._began_s = self.clock.monotonic_s()
         self._thread.start()
 
     def stop(self) -> None:
@@ -38,7 +41,7 @@ class Traffic:
     @property
     def moment(self) -> float:
         """How much of the span has passed; above 1 after it."""
-        return (self._clock.monotonic_s() - self._began_s) / self.span_s
+        return (self.clock.monotonic_s() - self._began_s) / self.span_s
 
     @property
     def written(self) -> int:

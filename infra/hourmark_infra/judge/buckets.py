@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -73,12 +74,15 @@ def by_bucket(tree: Tree) -> dict[str, dict[str, Entry]]:
     """What lies in each folder that has a marker, by its path in there; the folder itself is ""."""
     found: dict[str, dict[str, Entry]] = {bucket: {} for bucket in bucket_paths(tree)}
     for path, entry in tree.items():
-        parts = path.split("/")
-        for bucket in ("/".join(parts[: n + 1]) for n in range(len(parts))):
-            if bucket in found:
-                found[bucket][path[len(bucket) + 1 :]] = entry
-                break
+        bucket = next((folder for folder in _prefixes(path) if folder in found), None)
+        if bucket is not None:
+            found[bucket][path[len(bucket) + 1 :]] = entry
     return found
+
+
+def _prefixes(path: str) -> Iterator[str]:
+    """The path's folders from the first on, and the path itself."""
+    return itertools.accumulate(path.split("/"), "{}/{}".format)
 
 
 def changes(before: Mapping[str, Mapping[str, object]], now: Mapping[str, Mapping[str, object]]) -> list[tuple[str, str]]:
@@ -123,6 +127,6 @@ def closed_buckets(hdfs: WebHdfs, root: str) -> Iterator[Bucket]:
 def unlisted(tree: Tree, buckets: Mapping[str, Bucket]) -> Iterator[str]:
     """What no marker speaks of: files, folders, attempts."""
     listed = {f"{path}/{name}" for path, b in buckets.items() for name in (MARKER, *(f.name for f in b.marker.files))}
-    above = {"/".join(path.split("/")[:depth]) for path in buckets for depth in range(1, 5)}
+    above = {folder for path in buckets for folder in _prefixes(path)}
     above |= {path for path in tree.keys() - {path.rpartition("/")[0] for path in tree} if _ABOVE.fullmatch(path)}
     return (path for path, entry in tree.items() if path not in (above if entry.folder else listed))

@@ -87,16 +87,15 @@ def chain_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
 
 def balance_faults(buckets: Sequence[Bucket]) -> Iterator[tuple[str, str]]:
     """Path and fault where the books of all buckets of a type do not add up, or their offsets have no room for their events."""
-    next_offset: dict[tuple[str, int], int] = {}
+    next_offset: Counter[tuple[str, int]] = Counter()
     events = 0
     books: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for bucket in buckets:
         events += bucket.marker.events
         for o in bucket.marker.offsets:
-            key = o.topic_id, o.partition
-            next_offset[key] = max(next_offset.get(key, 0), o.next)
-        if events > sum(next_offset.values()):
-            yield bucket.path, f"up to it there are {events} events, by its offsets at most {sum(next_offset.values())} records"
+            next_offset |= Counter({(o.topic_id, o.partition): o.next})  # the larger of both
+        if events > next_offset.total():
+            yield bucket.path, f"up to it there are {events} events, by its offsets at most {next_offset.total()} records"
         for hour, book in bucket.marker.books.items():
             books[hour].update(book.model_dump())
     if all(bucket.marker.grade == "proved" for bucket in buckets):

@@ -43,18 +43,18 @@ def split(line: bytes) -> Split | None:
     return Split(time, host, msgid, match["msg"] or b"")
 
 
-def unix_us(text: str, digits_max: int = 6) -> int | None:
-    """Microseconds of an RFC 3339 time with at most so many digits after the point; None where it is none. No year is too far."""
+def unix_us(text: str) -> int | None:
+    """Microseconds of an RFC 3339 time with at most six digits after the point; None where it is none. No year is too far."""
     match = _TIME.fullmatch(text)
     if match is None:
         return None
     fraction, _, sign, ahead_h, ahead_m = match.groups()[6:]
     fraction, ahead_h, ahead_m = fraction or "0", int(ahead_h or 0), int(ahead_m or 0)
-    if ahead_h > 23 or ahead_m > 59 or len(fraction) > digits_max:
+    if ahead_h > 23 or ahead_m > 59 or len(fraction) > 6:
         return None
     try:
         local = dt.datetime(*map(int, match.groups()[:6]))  # type: ignore[arg-type]  # six of them
     except ValueError:
         return None
     ahead_s = (ahead_h * 3600 + ahead_m * 60) * (-1 if sign == "-" else 1)
-    return (local - _EPOCH) // dt.timedelta(microseconds=1) - ahead_s * 1_000_000 + int(fraction[:6].ljust(6, "0"))
+    return (local - _EPOCH) // dt.timedelta(microseconds=1) - ahead_s * 1_000_000 + int(fraction.ljust(6, "0"))

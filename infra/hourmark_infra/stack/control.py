@@ -8,7 +8,7 @@ from __future__ import annotations
 import getpass
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -174,15 +174,11 @@ class Stack:
             for name in self._servers:
                 done[name] = pool.submit(self._start_and_wait, name, done, failed.is_set)
             try:
-                finished, _ = wait(done.values(), return_when=FIRST_EXCEPTION)
-            except BaseException:  # Ctrl-C: who waits for a server need not wait on
+                for future in as_completed(done.values()):
+                    future.result()
+            except BaseException:  # the first failure, or Ctrl-C: who waits for a server need not wait on
                 failed.set()
                 raise
-            first = next((error for future in finished if (error := future.exception())), None)
-            if first is not None:
-                failed.set()
-        if first is not None:
-            raise first
 
     def _start_and_wait(self, name: str, done: dict[str, Future[None]], abandoned: Callable[[], bool]) -> None:
         for needed in self._servers[name].needs:

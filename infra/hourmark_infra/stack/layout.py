@@ -6,9 +6,9 @@ import secrets
 import socket
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from hourmark.errors import Unavailable
 
@@ -36,8 +36,7 @@ PORT_NAMES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """Where everything of one stack is."""
 
     home: Path

@@ -17,12 +17,10 @@ def purge_stack(home: Path, say: Say) -> bool:
 
     Only a folder that holds a stack's state file is touched. It is renamed first, so that half a stack is never taken for one.
     """
-    purged = False
     if state_file(home).exists():
         Stack.load(home, say).down()
         stack_root(home).rename(home / f"stack.purged-{os.getpid()}")
-        purged = True
-    for rest in home.glob("stack.purged-*"):
+    purged = [*home.glob("stack.purged-*")]
+    for rest in purged:
         shutil.rmtree(rest)
-        purged = True
-    return purged
+    return bool(purged)

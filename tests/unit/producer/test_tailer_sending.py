@@ -14,7 +14,7 @@ from tests.support.waiting import wait_for
 from hourmark.clock import SystemClock
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed, lose
-from hourmark_producer.retries import pause_s
+from hourmark_producer.senders import pause_s
 from hourmark_producer.service_client import Busy, Refused, ServiceLink
 
 
