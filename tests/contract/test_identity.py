@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.records import byte_range
 
 from hourmark.event_id import TIME_MS_MAX, EventId, LineIds, batch_event_id, client_event_id
 from hourmark.ranges import ByteRange, Part, RangeId, batch_range_id, file_id
@@ -94,14 +95,6 @@ def test_keys_of_other_sizes_are_refused(size: int) -> None:
         RecordKey.decode(bytes(size))
 
 
-def _range(**changes: Any) -> ByteRange:
-    fields: dict[str, Any] = {
-        "host_id": "a" * 32, "file_id": "b" * 32, "generation": 0, "start": 0, "end": 2, "observed_at_ms": 7, "rules": "1-a",
-        "zone": "UTC", "source": "app", "path": "/log", "host_name": "h",
-    }  # fmt: skip
-    return ByteRange(**{**fields, **changes})
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -111,8 +104,8 @@ def _range(**changes: Any) -> ByteRange:
     ],
 )  # fmt: skip
 def test_every_field_that_parsing_depends_on_is_in_the_range_id(changes: dict[str, Any]) -> None:
-    assert _range().range_id(b"a\n") != _range(**changes).range_id(b"a\n")
-    assert _range().range_id(b"a\n") != _range().range_id(b"b\n")
+    assert byte_range().range_id(b"a\n") != byte_range(**changes).range_id(b"a\n")
+    assert byte_range().range_id(b"a\n") != byte_range().range_id(b"b\n")
 
 
 @pytest.mark.parametrize(
@@ -124,9 +117,9 @@ def test_every_field_that_parsing_depends_on_is_in_the_range_id(changes: dict[st
 )  # fmt: skip
 def test_a_wrong_range_is_refused_by_the_name_of_its_field(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        _range(**changes)
+        byte_range(**changes)
 
 
 def test_a_body_of_another_size_is_refused() -> None:
     with pytest.raises(ValueError, match="the range says 2 bytes, the body has 3"):
-        _range().range_id(b"abc")
+        byte_range().range_id(b"abc")
