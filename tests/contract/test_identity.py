@@ -17,6 +17,7 @@ from hourmark.ranges import ByteRange, Part, RangeId, batch_range_id, file_id
 from hourmark.record_key import RecordKey
 
 VECTORS = Path(__file__).parent / "vectors"
+IDS = LineIds("a" * 32, "b" * 32, 0)
 HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
 
 
@@ -65,22 +66,21 @@ def test_an_event_id_is_a_uuid_version_8_that_tells_its_time(
 
 @given(st.lists(st.tuples(st.integers(0, TIME_MS_MAX), st.binary(max_size=20)), min_size=2, max_size=20))
 def test_event_ids_sort_by_time(events: list[tuple[int, bytes]]) -> None:
-    ids = [LineIds("a" * 32, "b" * 32, 0).make(time_ms, 0, line) for time_ms, line in events]
+    ids = [IDS.make(time_ms, 0, line) for time_ms, line in events]
     assert [i.time_ms for i in sorted(ids)] == sorted(time_ms for time_ms, _ in events)
 
 
 @given(st.binary(max_size=50), st.integers(0, 1 << 40), st.integers(1, 1 << 20))
 def test_another_position_or_line_gives_another_event_id(line: bytes, offset: int, further: int) -> None:
-    ids = LineIds("a" * 32, "b" * 32, 0)
-    assert ids.make(5, offset, line) != ids.make(5, offset + further, line)
-    assert ids.make(5, offset, line) != ids.make(5, offset, line + b"x")
-    assert ids.make(5, offset, line) != LineIds("a" * 32, "b" * 32, 1).make(5, offset, line)
+    assert IDS.make(5, offset, line) != IDS.make(5, offset + further, line)
+    assert IDS.make(5, offset, line) != IDS.make(5, offset, line + b"x")
+    assert IDS.make(5, offset, line) != LineIds("a" * 32, "b" * 32, 1).make(5, offset, line)
 
 
 @pytest.mark.parametrize("time_ms", [-1, TIME_MS_MAX + 1])
 def test_a_time_that_does_not_fit_is_refused(time_ms: int) -> None:
     with pytest.raises(ValueError, match="outside of what an id can hold"):
-        LineIds("a" * 32, "b" * 32, 0).make(time_ms, 0, b"")
+        IDS.make(time_ms, 0, b"")
 
 
 @given(st.binary(min_size=16, max_size=16), st.binary(min_size=8, max_size=8))
