@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.records import byte_range
 
 from hourmark.event_id import TIME_MS_MAX, EventId, LineIds, batch_event_id, client_event_id
 from hourmark.ranges import ByteRange, Part, RangeId, batch_range_id, file_id
 from hourmark.record_key import RecordKey
 
 VECTORS = Path(__file__).parent / "vectors"
+IDS = LineIds("a" * 32, "b" * 32, 0)
 HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
 
 
@@ -64,22 +66,21 @@ def test_an_event_id_is_a_uuid_version_8_that_tells_its_time(
 
 @given(st.lists(st.tuples(st.integers(0, TIME_MS_MAX), st.binary(max_size=20)), min_size=2, max_size=20))
 def test_event_ids_sort_by_time(events: list[tuple[int, bytes]]) -> None:
-    ids = [LineIds("a" * 32, "b" * 32, 0).make(time_ms, 0, line) for time_ms, line in events]
+    ids = [IDS.make(time_ms, 0, line) for time_ms, line in events]
     assert [i.time_ms for i in sorted(ids)] == sorted(time_ms for time_ms, _ in events)
 
 
 @given(st.binary(max_size=50), st.integers(0, 1 << 40), st.integers(1, 1 << 20))
 def test_another_position_or_line_gives_another_event_id(line: bytes, offset: int, further: int) -> None:
-    ids = LineIds("a" * 32, "b" * 32, 0)
-    assert ids.make(5, offset, line) != ids.make(5, offset + further, line)
-    assert ids.make(5, offset, line) != ids.make(5, offset, line + b"x")
-    assert ids.make(5, offset, line) != LineIds("a" * 32, "b" * 32, 1).make(5, offset, line)
+    assert IDS.make(5, offset, line) != IDS.make(5, offset + further, line)
+    assert IDS.make(5, offset, line) != IDS.make(5, offset, line + b"x")
+    assert IDS.make(5, offset, line) != LineIds("a" * 32, "b" * 32, 1).make(5, offset, line)
 
 
 @pytest.mark.parametrize("time_ms", [-1, TIME_MS_MAX + 1])
 def test_a_time_that_does_not_fit_is_refused(time_ms: int) -> None:
     with pytest.raises(ValueError, match="outside of what an id can hold"):
-        LineIds("a" * 32, "b" * 32, 0).make(time_ms, 0, b"")
+        IDS.make(time_ms, 0, b"")
 
 
 @given(st.binary(min_size=16, max_size=16), st.binary(min_size=8, max_size=8))
@@ -94,14 +95,6 @@ def test_keys_of_other_sizes_are_refused(size: int) -> None:
         RecordKey.decode(bytes(size))
 
 
-def _range(**changes: Any) -> ByteRange:
-    fields: dict[str, Any] = {
-        "host_id": "a" * 32, "file_id": "b" * 32, "generation": 0, "start": 0, "end": 2, "observed_at_ms": 7, "rules": "1-a",
-        "zone": "UTC", "source": "app", "path": "/log", "host_name": "h",
-    }  # fmt: skip
-    return ByteRange(**{**fields, **changes})
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -111,8 +104,8 @@ def _range(**changes: Any) -> ByteRange:
     ],
 )  # fmt: skip
 def test_every_field_that_parsing_depends_on_is_in_the_range_id(changes: dict[str, Any]) -> None:
-    assert _range().range_id(b"a\n") != _range(**changes).range_id(b"a\n")
-    assert _range().range_id(b"a\n") != _range().range_id(b"b\n")
+    assert byte_range().range_id(b"a\n") != byte_range(**changes).range_id(b"a\n")
+    assert byte_range().range_id(b"a\n") != byte_range().range_id(b"b\n")
 
 
 @pytest.mark.parametrize(
@@ -124,9 +117,9 @@ def test_every_field_that_parsing_depends_on_is_in_the_range_id(changes: dict[st
 )  # fmt: skip
 def test_a_wrong_range_is_refused_by_the_name_of_its_field(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        _range(**changes)
+        byte_range(**changes)
 
 
 def test_a_body_of_another_size_is_refused() -> None:
     with pytest.raises(ValueError, match="the range says 2 bytes, the body has 3"):
-        _range().range_id(b"abc")
+        byte_range().range_id(b"abc")

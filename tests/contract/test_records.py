@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.records import audit_record, byte_range
 
 from hourmark.audit import AuditRecord, Promise, promises, sum_low64
 from hourmark.avro import digest, fingerprint, frame, unframe
@@ -18,7 +19,7 @@ from hourmark.event_id import EventId
 from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.host_reports import HostReport, SourceReport
 from hourmark.manifest import Manifest
-from hourmark.ranges import ByteRange, Part, RangeId
+from hourmark.ranges import Part, RangeId
 from hourmark.rules import Rules, RulesBook, TypeVersion
 from hourmark.wire import parse_range_headers, range_headers, report_from_json, report_to_json
 
@@ -47,22 +48,10 @@ def test_promises_count_distinct_ids_by_type_and_hour(events: list[tuple[str, in
     st.lists(st.builds(Promise, NAMES, st.integers(0, 1 << 40), st.integers(1, 1 << 40), st.integers(0, 2**64 - 1)), max_size=5),
 )  # fmt: skip
 def test_audit_records_come_back(range_id: bytes, name: str, path: str, at: int, ms: int, promised: list[Promise]) -> None:
-    record = AuditRecord(
-        range_id=RangeId(range_id),
-        kind="range",
-        host_id="h" * 32,
-        host_name=name,
-        file_id="f" * 32,
-        generation=3,
-        start=at,
-        end=at,
-        observed_at_ms=ms,
-        rules="1-a",
-        source="app",
-        path=path,
-        lines=len(promised),
+    record = audit_record(
+        range_id=RangeId(range_id), host_name=name, generation=3, start=at, end=at, observed_at_ms=ms, path=path,
         promised=tuple(promised),
-    )
+    )  # fmt: skip
     assert AuditRecord.decode(record.encode()) == record
 
 
@@ -94,18 +83,23 @@ def test_a_service_never_stores_a_caught_up_time_past_its_own_clock(report: Host
     assert all(s.caught_up_at_ms is None or s.caught_up_at_ms <= clock_ms for s in stored.sources)
 
 
+def _body(*sources: dict[str, Any], **changes: Any) -> bytes:
+    usual = {
+        "host_id": "a", "host_name": "h", "kind": "tailer", "incarnation": "i", "sequence": 0, "received_at_ms": 0,
+        "goodbye": False,
+    }  # fmt: skip
+    said = [{"source": "s", "caught_up_at_ms": 1, "pending_bytes": 0, "lost_bytes": 0} | source for source in sources]
+    return json.dumps({**usual, "sources": said, **changes}).encode()
+
+
+def test_a_report_of_the_right_form_is_taken() -> None:
+    assert report_from_json(_body({})).sources == (SourceReport("s", 1, 0, 0),)
+
+
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"[]", b"{}", b"\xff", b'{"sources": 3}', b"null",
-        json.dumps({"host_id": "a", "host_name": "h", "kind": "tailer", "incarnation": "i", "sequence": 0, "received_at_ms": 0,
-                    "goodbye": False,
-                    "sources": [{"source": "s", "caught_up_at_ms": -1, "pending_bytes": 0, "lost_bytes": 0}]}).encode(),
-        json.dumps({"host_id": 7, "host_name": "h", "kind": "tailer", "incarnation": "i", "sequence": 0, "received_at_ms": 0,
-                    "goodbye": False, "sources": []}).encode(),
-        json.dumps({"host_id": "a", "host_name": "h", "kind": "tailer", "incarnation": "i", "sequence": 0, "received_at_ms": 0,
-                    "goodbye": False,
-                    "sources": [{"source": "s", "caught_up_at_ms": 1, "pending_bytes": 0, "lost_bytes": 0}] * 2}).encode(),
+        b"", b"[]", b"{}", b"\xff", b'{"sources": 3}', b"null", _body({"caught_up_at_ms": -1}), _body(host_id=7), _body({}, {}),
     ],
 )  # fmt: skip
 def test_a_report_of_another_form_is_refused(body: bytes) -> None:
@@ -115,19 +109,8 @@ def test_a_report_of_another_form_is_refused(body: bytes) -> None:
 
 @given(HEX, HEX, st.integers(0, 1 << 40), st.integers(1, 1 << 20), st.text(min_size=1, max_size=40), st.sampled_from(Part))
 def test_range_headers_come_back(host: str, file: str, start: int, size: int, path: str, part: Part) -> None:
-    made = ByteRange(
-        host_id=host,
-        file_id=file,
-        generation=1,
-        start=start,
-        end=start + size,
-        observed_at_ms=5,
-        rules="1-a",
-        zone="UTC",
-        source="app",
-        path=path,
-        host_name="wëb 1",
-        part=part,
+    made = byte_range(
+        host_id=host, file_id=file, generation=1, start=start, end=start + size, path=path, host_name="wëb 1", part=part
     )
     headers = range_headers(made)
     assert all(value.isascii() and value.isprintable() for value in headers.values())
@@ -135,19 +118,7 @@ def test_range_headers_come_back(host: str, file: str, start: int, size: int, pa
 
 
 def test_a_path_that_is_no_utf8_survives_the_headers() -> None:
-    made = ByteRange(
-        host_id="a" * 32,
-        file_id="b" * 32,
-        generation=0,
-        start=0,
-        end=1,
-        observed_at_ms=5,
-        rules="1-a",
-        zone="UTC",
-        source="app",
-        path=b"/log/\xff".decode(errors="surrogateescape"),
-        host_name="h",
-    )
+    made = byte_range(path=b"/log/\xff".decode(errors="surrogateescape"))
     assert parse_range_headers(range_headers(made)) == made
 
 
@@ -157,21 +128,7 @@ def test_a_path_that_is_no_utf8_survives_the_headers() -> None:
      ("Hourmark-Host", "x"), ("Hourmark-Part", "some"), ("Hourmark-Observed-At", "")],
 )  # fmt: skip
 def test_a_wrong_header_is_named(header: str, value: str) -> None:
-    headers = range_headers(
-        ByteRange(
-            host_id="a" * 32,
-            file_id="b" * 32,
-            generation=0,
-            start=0,
-            end=1,
-            observed_at_ms=5,
-            rules="1-a",
-            zone="UTC",
-            source="app",
-            path="/p",
-            host_name="h",
-        )
-    )
+    headers = range_headers(byte_range())
     with pytest.raises(ValueError, match=r"Hourmark|host_id"):
         parse_range_headers({**headers, header: value})
     del headers["Hourmark-Offset"]

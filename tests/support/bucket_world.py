@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import fastavro
-import pyarrow as pa
 from sqlalchemy import insert
+from tests.support.records import TOPIC, kafka_table, seal, stage_plan
+from tests.support.records import frontier as open_frontier
 
 from hourmark.avro import event_schema, frame
 from hourmark.config import Config, Etl
@@ -27,8 +28,7 @@ from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import Frontier, Seal, StagedGroup, State
-from hourmark_etl.staging.pieces import StagePlan
+from hourmark_etl.model import Frontier, StagedGroup, State
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.storage import LocalDisk, Storage
 
@@ -51,6 +51,11 @@ def an_id(hour: Hour, number: int) -> bytes:
     return (hour.start_s * 1000 + drawn.randrange(3_600_000)).to_bytes(6, "big") + b"\x80" + drawn.randbytes(9)
 
 
+def some_ids(count: int, hour: Hour = FIRST) -> list[bytes]:
+    """Of the hour's first events."""
+    return [an_id(hour, number) for number in range(count)]
+
+
 def datum(event_id: bytes, schema_id: int = 1, size: int = 0) -> bytes:
     file = io.BytesIO()
     value = {
@@ -71,33 +76,16 @@ class World:
         self.config = Config(storage=Settings(root=url), etl=Etl(ledger=f"sqlite:///{folder}/ledger.sqlite", **etl))
         self.database = Database(self.config.etl.ledger)
         self.lease = self.database.acquire("closer")
-        self._plan = StagePlan(
-            storage=self.config.storage,
-            folder="_staging/one",
-            bucket_seconds=3600,
-            types={"events.click": "click"},
-            audit_topic="audit",
-            hosts_topic="hosts",
-        )
 
     def stage(
         self, ids: Sequence[bytes], schema_id: int = 1, size: int = 0, datums: Mapping[bytes, bytes] | None = None
     ) -> tuple[StagedGroup, ...]:
         """One staged file of these events; `datums`: by id, where they are others than the schema's."""
         made = datums or {event_id: datum(event_id, schema_id, size) for event_id in ids}
-        values = [frame(schema_id) + made[event_id] for event_id in ids]
-        table = pa.table(
-            {
-                "key": pa.array([event_id + RANGE for event_id in ids], pa.binary()),
-                "value": pa.array(values, pa.binary()),
-                "topic": pa.array(["events.click"] * len(ids)),
-                "partition": pa.array([0] * len(ids), pa.int32()),
-                "offset": pa.array(range(len(ids)), pa.int64()),
-            }
-        )
-        return stage_table(table, (), self._plan, self.storage).groups if ids else ()
+        rows = ((i + RANGE, frame(schema_id) + made[i], TOPIC, 0, n) for n, i in enumerate(ids))
+        return stage_table(kafka_table(rows), (), stage_plan(), self.storage).groups if ids else ()
 
-    def write(self, hour: Hour, listed: Collection[StagedGroup], attempt: str) -> WrittenHour:
+    def write(self, hour: Hour, listed: Collection[StagedGroup], attempt: str = "one") -> WrittenHour:
         """What the engine writes for the hour."""
         texts = {number: json.dumps(schema) for number, schema in SCHEMAS.items()}
         sealed = SealedHour("click", hour, tuple(listed))
@@ -132,16 +120,5 @@ class World:
 
 
 def frontier(hour: Hour) -> Frontier:
-    seal = Seal(
-        grade="proved", method="join", cut_at_ms=1, audit_next=0, audit_records=1, promised=1, unaudited=0, waived=(), offsets=()
-    )
-    return Frontier(
-        event_type="click",
-        first_hour=FIRST,
-        hour=hour,
-        state=State.SEALED,
-        sources=frozenset(),
-        settled_next=0,
-        seal=seal,
-        alarm=(),
-    )
+    """Sealed as proved."""
+    return open_frontier(hour=hour, state=State.SEALED, seal=seal())

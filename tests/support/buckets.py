@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+from collections import Counter
 from typing import Any
 
 import fastavro
 from tests.support.containers import append_all
+from tests.support.records import evidence, manifest
 
 from hourmark.avro import event_schema, fingerprint
 from hourmark.event_id import EventId, LineIds
 from hourmark.hours import Hour
-from hourmark.manifest import MARKER, BucketFile, Evidence, Grade, Manifest, Previous
+from hourmark.manifest import MARKER, BucketFile, Evidence, Manifest, Previous
 from hourmark_etl.buckets.avro_container import ContainerWriter
 from hourmark_etl.storage import Storage
 
@@ -57,37 +59,19 @@ class Plan:
         folder = self.hour.bucket_path(TYPE)
         listed = [self._write(f"{folder}/{name}", name, datums) for name, datums in self.files.items()]
         ids = [event_id for datums in self.files.values() for event_id, _ in datums]
-        late: dict[str, int] = {}
-        for name, datums in self.files.items():
-            for event_id, _ in datums if name.startswith("late-") else []:
-                label = str(Hour.of(event_id.time_ms))
-                late[label] = late.get(label, 0) + 1
-        manifest = Manifest(
-            type=TYPE,
-            hour=str(self.hour),
-            bucket_seconds=self.hour.length_s,
-            previous=self._previous(),
-            grade=Grade.PROVED,
-            evidence=self.evidence(),
-            files=listed,
-            events=len(ids),
-            late=late,
-            duplicates_removed=2,
-            unaudited=0,
-            id_sum=f"{sum(event_id.low64 for event_id in ids) % (1 << 64):016x}",
-            offsets=[],
-            ledger="3f0c8c1e",
-            ledger_commit=7,
-            attempt="attempt-1",
-            closed_at_ms=self.hour.end_ms,
-            software="hourmark test",
-        ).model_copy(update=self.changes)
-        self.storage.write_new(f"{folder}/{MARKER}", manifest.encode())
-        return manifest
+        behind = [event_id for name, datums in self.files.items() if name.startswith("late-") for event_id, _ in datums]
+        late = dict(Counter(str(Hour.of(event_id.time_ms)) for event_id in behind))
+        told = manifest(
+            self.hour, type=TYPE, previous=self._previous(), evidence=self.evidence(), files=listed, events=len(ids), late=late,
+            duplicates_removed=2, id_sum=f"{sum(event_id.low64 for event_id in ids) % (1 << 64):016x}", ledger="3f0c8c1e",
+            ledger_commit=7, attempt="attempt-1", closed_at_ms=self.hour.end_ms, software="hourmark test",
+        ).model_copy(update=self.changes)  # fmt: skip
+        self.storage.write_new(f"{folder}/{MARKER}", told.encode())
+        return told
 
     def evidence(self) -> Evidence:
         events = sum(map(len, self.files.values()))
-        return Evidence(method="join", cut_at_ms=self.hour.end_ms, audit_records=1, promised=events, audit_next={"0": 1})
+        return evidence(cut_at_ms=self.hour.end_ms, promised=events, audit_next={"0": 1})
 
     def _previous(self) -> Previous | None:
         before = self.hour.before()

@@ -13,13 +13,14 @@ from typing import Any
 
 import fastavro
 from confluent_kafka import Producer
+from tests.support.records import audit_record, host_report
 
-from hourmark.audit import AuditRecord, promises
+from hourmark.audit import promises
 from hourmark.avro import frame
 from hourmark.clock import SystemClock
 from hourmark.config import Config
 from hourmark.event_id import EventId, LineIds
-from hourmark.host_reports import API_SOURCE, HostReport, SourceReport
+from hourmark.host_reports import API_SOURCE, SourceReport
 from hourmark.hours import hour_start_s
 from hourmark.kafka import client_settings
 from hourmark.ranges import RangeId
@@ -82,22 +83,11 @@ class DirectDelivery:
     def send_audit(self, sent: Range) -> None:
         """Append the promise of the whole range."""
         seconds = self._config.parsing.bucket_seconds
-        record = AuditRecord(
-            range_id=sent.range_id,
-            kind="range",
-            host_id=HOST_ID,
-            host_name="host",
-            file_id=FILE_ID,
-            generation=0,
-            start=sent.start,
-            end=self._offset,
-            observed_at_ms=0,
-            rules="1-0",
-            source="app",
-            path="/log",
-            lines=len(sent.events),
+        record = audit_record(
+            range_id=sent.range_id, host_id=HOST_ID, host_name="host", file_id=FILE_ID, start=sent.start, end=self._offset,
+            observed_at_ms=0, rules="1-0", lines=len(sent.events),
             promised=promises((t, hour_start_s(i.time_ms, seconds), i) for t, i, _ in sent.events),
-        )
+        )  # fmt: skip
         self._produce(AUDIT, bytes(sent.range_id), record.encode())
 
     def deliver(self, sent: Range) -> None:
@@ -109,16 +99,8 @@ class DirectDelivery:
         """A service's report (or, with another source, a tailer's), received now."""
         kind = "service" if source == API_SOURCE else "tailer"
         sources = (SourceReport(source, caught_up_at_ms, 0, 0),)
-        report = HostReport(
-            host_id=host_id,
-            host_name="host",
-            kind=kind,
-            incarnation="one",
-            sequence=0,
-            received_at_ms=SystemClock().now_ms(),
-            goodbye=goodbye,
-            sources=sources,
-        )
+        now_ms = SystemClock().now_ms()
+        report = host_report(now_ms, host_id=host_id, host_name="host", kind=kind, goodbye=goodbye, sources=sources)
         self._produce(HOSTS, host_id.encode(), report.encode())
 
     def _produce(self, topic: str, key: bytes, datum: bytes) -> None:

@@ -11,7 +11,6 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tests.support.crash import ORDER_VARIABLE, CrashOrder
@@ -159,7 +158,7 @@ class EtlRun:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self.kill()
 

@@ -172,12 +172,17 @@ def lost(handler: Handler, _: str) -> bool:
     return True
 
 
-def done_but_lost(handler: Handler, operation: str) -> bool:
-    """It is done, the answer never arrives."""
+def do(handler: Handler, operation: str) -> None:
+    """Carry it out, and say nothing."""
     answer = handler.answer
     handler.answer = lambda *_, **__: None  # type: ignore[method-assign]
     getattr(handler, operation.replace(" ", "_").lower())()
     handler.answer = answer  # type: ignore[method-assign]
+
+
+def done_but_lost(handler: Handler, operation: str) -> bool:
+    """It is done, the answer never arrives."""
+    do(handler, operation)
     handler.hang_up()
     return True
 

@@ -7,32 +7,27 @@ import dataclasses
 import hashlib
 from collections.abc import Sequence
 
-import pyarrow as pa
+from tests.support.records import Row, audit_record, kafka_table, manifest, position, seal, span, stage_plan
 
 from hourmark.audit import AuditRecord, Promise
 from hourmark.avro import frame
-from hourmark.config import Storage as StorageSettings
 from hourmark.event_id import EventId, LineIds
 from hourmark.hours import Hour
-from hourmark.manifest import Evidence, Grade, Manifest
 from hourmark.ranges import RangeId
 from hourmark_etl.closing.proof.proof import Proof, Prover
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import WithSeals
-from hourmark_etl.model import Frontier, Position, Seal, Span, StagedBatch
-from hourmark_etl.staging.pieces import StagePlan
-from hourmark_etl.staging.stage import stage_table
+from hourmark_etl.model import DEFAULT_SHARD, Frontier
+from hourmark_etl.staging.consumer import batch_of
+from hourmark_etl.staging.stage import TaskResult, stage_table
 from hourmark_etl.storage import Storage
 
 TYPE = "click"
 FIRST = Hour(1_800_000_000)
 EVENTS, AUDIT = "edge.events.click", "edge.hourmark.audit"
-_STARTS = (
-    Position(cluster_id="c", topic_id="id-e", topic=EVENTS, partition=0, next_offset=0),
-    Position(cluster_id="c", topic_id="id-a", topic=AUDIT, partition=0, next_offset=0),
-)
+CLUSTER = "cluster"
 _IDS = LineIds("a" * 32, "b" * 32, 0)
 
 
@@ -89,9 +84,8 @@ class Site:
             unit_bytes_max=unit_bytes_max,
             ranges_here_max=ranges_here_max,
         )
-        batches.begin_positions(database, self.lease, _STARTS)
+        batches.begin_positions(database, self.lease, [position(topic=EVENTS), position(topic=AUDIT)])
         self.audits: list[tuple[Range, int]] = []  # by central offset
-        self._positions: tuple[Position, ...] = _STARTS
         self._batches = 0
         self._pending: list[tuple[Range, tuple[int, int]]] = []
         self._staged_audits = 0
@@ -111,47 +105,19 @@ class Site:
         rows, audits = self._pending, self.audits[self._staged_audits :]
         if not rows and not audits:
             return
-        values = [(bytes(event_id(*e)) + r.range_id, frame(7) + b"datum", EVENTS, n) for n, (r, e) in enumerate(rows)]
+        values: list[Row] = [
+            (bytes(event_id(*e)) + r.range_id, frame(7) + b"datum", EVENTS, 0, n) for n, (r, e) in enumerate(rows)
+        ]
         values += [
-            (b"", frame(9) + _record(r, extra).encode(), AUDIT, self._staged_audits + n) for n, (r, extra) in enumerate(audits)
+            (b"", frame(9) + _record(r, extra).encode(), AUDIT, 0, self._staged_audits + n) for n, (r, extra) in enumerate(audits)
         ]
-        keys, datums, topics, offsets = zip(*values, strict=True)
-        table = pa.table(
-            [pa.array(keys, pa.binary()), pa.array(datums, pa.binary()), pa.array(topics), pa.array([0] * len(keys), pa.int32()),
-             pa.array(offsets, pa.int64())],
-            names=["key", "value", "topic", "partition", "offset"],
-        )  # fmt: skip
         folder = f"_staging/{self._batches}"
-        plan = StagePlan(
-            storage=StorageSettings(root="file:///memory"),
-            folder=folder,
-            bucket_seconds=3600,
-            types={EVENTS: TYPE},
-            audit_topic=AUDIT,
-            hosts_topic="edge.hourmark.hosts",
-        )
-        added = (len(rows), len(audits))
-        spans = [
-            Span(topic=p.topic, topic_id=p.topic_id, partition=0, start=p.next_offset, end=p.next_offset + n)
-            for p, n in zip(self._positions, added, strict=True)
-        ]
-        piece = stage_table(table, spans, plan, self.storage)
-        ends = tuple(dataclasses.replace(p, next_offset=p.next_offset + n) for p, n in zip(self._positions, added, strict=True))
-        files = tuple(f.file for f in piece.files)
-        batches.commit_batch(
-            self.database,
-            self.lease,
-            StagedBatch(
-                folder=folder,
-                starts=self._positions,
-                ends=ends,
-                files=files,
-                groups=piece.groups,
-                audit_groups=piece.audit_groups,
-                reports=(),
-            ),
-        )
-        self._positions, self._batches, self._pending = ends, self._batches + 1, []
+        plan = stage_plan(folder, types={EVENTS: TYPE}, audit_topic=AUDIT)
+        starts, added = batches.positions(self.database, CLUSTER), {EVENTS: len(rows), AUDIT: len(audits)}
+        spans = tuple(span(p.next_offset, p.next_offset + added[p.topic], p.topic) for p in starts)
+        piece = stage_table(kafka_table(values), spans, plan, self.storage)
+        batches.commit_batch(self.database, self.lease, batch_of([TaskResult(piece, spans)], CLUSTER, DEFAULT_SHARD, 0))
+        self._batches, self._pending = self._batches + 1, []
         self._staged_audits = len(self.audits)
         self._unlisted += rows
 
@@ -161,7 +127,8 @@ class Site:
         return found
 
     def close(self, back: int = 0) -> tuple[Proof, Expected]:
-        """Cut `back` audit records before the staged end; freeze, prove, seal, close."""
+        """All that was sent is staged. Cut `back` audit records before the staged end; freeze, prove, seal, close."""
+        self.stage()
         f = self.frontier()
         below = max(f.settled_next, self._staged_audits - back)
         frontiers.freeze(self.database, self.lease, [f], {TYPE: EVENTS})
@@ -169,20 +136,9 @@ class Site:
         expected = self._expected((f.hour.start_s - FIRST.start_s) // 3600, f.settled_next, below)
         kept = proof.unaudited_file
         rows = [kept.ledger_row(below, 1)] if kept else []
-        seal = Seal(
-            grade="proved",
-            method=proof.method,
-            cut_at_ms=1,
-            audit_next=below,
-            audit_records=1,
-            promised=1,
-            unaudited=0,
-            waived=(),
-            offsets=(),
-            books=proof.books,
-        )
-        frontiers.seal(self.database, self.lease, {TYPE: [seal]}, [f], WithSeals(unaudited=rows))
-        frontiers.close_all(self.database, self.lease, [frontiers.Closing(self.frontier(), _manifest(f.hour))])
+        sealed = seal(method=proof.method, audit_next=below, books=proof.books)
+        frontiers.seal(self.database, self.lease, {TYPE: [sealed]}, [f], WithSeals(unaudited=rows))
+        frontiers.close_all(self.database, self.lease, [frontiers.Closing(self.frontier(), manifest(f.hour))])
         return proof, expected
 
     def _expected(self, hour: int, settled: int, below: int) -> Expected:
@@ -213,28 +169,4 @@ def _record(r: Range, extra: int) -> AuditRecord:
     promised = tuple(
         Promise(TYPE, FIRST.start_s + 3600 * h, count, total) for h, (count, total) in sorted(r.promises(extra).items())
     )
-    return AuditRecord(
-        range_id=RangeId(r.range_id),
-        kind="range",
-        host_id="a" * 32,
-        host_name="web",
-        file_id="b" * 32,
-        generation=0,
-        start=0,
-        end=10,
-        observed_at_ms=5,
-        rules="1-a",
-        source="app",
-        path="/log",
-        lines=3,
-        promised=promised,
-    )
-
-
-def _manifest(hour: Hour) -> Manifest:
-    evidence = Evidence(method="join", cut_at_ms=1, audit_records=1, promised=1, audit_next={"0": 0})
-    return Manifest(
-        type=TYPE, hour=str(hour), bucket_seconds=3600, grade=Grade.PROVED, evidence=evidence, files=[], events=0, late={},
-        duplicates_removed=0, unaudited=0, id_sum="0", offsets=[], ledger="x", ledger_commit=1, attempt="a", closed_at_ms=1,
-        software="test",
-    )  # fmt: skip
+    return audit_record(range_id=RangeId(r.range_id), promised=promised)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hourmark.config import Config
+from tests.support.records import APP, CLICK, HOUR
+
+from hourmark.config import Config, Etl
 from hourmark.event_types import Declarations, EventType, Source
 from hourmark.hours import Hour
 from hourmark.rules import TypeVersion
@@ -33,3 +35,9 @@ def put_rules(
         ids = {name: known[TypeVersion(declaration, 0).meaning] for name, declaration in declared.items()}
         rules = next_rules(book, Declarations([*declared.values()], [*sources]), ids, first_hour.length_s)
         return ledger.put(rules, book.latest, first_hour)
+
+
+def ledger_of_click(url: str, first_hour: Hour = HOUR) -> Database:
+    """A ledger of one type and one source."""
+    put_rules(Config(etl=Etl(ledger=url)), [CLICK], [APP], first_hour)
+    return Database(url)

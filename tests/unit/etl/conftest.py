@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.support import postgres as servers
 from tests.support.fake_hdfs import FakeHdfs
+from tests.support.ledger_life import Life
+from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.truth import make_template
 from tests.support.simulator.world import World
 
@@ -66,3 +68,19 @@ def hdfs(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHdfs]:
 def storage(hdfs: FakeHdfs) -> Storage:
     """The client of that server."""
     return WebHdfs(namenode="hdfs://namenode:8020", root="/root", http=hdfs.address, user="tester", replication=1)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A configuration: its root and its ledger are in the test's folder."""
+    made = tmp_path / "hourmark.toml"
+    made.write_text(f'[storage]\nroot = "file://{tmp_path}/root"\n[etl]\nledger = "sqlite:///{tmp_path}/ledger.sqlite"\n')
+    return made
+
+
+@pytest.fixture
+def life(ledger_url: str) -> Iterator[Life]:
+    """Types click and view on a ledger of each kind, to be staged and closed step by step."""
+    made = Life(MemoryStorage(), ledger_url)
+    yield made
+    made.database.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -49,6 +50,16 @@ def encode(schema: dict[str, Any], value: object) -> bytes:
     return file.getvalue()
 
 
+def written(datums: Iterable[bytes], schema: str = '"string"', **options: int) -> io.BytesIO:
+    """A container of them."""
+    file = io.BytesIO()
+    writer = ContainerWriter(file, schema, **options)
+    append_all(writer, datums)
+    writer.close()
+    file.seek(0)
+    return file
+
+
 @st.composite
 def contents(draw: st.DrawFn) -> tuple[dict[str, Any], list[bytes]]:
     schema, values = draw(st.sampled_from(CASES))
@@ -84,11 +95,7 @@ def test_any_reader_finds_the_datums_that_were_appended(
 
 
 def test_a_container_that_is_cut_off_or_changed_is_no_shorter_container() -> None:
-    file = io.BytesIO()
-    writer = ContainerWriter(file, '"string"', block_bytes=10)
-    append_all(writer, [encode({"type": "string"}, f"text {n}") for n in range(50)])
-    writer.close()
-    content = file.getvalue()
+    content = written((encode({"type": "string"}, f"text {n}") for n in range(50)), block_bytes=10).getvalue()
     for end in range(len(content) - 1, len(content) - 60, -1):
         with suppress(EOFError):
             assert sum(b.records for b in ContainerReader(io.BytesIO(content[:end]))) < 50
@@ -100,10 +107,7 @@ def test_a_container_that_is_cut_off_or_changed_is_no_shorter_container() -> Non
 
 def test_the_writer_schema_is_embedded_exactly() -> None:
     schema_json = json.dumps(EVENT, indent=3) + "\n"
-    file = io.BytesIO()
-    ContainerWriter(file, schema_json).close()
-    file.seek(0)
-    reader = fastavro.reader(file)
+    reader = fastavro.reader(written([], schema_json))
     assert reader.codec == "zstandard"
     assert reader.metadata["avro.schema"] == schema_json
     assert list(reader) == []
@@ -112,11 +116,7 @@ def test_the_writer_schema_is_embedded_exactly() -> None:
 def test_blocks_are_bounded_and_a_larger_datum_gets_its_own() -> None:
     schema = {"type": "bytes"}
     values = [b"a" * 10, b"b" * 10, b"c" * 500, b"d" * 10, b"e" * 80, b"f" * 20]
-    file = io.BytesIO()
-    writer = ContainerWriter(file, json.dumps(schema), block_bytes=100)
-    append_all(writer, (encode(schema, value) for value in values))
-    writer.close()
-    file.seek(0)
+    file = written((encode(schema, value) for value in values), json.dumps(schema), block_bytes=100)
     blocks = [list(block) for block in fastavro.block_reader(file)]
     assert blocks == [values[:2], values[2:3], values[3:5], values[5:]]
 

@@ -4,25 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.records import HOUR, frontier
 
 from hourmark.hours import Hour
 from hourmark_etl.closing.sealing import plan_round
-from hourmark_etl.model import Frontier, State
-
-HOUR = Hour(1_800_000_000, 3600)
-
-
-def frontier(event_type: str, hour: Hour = HOUR) -> Frontier:
-    return Frontier(
-        event_type=event_type,
-        first_hour=HOUR,
-        hour=hour,
-        state=State.OPEN,
-        sources=frozenset(),
-        settled_next=0,
-        seal=None,
-        alarm=(),
-    )
 
 
 def later(hours: int) -> Hour:

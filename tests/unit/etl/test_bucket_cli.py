@@ -16,6 +16,8 @@ from hourmark_etl.buckets.reader import NotClosed
 from hourmark_etl.operators.bucket import bucket
 from hourmark_etl.storage import LocalDisk, Storage
 
+Run = Callable[..., Result]
+
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
@@ -34,13 +36,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., Result]:
-    config = tmp_path / "hourmark.toml"
-    config.write_text(f'[storage]\nroot = "file://{tmp_path}/root"\n[etl]\nledger = "sqlite:///{tmp_path}/ledger.sqlite"\n')
-    return lambda *arguments: CliRunner().invoke(bucket, [*arguments, "--config", str(config)])
+def run(file: Path) -> Run:
+    return lambda *arguments: CliRunner().invoke(bucket, [*arguments, "--config", str(file)])
 
 
-def test_ls_shows_what_is_closed_and_makes_no_ledger(plan: Plan, run: Callable[..., Result], tmp_path: Path) -> None:
+def test_ls_shows_what_is_closed_and_makes_no_ledger(plan: Plan, run: Run, tmp_path: Path) -> None:
     manifest = plan.close()
     result = run("ls")
     assert result.exit_code == 0
@@ -54,14 +54,14 @@ def test_ls_shows_what_is_closed_and_makes_no_ledger(plan: Plan, run: Callable[.
     assert (listed["events"], listed["late"], listed["grade"], listed["state"]) == (35, 5, "proved", "closed")
 
 
-def test_ls_of_an_empty_root_says_so(run: Callable[..., Result]) -> None:
+def test_ls_of_an_empty_root_says_so(run: Run) -> None:
     result = run("ls")
     assert (result.exit_code, result.stdout) == (0, "")
     assert "no bucket is closed" in result.stderr
     assert json.loads(run("ls", "--json").stdout) == []
 
 
-def test_ls_shows_a_bucket_with_a_broken_marker(folder: Path, plan: Plan, run: Callable[..., Result]) -> None:
+def test_ls_shows_a_bucket_with_a_broken_marker(folder: Path, plan: Plan, run: Run) -> None:
     plan.close()
     (folder / MARKER).write_bytes(b"")
     result = run("ls")
@@ -69,14 +69,14 @@ def test_ls_shows_a_bucket_with_a_broken_marker(folder: Path, plan: Plan, run: C
     assert "is not this bucket's manifest" in result.stderr
 
 
-def test_show_prints_the_manifest(plan: Plan, run: Callable[..., Result]) -> None:
+def test_show_prints_the_manifest(plan: Plan, run: Run) -> None:
     manifest = plan.close()
     text = run("show", TYPE, str(HOUR)).stdout
     assert "proved, 35 events" in text and "part-00001.avro  10 events" in text and "5 events of 2026-11-21T04" in text
     assert Manifest.decode(run("show", TYPE, str(HOUR), "--json").stdout_bytes) == manifest
 
 
-def test_verify_passes_a_bucket_that_is_right(plan: Plan, run: Callable[..., Result]) -> None:
+def test_verify_passes_a_bucket_that_is_right(plan: Plan, run: Run) -> None:
     plan.close()
     result = run("verify")
     assert result.exit_code == 0
@@ -84,7 +84,7 @@ def test_verify_passes_a_bucket_that_is_right(plan: Plan, run: Callable[..., Res
     assert json.loads(run("verify", TYPE, str(HOUR), "--json").stdout)["findings"] == []
 
 
-def test_verify_names_the_finding_and_exits_with_1(folder: Path, plan: Plan, run: Callable[..., Result]) -> None:
+def test_verify_names_the_finding_and_exits_with_1(folder: Path, plan: Plan, run: Run) -> None:
     plan.close()
     (folder / "part-00001.avro").unlink()
     result = run("verify", TYPE)
@@ -94,7 +94,7 @@ def test_verify_names_the_finding_and_exits_with_1(folder: Path, plan: Plan, run
     assert (finding["kind"], finding["file"]) == ("missing-file", "part-00001.avro")
 
 
-def test_verify_of_a_type_names_an_hour_left_out(storage: Storage, plan: Plan, run: Callable[..., Result]) -> None:
+def test_verify_of_a_type_names_an_hour_left_out(storage: Storage, plan: Plan, run: Run) -> None:
     plan.close()
     Plan(storage, LATER.next(), {}).close()
     result = run("verify")
@@ -102,7 +102,7 @@ def test_verify_of_a_type_names_an_hour_left_out(storage: Storage, plan: Plan, r
     assert f"{TYPE} {LATER} missing-bucket" in result.stdout
 
 
-def test_cat_prints_every_event(storage: Storage, run: Callable[..., Result]) -> None:
+def test_cat_prints_every_event(storage: Storage, run: Run) -> None:
     lines = [b"plain", "ünï".encode(), b"\xff\x00\n", b""]
     Plan(storage, HOUR, {"part-00000.avro": [make_event(HOUR, n, line) for n, line in enumerate(lines)]}).close()
     events = [json.loads(line) for line in run("cat", TYPE, str(HOUR), "--json").stdout.splitlines()]
@@ -114,7 +114,7 @@ def test_cat_prints_every_event(storage: Storage, run: Callable[..., Result]) ->
     assert first == '2026-11-21T05:00:00.000Z host-1 /var/log/app.log:0 {"line": "plain", "ms": 1.5}'
 
 
-def test_cat_of_a_damaged_bucket_says_what_to_do(folder: Path, plan: Plan, run: Callable[..., Result]) -> None:
+def test_cat_of_a_damaged_bucket_says_what_to_do(folder: Path, plan: Plan, run: Run) -> None:
     plan.close()
     file = folder / "part-00000.avro"
     file.write_bytes(b"x" * file.stat().st_size)
@@ -124,21 +124,21 @@ def test_cat_of_a_damaged_bucket_says_what_to_do(folder: Path, plan: Plan, run: 
 
 
 @pytest.mark.parametrize("command", ["show", "verify", "cat"])
-def test_a_bucket_not_closed_yet_is_said_to_be(plan: Plan, run: Callable[..., Result], command: str) -> None:
+def test_a_bucket_not_closed_yet_is_said_to_be(plan: Plan, run: Run, command: str) -> None:
     plan.close()
     result = run(command, TYPE, str(LATER))
     assert isinstance(result.exception, NotClosed) and result.exception.exit_code == 1
     assert f"{TYPE} {LATER} is not closed" in str(result.exception)
 
 
-def test_an_unknown_type_is_said_to_have_no_buckets(plan: Plan, run: Callable[..., Result]) -> None:
+def test_an_unknown_type_is_said_to_have_no_buckets(plan: Plan, run: Run) -> None:
     plan.close()
     result = run("ls", "start-song")
     assert isinstance(result.exception, NotClosed) and "types with buckets: end-song" in str(result.exception)
 
 
 @pytest.mark.parametrize("label", ["yesterday", "2026-11-21T05:07", "2026-13-01T00"])
-def test_a_wrong_hour_is_wrong_use(plan: Plan, run: Callable[..., Result], label: str) -> None:
+def test_a_wrong_hour_is_wrong_use(plan: Plan, run: Run, label: str) -> None:
     result = run("show", TYPE, label)
     assert isinstance(result.exception, UsageError) and label in str(result.exception)
 

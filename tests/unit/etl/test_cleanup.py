@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,8 +47,7 @@ def named(life: Life) -> list[str]:
 
 
 def test_event_files_go_once_their_buckets_are_closed_and_not_before(life: Life, cleaner: Cleaner) -> None:
-    life.produce("click", FIRST, 3)
-    batch = life.stage()
+    batch = life.take_in("click", FIRST, 3)
     events = next(f.path for f in batch.files if f.kind == "events")
     assert clean(life, cleaner).event_files == 0
     life.close("click")
@@ -59,8 +59,7 @@ def test_event_files_go_once_their_buckets_are_closed_and_not_before(life: Life,
 
 def test_a_file_with_one_open_group_stays(life: Life, cleaner: Cleaner) -> None:
     life.produce("click", FIRST, 3)
-    life.produce("click", FIRST.next(), 1)
-    life.stage()
+    life.take_in("click", FIRST.next(), 1)
     life.close("click")
     assert clean(life, cleaner).event_files == 0
     life.close("click")
@@ -68,8 +67,7 @@ def test_a_file_with_one_open_group_stays(life: Life, cleaner: Cleaner) -> None:
 
 
 def test_audit_files_stay_as_long_as_a_second_copy_may_come_and_then_the_whole_folder_goes(life: Life, cleaner: Cleaner) -> None:
-    life.produce("click", FIRST, 3)
-    batch = life.stage()
+    batch = life.take_in("click", FIRST, 3)
     close_hours(life, "click", "dead-letters")
     kept_ms = (Config().kafka.retention_hours + 24) * HOUR_MS
     assert clean(life, cleaner, FIRST.end_ms + kept_ms).audit_files == 0
@@ -84,8 +82,7 @@ def close_hours(life: Life, *types: str) -> None:
 
 
 def test_promises_that_came_with_those_of_an_open_hour_stay_so_that_a_rebuild_finds_no_gap(life: Life, cleaner: Cleaner) -> None:
-    life.produce("dead-letters", FIRST, 3)
-    life.stage()
+    life.take_in("dead-letters", FIRST, 3)
     close_hours(life, "dead-letters")  # while click's first hour is open
     assert clean(life, cleaner).audit_files == 0
     close_hours(life, "click")
@@ -93,19 +90,16 @@ def test_promises_that_came_with_those_of_an_open_hour_stay_so_that_a_rebuild_fi
 
 
 def test_promises_of_an_open_hour_stay_however_old(life: Life, cleaner: Cleaner) -> None:
-    life.produce("click", FIRST, 3)
-    life.stage()
+    life.take_in("click", FIRST, 3)
     life.close("dead-letters")
     assert clean(life, cleaner).audit_files == 0
 
 
 def test_an_old_file_that_is_needed_holds_up_no_newer_one(life: Life, cleaner: Cleaner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hourmark_etl.closing.cleanup.FILES_AT_ONCE", 1)
-    life.produce("click", FIRST.next(), 1)
-    life.stage()
+    life.take_in("click", FIRST.next(), 1)
     for _ in range(3):
-        life.produce("click", FIRST, 1)
-        life.stage()
+        life.take_in("click", FIRST, 1)
     life.close("click")
     assert sum(clean(life, cleaner).event_files for _ in range(5)) == 3
 
@@ -113,42 +107,33 @@ def test_an_old_file_that_is_needed_holds_up_no_newer_one(life: Life, cleaner: C
 def test_folders_that_no_commit_can_name_any_more_go_and_those_of_a_batch_under_way_stay(life: Life, cleaner: Cleaner) -> None:
     before = life.database.acquire("consumer:default").epoch
     now = life.database.acquire("consumer:default").epoch
-    doomed, under_way, other_shard, unknown = (
-        f"_staging/{before:012d}-default-{'a' * 32}",
-        f"_staging/{now:012d}-default-{'b' * 32}",
-        f"_staging/{before:012d}-big-{'c' * 32}",
-        "_staging/somebody-else",
-    )
-    for folder in (doomed, under_way, other_shard, unknown):
+    folders = {
+        f"_staging/{before:012d}-default-{'a' * 32}": False,
+        f"_staging/{now:012d}-default-{'b' * 32}": True,
+        f"_staging/{before:012d}-big-{'c' * 32}": True,
+        "_staging/somebody-else": True,
+    }
+    for folder in folders:
         life.storage.write_new(f"{folder}/events", b"rows")
     assert clean(life, cleaner).folders == 1
-    assert [life.storage.exists(f) for f in (doomed, under_way, other_shard, unknown)] == [False, True, True, True]
+    assert {folder: life.storage.exists(folder) for folder in folders} == folders
 
 
 def test_folders_that_the_ledger_does_not_know_stay_while_records_are_lost(life: Life, cleaner: Cleaner) -> None:
     folder = f"_staging/{life.database.acquire('consumer:default').epoch:012d}-default-{'a' * 32}"
     life.database.acquire("consumer:default")
     life.storage.write_new(f"{folder}/events", b"rows")
-    with life.database.transaction() as connection:
-        put_gaps(connection, [OffsetGap(topic="events.click", accepted_at_ms=None, what="offsets [0, 3) are lost to retention")])
-    assert clean(life, cleaner).folders == 0
-    with life.database.transaction() as connection:
-        put_gaps(
-            connection,
-            [
-                OffsetGap(
-                    topic="events.click", accepted_at_ms=1, what="offsets [0, 3) are lost to retention", reason="an override"
-                )
-            ],
-        )
-    assert clean(life, cleaner).folders == 1
+    gap = OffsetGap(topic="events.click", accepted_at_ms=None, what="offsets [0, 3) are lost to retention")
+    for known, deleted in ((gap, 0), (dataclasses.replace(gap, accepted_at_ms=1, reason="an override"), 1)):
+        with life.database.transaction() as connection:
+            put_gaps(connection, [known])
+        assert clean(life, cleaner).folders == deleted
 
 
 def test_a_closer_that_was_replaced_deletes_nothing(life: Life, cleaner: Cleaner) -> None:
     stale = life.database.acquire("closer")
     life.database.acquire("closer")
-    life.produce("click", FIRST, 3)
-    batch = life.stage()
+    batch = life.take_in("click", FIRST, 3)
     life.closer = life.database.acquire("closer")
     life.close("click")
     with pytest.raises(StaleDriver):

@@ -11,7 +11,20 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
-from tests.support.closing import frontier, hour, line, manifest, poll, settle, until, wait_of
+from tests.support.closing import (
+    frontier,
+    grade,
+    hour,
+    line,
+    manifest,
+    open_hours,
+    override,
+    override_all,
+    poll,
+    settle,
+    until,
+    wait_of,
+)
 from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
 from tools import verify_bucket
@@ -25,7 +38,7 @@ from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.ledger import batches
-from hourmark_etl.ledger.overrides import blockers, overrides, put_override, put_overrides
+from hourmark_etl.ledger.overrides import blockers, overrides, put_override
 from hourmark_etl.model import Frontier, State
 from hourmark_etl.storage import SafeMode
 
@@ -45,17 +58,15 @@ def drop_one(world: World) -> None:
     raise AssertionError("every event was sent more than once")
 
 
-def test_types_without_traffic_and_idle_partitions_close_within_a_look_of_the_last_condition(world: World) -> None:
-    until(world, FIRST_HOUR)
-    settle(world)
-    assert all(manifest(world, t).grade.value == "proved" and manifest(world, t).files == [] for t in TYPES)
-    assert {f.hour for f in world.frontiers()} == {hour(1)}
+def test_types_without_traffic_and_idle_partitions_close_within_a_poll_of_the_last_condition(world: World) -> None:
+    settle(world, FIRST_HOUR)
+    assert all(grade(world, t) == "proved" and manifest(world, t).files == [] for t in TYPES)
+    assert open_hours(world) == {hour(1)}
 
 
-def test_nothing_closes_before_its_end_however_often_the_closer_looks(world: World) -> None:
-    until(world, FIRST_HOUR, seconds=-1.0)
-    settle(world)
-    assert {f.hour for f in world.frontiers()} == {FIRST_HOUR}
+def test_nothing_closes_before_its_end_however_often_the_closer_polls(world: World) -> None:
+    settle(world, FIRST_HOUR, -1.0)
+    assert open_hours(world) == {FIRST_HOUR}
     assert blockers(world.database, FIRST_HOUR.length_s) == {}, "to wait for time alone is no wait"
 
 
@@ -80,7 +91,7 @@ def test_a_backlog_of_many_hours_and_types_is_one_proof_a_layer_and_one_write(
         line(world)
         until(world, hour(n))
     settle(world)
-    assert {f.hour for f in world.frontiers()} == {hour(5)}
+    assert open_hours(world) == {hour(5)}
     assert (asked, written) == ([2] * 5, [10])
     world.judge.check_end()
 
@@ -88,31 +99,26 @@ def test_a_backlog_of_many_hours_and_types_is_one_proof_a_layer_and_one_write(
 def test_a_host_that_vanishes_is_waived_after_the_deadline_by_name_and_not_awaited_again(world: World) -> None:
     line(world)
     world.producers.host_dies(0)
-    until(world, FIRST_HOUR)
-    settle(world)
-    assert frontier(world, "click").hour == FIRST_HOUR
-    wait = wait_of(world, "click")
-    assert wait.phase == "reports"
-    assert "tailer host-0 source app" in wait.what[0]
-    until(world, FIRST_HOUR, seconds=7199)
-    settle(world)
-    assert frontier(world, "click").hour == FIRST_HOUR
-    until(world, FIRST_HOUR, seconds=7200)
-    settle(world)
-    closed = manifest(world, "click")
+    settle(world, FIRST_HOUR)
+    assert frontier(world).hour == FIRST_HOUR
+    wait = wait_of(world)
+    assert wait.phase == "reports" and "tailer host-0 source app" in wait.what[0]
+    settle(world, FIRST_HOUR, 7199)
+    assert frontier(world).hour == FIRST_HOUR
+    settle(world, FIRST_HOUR, 7200)
+    closed = manifest(world)
     assert closed.grade.value == "timed_out"
     assert "source app of tailer host-0" in closed.evidence.waived[0] and len(closed.evidence.waived) == 1
     assert [r.host_name for r in batches.reporters(world.database) if r.waived] == ["host-0"]
     settle(world)
-    assert manifest(world, "click", hour(1)).grade.value == "proved", "who was waived once is not awaited again"
+    assert grade(world, "click", hour(1)) == "proved", "who was waived once is not awaited again"
     assert blockers(world.database, FIRST_HOUR.length_s) == {}
 
 
 def test_another_types_sources_are_not_held_up_by_a_host_that_vanished(world: World) -> None:
     world.producers.host_dies(2)  # of source web, which carries view alone
-    until(world, FIRST_HOUR)
-    settle(world)
-    assert manifest(world, "click").grade.value == "proved"
+    settle(world, FIRST_HOUR)
+    assert grade(world) == "proved"
     assert frontier(world, "view").hour == FIRST_HOUR
 
 
@@ -123,17 +129,16 @@ def test_a_host_that_returns_after_two_days_is_awaited_again_and_its_old_events_
     assert held
     world.producers.host_dies(0)
     world.producers.send_all(0)
-    until(world, FIRST_HOUR, seconds=48 * 3600)
+    settle(world, FIRST_HOUR, 48 * 3600)
     settle(world)
-    settle(world)
-    assert manifest(world, "click").grade.value == "timed_out"
-    closed_before = frontier(world, "click").hour
+    assert grade(world) == "timed_out"
+    closed_before = frontier(world).hour
     world.producers.host_returns(0)
     world.producers.report(0)  # it says that it holds something
     until(world, closed_before)
     world.producers.report(0)
     poll(world)
-    assert frontier(world, "click").hour == closed_before, "it is awaited again"
+    assert frontier(world).hour == closed_before, "it is awaited again"
     world.producers.send_all(0)
     settle(world)
     late = manifest(world, "click", closed_before)
@@ -145,14 +150,12 @@ def test_a_host_that_returns_after_two_days_is_awaited_again_and_its_old_events_
 def test_a_host_that_reports_and_stays_behind_times_out_each_hour_by_its_own_deadline(world: World) -> None:
     for seed in range(40):
         world.producers.cut_range(seed)  # nothing is sent
-    until(world, FIRST_HOUR, seconds=7200)
+    settle(world, FIRST_HOUR, 7200)
+    assert grade(world) == "timed_out"
     settle(world)
-    assert manifest(world, "click").grade.value == "timed_out"
-    settle(world)
-    assert frontier(world, "click").hour == hour(1), "its report made it awaited again"
-    until(world, hour(1), seconds=7200)
-    settle(world)
-    assert manifest(world, "click", hour(1)).grade.value == "timed_out"
+    assert frontier(world).hour == hour(1), "its report made it awaited again"
+    settle(world, hour(1), 7200)
+    assert grade(world, "click", hour(1)) == "timed_out"
 
 
 def test_reports_that_lay_unread_while_the_etl_was_down_waive_nobody(world: World) -> None:
@@ -169,7 +172,7 @@ def test_a_closers_clock_that_runs_ahead_closes_nothing_and_is_named(world: Worl
     until(world, FIRST_HOUR, seconds=8 * 3600)  # by the closer alone: nobody reports at this time
     poll(world)
     assert world.judge.manifests == {}
-    assert "the closer's clock is" in wait_of(world, "click").what[0] and "ahead" in wait_of(world, "click").what[0]
+    assert "the closer's clock is" in wait_of(world).what[0] and "ahead" in wait_of(world).what[0]
 
 
 def test_a_services_clock_that_runs_ahead_closes_nothing_and_is_named(world: World) -> None:
@@ -178,16 +181,13 @@ def test_a_services_clock_that_runs_ahead_closes_nothing_and_is_named(world: Wor
     world.producers.say("service", "6" * 32, 1, "api", world.clock.now_ms() + 8 * 3_600_000, ahead_ms=8 * 3_600_000)
     poll(world)
     assert world.judge.manifests == {}
-    assert "service host-6 source api" in wait_of(world, "click").what[0]
+    assert "service host-6 source api" in wait_of(world).what[0]
 
 
 def test_a_promise_that_is_not_kept_waits_in_the_ledgers_words_and_times_out(world: World) -> None:
-    for seed in range(10):
-        world.producers.cut_range(seed)
-    world.producers.send_all(0)
+    line(world, 10)
     drop_one(world)
-    until(world, FIRST_HOUR)
-    settle(world)
+    settle(world, FIRST_HOUR)
     (stuck,) = [t for t in TYPES if frontier(world, t).hour == FIRST_HOUR]
     assert wait_of(world, stuck).phase == "proof"
     assert "range " in wait_of(world, stuck).what[0]
@@ -195,15 +195,14 @@ def test_a_promise_that_is_not_kept_waits_in_the_ledgers_words_and_times_out(wor
     world.clock.advance(60)
     settle(world)
     assert wait_of(world, stuck).since_ms == since_ms
-    until(world, FIRST_HOUR, seconds=7200)
-    settle(world)
-    assert manifest(world, stuck).grade.value == "timed_out"
+    settle(world, FIRST_HOUR, 7200)
+    assert grade(world, stuck) == "timed_out"
     assert manifest(world, stuck).evidence.waived[0].startswith("not kept: range")
-    assert manifest(world, stuck, hour(1)).grade.value == "proved", "it is not held against later buckets"
+    assert grade(world, stuck, hour(1)) == "proved", "it is not held against later buckets"
     world.judge.check_end()
 
 
-def test_an_order_is_for_the_frontier_hour_alone_and_needs_a_reason(world: World) -> None:
+def test_an_override_is_for_the_frontier_hour_alone_and_needs_a_reason(world: World) -> None:
     now_ms = hour(3).end_ms
     with pytest.raises(UsageError, match="needs a reason"):
         put_override(world.database, "click", FIRST_HOUR, " ", "ada", now_ms)
@@ -216,17 +215,15 @@ def test_an_order_is_for_the_frontier_hour_alone_and_needs_a_reason(world: World
     assert overrides(world.database) == {}
 
 
-def test_an_order_closes_an_hour_whatever_is_missing_and_names_it_all(world: World) -> None:
-    for seed in range(10):
-        world.producers.cut_range(seed)
-    world.producers.send_all(0)
+def test_an_override_closes_an_hour_whatever_is_missing_and_names_it_all(world: World) -> None:
+    line(world, 10)
     world.producers.host_dies(0)
     until(world, FIRST_HOUR)
     world.pipeline.stage_all(0)  # nothing was mirrored
-    put_override(world.database, "click", FIRST_HOUR, "the auditors are at the door", "ada", world.clock.now_ms())
+    override(world, "click", "the auditors are at the door")
     assert world.closer.step() == 1
     world.check()
-    forced = manifest(world, "click")
+    forced = manifest(world)
     assert forced.grade.value == "forced"
     assert forced.evidence.waived[0] == "forced by ada: the auditors are at the door"
     said = "\n".join(forced.evidence.waived)
@@ -235,60 +232,51 @@ def test_an_order_closes_an_hour_whatever_is_missing_and_names_it_all(world: Wor
     assert overrides(world.database) == {}, "it is done"
     assert frontier(world, "view").hour == FIRST_HOUR
     settle(world)
-    until(world, hour(1), seconds=7200)
-    settle(world)
+    settle(world, hour(1), 7200)
     assert manifest(world, "click", hour(1)).late, "what was not there comes late"
     world.judge.check_end()
 
 
-def test_a_gap_keeps_its_type_open_until_an_order_accepts_it_and_then_hours_are_proved_again(world: World) -> None:
+def test_a_gap_keeps_its_type_open_until_an_override_accepts_it_and_then_hours_are_proved_again(world: World) -> None:
     line(world)
     settle(world)  # the mirror is known to stand somewhere
-    for seed in range(10):
-        world.producers.cut_range(seed)
-    world.producers.send_all(0)
+    line(world, 10)
     assert world.pipeline.mirror.lag(CLICK)
     world.pipeline.mirror.overtake(CLICK)
-    until(world, FIRST_HOUR, seconds=10_000)
+    settle(world, FIRST_HOUR, 10_000)
+    assert frontier(world).hour == FIRST_HOUR, "no time waives a gap"
+    assert "log start passed the mirror" in wait_of(world).what[0]
+    assert grade(world, "view") == "proved"
+    override(world)
     settle(world)
-    assert frontier(world, "click").hour == FIRST_HOUR, "no time waives a gap"
-    assert "log start passed the mirror" in wait_of(world, "click").what[0]
-    assert manifest(world, "view").grade.value == "proved"
-    put_override(world.database, "click", FIRST_HOUR, "the disk is gone", "ada", world.clock.now_ms())
-    settle(world)
-    assert manifest(world, "click").grade.value == "forced"
-    assert any("accepted" in e or "may be missing" in e for e in manifest(world, "click").evidence.waived)
+    assert grade(world) == "forced"
+    assert any("accepted" in e or "may be missing" in e for e in manifest(world).evidence.waived)
     for later in (hour(1), hour(2), hour(3)):  # the mirror has nothing to copy, and its position stays before the gap
-        until(world, later, seconds=10_000)
-        settle(world)
-        assert manifest(world, "click", later).grade.value == "proved"
+        settle(world, later, 10_000)
+        assert grade(world, "click", later) == "proved"
 
 
-def test_a_gap_in_promises_holds_all_types_and_takes_an_order_for_each(world: World) -> None:
+def test_a_gap_in_promises_holds_all_types_and_takes_an_override_for_each(world: World) -> None:
     line(world)
     settle(world)
     line(world)
     audit = Partition(AUDIT, 0)
     assert world.pipeline.mirror.lag(audit)
     world.pipeline.mirror.overtake(audit)
-    until(world, FIRST_HOUR)
+    settle(world, FIRST_HOUR)
+    assert open_hours(world) == {FIRST_HOUR}
+    override(world)
     settle(world)
-    assert {f.hour for f in world.frontiers()} == {FIRST_HOUR}
-    put_override(world.database, "click", FIRST_HOUR, "click is wanted now", "ada", world.clock.now_ms())
+    assert grade(world) == "forced"
+    assert frontier(world, "view").hour == FIRST_HOUR, "one type's override accepts nothing for the others"
+    settle(world, hour(1))
+    assert frontier(world).hour == hour(1), "nor for its own later hours"
+    assert override_all(world) == {"click": hour(1), "view": FIRST_HOUR}
     settle(world)
-    assert manifest(world, "click").grade.value == "forced"
-    assert frontier(world, "view").hour == FIRST_HOUR, "one type's order accepts nothing for the others"
-    until(world, hour(1))
-    settle(world)
-    assert frontier(world, "click").hour == hour(1), "nor for its own later hours"
-    ordered = put_overrides(world.database, 3600, "the disk is gone", "ada", world.clock.now_ms())
-    assert ordered == {"click": hour(1), "view": FIRST_HOUR}
-    settle(world)
-    assert {manifest(world, "click", hour(1)).grade.value, manifest(world, "view").grade.value} == {"forced"}
-    assert manifest(world, "view", hour(1)).grade.value == "forced", "it had begun before the gap was accepted"
-    until(world, hour(3))
-    settle(world)
-    assert manifest(world, "view", hour(3)).grade.value == "proved"
+    assert {grade(world, "click", hour(1)), grade(world, "view")} == {"forced"}
+    assert grade(world, "view", hour(1)) == "forced", "it had begun before the gap was accepted"
+    settle(world, hour(3))
+    assert grade(world, "view", hour(3)) == "proved"
 
 
 def test_storage_that_refuses_is_waited_for_and_closing_goes_on_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,16 +286,15 @@ def test_storage_that_refuses_is_waited_for_and_closing_goes_on_by_itself(world:
         raise SafeMode(path, "hdfs://nn/" + path, "name node is in safe mode")
 
     monkeypatch.setattr(world.storage, "make_folder", refuse)
-    until(world, FIRST_HOUR)
-    settle(world)
+    settle(world, FIRST_HOUR)
     assert {f.state for f in world.frontiers()} == {State.SEALED}
     settle(world)
-    assert wait_of(world, "click").phase == "storage"
-    assert "safe mode" in wait_of(world, "click").what[0]
+    assert wait_of(world).phase == "storage"
+    assert "safe mode" in wait_of(world).what[0]
     monkeypatch.setattr(world.storage, "make_folder", real)
     world.clock.advance(11)
     settle(world)
-    assert manifest(world, "click").grade.value == "proved"
+    assert grade(world) == "proved"
     settle(world)
     assert blockers(world.database, FIRST_HOUR.length_s) == {}
 
@@ -318,10 +305,9 @@ def test_an_unreadable_staged_file_is_staged_again_and_the_hour_closes(world: Wo
     (path,) = (p for p in world.storage.content("_staging") if "/events-" in p)
     world.storage.delete(path)
     world.seen["remove in _staging"] += 1  # the plain second proof would need it
-    until(world, FIRST_HOUR)
-    settle(world)
+    settle(world, FIRST_HOUR)
     assert world.seen["staged again"] == 1
-    assert {f.hour for f in world.frontiers()} == {hour(1)}
+    assert open_hours(world) == {hour(1)}
     world.judge.check_end()
 
 
@@ -332,9 +318,8 @@ def test_two_live_incarnations_of_one_host_are_an_alarm_and_no_more(world: World
         with caplog.at_level(logging.ERROR):
             poll(world)
     assert sum("two live incarnations" in r.message for r in caplog.records) == 2
-    until(world, FIRST_HOUR)
-    settle(world)
-    assert manifest(world, "click").grade.value == "proved"
+    settle(world, FIRST_HOUR)
+    assert grade(world) == "proved"
 
 
 def test_a_paused_closer_that_wakes_after_another_published_changes_nothing(world: World) -> None:
@@ -356,21 +341,19 @@ def test_a_paused_closer_that_wakes_after_another_published_changes_nothing(worl
 
 def test_markers_of_a_type_are_chained_through_a_backlog_and_wait_for_one_that_is_gone(world: World, tmp_path: Path) -> None:
     line(world)
-    until(world, hour(3))
-    settle(world)  # four hours in one round; the judge compares each marker with the one before it
+    settle(world, hour(3))  # four hours in one round; the judge compares each marker with the one before it
     assert len(world.judge.manifests) == 4 * len(TYPES)
     path = f"{hour(3).bucket_path('click')}/{MARKER}"
     content = world.storage.read(path)
     world.storage.delete(path)
     world.judge.closed.pop(("click", hour(3)))
-    until(world, hour(4))
-    settle(world)
-    assert frontier(world, "click").hour == hour(4) and frontier(world, "view").hour == hour(5)
-    assert "follows a bucket that is gone" in str(wait_of(world, "click"))
+    settle(world, hour(4))
+    assert frontier(world).hour == hour(4) and frontier(world, "view").hour == hour(5)
+    assert "follows a bucket that is gone" in str(wait_of(world))
     world.storage.write_new(path, content)
     world.clock.advance(60)
     settle(world)
-    assert frontier(world, "click").hour == hour(5)
+    assert frontier(world).hour == hour(5)
     for name, found in world.storage.content("click").items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(found)

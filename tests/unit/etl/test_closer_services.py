@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tests.support.closing import frontier, hour, manifest, poll, send, settle, until, wait_of
+from tests.support.closing import arrive, frontier, grade, hour, manifest, override, poll, send, settle, until, wait_of
+from tests.support.records import host_report
 from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
 
 from hourmark.avro import frame
-from hourmark.host_reports import API_SOURCE, HostReport, SourceReport
+from hourmark.host_reports import API_SOURCE, SourceReport
 from hourmark.kafka import Partition
 from hourmark.topics import HOSTS
 from hourmark_etl.closing.cut.cut import Waiting
-from hourmark_etl.ledger.overrides import put_override
 
 SERVICE, OTHER = "5" * 32, "6" * 32
 DEADLINE_S = 7200
@@ -24,15 +24,8 @@ def report(
     now_ms = world.clock.now_ms() + round(1000 * ahead_s)
     kind = "service" if source == API_SOURCE else "tailer"
     sources = (SourceReport(source, now_ms - round(1000 * behind_s), 0, 0),)
-    said = HostReport(
-        host_id=host_id,
-        host_name="h",
-        kind=kind,
-        incarnation="one",
-        sequence=world.clock.now_ms(),
-        received_at_ms=now_ms,
-        goodbye=goodbye,
-        sources=sources,
+    said = host_report(
+        now_ms, host_id=host_id, host_name="h", kind=kind, sequence=world.clock.now_ms(), goodbye=goodbye, sources=sources
     )
     world.producers._append(Partition(HOSTS, 0), host_id.encode(), frame(1) + said.encode())
 
@@ -44,40 +37,39 @@ def all_leave(world: World) -> None:
 
 
 def test_after_all_goodbyes_a_closers_clock_ten_hours_ahead_closes_nothing(world: World) -> None:
-    send(world, ["click"], FIRST_HOUR.start_s * 1000 + 5)
+    send(world, ["click"])
     settle(world)
     world.clock.advance(60)
     all_leave(world)
-    world.pipeline.mirror_all(0)
-    world.pipeline.stage_all(0)
+    arrive(world)
     world.clock.advance(10 * 3600)  # the closer's alone
     outcome = poll(world)
     assert not world.judge.manifests, "hours that have not even begun"
     assert "every delivery service has said goodbye, service h source api" in outcome.what[0]
-    assert "`hourmark serve`" in wait_of(world, "click").what[0]
+    assert "`hourmark serve`" in wait_of(world).what[0]
 
 
 def test_without_a_live_service_no_deadline_waives_anything_and_a_report_closes_it(world: World) -> None:
-    send(world, ["click"], FIRST_HOUR.start_s * 1000 + 5)
+    send(world, ["click"])
     settle(world)
     all_leave(world)
     until(world, FIRST_HOUR, seconds=2 * DEADLINE_S)
     assert isinstance(poll(world), Waiting) and not world.judge.manifests
     report(world, SERVICE)  # it is back
     poll(world)
-    assert manifest(world, "click").grade.value == "proved"
+    assert grade(world) == "proved"
 
 
-def test_without_a_live_service_an_order_closes_an_hour_and_says_what_was_missing(world: World) -> None:
-    send(world, ["click"], FIRST_HOUR.start_s * 1000 + 5)
+def test_without_a_live_service_an_override_closes_an_hour_and_says_what_was_missing(world: World) -> None:
+    send(world, ["click"])
     settle(world)
     all_leave(world)
     until(world, FIRST_HOUR)
     assert isinstance(poll(world), Waiting) and not world.judge.manifests
-    put_override(world.database, "click", FIRST_HOUR, "the site is closed for good", "ada", world.clock.now_ms())
+    override(world)
     assert world.closer.step() == 1
     world.check()
-    forced = manifest(world, "click")
+    forced = manifest(world)
     assert forced.grade.value == "forced" and forced.events == 1
     assert any("every delivery service has said goodbye" in what for what in forced.evidence.waived)
     assert frontier(world, "view").hour == FIRST_HOUR
@@ -95,7 +87,7 @@ def test_a_service_whose_clock_lags_by_minutes_is_awaited_beside_one_that_is_ahe
     assert f"service h source api ({OTHER}): caught up" in outcome.by_type["click"][1][0]
     report(world, OTHER, ahead_s=-120)
     poll(world)
-    assert manifest(world, "click").grade.value == "proved"
+    assert grade(world) == "proved"
 
 
 def test_a_service_that_died_without_goodbye_is_awaited_for_a_minute_whatever_the_others_clock_says(world: World) -> None:
@@ -112,9 +104,9 @@ def test_a_service_that_died_without_goodbye_is_awaited_for_a_minute_whatever_th
     world.producers.report(0)
     report(world, SERVICE)
     poll(world)
-    assert manifest(world, "click").grade.value == "proved"
+    assert grade(world) == "proved"
     until(world, hour(1))
     world.producers.report(0)
     report(world, SERVICE)
     poll(world)
-    assert manifest(world, "click", hour(1)).grade.value == "proved"
+    assert grade(world, "click", hour(1)) == "proved"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
+from tests.support.records import position, span, staged_batch
 
 from hourmark.config import Kafka
 from hourmark.errors import Unavailable, UsageError
@@ -12,33 +14,27 @@ from hourmark_etl.errors import DataLoss, EtlStop, StaleDriver
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overview import Quarantined, quarantined
-from hourmark_etl.model import AUDIT, EVENTS, Position, Span, StagedBatch
+from hourmark_etl.model import AUDIT, EVENTS
 from hourmark_etl.staging.consumer import batch_of, cause_of
 from hourmark_etl.staging.pieces import StagedNote, StagedPiece
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.topics import CentralTopics
 
 NAMING = CentralTopics.of(Kafka(), ())
-AT = Position(cluster_id="cluster", topic_id="id", topic="events.click", partition=0, next_offset=5)
 BAD = Quarantined(
     event_type="click", topic="events.click", partition=0, offset=5, reason="the key has not 24 bytes", quarantined_at_ms=1
 )
 
 
 def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans() -> None:
-    click = [
-        Span(topic="events.click", topic_id="id", partition=0, start=0, end=5),
-        Span(topic="events.click", topic_id="id", partition=0, start=5, end=9),
-    ]
-    audit = Span(topic=NAMING.audit, topic_id="ida", partition=0, start=3, end=4)
+    click, audit = (span(0, 5), span(5, 9)), span(3, 4, NAMING.audit)
     files = (
         StagedNote(ledger="uuid", kind=EVENTS, rows=5, spans=(click[0],), path="_staging/f/a"),
         StagedNote(ledger="uuid", kind=AUDIT, rows=1, spans=(audit,), path="_staging/f/b"),
     )
     first = TaskResult(StagedPiece(files), (click[0], audit))
-    second = TaskResult(
-        StagedPiece((StagedNote(ledger="uuid", kind=EVENTS, rows=4, spans=(click[1],), path="_staging/f/c"),)), (click[1],)
-    )
+    last = StagedNote(ledger="uuid", kind=EVENTS, rows=4, spans=(click[1],), path="_staging/f/c")
+    second = TaskResult(StagedPiece((last,)), (click[1],))
     batch = batch_of([second, first], "cluster", "default", 0)
     assert batch.folder == "_staging/f"
     assert {(p.topic, p.next_offset) for p in batch.starts} == {("events.click", 0), (NAMING.audit, 3)}
@@ -70,15 +66,14 @@ def test_the_kind_of_error_is_found_in_what_spark_hands_on(text: str, kind: type
 @pytest.fixture
 def database(tmp_path: Path) -> Database:
     made = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
-    ledger.begin_positions(made, made.acquire("consumer:default"), [AT])
+    ledger.begin_positions(made, made.acquire("consumer:default"), [position(5)])
     return made
 
 
-def test_a_type_is_set_aside_with_its_batch_and_resumed_past_its_record(database: Database) -> None:
+def test_a_type_is_quarantined_with_its_batch_and_resumed_past_its_record(database: Database) -> None:
     lease = database.acquire("consumer:default")
-    empty = StagedBatch(folder="", starts=(), ends=(), files=(), groups=(), audit_groups=(), reports=())
-    ledger.commit_batch(database, lease, empty, [BAD])
-    ledger.commit_batch(database, lease, empty, [BAD])  # another partition of it: the first record stays named
+    for _ in range(2):
+        ledger.commit_batch(database, lease, staged_batch(), [BAD])  # another partition of it: the first record stays named
     assert quarantined(database) == {"click": BAD}
     assert ledger.resume(database, "click", skip_record=True) == BAD
     assert quarantined(database) == {}
@@ -89,12 +84,7 @@ def test_a_type_is_set_aside_with_its_batch_and_resumed_past_its_record(database
 
 def test_only_the_one_record_is_ever_skipped(database: Database) -> None:
     lease = database.acquire("consumer:default")
-    ledger.commit_batch(
-        database,
-        lease,
-        StagedBatch(folder="", starts=(), ends=(), files=(), groups=(), audit_groups=(), reports=()),
-        [Quarantined(event_type="click", topic="events.click", partition=0, offset=4, reason="", quarantined_at_ms=1)],
-    )
+    ledger.commit_batch(database, lease, staged_batch(), [dataclasses.replace(BAD, offset=4)])
     with pytest.raises(UsageError, match="is not at offset 4"):
         ledger.resume(database, "click", skip_record=True)
     assert [p.next_offset for p in ledger.positions(database, "cluster")] == [5]

@@ -6,58 +6,16 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from tests.support.clock import FakeClock
+from tests.support.records import DEADLINE_S, END, HOUR, frontier, service, tailer
 
-from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, CONTROL, HOSTS
 from hourmark_etl.closing.cut.cut import LAGGARD_SECONDS, OVERDUE_MS, Cut, CutTaker, Waiting
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
-from hourmark_etl.model import Frontier, Phase, Reporter, State
+from hourmark_etl.model import Phase, Reporter
 
-HOUR = Hour(1_800_000_000, 3600)
-DEADLINE_S = 7200.0
 CLICK, VIEW = Partition("events.click", 0), Partition("events.view", 0)
-SERVICE = Reporter(
-    host_id="s" * 32,
-    source="api",
-    host_name="svc",
-    kind="service",
-    incarnation="one",
-    sequence=0,
-    received_at_ms=HOUR.end_ms,
-    caught_up_at_ms=HOUR.end_ms + 1,
-    pending_bytes=0,
-    lost_bytes=0,
-    goodbye=False,
-    heard_at_ms=HOUR.end_ms,
-)
-TAILER = Reporter(
-    host_id="t" * 32,
-    source="app",
-    host_name="web",
-    kind="tailer",
-    incarnation="one",
-    sequence=0,
-    received_at_ms=HOUR.end_ms,
-    caught_up_at_ms=HOUR.end_ms + 1,
-    pending_bytes=0,
-    lost_bytes=0,
-    goodbye=False,
-    heard_at_ms=HOUR.end_ms,
-)
-
-
-def frontier(event_type: str) -> Frontier:
-    return Frontier(
-        event_type=event_type,
-        first_hour=HOUR,
-        hour=HOUR,
-        state=State.OPEN,
-        sources=frozenset({"app"}),
-        settled_next=0,
-        seal=None,
-        alarm=(),
-    )
+SERVICE, TAILER = service(), tailer()
 
 
 class FakeSites:
@@ -109,14 +67,23 @@ class FakeSites:
     def stage_all(self) -> None:
         self.staged = dict(self.mirrored)
 
+    def catch_up(self) -> None:
+        self.mirror_all()
+        self.stage_all()
+
 
 def taker(sites: FakeSites, clock: FakeClock | None = None) -> CutTaker:
-    return CutTaker(sites, sites, f"edge.{AUDIT}", clock or FakeClock(HOUR.end_ms + 5), DEADLINE_S)
+    return CutTaker(sites, sites, f"edge.{AUDIT}", clock or FakeClock(END + 5), float(DEADLINE_S))
 
 
 def phase(step: Cut | Waiting) -> Phase:
     assert isinstance(step, Waiting), step
     return step.phase
+
+
+def taken(step: Cut | Waiting) -> Cut:
+    assert isinstance(step, Cut), step
+    return step
 
 
 def test_a_cut_passes_all_phases_in_their_order() -> None:
@@ -133,13 +100,12 @@ def test_a_cut_passes_all_phases_in_their_order() -> None:
     sites.mirror_all()
     assert phase(cuts.poll(types)) is Phase.ARRIVAL
     sites.stage_all()
-    cut = cuts.poll(types)
-    assert isinstance(cut, Cut)
+    cut = taken(cuts.poll(types))
     assert cut.audit_next == 20
     assert set(cut.watermarks_ms) == {"click"}
 
 
-def test_a_type_set_aside_while_its_cut_is_taken_holds_up_nobody() -> None:
+def test_a_type_quarantined_while_its_cut_is_taken_holds_up_nobody() -> None:
     sites = FakeSites()
     cuts, types = taker(sites), [frontier("click"), frontier("view")]
     assert phase(cuts.poll(types)) is Phase.CONTROL
@@ -151,22 +117,20 @@ def test_a_type_set_aside_while_its_cut_is_taken_holds_up_nobody() -> None:
     sites.mirror_all()
     sites.staged[CLICK] = 31
     assert phase(cuts.poll(types)) is Phase.ARRIVAL, "the other type's events are awaited"
-    cut = cuts.poll(types[:1])
-    assert isinstance(cut, Cut)
-    assert set(cut.watermarks_ms) == {"click"}
+    assert set(taken(cuts.poll(types[:1])).watermarks_ms) == {"click"}
 
 
 def test_no_cut_begins_while_a_source_is_behind() -> None:
     sites = FakeSites()
-    sites.known = [SERVICE, dataclasses.replace(TAILER, caught_up_at_ms=HOUR.end_ms - 1)]
+    sites.known = [SERVICE, tailer(caught_up_at_ms=END - 1)]
     assert phase(taker(sites).poll([frontier("click")])) is Phase.REPORTS
     assert sites.asked == []
 
 
 def test_an_overdue_hour_says_for_whom_it_waits() -> None:
     sites = FakeSites()
-    sites.known = [SERVICE, dataclasses.replace(TAILER, caught_up_at_ms=HOUR.end_ms - 1)]
-    step = taker(sites, FakeClock(HOUR.end_ms + OVERDUE_MS)).poll([frontier("view"), frontier("click")])
+    sites.known = [SERVICE, tailer(caught_up_at_ms=END - 1)]
+    step = taker(sites, FakeClock(END + OVERDUE_MS)).poll([frontier("view"), frontier("click")])
     assert isinstance(step, Waiting)
     (said,) = step.what
     assert said.startswith(f"click {HOUR} waits for tailer web source app")
@@ -176,43 +140,35 @@ def test_a_host_that_appears_while_a_cut_is_taken_makes_it_begin_anew() -> None:
     sites = FakeSites()
     cuts, types = taker(sites), [frontier("click")]
     cuts.poll(types)
-    sites.mirror_all()
-    sites.stage_all()
-    sites.known = [*sites.known, dataclasses.replace(TAILER, host_id="n" * 32)]
+    sites.catch_up()
+    sites.known = [*sites.known, tailer(host_id="n" * 32)]
     assert phase(cuts.poll(types)) is Phase.REPORTS
     assert isinstance(cuts.poll(types), Cut), "the next one knows it"
 
 
 def test_a_topic_that_lags_is_left_to_the_next_cut() -> None:
-    sites, clock = FakeSites(), FakeClock(HOUR.end_ms + 5)
+    sites, clock = FakeSites(), FakeClock(END + 5)
     cuts, types = taker(sites, clock), [frontier("click"), frontier("view")]
     cuts.poll(types)
-    sites.mirror_all()
-    sites.stage_all()
+    sites.catch_up()
     sites.mirrored[VIEW] = 0
     assert phase(cuts.poll(types)) is Phase.EVENTS
     clock.advance(LAGGARD_SECONDS)
-    cut = cuts.poll(types)
-    assert isinstance(cut, Cut)
-    assert set(cut.watermarks_ms) == {"click"}
+    assert set(taken(cuts.poll(types)).watermarks_ms) == {"click"}
 
 
 def test_a_type_with_a_gap_is_not_cut_and_holds_nobody_up() -> None:
     sites = FakeSites()
     sites.bad = {"events.view": "recreated"}
-    sites.mirror_all()
-    sites.stage_all()
-    cut = taker(sites).poll([frontier("click"), frontier("view")])
-    assert isinstance(cut, Cut)
-    assert set(cut.watermarks_ms) == {"click"}
+    sites.catch_up()
+    assert set(taken(taker(sites).poll([frontier("click"), frontier("view")])).watermarks_ms) == {"click"}
 
 
 def test_a_gap_in_promises_or_reports_stops_all_closing() -> None:
     for topic in CONTROL:
         sites = FakeSites()
         sites.bad = {topic: "retention passed the mirror"}
-        sites.mirror_all()
-        sites.stage_all()
+        sites.catch_up()
         step = taker(sites).poll([frontier("click")])
         said = ("retention passed the mirror",)
         assert step == Waiting(Phase.REPORTS, said, {"click": (Phase.REPORTS, said)})
@@ -220,38 +176,34 @@ def test_a_gap_in_promises_or_reports_stops_all_closing() -> None:
 
 def gone_and_present(now_ms: int) -> list[Reporter]:
     present = [dataclasses.replace(r, caught_up_at_ms=now_ms, received_at_ms=now_ms) for r in (SERVICE, TAILER)]
-    return [*present, dataclasses.replace(TAILER, host_id="g" * 32, host_name="gone", caught_up_at_ms=HOUR.end_ms - 1)]
+    return [*present, tailer(host_id="g" * 32, host_name="gone", caught_up_at_ms=END - 1)]
 
 
 def test_past_the_deadline_a_cut_waives_who_is_still_behind_when_the_reports_of_now_are_staged() -> None:
-    sites, clock = FakeSites(), FakeClock(HOUR.end_ms + 7_200_000)
+    sites, clock = FakeSites(), FakeClock(END + 7_200_000)
     sites.known = gone_and_present(clock.now_ms())
     cuts = taker(sites, clock)
     assert phase(cuts.poll([frontier("click")])) is Phase.CONTROL
-    sites.mirror_all()
-    sites.stage_all()
-    cut = cuts.poll([frontier("click")])
-    assert isinstance(cut, Cut)
+    sites.catch_up()
+    cut = taken(cuts.poll([frontier("click")]))
     assert [r.host_name for r in cut.waived["click"]] == ["gone"]
 
 
 def test_old_reports_of_an_etl_that_was_down_waive_nobody() -> None:
-    sites, clock = FakeSites(), FakeClock(HOUR.end_ms + 7_200_000)
+    sites, clock = FakeSites(), FakeClock(END + 7_200_000)
     sites.known = gone_and_present(clock.now_ms())
     cuts = taker(sites, clock)
     cuts.poll([frontier("click")])
-    sites.mirror_all()
-    sites.stage_all()
+    sites.catch_up()
     sites.known = [dataclasses.replace(r, caught_up_at_ms=clock.now_ms(), sequence=1) for r in sites.known]
     assert phase(cuts.poll([frontier("click")])) is Phase.REPORTS, "it had caught up all the time: the reports lay unread"
-    cut = cuts.poll([frontier("click")])
-    assert isinstance(cut, Cut)
+    cut = taken(cuts.poll([frontier("click")]))
     assert cut.waived == {}
 
 
 def test_nothing_closes_while_clocks_are_apart_and_each_type_says_so() -> None:
     sites = FakeSites()
-    step = taker(sites, FakeClock(HOUR.end_ms + 301_000)).poll([frontier("click")])
+    step = taker(sites, FakeClock(END + 301_000)).poll([frontier("click")])
     assert isinstance(step, Waiting)
     assert sites.asked == []
     ((said_phase, (said,)),) = step.by_type.values()
@@ -261,8 +213,8 @@ def test_nothing_closes_while_clocks_are_apart_and_each_type_says_so() -> None:
 
 def test_waits_are_told_by_type() -> None:
     sites = FakeSites()
-    sites.known = [SERVICE, TAILER, dataclasses.replace(TAILER, host_id="x" * 32, source="slow", caught_up_at_ms=HOUR.end_ms - 1)]
-    slow = dataclasses.replace(frontier("view"), sources=frozenset({"slow"}))
+    sites.known = [SERVICE, TAILER, tailer(host_id="x" * 32, source="slow", caught_up_at_ms=END - 1)]
+    slow = frontier("view", sources=frozenset({"slow"}))
     step = taker(sites).poll([frontier("click"), slow])
     assert isinstance(step, Waiting)
     assert step.by_type["click"][0] is Phase.CONTROL

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import insert
+from tests.support.records import service
 
 from hourmark.component_status import ComponentStatus, State
 from hourmark.config import Config, Etl, Storage
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.heartbeat import beat, driver_seen_ms, no_driver
-from hourmark_etl.model import Reporter
 from hourmark_etl.telemetry.component_status import HANGS_MS, driver
 from hourmark_etl.telemetry.metrics import Metrics, serve_metrics
 
@@ -64,26 +64,11 @@ def test_reports_of_hosts_say_nothing_of_the_driver(tmp_path: Path, sign_s: int,
         lease = database.acquire(CLOSER)
         beat(database, lease, NOW_MS - sign_s * 1000)
         if report_s is not None:
+            heard_ms = NOW_MS - report_s * 1000
+            said = service(received_at_ms=heard_ms, caught_up_at_ms=heard_ms, heard_at_ms=heard_ms)
             with database.transaction(lease) as connection:
-                connection.execute(insert(tables.reporters).values(**dataclasses.asdict(reporter(NOW_MS - report_s * 1000))))
+                connection.execute(insert(tables.reporters).values(**dataclasses.asdict(said)))
     assert ask(tmp_path, free_port()).state is state
-
-
-def reporter(heard_ms: int) -> Reporter:
-    return Reporter(
-        host_id="0" * 32,
-        source="api",
-        host_name="web-1",
-        kind="service",
-        incarnation="i",
-        sequence=1,
-        received_at_ms=heard_ms,
-        caught_up_at_ms=heard_ms,
-        pending_bytes=0,
-        lost_bytes=0,
-        goodbye=False,
-        heard_at_ms=heard_ms,
-    )
 
 
 def test_a_driver_is_asked_at_its_metrics_and_one_that_hangs_is_silent(tmp_path: Path) -> None:

@@ -4,52 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.records import END, HOUR, blocker, evidence, frontier, manifest, seal, tailer
 
 from hourmark.hours import Hour
-from hourmark.manifest import Evidence, Grade, Manifest
+from hourmark.manifest import Grade, Manifest
 from hourmark_etl.closing.cut.readiness import Reports, clocks_apart
 from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.ledger.overview import Quarantined
-from hourmark_etl.model import Frontier, Phase, Reporter, Seal, State
-from hourmark_etl.operators.explain import REASONS_SHOWN, Explanation, Facts, as_lines, why
+from hourmark_etl.model import Phase, Reporter, State
+from hourmark_etl.operators.explain import REASONS_SHOWN, Explanation, Facts, Reason, as_lines, why
 
 PHASES = tuple(phase for phase in Phase if phase is not Phase.QUARANTINED)  # which the table of such types tells
-HOUR = Hour(1_800_000_000, 3600)
-END = HOUR.end_ms
 FIRST = Hour(HOUR.start_s - 2 * 3600)
-TAILER = Reporter(
-    host_id="t" * 32,
-    source="app",
-    host_name="web",
-    kind="tailer",
-    incarnation="one",
-    sequence=0,
-    received_at_ms=END + 60_000,
-    caught_up_at_ms=END + 60_000,
-    pending_bytes=0,
-    lost_bytes=0,
-    goodbye=False,
-    heard_at_ms=END + 60_000,
-)
+TAILER = tailer(received_at_ms=END + 60_000, caught_up_at_ms=END + 60_000, heard_at_ms=END + 60_000)
 SERVICE = dataclasses.replace(TAILER, host_id="s" * 32, source="api", host_name="svc", kind="service")
-BEHIND = dataclasses.replace(TAILER, host_id="b" * 32, host_name="db", caught_up_at_ms=END - 9_000, pending_bytes=1234)
-FRONTIER = Frontier(
-    event_type="click",
-    first_hour=FIRST,
-    hour=HOUR,
-    state=State.OPEN,
-    sources=frozenset({"app"}),
-    settled_next=0,
-    seal=None,
-    alarm=(),
-)
 
 
-ASIDE = Quarantined(
+def behind(**changes: Any) -> Reporter:
+    """A tailer that is."""
+    usual: dict[str, Any] = {"host_id": "b" * 32, "host_name": "db", "caught_up_at_ms": END - 9_000, "pending_bytes": 1234}
+    return dataclasses.replace(TAILER, **usual | changes)
+
+
+BEHIND = behind()
+FRONTIER = frontier(first_hour=FIRST)
+SEALED = dataclasses.replace(FRONTIER, state=State.SEALED, seal=seal(grade="forced"))
+QUARANTINED = Quarantined(
     event_type="click",
     topic="edge.events.click",
     partition=0,
@@ -57,13 +42,10 @@ ASIDE = Quarantined(
     reason="the key has not 24 bytes",
     quarantined_at_ms=END,
 )
+OVERRIDE = Override(event_type="click", hour_s=HOUR.start_s, reason="ticket 17", requested_by="ann@ops", requested_at_ms=END + 1)
 
 
-def blocker(phase: Phase, *what: str, hour: Hour = HOUR, since_ms: int = END) -> Blocker:
-    return Blocker(event_type="click", hour=hour, phase=phase, what=what, since_ms=since_ms)
-
-
-def facts(hour: Hour = HOUR, **changes: object) -> Facts:
+def facts(hour: Hour = HOUR, **changes: Any) -> Facts:
     made = Facts(
         event_type="click",
         hour=hour,
@@ -74,18 +56,21 @@ def facts(hour: Hour = HOUR, **changes: object) -> Facts:
         reporters=(SERVICE, TAILER),
         driver_seen_ms=END + 60_000,
     )
-    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(made, **changes)
 
 
-def manifest(grade: Grade = Grade.PROVED, waived: tuple[str, ...] = ()) -> Manifest:
-    evidence = Evidence(
-        method="join", cut_at_ms=1, audit_records=7, promised=1200, audit_next={"0": 0}, waived=list(waived)
-    )  # fmt: skip
-    return Manifest(
-        type="click", hour=str(FIRST), bucket_seconds=3600, grade=grade, evidence=evidence, files=[], events=1205, late={},
-        duplicates_removed=0, unaudited=5, id_sum="0" * 16, offsets=[], ledger="l", ledger_commit=1, attempt="a",
-        closed_at_ms=FIRST.end_ms + 90_000, software="test",
-    )  # fmt: skip
+def closed(grade: Grade = Grade.PROVED, *waived: str) -> Manifest:
+    proof = evidence(audit_records=7, promised=1200, waived=list(waived))
+    return manifest(FIRST, grade=grade, evidence=proof, events=1205, unaudited=5, closed_at_ms=FIRST.end_ms + 90_000)
+
+
+def told(**changes: Any) -> list[Reason]:
+    return list(why(facts(**changes)).reasons)
+
+
+def only(**changes: Any) -> Reason:
+    (reason,) = told(**changes)
+    return reason
 
 
 def text(answer: Explanation) -> str:
@@ -108,24 +93,24 @@ def test_a_source_that_is_behind_is_named_with_what_to_do_and_the_deadline() -> 
 
 
 def test_a_host_that_is_silent_is_to_be_started_or_drained() -> None:
-    silent = dataclasses.replace(BEHIND, heard_at_ms=END - 300_000)
-    (reason,) = why(facts(reporters=(SERVICE, silent))).reasons
+    silent = behind(heard_at_ms=END - 300_000)
+    reason = only(reporters=(SERVICE, silent))
     assert "its last report is 6 min old" in reason.what
     assert "start the tailer on db (`hourmark tail`)" in reason.do and "`hourmark tail --drain`" in reason.do
 
 
 def test_a_service_that_holds_an_hour_is_told_apart_from_a_tailer() -> None:
     busy = dataclasses.replace(SERVICE, caught_up_at_ms=END - 1000)
-    (reason,) = why(facts(reporters=(busy,))).reasons
+    reason = only(reporters=(busy,))
     assert "service svc" in reason.what and "a request has been under way" in reason.do
     silent = dataclasses.replace(busy, heard_at_ms=END - 30_000)
-    (reason,) = why(facts(reporters=(silent,))).reasons
+    reason = only(reporters=(silent,))
     assert "start the delivery service on svc again" in reason.do
 
 
 def test_a_ledger_into_which_nothing_is_staged_says_so_first() -> None:
     stale = dataclasses.replace(SERVICE, received_at_ms=END - 200_000)
-    first, second = why(facts(reporters=(stale, dataclasses.replace(BEHIND, received_at_ms=END - 200_000)))).reasons
+    first, second = told(reporters=(stale, behind(received_at_ms=END - 200_000)))
     assert "the newest report in the ledger is 4.3 min old" in first.what and "the log of `hourmark etl run`" in first.do
     assert "tailer db" in second.what
 
@@ -153,31 +138,31 @@ def test_before_any_driver_ran_nobody_says_that_no_service_has_reported() -> Non
 
 
 def test_a_driver_that_is_dead_is_told_before_an_hour_has_ended_too() -> None:
-    first, second = why(facts(now_ms=END - 90_000, driver_seen_ms=DEAD)).reasons
+    first, second = told(now_ms=END - 90_000, driver_seen_ms=DEAD)
     assert "no driver runs" in first.what and second.what == "the hour ends in 90 s"
 
 
 def test_what_was_known_of_services_when_the_driver_died_is_told_after_it() -> None:
     gone = dataclasses.replace(SERVICE, goodbye=True)
-    first, second = why(facts(reporters=(gone,), driver_seen_ms=DEAD)).reasons
+    first, second = told(reporters=(gone,), driver_seen_ms=DEAD)
     assert "no driver runs" in first.what and "every delivery service has said goodbye" in second.what
 
 
 def test_a_source_that_never_caught_up_says_so() -> None:
-    (reason,) = why(facts(reporters=(SERVICE, dataclasses.replace(BEHIND, caught_up_at_ms=None)))).reasons
+    reason = only(reporters=(SERVICE, behind(caught_up_at_ms=None)))
     assert "has never caught up" in reason.what and reason.since_ms is None
 
 
 def test_without_any_service_one_is_to_be_started() -> None:
-    (reason,) = why(facts(reporters=())).reasons
+    reason = only(reporters=())
     assert "no delivery service has reported yet" in reason.what and reason.do.startswith("start one: `hourmark serve`")
 
 
-def test_where_all_services_have_left_an_operator_may_start_one_or_order_and_is_told_once() -> None:
+def test_where_all_services_have_left_an_operator_may_start_one_or_force_and_is_told_once() -> None:
     gone = dataclasses.replace(SERVICE, goodbye=True)
     said = clocks_apart(Reports([gone]), END + 60_000)
     assert said is not None
-    (reason,) = why(facts(reporters=(gone,), wait=blocker(Phase.REPORTS, said))).reasons
+    reason = only(reporters=(gone,), wait=blocker(Phase.REPORTS, said))
     assert "every delivery service has said goodbye, service svc" in reason.what
     answer = why(facts(reporters=(gone,)))
     assert answer.times_out_at_ms is None, "without a service, a deadline waives nothing"
@@ -187,7 +172,7 @@ def test_where_all_services_have_left_an_operator_may_start_one_or_order_and_is_
 @pytest.mark.parametrize("phase", PHASES)
 def test_what_the_closer_waits_for_is_told_with_a_step_for_each_phase(phase: Phase) -> None:
     wait = blocker(phase, "mirror: events.click-0 is at 5 of 9", since_ms=END + 5_000)
-    (reason,) = why(facts(wait=wait)).reasons
+    reason = only(wait=wait)
     assert reason.what == f"({phase}) mirror: events.click-0 is at 5 of 9"
     assert reason.since_ms == END + 5_000
     assert "{" not in reason.do
@@ -200,27 +185,26 @@ def test_a_source_that_the_closer_names_too_is_told_once() -> None:
 
 
 def test_what_the_closer_waited_for_in_an_earlier_hour_is_not_told() -> None:
-    (reason,) = why(facts(wait=blocker(Phase.PROOF, "old news", hour=FIRST, since_ms=1))).reasons
+    reason = only(wait=blocker(Phase.PROOF, "old news", hour=FIRST, since_ms=1))
     assert "nothing that the ledger knows of" in reason.what
 
 
 def test_promises_that_are_not_kept_are_named() -> None:
-    frontier = dataclasses.replace(FRONTIER, alarm=("range 00ff (range of web: /log [0, 9)): 5 events promised, 4 found",))
-    (reason,) = why(facts(frontier=frontier)).reasons
+    alarm = ("range 00ff (range of web: /log [0, 9)): 5 events promised, 4 found",)
+    reason = only(frontier=frontier(alarm=alarm))
     assert "range 00ff" in reason.what and f"`hourmark audit click --from {HOUR} --to {HOUR}`" in reason.do
 
 
-def test_an_order_and_a_type_set_aside_are_told() -> None:
-    order = Override(event_type="click", hour_s=HOUR.start_s, reason="ticket 17", requested_by="ann@ops", requested_at_ms=END + 1)
-    ordered, quarantined = why(facts(override=order, quarantined=ASIDE)).reasons
+def test_an_override_and_a_quarantined_type_are_told() -> None:
+    ordered, quarantined = why(facts(override=OVERRIDE, quarantined=QUARANTINED)).reasons
     assert ordered.what == "ann@ops ordered it closed by force: ticket 17"
     assert "partition 0 offset 17: the key has not 24 bytes" in quarantined.what
     assert "`hourmark etl resume click`" in quarantined.do
 
 
-def test_a_type_that_is_set_aside_is_told_once_and_without_a_deadline() -> None:
+def test_a_quarantined_type_is_told_once_and_without_a_deadline() -> None:
     said = "the type is quarantined: topic edge.events.click partition 0 offset 17 cannot be staged (the key has not 24 bytes)"
-    answer = why(facts(quarantined=ASIDE, wait=blocker(Phase.QUARANTINED, said)))
+    answer = why(facts(quarantined=QUARANTINED, wait=blocker(Phase.QUARANTINED, said)))
     (reason,) = answer.reasons
     assert "no deadline closes" in reason.what
     assert answer.times_out_at_ms is None and "timed_out" not in text(answer)
@@ -232,11 +216,8 @@ def test_what_was_said_of_a_type_that_was_resumed_since_is_not_told() -> None:
     assert answer.times_out_at_ms is not None
 
 
-def test_a_sealed_hour_does_not_wait_for_its_type_that_is_set_aside() -> None:
-    seal = Seal(
-        grade="proved", method="join", cut_at_ms=1, audit_next=1, audit_records=1, promised=1, unaudited=0, waived=(), offsets=()
-    )
-    answer = why(facts(quarantined=ASIDE, frontier=dataclasses.replace(FRONTIER, state=State.SEALED, seal=seal)))
+def test_a_sealed_hour_does_not_wait_for_its_quarantined_type() -> None:
+    answer = why(facts(quarantined=QUARANTINED, frontier=SEALED))
     assert [reason.what for reason in answer.reasons] == ["nothing that the ledger knows of"]
 
 
@@ -245,34 +226,14 @@ def test_what_no_deadline_waives_has_none(phase: Phase) -> None:
     assert why(facts(wait=blocker(phase, "…"))).times_out_at_ms is None
 
 
-def test_an_hour_that_an_order_closes_and_one_under_a_wrong_clock_have_no_deadline() -> None:
-    assert (
-        why(
-            facts(
-                override=Override(
-                    event_type="click", hour_s=HOUR.start_s, reason="ticket 17", requested_by="ann@ops", requested_at_ms=END + 1
-                )
-            )
-        ).times_out_at_ms
-        is None
-    )
+def test_an_hour_that_an_override_closes_and_one_under_a_wrong_clock_have_no_deadline() -> None:
+    assert why(facts(override=OVERRIDE)).times_out_at_ms is None
     ahead = dataclasses.replace(SERVICE, received_at_ms=END + 61_000 + 301_000)
     assert why(facts(reporters=(ahead, BEHIND))).times_out_at_ms is None
 
 
-def test_an_order_for_an_hour_that_is_sealed_since_is_said_to_be_under_way() -> None:
-    seal = Seal(
-        grade="forced", method="join", cut_at_ms=1, audit_next=1, audit_records=1, promised=1, unaudited=0, waived=(), offsets=()
-    )
-    sealed = dataclasses.replace(FRONTIER, state=State.SEALED, seal=seal)
-    (reason,) = why(
-        facts(
-            override=Override(
-                event_type="click", hour_s=HOUR.start_s, reason="ticket 17", requested_by="ann@ops", requested_at_ms=END + 1
-            ),
-            frontier=sealed,
-        )
-    ).reasons
+def test_an_override_for_an_hour_that_is_sealed_since_is_said_to_be_under_way() -> None:
+    reason = only(override=OVERRIDE, frontier=SEALED)
     assert "ordered it closed by force" in reason.what and "it is sealed as forced" in reason.do
 
 
@@ -293,30 +254,19 @@ def test_a_later_hour_waits_for_those_before_it_and_tells_why_they_wait() -> Non
 
 def test_frozen_and_sealed_hours_say_what_is_done_with_them() -> None:
     assert "listed and being proved" in why(facts(frontier=dataclasses.replace(FRONTIER, state=State.FROZEN))).summary
-    seal = Seal(
-        grade="timed_out",
-        method="join",
-        cut_at_ms=1,
-        audit_next=1,
-        audit_records=1,
-        promised=1,
-        unaudited=0,
-        waived=(),
-        offsets=(),
-    )
-    answer = why(facts(frontier=dataclasses.replace(FRONTIER, state=State.SEALED, seal=seal)))
-    assert "sealed as timed_out" in answer.summary and answer.times_out_at_ms is None
+    answer = why(facts(frontier=SEALED))
+    assert "sealed as forced" in answer.summary and answer.times_out_at_ms is None
 
 
 def test_a_closed_hour_tells_grade_delay_and_evidence() -> None:
-    answer = why(facts(FIRST, manifest=manifest()))
+    answer = why(facts(FIRST, manifest=closed()))
     assert answer.state == "closed"
     assert "closed as proved" in answer.summary and "90 s after its end, with 1,205 events" in answer.summary
     assert "1,200 events promised by 7 audit records; 5 unaudited events" in answer.reasons[0].what
 
 
 def test_a_bucket_that_timed_out_names_what_it_was_closed_without() -> None:
-    answer = why(facts(FIRST, manifest=manifest(Grade.TIMED_OUT, ("tailer db source app",))))
+    answer = why(facts(FIRST, manifest=closed(Grade.TIMED_OUT, "tailer db source app")))
     assert answer.reasons[1].what == "closed without: tailer db source app"
 
 
@@ -335,7 +285,7 @@ def test_an_unknown_type_suggests_what_may_be_meant() -> None:
 
 
 def test_many_reasons_are_cut_short_and_counted() -> None:
-    many = tuple(dataclasses.replace(BEHIND, host_id=f"{n:032x}") for n in range(REASONS_SHOWN + 7))
+    many = tuple(behind(host_id=f"{n:032x}") for n in range(REASONS_SHOWN + 7))
     answer = why(facts(reporters=(SERVICE, *many)))
     assert len(answer.reasons) == REASONS_SHOWN + 1
     assert answer.reasons[-1].what == "and 7 more"
@@ -375,15 +325,15 @@ def test_whatever_the_ledger_says_there_is_a_reason_with_a_next_step(
     said: list[Reporter], state: State, hours: int, wait: Blocker | None, since_end_ms: int
 ) -> None:
     asked = Hour(HOUR.start_s + hours * 3600)
-    frontier = dataclasses.replace(FRONTIER, state=state, alarm=("row of frontiers",) if state is State.DAMAGED else ())
-    answer = why(facts(asked, frontier=frontier, reporters=tuple(said), wait=wait, now_ms=END + since_end_ms))
+    opened = dataclasses.replace(FRONTIER, state=state, alarm=("row of frontiers",) if state is State.DAMAGED else ())
+    answer = why(facts(asked, frontier=opened, reporters=tuple(said), wait=wait, now_ms=END + since_end_ms))
     assert answer.reasons
     assert all(reason.what and reason.do for reason in answer.reasons)
     assert json.loads(json.dumps(dataclasses.asdict(answer)))["state"] == answer.state
     assert text(answer)
 
 
-def test_a_conflict_names_the_range_and_the_order_and_no_deadline() -> None:
+def test_a_conflict_names_the_range_and_the_override_and_no_deadline() -> None:
     wait = blocker(Phase.CONFLICT, "range aa has 2 audit records that differ: …", since_ms=END + 1)
     answer = why(facts(wait=wait))
     (reason,) = answer.reasons

@@ -5,172 +5,114 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from tests.support.rules import put_rules
+from tests.support.records import (
+    END,
+    HOUR,
+    TOPICS,
+    audit_group,
+    frontier,
+    group,
+    seal,
+    service,
+    staged_batch,
+    staged_file,
+    tailer,
+)
+from tests.support.rules import ledger_of_click
 
-from hourmark.config import Config, Etl
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
-from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour
 from hourmark_etl.ledger import frontiers as ledger
-from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overview import Fixed, fixed_hours
-from hourmark_etl.model import (
-    AUDIT,
-    EVENTS,
-    AuditGroup,
-    Frontier,
-    Reporter,
-    Seal,
-    StagedBatch,
-    StagedFile,
-    StagedGroup,
-    State,
-)
+from hourmark_etl.model import AUDIT, StagedBatch, State
 from hourmark_etl.telemetry.gauges import LagWindow, gauges_of, open_ages_s, slowest, staged_of, watermarks_ms
-from hourmark_etl.telemetry.metrics import OLDEST_SHOWN
+from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Staged
 
-HOUR = Hour(1_800_000_000, 3600)
-END = HOUR.end_ms
-SERVICE = Reporter(
-    host_id="s" * 32,
-    source="api",
-    host_name="svc",
-    kind="service",
-    incarnation="one",
-    sequence=0,
-    received_at_ms=END,
-    caught_up_at_ms=END + 1,
-    pending_bytes=0,
-    lost_bytes=0,
-    goodbye=False,
-    heard_at_ms=END,
-)
-TAILER = dataclasses.replace(
-    SERVICE, host_id="t" * 32, source="app", host_name="web", kind="tailer", pending_bytes=7, lost_bytes=3
-)
-
-
-def frontier(event_type: str = "click", hour: Hour = HOUR, sources: tuple[str, ...] = ("app",), **changes: object) -> Frontier:
-    made = Frontier(
-        event_type=event_type,
-        first_hour=HOUR,
-        hour=hour,
-        state=State.OPEN,
-        sources=frozenset(sources),
-        settled_next=0,
-        seal=None,
-        alarm=(),
-    )
-    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+OPEN = {"click": Fixed(HOUR.start_s, HOUR.start_s)}
+SERVICE, TAILER = service(), tailer(pending_bytes=7, lost_bytes=3)
 
 
 def batch(*groups: tuple[str, int, int]) -> StagedBatch:
     """Of groups (type, hour's start, rows)."""
-    staged = tuple(
-        StagedGroup(
-            path="f",
-            event_type=t,
-            hour_s=hour_s,
-            rows=rows,
-            datum_bytes=10 * rows,
-            low64_sum=0,
-            schema_ids=(1,),
-            first_row=0,
-            first_id=bytes(16),
-            last_id=bytes(16),
-        )
-        for t, hour_s, rows in groups
+    return staged_batch(
+        files=(staged_file(), staged_file("a", AUDIT)),
+        groups=tuple(group(event_type=t, hour_s=hour_s, rows=rows) for t, hour_s, rows in groups),
+        audit_groups=(audit_group(promised=12),),
     )
-    files = (StagedFile(path="f", kind=EVENTS, rows=1, spans=()), StagedFile(path="a", kind=AUDIT, rows=1, spans=()))
-    return StagedBatch(
-        folder="b",
-        starts=(),
-        ends=(),
-        files=files,
-        groups=staged,
-        audit_groups=(
-            AuditGroup(path="a", event_type="click", hour_s=0, rows=1, first_offset=0, last_offset=0, promised=12, low64_sum=0),
-        ),
-        reports=(),
-    )
+
+
+def staged(fixed: dict[str, Fixed], *groups: tuple[str, int, int]) -> Staged:
+    return staged_of(batch(*groups), fixed, 3600, 1.0, END)
 
 
 def test_events_of_the_open_hour_and_later_ones_are_timely() -> None:
-    staged = staged_of(
-        batch(("click", HOUR.start_s, 5), ("click", HOUR.end_s, 2)), {"click": Fixed(HOUR.start_s, HOUR.start_s)}, 3600, 1.0, END
-    )
-    assert (staged.timely, staged.late, staged.late_seconds, staged.bytes, staged.promised) == (7, 0, 0.0, 70, 12)
-    assert (staged.event_files, staged.audit_files) == (1, 1)
+    found = staged(OPEN, ("click", HOUR.start_s, 5), ("click", HOUR.end_s, 2))
+    assert (found.timely, found.late, found.late_seconds, found.bytes, found.promised) == (7, 0, 0.0, 70, 12)
+    assert (found.event_files, found.audit_files) == (1, 1)
 
 
 def test_events_of_closed_hours_are_late_by_the_time_since_the_end_of_their_hour() -> None:
     closed = Hour(HOUR.start_s - 3600)
-    staged = staged_of(batch(("click", closed.start_s, 4)), {"click": Fixed(HOUR.start_s, HOUR.start_s)}, 3600, 1.0, END)
-    assert (staged.timely, staged.late, staged.falsely_late) == (0, 4, 0)
-    assert staged.late_seconds == 4 * 3600
+    found = staged(OPEN, ("click", closed.start_s, 4))
+    assert (found.timely, found.late, found.falsely_late) == (0, 4, 0)
+    assert found.late_seconds == 4 * 3600
 
 
 def test_events_of_an_hour_that_is_sealed_and_not_yet_published_are_falsely_late() -> None:
     fixed = {"click": Fixed(HOUR.start_s, HOUR.end_s)}
     groups = (("click", HOUR.start_s - 3600, 2), ("click", HOUR.start_s, 4), ("click", HOUR.end_s, 1))
-    staged = staged_of(batch(*groups), fixed, 3600, 1.0, END)
-    assert (staged.timely, staged.late, staged.falsely_late) == (1, 6, 4)
+    found = staged(fixed, *groups)
+    assert (found.timely, found.late, found.falsely_late) == (1, 6, 4)
 
 
 def test_what_is_fixed_follows_the_frontier_through_its_states(tmp_path: Path) -> None:
-    config = Config(etl=Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite"))
-    click = EventType(name="click", fields=[{"name": "n", "type": "long"}])
-    put_rules(config, [click], [Source(name="app", types=["click"])], HOUR)
-    database = Database(config.etl.ledger)
+    database = ledger_of_click(f"sqlite:///{tmp_path}/ledger.sqlite")
     lease = database.acquire("closer")
 
     def fixed() -> Fixed:
         return fixed_hours(database, 3600)["click"]
 
     assert fixed() == Fixed(HOUR.start_s, HOUR.start_s)
-    ledger.freeze(database, lease, ledger.frontiers(database, 3600), {"click": "events.click"})
+    ledger.freeze(database, lease, ledger.frontiers(database, 3600), TOPICS)
     assert fixed() == Fixed(HOUR.start_s, HOUR.end_s)
-    seal = Seal(
-        grade="proved", method="join", cut_at_ms=1, audit_next=0, audit_records=0, promised=0, unaudited=0, waived=(), offsets=()
-    )
-    ledger.seal(database, lease, {"click": [seal, seal]}, ledger.frontiers(database, 3600))
+    ledger.seal(database, lease, {"click": [seal()] * 2}, ledger.frontiers(database, 3600))
     assert fixed() == Fixed(HOUR.start_s, HOUR.end_s + 3600)
     database.close()
 
 
 def test_events_of_a_type_that_the_ledger_does_not_know_yet_are_timely() -> None:
-    assert staged_of(batch(("new", HOUR.start_s, 4)), {}, 3600, 1.0, END).timely == 4
+    assert staged({}, ("new", HOUR.start_s, 4)).timely == 4
 
 
 def test_a_type_is_behind_by_its_slowest_source() -> None:
-    slow = dataclasses.replace(TAILER, host_id="u" * 32, caught_up_at_ms=HOUR.start_s * 1000 + 5)
-    other = dataclasses.replace(TAILER, host_id="v" * 32, source="other", caught_up_at_ms=HOUR.start_s * 1000 + 9)
-    types = [frontier(), frontier("view", sources=("other",)), frontier(DEAD_LETTERS, sources=("app", "other"))]
+    slow = tailer(host_id="u" * 32, caught_up_at_ms=HOUR.start_s * 1000 + 5)
+    other = tailer(host_id="v" * 32, source="other", caught_up_at_ms=HOUR.start_s * 1000 + 9)
+    types = [frontier(), frontier("view", sources={"other"}), frontier(DEAD_LETTERS, sources={"app", "other"})]
     found = watermarks_ms(types, [SERVICE, TAILER, slow, other], END)
     start = HOUR.start_s * 1000
     assert found == {"click": start + 5, "view": start + 9, DEAD_LETTERS: start + 5}
 
 
 def test_what_is_closed_is_behind_no_longer_whatever_was_reported() -> None:
-    never = dataclasses.replace(TAILER, caught_up_at_ms=None)
+    never = tailer(caught_up_at_ms=None)
     assert watermarks_ms([frontier()], [SERVICE, never], END) == {"click": HOUR.start_s * 1000}
     assert watermarks_ms([frontier()], [], END) == {"click": HOUR.start_s * 1000}
     assert watermarks_ms([], [SERVICE], END) == {}
 
 
 def test_the_slowest_source_is_one_that_a_type_awaits() -> None:
-    never = dataclasses.replace(TAILER, host_id="u" * 32, caught_up_at_ms=None)
+    never = tailer(host_id="u" * 32, caught_up_at_ms=None)
     other = dataclasses.replace(never, source="of no type")
     gone = dataclasses.replace(never, goodbye=True)
-    slow = dataclasses.replace(TAILER, host_id="v" * 32, caught_up_at_ms=END - 9 * 3_600_000)
+    slow = tailer(host_id="v" * 32, caught_up_at_ms=END - 9 * 3_600_000)
     assert slowest([frontier()], [SERVICE, TAILER, slow, other, gone]) == slow
     assert slowest([frontier()], [SERVICE, TAILER, slow, never]) == never
     assert slowest([frontier()], []) is None
 
 
 def test_who_said_goodbye_or_was_waived_holds_no_watermark_back() -> None:
-    gone = dataclasses.replace(TAILER, host_id="u" * 32, caught_up_at_ms=None, goodbye=True)
-    waived = dataclasses.replace(TAILER, host_id="v" * 32, caught_up_at_ms=None, waived=True)
+    gone = tailer(host_id="u" * 32, caught_up_at_ms=None, goodbye=True)
+    waived = tailer(host_id="v" * 32, caught_up_at_ms=None, waived=True)
     assert watermarks_ms([frontier()], [SERVICE, TAILER, gone, waived], END) == {"click": END}
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.bucket_world import SCHEMAS, World, an_id, datum, hour_at
+from tests.support.bucket_world import FIRST, SCHEMAS, World, an_id, datum, hour_at, some_ids
 from tests.support.containers import append_all
 
 from hourmark.errors import Finding
@@ -28,6 +28,11 @@ from hourmark_etl.ledger.closed import ClosedBucket, IdRun, closed_buckets
 from hourmark_etl.storage import AccessDenied, LocalDisk
 
 HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
 
 
 def bucket_of(world: World, number: int = 0) -> ClosedBucket:
@@ -46,7 +51,7 @@ def test_index_and_containers_give_the_same_exact_answer(
 ) -> None:
     folder = tmp_path_factory.mktemp("ids")
     storage = LocalDisk(folder)
-    own = sorted(an_id(hour_at(0), n) for n in inside)
+    own = sorted(an_id(FIRST, n) for n in inside)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ids_module, "_ROWS_IN_BLOCK", 7)
         with storage.create("index.ids") as file:
@@ -62,18 +67,17 @@ def test_index_and_containers_give_the_same_exact_answer(
         digest = writer.close().blake2b
     indexed = ClosedBucket(event_type="click", hour_s=0, events=len(own), index=(IdRun(path, first, len(own)),), files=())
     read = ClosedBucket(event_type="click", hour_s=0, events=len(own), index=(), files=(("part", digest),))
-    ids = [an_id(hour_at(0), n) for n in wanted] + [b"\xff" * 16, bytes(16)]
+    ids = [an_id(FIRST, n) for n in wanted] + [b"\xff" * 16, bytes(16)]
     expected = [n in inside for n in wanted] + [False, False]
     assert asked(storage, indexed, ids) == expected
     assert asked(storage, read, ids) == expected if own else True
 
 
-def test_few_ids_read_few_row_groups_and_decode_few_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_ids_read_few_row_groups_and_decode_few_blocks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 100)
     monkeypatch.setattr(ContainerWriter.__init__, "__kwdefaults__", {**_defaults(), "block_bytes": 2_000})
-    world = World(tmp_path)
-    ids = [an_id(hour_at(0), n) for n in range(5_000)]
-    world.close(hour_at(0), world.stage(ids))
+    ids = some_ids(5_000)
+    world.close(FIRST, world.stage(ids))
     bucket = bucket_of(world)
     asked_for: list[int] = []
     real = ids_module._read_at
@@ -102,7 +106,7 @@ def _defaults() -> dict[str, object]:
 
 
 def test_containers_that_are_not_sorted_are_decoded_whole(tmp_path: Path) -> None:
-    storage, ids = LocalDisk(tmp_path), [an_id(hour_at(0), n) for n in range(60)]  # drawn times: in no order
+    storage, ids = LocalDisk(tmp_path), some_ids(60)  # drawn times: in no order
     with storage.create("part") as file:
         writer = ContainerWriter(file, json.dumps(SCHEMAS[1]), block_bytes=1)
         append_all(writer, (datum(event_id) for event_id in ids))
@@ -111,21 +115,19 @@ def test_containers_that_are_not_sorted_are_decoded_whole(tmp_path: Path) -> Non
     assert all(asked(storage, read, ids))
 
 
-def test_a_lost_index_costs_reading_the_bucket_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    world = World(tmp_path)
-    ids = [an_id(hour_at(0), n) for n in range(20)]
-    world.close(hour_at(0), world.stage(ids))
+def test_a_lost_index_costs_reading_the_bucket_and_says_so(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    ids = some_ids(20)
+    world.close(FIRST, world.stage(ids))
     for file in (world.root / INDEX_FOLDER).iterdir():
         file.unlink()
     assert all(asked(LocalDisk(world.root), bucket_of(world), ids))
     assert "the bucket itself is read" in caplog.text
 
 
-def test_an_index_is_kept_only_for_buckets_of_its_own_attempt(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    listed = world.stage([an_id(hour_at(0), 1)])
-    written = world.write(hour_at(0), listed, "mine")
-    manifest = world.close(hour_at(0), listed, indexed=False)  # another closer was first
+def test_an_index_is_kept_only_for_buckets_of_its_own_attempt(world: World) -> None:
+    listed = world.stage([an_id(FIRST, 1)])
+    written = world.write(FIRST, listed, "mine")
+    manifest = world.close(FIRST, listed, indexed=False)  # another closer was first
     assert manifest.attempt != "mine"
     keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], [written], 0)
     assert not bucket_of(world).is_indexed
@@ -133,25 +135,23 @@ def test_an_index_is_kept_only_for_buckets_of_its_own_attempt(tmp_path: Path) ->
 
 
 def test_a_storage_that_refuses_an_index_holds_nothing_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = World(tmp_path)
 
     def refuse(self: LocalDisk, source: str, target: str) -> None:
         raise AccessDenied(target, "file:///x", "denied") if target.startswith(INDEX_FOLDER) else AssertionError(source)
 
-    listed = world.stage([an_id(hour_at(0), 1)])
-    manifest = world.close(hour_at(0), listed, indexed=False).model_copy(update={"attempt": "mine"})
-    written = world.write(hour_at(0), listed, "mine")
+    listed = world.stage([an_id(FIRST, 1)])
+    manifest = world.close(FIRST, listed, indexed=False).model_copy(update={"attempt": "mine"})
+    written = world.write(FIRST, listed, "mine")
     monkeypatch.setattr(LocalDisk, "rename_new", refuse)
     keep_indexes(world.storage, world.database, world.lease, "mine", [manifest], [written], 0)
     assert "not indexed" in caplog.text
 
 
-def test_old_and_large_indexes_are_forgotten_and_their_files_deleted(tmp_path: Path) -> None:
-    world = World(tmp_path)
+def test_old_and_large_indexes_are_forgotten_and_their_files_deleted(world: World) -> None:
     for number in range(6):
-        world.close(hour_at(number), world.stage([an_id(hour_at(number), n) for n in range(10)]))
+        world.close(hour_at(number), world.stage(some_ids(10, hour_at(number))))
     world.storage.write_new(f"{INDEX_FOLDER}/20990101T000000-fresh.ids", b"its row is on its way")
     now_ms = hour_at(5).start_s * 1000 + 48 * HOUR_MS
 
@@ -166,21 +166,19 @@ def test_old_and_large_indexes_are_forgotten_and_their_files_deleted(tmp_path: P
     assert clean(1000, 2 * 160 + 159) == [False] * 4 + [True, True]
     names = [entry.name for entry in world.storage.list(INDEX_FOLDER)]
     assert len(names) == 3 and "20990101T000000-fresh.ids" in names
-    assert world.close(hour_at(6), world.stage([an_id(hour_at(0), 1), an_id(hour_at(5), 1)])).events == 0
+    assert world.close(hour_at(6), world.stage([an_id(FIRST, 1), an_id(hour_at(5), 1)])).events == 0
 
 
-def test_blocks_of_buckets_are_walked_as_they_were_written(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.close(hour_at(0), world.stage([an_id(hour_at(0), n) for n in range(20)]))
+def test_blocks_of_buckets_are_walked_as_they_were_written(world: World) -> None:
+    world.close(FIRST, world.stage(some_ids(20)))
     ((path, _),) = bucket_of(world).files
     assert sum(block.records for block in ContainerReader(io.BytesIO(world.storage.read(path)))) == 20
 
 
-def test_no_flipped_bit_of_an_index_or_a_container_hides_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_flipped_bit_of_an_index_or_a_container_hides_an_id(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 8)
-    world = World(tmp_path)
-    ids = [an_id(hour_at(0), n) for n in range(50)]
-    world.close(hour_at(0), world.stage(ids))
+    ids = some_ids(50)
+    world.close(FIRST, world.stage(ids))
     bucket = bucket_of(world)
     ((container, _),) = bucket.files
     (index,) = {run.path for run in bucket.index}
@@ -203,12 +201,11 @@ def test_no_flipped_bit_of_an_index_or_a_container_hides_an_id(tmp_path: Path, m
     assert outcomes == {index: 400}  # the bucket itself was read; of it nothing flipped is believed
 
 
-def test_rows_of_another_bucket_are_not_an_index_of_this_one(tmp_path: Path) -> None:
+def test_rows_of_another_bucket_are_not_an_index_of_this_one(world: World) -> None:
     """As if a row of the ledger had changed."""
-    world = World(tmp_path)
-    ids = [an_id(hour_at(0), n) for n in range(20)]
-    world.close(hour_at(0), world.stage(ids))
-    world.close(hour_at(1), world.stage([an_id(hour_at(1), n) for n in range(20)]))
+    ids = some_ids(20)
+    world.close(FIRST, world.stage(ids))
+    world.close(hour_at(1), world.stage(some_ids(20, hour_at(1))))
     first, second = bucket_of(world), bucket_of(world, 1)
     for run in (second.index[0], dataclasses.replace(first.index[0], first_row=1), dataclasses.replace(first.index[0], path="x")):
         assert all(asked(LocalDisk(world.root), dataclasses.replace(first, index=(run,)), ids))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.ledger_queries import rewrite
-from tests.support.memory_storage import MemoryStorage
 
 from hourmark.manifest import MARKER
 from hourmark_etl.ledger import tables
@@ -17,18 +16,14 @@ SECOND = FIRST.next()
 
 
 @pytest.fixture
-def life(ledger_url: str) -> Iterator[Life]:
+def life(life: Life) -> Life:
     """One closed hour of click, with a late group in the second, which is open; view is open."""
-    made = Life(MemoryStorage(), ledger_url, ["click", "view"])
-    made.produce("click", FIRST, 5)
-    made.produce("view", FIRST, 2)
-    made.stage()
-    made.close("click")
-    made.produce("click", FIRST, 1)
-    made.produce("click", SECOND, 1)
-    made.stage()
-    yield made
-    made.database.close()
+    life.produce("click", FIRST, 5)
+    life.take_in("view", FIRST, 2)
+    life.close("click")
+    life.produce("click", FIRST, 1)
+    life.take_in("click", SECOND, 1)
+    return life
 
 
 def kinds(life: Life) -> list[LedgerFault]:
@@ -41,7 +36,7 @@ def sql(life: Life, statement: str) -> None:
 
 
 def delete_needed_file(life: Life) -> None:
-    life.storage.delete(next(iter(files(life, "events"))))
+    life.storage.delete(files(life, "events")[0])
 
 
 def files(life: Life, kind: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,29 +10,23 @@ from threading import Barrier, Event
 
 import pytest
 from tests.support import ledger_queries
-from tests.support.rules import put_rules
+from tests.support.records import HOUR, TOPICS, group, position, span, staged_batch, staged_file
+from tests.support.rules import ledger_of_click
 
-from hourmark.config import Config, Etl
 from hourmark.errors import UsageError
-from hourmark.event_types import EventType, Source
-from hourmark.hours import Hour
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import EVENTS, Position, Span, StagedBatch, StagedFile, StagedGroup, State
+from hourmark_etl.model import StagedBatch, State
 
-HOUR = Hour(1_800_000_000, 3600)
-START = Position(cluster_id="cluster", topic_id="id-1", topic="events.click", partition=0, next_offset=0)
 DRIVERS = 4
-CLICK = EventType(name="click", fields=[{"name": "n", "type": "long"}])
 
 
 @pytest.fixture
 def drivers(ledger_url: str) -> Iterator[list[Database]]:
     """One ledger as several drivers see it; one type; one partition at offset 0."""
-    put_rules(Config(etl=Etl(ledger=ledger_url)), [CLICK], [Source(name="app", types=["click"])], HOUR)
-    made = [Database(ledger_url) for _ in range(DRIVERS)]
-    batches.begin_positions(made[0], made[0].acquire("consumer:default"), [START])
+    made = [ledger_of_click(ledger_url), *(Database(ledger_url) for _ in range(DRIVERS - 1))]
+    batches.begin_positions(made[0], made[0].acquire("consumer:default"), [position()])
     yield made
     for database in made:
         database.close()
@@ -41,34 +34,11 @@ def drivers(ledger_url: str) -> Iterator[list[Database]]:
 
 def batch(name: str, start: int, end: int) -> StagedBatch:
     path = f"_staging/{name}/events.parquet"
-    begin = dataclasses.replace(START, next_offset=start)
-    file = StagedFile(
-        path=path,
-        kind=EVENTS,
-        rows=end - start,
-        spans=(Span(topic=START.topic, topic_id=START.topic_id, partition=0, start=start, end=end),),
-    )
-    group = StagedGroup(
-        path=path,
-        event_type="click",
-        hour_s=HOUR.start_s,
-        rows=end - start,
-        datum_bytes=10,
-        low64_sum=7,
-        schema_ids=(1,),
-        first_row=0,
-        first_id=bytes(16),
-        last_id=bytes(16),
-    )
-    return StagedBatch(
-        folder=f"_staging/{name}",
-        starts=(begin,),
-        ends=(dataclasses.replace(begin, next_offset=end),),
-        files=(file,),
-        groups=(group,),
-        audit_groups=(),
-        reports=(),
-    )
+    file = staged_file(path, rows=end - start, spans=(span(start, end),))
+    return staged_batch(
+        folder=f"_staging/{name}", starts=(position(start),), ends=(position(end),), files=(file,),
+        groups=(group(path, rows=end - start),),
+    )  # fmt: skip
 
 
 def at_once(tasks: list[Callable[[], object]]) -> list[object]:
@@ -101,7 +71,7 @@ def test_of_batches_that_begin_at_one_offset_exactly_one_is_committed(drivers: l
         assert refused(outcomes) == DRIVERS - 1
     assert [p.next_offset for p in batches.positions(drivers[0], "cluster")] == [50]
     (opened,) = frontiers.frontiers(drivers[0], 3600)
-    frontiers.freeze(drivers[0], drivers[0].acquire("closer"), [opened], {"click": "events.click"})
+    frontiers.freeze(drivers[0], drivers[0].acquire("closer"), [opened], TOPICS)
     assert sum(g.rows for g in ledger_queries.listed_groups(drivers[0], "click", HOUR)) == 50
 
 
@@ -122,7 +92,7 @@ def test_leases_taken_at_once_have_different_epochs(drivers: list[Database]) -> 
 def test_of_closers_that_freeze_one_hour_exactly_one_does(drivers: list[Database]) -> None:
     lease = drivers[0].acquire("closer")
     (opened,) = frontiers.frontiers(drivers[0], 3600)
-    outcomes = at_once([partial(frontiers.freeze, d, lease, [opened], {"click": "events.click"}) for d in drivers])
+    outcomes = at_once([partial(frontiers.freeze, d, lease, [opened], TOPICS) for d in drivers])
     assert refused(outcomes) == DRIVERS - 1
     assert [f.state for f in frontiers.frontiers(drivers[1], 3600)] == [State.FROZEN]
 
@@ -134,7 +104,7 @@ def test_a_batch_is_listed_whole_or_not_at_all_whenever_the_freeze_comes(drivers
         _, offsets = at_once(
             [
                 partial(batches.commit_batch, drivers[0], consumer, batch(str(begin), begin, begin + 10)),
-                partial(frontiers.freeze, drivers[1], closer, [opened], {"click": "events.click"}),
+                partial(frontiers.freeze, drivers[1], closer, [opened], TOPICS),
             ]
         )
         assert isinstance(offsets, dict)

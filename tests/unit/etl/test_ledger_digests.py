@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from sqlalchemy import Table, select, update
-from tests.support.closing import frontier, manifest, poll, send, settle, until, wait_of
+from sqlalchemy import ColumnElement, Table, select, update
+from tests.support.closing import frontier, grade, manifest, poll, report, send, settle, until, wait_of, with_engine_alone
 from tests.support.simulator.truth import FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
 
 from hourmark.errors import HourmarkError
 from hourmark_etl.closing.cut.cut import Waiting
-from hourmark_etl.closing.engine import Engine
 from hourmark_etl.errors import EtlStop
 from hourmark_etl.ledger import batches, digests, listings, tables
 from hourmark_etl.ledger import frontiers as frontiers_module
@@ -29,16 +28,12 @@ DIGESTED: Final = (tables.positions, tables.frontiers, tables.staged_files, tabl
 
 def staged(world: World) -> None:
     """Two types with promised events, their hour ended, all staged."""
-    world.closer_database.close()
-    world.engine = lambda database: Engine(world.storage, database, world.config)  # type: ignore[method-assign]
-    world.start_closer()
-    send(world, ["click", "view"], FIRST_HOUR.start_s * 1000 + 5)
-    send(world, ["click"], FIRST_HOUR.start_s * 1000 + 9)
+    with_engine_alone(world)
+    send(world, ["click", "view"])
+    send(world, ["click"])
     settle(world)
     until(world, FIRST_HOUR)
-    world.producers.report(0)
-    world.pipeline.mirror_all(0)
-    world.pipeline.stage_all(0)
+    report(world)
 
 
 def flipped(value: Any) -> Iterator[Any]:
@@ -49,6 +44,10 @@ def flipped(value: Any) -> Iterator[Any]:
         yield from (value[:at] + chr(ord(value[at]) ^ 1) + value[at + 1 :] for at in range(len(value)))
     elif isinstance(value, bytes):
         yield from (value[:at] + bytes([value[at] ^ 16]) + value[at + 1 :] for at in range(len(value)))
+
+
+def first_row(world: World, table: Table, *conditions: ColumnElement[bool]) -> dict[str, Any]:
+    return dict(world.database.ask(select(table).where(*conditions)).mappings().first() or {})
 
 
 def put(database: Database, table: Table, row: Any, column: str, value: Any) -> None:
@@ -63,8 +62,7 @@ def put(database: Database, table: Table, row: Any, column: str, value: Any) -> 
 def test_every_changed_byte_of_a_digested_row_is_found_and_named(world: World, table: Table) -> None:
     staged(world)
     assert damaged_rows(world.database) == []
-    with world.database.reading() as connection:
-        row = dict(connection.execute(select(table)).mappings().first() or {})
+    row = first_row(world, table)
     changes = 0
     for column in table.columns:
         if column.info.get(tables.UNDIGESTED):
@@ -104,12 +102,9 @@ def test_the_checker_notices_digests_that_are_switched_off(
 
 def changed_row(world: World, table: Table, column: str) -> None:
     staged(world)
-    with world.database.reading() as connection:
-        rows = connection.execute(select(table).where(table.c.type == "click")).mappings().all()
-    row = dict(rows[-1])
+    row = dict(world.database.ask(select(table).where(table.c.type == "click")).mappings().all()[-1])
     if column == "file_id":
-        with world.database.reading() as connection:
-            value: Any = max(connection.execute(select(tables.staged_files.c.id)).scalars()) - row[column] + 1
+        value: Any = max(world.database.ask(select(tables.staged_files.c.id)).scalars()) - row[column] + 1
     else:
         value = next(flipped(row[column]), "[]" if column in ("seal", "alarm") else FIRST_HOUR.start_s - 3600)
     put(world.database, table, row, column, value)
@@ -117,9 +112,9 @@ def changed_row(world: World, table: Table, column: str) -> None:
         world.closer.step()
         world.check()
         world.clock.advance(11)
-    assert manifest(world, "view").grade.value == "proved", "another type"
+    assert grade(world, "view") == "proved", "another type"
     if (table.name, column) in UNSEEN:  # no question finds it; its rows are listed, and count as unaudited rows
-        assert manifest(world, "click").events == 2
+        assert manifest(world).events == 2
     else:
         assert not any(event_type == "click" for event_type, _ in world.judge.manifests)
     assert column == "listed_hour" or {d.table for d in damaged_rows(world.database)} == {table.name}
@@ -127,27 +122,26 @@ def changed_row(world: World, table: Table, column: str) -> None:
 
 def test_a_damaged_group_says_so_to_operators(world: World) -> None:
     staged(world)
-    with world.database.reading() as connection:
-        row = dict(connection.execute(select(tables.groups).where(tables.groups.c.type == "click")).mappings().first() or {})
+    row = first_row(world, tables.groups, tables.groups.c.type == "click")
     put(world.database, tables.groups, row, "low64_sum", row["low64_sum"] ^ 4)
     while not isinstance(world.closer.step(), Waiting):
         pass
     world.check()
-    wait = wait_of(world, "click")
+    wait = wait_of(world)
     assert wait.phase == "ledger" and "row of staged_groups" in wait.what[0] and "`hourmark ledger rebuild`" in wait.what[0]
     put(world.database, tables.groups, row | {"low64_sum": row["low64_sum"] ^ 4}, "low64_sum", row["low64_sum"])
     world.clock.advance(60)
     poll(world)
-    assert manifest(world, "click").grade.value == "proved"
+    assert grade(world) == "proved"
 
 
 def test_a_damaged_frontier_is_a_state_of_its_own(world: World) -> None:
     staged(world)
     row = {"type": "click", "settled_next": 0}
     put(world.database, tables.frontiers, row, "settled_next", 1 << 20)
-    assert frontier(world, "click").state is State.DAMAGED
+    assert frontier(world).state is State.DAMAGED
     poll(world)
-    assert wait_of(world, "click").phase == "ledger"
+    assert wait_of(world).phase == "ledger"
     assert [f.event_type for f in frontiers(world.database, 3600) if f.state is State.DAMAGED] == ["click"]
 
 
@@ -168,9 +162,9 @@ def test_a_sealed_hour_whose_listing_changed_is_not_written(
     monkeypatch.setattr(publisher, "publish", publish)
     poll(world)
     world.check()
-    assert frontier(world, "click").state is State.SEALED and ("click", FIRST_HOUR) not in world.judge.manifests
-    assert "which was sealed with 2" in wait_of(world, "click").what[0]
-    assert manifest(world, "view").grade.value == "proved"
+    assert frontier(world).state is State.SEALED and ("click", FIRST_HOUR) not in world.judge.manifests
+    assert "which was sealed with 2" in wait_of(world).what[0]
+    assert grade(world, "view") == "proved"
 
 
 @pytest.mark.parametrize("name", [b"TABL\xc5 blockers", b"TABLE \xe2lockers"])

@@ -22,13 +22,6 @@ from hourmark_etl.operators.ledger import ledger
 from hourmark_etl.storage import LocalDisk
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    made = tmp_path / "hourmark.toml"
-    made.write_text(f'[storage]\nroot = "file://{tmp_path}/root"\n[etl]\nledger = "sqlite:///{tmp_path}/ledger.sqlite"\n')
-    return made
-
-
 def lost_by_a_file(config: Config, path: Path) -> None:
     """Nothing stands there."""
 

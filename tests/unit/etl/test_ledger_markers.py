@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
-from tests.support.memory_storage import MemoryStorage
 from tests.support.rules import put_rules
 
 from hourmark.config import Config, Etl
@@ -19,10 +18,9 @@ from hourmark_etl.recovery.markers import check_older_copy
 
 
 @pytest.fixture
-def life(tmp_path: Path) -> Iterator[Life]:
-    made = Life(MemoryStorage(), f"sqlite:///{tmp_path}/ledger.sqlite", ["click", "view"])
-    yield made
-    made.database.close()
+def ledger_url(tmp_path: Path) -> str:
+    """A file, which can be copied."""
+    return f"sqlite:///{tmp_path}/ledger.sqlite"
 
 
 @pytest.fixture
@@ -44,15 +42,20 @@ def copy_of(folder: Path, copied: list[Database]) -> Database:
     return copied[-1]
 
 
+def check(life: Life, database: Database | None = None) -> None:
+    """The ledger, or another one, at a driver's start."""
+    check_older_copy(life.storage, database or life.database, LENGTH_S)
+
+
 def test_the_newest_ledger_is_taken_at_every_step(life: Life) -> None:
-    check_older_copy(life.storage, life.database, LENGTH_S)
+    check(life)
     for _ in range(3):
         life.close("click")
-        check_older_copy(life.storage, life.database, LENGTH_S)
+        check(life)
     life.close("view", in_ledger=False)
-    check_older_copy(life.storage, life.database, LENGTH_S)
+    check(life)
     life.freeze("click")
-    check_older_copy(life.storage, life.database, LENGTH_S)
+    check(life)
 
 
 @pytest.mark.parametrize("closed_before", [0, 1, 2])
@@ -68,7 +71,7 @@ def test_yesterdays_copy_is_refused(
     with pytest.raises(
         ForeignLedger, match=r"click .* older copy, or another; restore the newest copy, or .*hourmark ledger rebuild"
     ):
-        check_older_copy(life.storage, older, LENGTH_S)
+        check(life, older)
 
 
 def test_a_copy_that_had_sealed_what_was_closed_since_goes_on_unless_more_was(
@@ -76,13 +79,13 @@ def test_a_copy_that_had_sealed_what_was_closed_since_goes_on_unless_more_was(
 ) -> None:
     life.close("click", in_ledger=False)
     older = copy_of(tmp_path, copied)
-    check_older_copy(life.storage, older, LENGTH_S)
+    check(life, older)
     manifest = life.storage.read(f"{FIRST.bucket_path('click')}/_SUCCESS").replace(
         str(FIRST).encode(), str(FIRST.next()).encode()
     )
     life.storage.write_new(f"{FIRST.next().bucket_path('click')}/_SUCCESS", manifest)
     with pytest.raises(ForeignLedger, match="has not even sealed it"):
-        check_older_copy(life.storage, older, LENGTH_S)
+        check(life, older)
 
 
 def test_a_new_ledger_on_an_old_root_is_refused(life: Life, tmp_path: Path, copied: list[Database]) -> None:
@@ -90,11 +93,11 @@ def test_a_new_ledger_on_an_old_root_is_refused(life: Life, tmp_path: Path, copi
     url = f"sqlite:///{tmp_path}/new.sqlite"
     copied.append(Database(url))
     with pytest.raises(ForeignLedger, match="types that this ledger has never heard of"):
-        check_older_copy(life.storage, copied[0], LENGTH_S)
+        check(life, copied[0])
     later = FIRST.next().next()
     put_rules(Config(etl=Etl(ledger=url)), life.declared, life.sources, later)
     with pytest.raises(ForeignLedger, match="has closed none of the type"):
-        check_older_copy(life.storage, copied[0], LENGTH_S)
+        check(life, copied[0])
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ def test_a_new_ledger_on_an_old_root_is_refused(life: Life, tmp_path: Path, copi
 )
 def test_folders_without_a_marker_say_nothing_of_the_ledger(life: Life, stray: str) -> None:
     life.storage.make_folder(stray)
-    check_older_copy(life.storage, life.database, LENGTH_S)
+    check(life)
 
 
 def test_a_bucket_of_a_later_commit_than_the_ledgers_is_refused(life: Life, tmp_path: Path) -> None:
@@ -110,17 +113,16 @@ def test_a_bucket_of_a_later_commit_than_the_ledgers_is_refused(life: Life, tmp_
     with life.database.transaction() as connection:
         connection.exec_driver_sql("UPDATE meta SET value = '1' WHERE key = 'commit'")
     with pytest.raises(ForeignLedger, match=r"was closed by ledger .*commit"):
-        check_older_copy(life.storage, life.database, LENGTH_S)
+        check(life)
 
 
-def test_first_hours_are_recorded_once_and_new_types_beside_them(life: Life, tmp_path: Path) -> None:
+def test_first_hours_are_recorded_once_and_new_types_beside_them(life: Life, ledger_url: str) -> None:
     ledger = life.database.identity()[0]
     record_first_hours(life.storage, life.database, LENGTH_S)
     (only,) = read_first_hours(life.storage)
     assert (only.ledger, only.first_hours_s) == (ledger, {"click": FIRST.start_s, "view": FIRST.start_s})
     more = life.declared[0].model_copy(update={"name": "more"})
-    url = f"sqlite:///{tmp_path}/ledger.sqlite"
-    put_rules(Config(etl=Etl(ledger=url)), [*life.declared, more], life.sources, FIRST.next())
+    put_rules(Config(etl=Etl(ledger=ledger_url)), [*life.declared, more], life.sources, FIRST.next())
     record_first_hours(life.storage, life.database, LENGTH_S)
     assert [r.first_hours_s for r in read_first_hours(life.storage)][1:] == [{"more": FIRST.next().start_s}]
 

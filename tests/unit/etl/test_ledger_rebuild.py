@@ -19,6 +19,7 @@ from hourmark.config import Config
 from hourmark.errors import Finding, UsageError
 from hourmark.event_types import EventType
 from hourmark.hours import Hour
+from hourmark.manifest import Book
 from hourmark.rules import RulesBook, TypeVersion
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.evidence import UNAUDITED_SCHEMA
@@ -36,13 +37,6 @@ SECOND = FIRST.next()
 
 
 @pytest.fixture
-def life(ledger_url: str) -> Iterator[Life]:
-    made = Life(MemoryStorage(), ledger_url, ["click", "view"])
-    yield made
-    made.database.close()
-
-
-@pytest.fixture
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     made = Database(f"sqlite:///{tmp_path_factory.mktemp('rebuilt')}/ledger.sqlite")
     yield made
@@ -51,6 +45,12 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 
 def rebuilt(life: Life, target: Database) -> Rebuilt:
     return rebuild(life.outside(), target, lambda _: None)
+
+
+def go_on(life: Life, target: Database) -> None:
+    """With the rebuilt one."""
+    rebuilt(life, target)
+    life.go_on_with(target)
 
 
 def dumped(database: Database) -> dict[str, Any]:
@@ -75,10 +75,8 @@ def dumped(database: Database) -> dict[str, Any]:
 def test_frontiers_buckets_and_what_is_settled_are_found_again(life: Life, target: Database) -> None:
     life.report("web1")
     life.produce("click", FIRST, 5)
-    life.produce("view", FIRST, 2)
-    life.stage()
-    life.produce("click", SECOND, 3)
-    life.stage()
+    life.take_in("view", FIRST, 2)
+    life.take_in("click", SECOND, 3)
     life.close("click")
     life.close("click")
     before = dumped(life.database)
@@ -90,16 +88,12 @@ def test_frontiers_buckets_and_what_is_settled_are_found_again(life: Life, targe
 
 
 def test_the_rebuilt_ledger_goes_on(life: Life, target: Database) -> None:
-    life.produce("click", FIRST, 5)
-    life.stage()
+    life.take_in("click", FIRST, 5)
     life.close("click")
     closed = life.database.identity()
-    life.produce("click", SECOND, 1)
-    life.stage()
-    rebuilt(life, target)
-    life.go_on_with(target)
-    life.produce("click", FIRST, 2)
-    life.stage()
+    life.take_in("click", SECOND, 1)
+    go_on(life, target)
+    life.take_in("click", FIRST, 2)
     assert unlisted(target)["click"] == {FIRST.start_s: 7, SECOND.start_s: 1}, "what is closed, too: its ids drop it"
     manifest = life.close("click")
     assert (manifest.ledger, manifest.hour) == (closed[0], str(SECOND))
@@ -119,8 +113,7 @@ def unlisted(database: Database) -> dict[str, dict[int, int]]:
 
 def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(life: Life, target: Database) -> None:
     life.produce("click", FIRST, 5)
-    life.produce("view", FIRST, 5)
-    life.stage()
+    life.take_in("view", FIRST, 5)
     life.freeze("click")
     life.close("view", in_ledger=False)
     rebuilt(life, target)
@@ -130,19 +123,21 @@ def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(lif
     assert view.settled_next == 2
 
 
+def lose(life: Life, path: str, how: str) -> None:
+    if how == "gone":
+        life.storage.delete(path)
+    elif how == "damaged":
+        life.storage.damage(path)  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("how", ["as it was", "damaged", "gone"])
 def test_a_marker_says_nothing_of_later_hours_below_its_offset(life: Life, target: Database, how: str) -> None:
     life.produce("click", FIRST, 3)
-    life.produce("click", SECOND, 5)
-    batch = life.stage()
+    batch = life.take_in("click", SECOND, 5)
     life.close("click")
     for file in batch.files:
-        if how == "gone":
-            life.storage.delete(file.path)
-        elif how == "damaged":
-            life.storage.damage(file.path)  # type: ignore[attr-defined]
-    rebuilt(life, target)
-    life.go_on_with(target)
+        lose(life, file.path, how)
+    go_on(life, target)
     life.stage()
     proof = proved(life)
     assert (proof.promised, proof.findings) == (5, ())
@@ -165,16 +160,14 @@ def unlisted_of(life: Life, hour: Hour) -> int:
 def test_a_restored_copy_that_is_lost_later_knows_no_less(tmp_path: Path, target: Database) -> None:
     file, copy = tmp_path / "ledger.sqlite", tmp_path / "copy.sqlite"
     life = Life(MemoryStorage(), f"sqlite:///{file}", ["click"])
-    life.produce("click", FIRST, 3)
-    life.stage()
+    life.take_in("click", FIRST, 3)
     life.database.close()
     shutil.copy(file, copy)
     life.database = Database(f"sqlite:///{file}")
     for _ in range(3):  # the time that is forgotten: restarts, and a batch
         life.start_driver()
     life.produce("click", FIRST, 2)
-    life.produce("click", SECOND, 5)
-    life.stage()
+    life.take_in("click", SECOND, 5)
     life.database.close()
     life.go_on_with(Database(f"sqlite:///{copy}"))
     check_older_copy(life.storage, life.database, LENGTH_S)  # nothing was closed since: it is taken
@@ -182,8 +175,7 @@ def test_a_restored_copy_that_is_lost_later_knows_no_less(tmp_path: Path, target
     life.stage(at_most=8)
     life.stage()
     life.close("click")
-    rebuilt(life, target)
-    life.go_on_with(target)
+    go_on(life, target)
     life.stage()
     proof = proved(life)
     assert (proof.promised, proof.findings) == (9, ())
@@ -192,11 +184,9 @@ def test_a_restored_copy_that_is_lost_later_knows_no_less(tmp_path: Path, target
 
 def test_what_kafka_no_longer_holds_is_listed_from_staged_files(life: Life, target: Database) -> None:
     life.produce("click", FIRST, 3)
-    life.produce("view", FIRST, 2)
-    life.stage()
+    life.take_in("view", FIRST, 2)
     life.close("view")
-    life.produce("click", FIRST, 4)
-    life.stage()
+    life.take_in("click", FIRST, 4)
     life.topics.log_starts = {"events.click": 7, "hourmark.audit": 3, "events.view": 2}
     done = rebuilt(life, target)
     assert (done.lost, done.notes, done.staged_files) == ([], [], 4)
@@ -207,13 +197,11 @@ def test_what_kafka_no_longer_holds_is_listed_from_staged_files(life: Life, targ
 
 @pytest.mark.parametrize("how", ["damaged", "gone"])
 def test_promises_that_neither_kafka_nor_a_file_holds_are_a_gap(life: Life, target: Database, how: str) -> None:
-    life.produce("click", FIRST, 3)
-    batch = life.stage()
-    life.produce("click", FIRST, 4)
-    life.stage()
+    batch = life.take_in("click", FIRST, 3)
+    life.take_in("click", FIRST, 4)
     life.topics.log_starts = {"events.click": 7, "hourmark.audit": 2}
     audit = next(f.path for f in batch.files if f.kind == "audit")
-    life.storage.delete(audit) if how == "gone" else life.storage.damage(audit)  # type: ignore[attr-defined]
+    lose(life, audit, how)
     done = rebuilt(life, target)
     assert done.lost == ["topic hourmark.audit partition 0: offsets [0, 1) are lost to retention"]
     assert [h.topic for h in open_gaps(target)] == ["hourmark.audit"]
@@ -222,8 +210,7 @@ def test_promises_that_neither_kafka_nor_a_file_holds_are_a_gap(life: Life, targ
 
 def test_promises_of_closed_hours_need_not_be_found(life: Life, target: Database) -> None:
     for hour in (FIRST, SECOND, SECOND.next()):
-        life.produce("click", hour, 3)
-        life.stage()
+        life.take_in("click", hour, 3)
         life.close("click")
         life.close("view")
     life.topics.log_starts = {"events.click": 6, "hourmark.audit": 1}
@@ -236,8 +223,7 @@ def test_promises_of_closed_hours_need_not_be_found(life: Life, target: Database
 
 
 def test_lost_events_are_named_and_hold_nothing(life: Life, target: Database) -> None:
-    life.produce("click", FIRST, 3)
-    batch = life.stage()
+    batch = life.take_in("click", FIRST, 3)
     life.topics.log_starts = {"events.click": 3}
     life.storage.delete(next(f.path for f in batch.files if f.kind == "events"))
     assert rebuilt(life, target).lost == []
@@ -247,8 +233,7 @@ def test_lost_events_are_named_and_hold_nothing(life: Life, target: Database) ->
 
 
 def test_an_audit_topic_that_is_shorter_than_what_is_settled_is_refused(life: Life, target: Database) -> None:
-    life.produce("click", FIRST, 3)
-    life.stage()
+    life.take_in("click", FIRST, 3)
     life.close("click")
     life.topics.logs["hourmark.audit"].clear()
     with pytest.raises(Finding, match=r"hourmark\.audit-0 ends at offset 0, before 1"):
@@ -277,19 +262,21 @@ def test_types_whose_beginning_nothing_tells_are_named(life: Life, target: Datab
     assert [note for note in done.notes if "nothing tells where these types begin: view" in note]
 
 
-def test_the_rules_are_those_of_the_topic_and_an_id_keeps_its_meaning(life: Life, target: Database) -> None:
-    life.produce("click", FIRST, 1)
-    life.stage()
+def close_one(life: Life) -> None:
+    """An hour with one event."""
+    life.take_in("click", FIRST, 1)
     life.close("click")
+
+
+def test_the_rules_are_those_of_the_topic_and_an_id_keeps_its_meaning(life: Life, target: Database) -> None:
+    close_one(life)
     rebuilt(life, target)
     assert LedgerRules(target).book().latest == life.rules
     assert known_schemas(target)[1].meaning == life.rules.types["click"].meaning
 
 
 def test_markers_and_rules_that_contradict_each_other_stop_a_rebuild(life: Life, target: Database) -> None:
-    life.produce("click", FIRST, 1)
-    life.stage()
-    life.close("click")
+    close_one(life)
     other = EventType(name="click", fields=[{"name": "m", "type": "string"}])
     others = dataclasses.replace(life.rules, types={**life.rules.types, "click": TypeVersion(other, 1)})
     with pytest.raises(Finding, match=r"contradict each other.*schema id 1 stands for click"):
@@ -298,9 +285,7 @@ def test_markers_and_rules_that_contradict_each_other_stop_a_rebuild(life: Life,
 
 def test_without_the_topic_ids_of_markers_keep_their_meaning(life: Life, target: Database) -> None:
     """A registry that is recreated then cannot give them another."""
-    life.produce("click", FIRST, 1)
-    life.stage()
-    life.close("click")
+    close_one(life)
     done = rebuild(dataclasses.replace(life.outside(), rules=RulesBook()), target, lambda _: None)
     assert [note for note in done.notes if "no rules revision has the schema ids 1 of closed buckets" in note]
     assert len(set(done.notes)) == len(done.notes), "each is told once"
@@ -313,16 +298,17 @@ def test_without_the_topic_ids_of_markers_keep_their_meaning(life: Life, target:
     assert known_schemas(target)[1].text
 
 
+def put_unaudited(life: Life, hour: Hour, rows: int) -> str:
+    """A proof of the hour found as many."""
+    found = {"hour": [FIRST.start_s] * rows, "event_id": [bytes(16)] * rows, "range_id": [bytes(8)] * rows}
+    opened = dataclasses.replace(life.frontier("click"), hour=hour)
+    return write_unaudited(life.storage, 7, opened, pa.table(found, schema=UNAUDITED_SCHEMA)).path
+
+
 def test_unaudited_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(life: Life, target: Database) -> None:
-    paths = {}
-    for rows in (2, 3):
-        for hour in (FIRST, SECOND):
-            found = {"hour": [FIRST.start_s] * rows, "event_id": [bytes(16)] * rows, "range_id": [bytes(8)] * rows}
-            opened = dataclasses.replace(life.frontier("click"), hour=hour)
-            paths[rows, hour] = write_unaudited(life.storage, 7, opened, pa.table(found, schema=UNAUDITED_SCHEMA)).path
-    life.produce("click", FIRST, 4)
-    life.stage()
-    life.close("click", unaudited=3)
+    paths = {(rows, hour): put_unaudited(life, hour, rows) for rows in (2, 3) for hour in (FIRST, SECOND)}
+    life.take_in("click", FIRST, 4)
+    life.close("click", Book(rows=4, events=4, promised=1, unaudited=3))
     rebuilt(life, target)
     with target.reading() as connection:
         (row,) = connection.execute(select(tables.unaudited)).mappings().all()
@@ -333,9 +319,8 @@ def test_unaudited_of_closed_hours_is_found_and_what_a_failed_proof_left_is_not(
 
 
 def test_damaged_unaudited_is_told_of(life: Life, target: Database) -> None:
-    found = {"hour": [FIRST.start_s], "event_id": [bytes(16)], "range_id": [bytes(8)]}
-    path = write_unaudited(life.storage, 7, life.frontier("click"), pa.table(found, schema=UNAUDITED_SCHEMA)).path
-    life.close("click", unaudited=1)
-    life.storage.damage(path)  # type: ignore[attr-defined]
+    path = put_unaudited(life, FIRST, 1)
+    life.close("click", Book(rows=0, events=0, promised=1, unaudited=1))
+    lose(life, path, "damaged")
     (note,) = rebuilt(life, target).notes
     assert path in note and "stays unmet" in note

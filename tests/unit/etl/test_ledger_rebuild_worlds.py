@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.closing import frontier, hour, send, until
+from tests.support.closing import arrive, frontier, grade, grades, hour, manifests, override_all, report, send, until
 from tests.support.forking import fork
 from tests.support.rebuilding import begin, lose_ledger, next_offsets, staged_files
 from tests.support.restaging import play_restager, retention_passes
@@ -17,11 +17,11 @@ from tests.support.simulator.truth import FIRST_HOUR, TYPES, config_of
 from tests.support.simulator.world import World
 
 from hourmark.hours import Hour
-from hourmark.manifest import Manifest
+from hourmark.kafka import Partition
 from hourmark.topics import AUDIT, CONTROL, events_topic
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
-from hourmark_etl.ledger.overrides import put_overrides
+from hourmark_etl.recovery.rebuild import Rebuilt
 
 TOPICS = (*CONTROL, *map(events_topic, TYPES))
 
@@ -33,138 +33,119 @@ def world(world: World) -> Iterator[World]:
     return world  # type: ignore[return-value]
 
 
-def grades(world: World, event_type: str = "click") -> dict[Hour, str]:
-    return {at: m.grade.value for (t, at), m in sorted(world.judge.manifests.items()) if t == event_type}
+def now(world: World) -> Hour:
+    return Hour.of(world.clock.now_ms())
 
 
 def live(world: World, count: int) -> None:
     """An hour after the other: events of it, some late, all staged in several batches, and closed."""
     for _ in range(count):
-        start = Hour.of(world.clock.now_ms()).start_s * 1000
+        start = now(world).start_s * 1000
         for n in range(3):
             send(world, ["click", "view"], start + 1000 * n + 1)
             send(world, ["click"], max(start - 3_600_000, FIRST_HOUR.start_s * 1000) + 10 + n)
-            world.pipeline.mirror_all(0)
-            world.pipeline.stage_all(0)
-        until(world, Hour(start // 1000))
-        poll(world)
+            arrive(world)
+        poll(world, Hour(start // 1000))
 
 
-def poll(world: World) -> None:
-    """Everything that can arrive does, and what can close closes."""
+def poll(world: World, at: Hour | None = None) -> None:
+    """Everything that can arrive does, and what can close closes; after the hour's end, where one is named."""
+    if at is not None:
+        until(world, at)
     for _ in range(3):
-        world.producers.report(0)
-        world.pipeline.mirror_all(0)
-        world.pipeline.stage_all(0)
+        report(world)
         for _ in range(6):
             world.closer.step()
         world.clock.advance(11)
     world.check()
 
 
-def again(world: World) -> None:
-    """The restager reads with the ledger of now."""
+def lose(world: World) -> Rebuilt:
+    """The ledger; the restager reads with the rebuilt one."""
+    done = lose_ledger(world)
     play_restager(world)
+    return done
 
 
 def finish(world: World) -> None:
     """All hours until now are closed, and everything acknowledged stands in one bucket."""
-    until(world, Hour.of(world.clock.now_ms()))
-    poll(world)
+    poll(world, now(world))
     world.judge.check_end()
 
 
 def test_a_rebuilt_ledger_closes_everything_whole_and_stages_little_again(world: World) -> None:
     live(world, 6)
-    send(world, ["click"], world.clock.now_ms())
-    world.pipeline.mirror_all(0)
-    world.pipeline.stage_all(0)
+    send(world, ["click"])
+    arrive(world)
     before = next_offsets(world)
-    done = lose_ledger(world)
-    again(world)
+    done = lose(world)
     assert (done.lost, done.notes, done.staged_files) == ([], [], 0)
     after = next_offsets(world)
     events = [p for p in after if "events." in p.topic and before[p]]
     assert events and all(before[p] / 2 < after[p] < before[p] for p in events), "two of six hours, and what is open"
     live(world, 2)
     finish(world)
-    assert set(grades(world).values()) | set(grades(world, "view").values()) == {"proved"}
+    assert {*grades(world), *grades(world, "view")} == {"proved"}
 
 
 @pytest.mark.parametrize("how", ["gone", "damaged"])
 def test_no_staged_file_need_stand_where_kafka_has_its_records(world: World, how: str) -> None:
     live(world, 2)
-    send(world, ["click", "view"], world.clock.now_ms())
-    world.pipeline.mirror_all(0)
-    world.pipeline.stage_all(0)
+    send(world, ["click", "view"])
+    arrive(world)
     for path in [*staged_files(world, "events"), *staged_files(world, "audit")]:
         if how == "gone":
             world.storage.delete(path)
         else:
             world.storage.damage(path)
-    assert lose_ledger(world).lost == []
-    again(world)
+    assert lose(world).lost == []
     finish(world)
-    assert set(grades(world).values()) == {"proved"}
+    assert set(grades(world)) == {"proved"}
 
 
 def held_open(world: World) -> None:
     """Hours are closed; the next ones stay open until Kafka has let go of all their records, which are staged."""
     live(world, 4)
     for n in range(4):
-        start = Hour.of(world.clock.now_ms()).start_s * 1000
+        start = now(world).start_s * 1000
         send(world, ["click", "view"], start + n)
         send(world, ["click"], start - 3_600_000 + n)  # late
-        world.pipeline.mirror_all(0)
-        world.pipeline.stage_all(0)
+        arrive(world)
         world.clock.advance(3600)
     retention_passes(world, *TOPICS)
 
 
 def test_an_hour_that_was_held_open_for_longer_than_retention_closes_whole(world: World) -> None:
     held_open(world)
-    done = lose_ledger(world)
-    again(world)
+    done = lose(world)
     assert (done.lost, done.notes) == ([], []) and done.staged_files > 0
     finish(world)
-    assert set(grades(world).values()) | set(grades(world, "view").values()) == {"proved"}
+    assert {*grades(world), *grades(world, "view")} == {"proved"}
 
 
 def test_unaudited_and_the_promises_it_waits_for_are_found_again(world: World) -> None:
     live(world, 3)
     producers = world.producers
-    send(world, ["click"], world.clock.now_ms())
-    late = producers.edge.logs[next(p for p in producers.edge.logs if p.topic == AUDIT)].records.pop()  # its service died first
-    finish_hour(world)
+    send(world, ["click"])
+    late = producers.edge.logs[Partition(AUDIT, 0)].records.pop()  # its service died first
+    poll(world, now(world))
     assert [m.unaudited for m in manifests(world)][-1] == 1
     held_open(world)
-    lose_ledger(world)
-    again(world)
-    world.producers.edge.append(next(p for p in producers.edge.logs if p.topic == AUDIT), late)
+    lose(world)
+    world.producers.edge.append(Partition(AUDIT, 0), late)
     finish(world)
-    assert set(grades(world).values()) == {"proved"}
-
-
-def finish_hour(world: World) -> None:
-    until(world, Hour.of(world.clock.now_ms()))
-    poll(world)
-
-
-def manifests(world: World, event_type: str = "click") -> list[Manifest]:
-    return [m for (t, _), m in sorted(world.judge.manifests.items()) if t == event_type]
+    assert set(grades(world)) == {"proved"}
 
 
 def test_a_lost_file_of_events_can_only_be_forced_and_names_its_offsets(world: World) -> None:
     held_open(world)
-    open_from = frontier(world, "click").hour
+    open_from = frontier(world).hour
     path = staged_files(world, "events")[-1]
     world.storage.delete(path)
-    done = lose_ledger(world)
-    again(world)
+    done = lose(world)
     assert done.lost == [] and len(accepted_gaps(world.database)) > 0
     world.judge.given_up |= world.producers.events.keys()
-    until(world, hour(30))
-    poll(world)
+    poll(world, hour(30))
     poll(world)
     said = {at: m for (t, at), m in world.judge.manifests.items() if t == "click" and at >= open_from}
     wrong = {at: m for at, m in said.items() if m.grade.value != "proved"}
@@ -173,20 +154,18 @@ def test_a_lost_file_of_events_can_only_be_forced_and_names_its_offsets(world: W
         assert any("events.click partition" in text and "offsets [" in text for text in m.evidence.waived)
 
 
-def test_a_lost_file_of_promises_holds_every_type_until_an_order_for_all(world: World) -> None:
+def test_a_lost_file_of_promises_holds_every_type_until_an_override_for_all(world: World) -> None:
     held_open(world)
     world.storage.delete(staged_files(world, "audit")[-1])
     closed_before = len(world.judge.manifests)
-    (lost,) = (done := lose_ledger(world)).lost
-    again(world)
+    (lost,) = (done := lose(world)).lost
     assert "hourmark.audit partition 0: offsets [" in lost and done.staged_files > 0
-    finish_hour(world)
+    poll(world, now(world))
     assert len(world.judge.manifests) == closed_before and [h.what for h in open_gaps(world.database)] == [lost]
-    put_overrides(world.database, 3600, "the disk burnt", "ada", world.clock.now_ms())
-    begun_by = Hour.of(world.clock.now_ms())
+    override_all(world)
+    begun_by = now(world)
     poll(world)
-    until(world, hour(14))
-    poll(world)
+    poll(world, hour(14))
     new = list(world.judge.manifests.values())[closed_before:]
     assert any(m.hour > str(begun_by.next()) for m in new)
     for m in new:
@@ -203,13 +182,11 @@ def test_whichever_file_is_lost_nothing_is_proved_that_is_not_whole(world: World
         other.damages.lose(path)
         if at % 2:
             other.storage.write_new(path, b"PAR1 and no more")
-        lose_ledger(other)
-        again(other)
+        lose(other)
         for n in range(3):
-            until(other, hour(12 + 3 * n))
-            poll(other)
+            poll(other, hour(12 + 3 * n))
             if open_gaps(other.database):
-                put_overrides(other.database, 3600, "lost", "ada", other.clock.now_ms())
+                override_all(other)
         other.judge.check()  # every event that a proved bucket should hold, it holds
         assert frontier(other, "click").hour > hour(12)
         other.end()
@@ -221,44 +198,41 @@ def test_a_restored_copy_that_is_lost_later_knows_no_less(world: World, tmp_path
     with contextlib.closing(sqlite3.connect(world.ledger)) as now, contextlib.closing(sqlite3.connect(copy)) as made:
         now.backup(made)
     for _ in range(2):  # the time that is forgotten: restarts and batches
-        send(world, ["click"], world.clock.now_ms())
+        send(world, ["click"])
         world.pipeline.consumer = world.database.acquire("consumer:default")
-        world.pipeline.mirror_all(0)
-        world.pipeline.stage_all(0)
+        arrive(world)
     world.database.close()
     world.closer_database.close()
     world.ledger, world.config = copy, config_of(copy)
     world.database = world.pipeline.database = Database(world.config.etl.ledger)
     world.pipeline.consumer = world.database.acquire("consumer:default")
-    again(world)
+    play_restager(world)
     r = random.Random(1)
     for _ in range(4):
-        send(world, ["click"], world.clock.now_ms())
+        send(world, ["click"])
         world.pipeline.mirror_all(0)
         world.pipeline.stage(r.getrandbits(30))
     world.pipeline.stage_all(0)
-    lose_ledger(world)
-    again(world)
+    lose(world)
     finish(world)
-    assert set(grades(world).values()) == {"proved"}
+    assert set(grades(world)) == {"proved"}
 
 
-def test_storage_away_for_longer_than_retention_is_forced_by_orders_that_name_the_offsets(world: World) -> None:
+def test_storage_away_for_longer_than_retention_is_forced_by_overrides_that_name_the_offsets(world: World) -> None:
     live(world, 3)
-    send(world, ["click"], world.clock.now_ms())
+    send(world, ["click"])
     world.pipeline.mirror_all(0)  # and nothing is staged
     retention_passes(world, *TOPICS)
     closed_before = len(world.judge.manifests)
-    finish_hour(world)
+    poll(world, now(world))
     assert len(world.judge.manifests) == closed_before
     assert {h.topic for h in open_gaps(world.database)} == {AUDIT, events_topic("click")}
     world.judge.given_up |= world.producers.events.keys()
-    put_overrides(world.database, 3600, "away for two weeks", "ada", world.clock.now_ms())
+    override_all(world)
     poll(world)
     new = list(world.judge.manifests.values())[closed_before:]
     assert new and {m.grade.value for m in new} == {"forced"}
     assert all(any(f"{AUDIT} partition 0: offsets [" in text for text in m.evidence.waived) for m in new)
     assert open_gaps(world.database) == [] and len(accepted_gaps(world.database)) == 2
-    until(world, hour(12))
-    poll(world)
-    assert grades(world)[hour(12)] == "proved"
+    poll(world, hour(12))
+    assert grade(world, "click", hour(12)) == "proved"

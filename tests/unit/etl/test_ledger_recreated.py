@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import select, update
 from tests.support.ledger_life import FIRST, Life
-from tests.support.memory_storage import MemoryStorage
+from tests.support.records import position, tailer
 from tests.support.rules import put_rules
 
 from hourmark.config import Config, Etl
@@ -23,17 +23,9 @@ from hourmark_etl.ledger.batches import begin_positions, put_reports
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overrides import put_override
 from hourmark_etl.ledger.rules import LedgerRules
-from hourmark_etl.model import Position, Reporter
 from hourmark_etl.recovery.rebuild import Rebuilt, rebuild
 
 SECOND = FIRST.next()
-
-
-@pytest.fixture
-def life(ledger_url: str) -> Iterator[Life]:
-    made = Life(MemoryStorage(), ledger_url, ["click", "view"])
-    yield made
-    made.database.close()
 
 
 def content(database: Database) -> dict[str, Any]:
@@ -47,7 +39,7 @@ def started_over(life: Life, url: str, first: Hour = SECOND) -> Database:
     """A ledger that `types repair --adopt` and `types apply` made after the loss, with a type more; the topic has its rules."""
     made = Database(url)
     LedgerRules(made).adopt(RulesBook(life.rules.records()), first)
-    new = EventType(name="new", fields=[{"name": "n", "type": "long"}])
+    new = life.declared[0].model_copy(update={"name": "new"})
     put_rules(Config(etl=Etl(ledger=url)), [*life.declared, new], life.sources, first)
     return made
 
@@ -59,8 +51,7 @@ def filled(life: Life, made: Database) -> Rebuilt:
 
 def test_a_ledger_that_types_apply_alone_has_filled_is_filled_anew(life: Life, tmp_path: Path) -> None:
     target = Database(f"sqlite:///{tmp_path}/empty.sqlite")
-    life.produce("click", FIRST, 5)
-    life.stage()
+    life.take_in("click", FIRST, 5)
     life.close("click")
     made = started_over(life, f"sqlite:///{tmp_path}/made-anew.sqlite")
     rules = LedgerRules(made).book()
@@ -73,57 +64,35 @@ def test_a_ledger_that_types_apply_alone_has_filled_is_filled_anew(life: Life, t
     target.close()
 
 
-def holding(life: Life, made: Database, what: str) -> None:
-    """Something of its own, in a ledger that was begun anew."""
-    if what == "a frontier that has moved":
-        with made.transaction() as connection:
-            connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == "new").values(hour=SECOND.end_s))
-    elif what == "a sealed hour":
-        with made.transaction() as connection:
-            connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == "new").values(state="sealed"))
-    elif what == "an override":
-        put_override(made, "new", SECOND, "ticket 17", "ann", SECOND.end_ms)
-    elif what == "a position":
-        begin_positions(
-            made,
-            made.acquire("consumer:default"),
-            [Position(cluster_id="cluster", topic_id="id", topic="events.new", partition=0, next_offset=0)],
-        )
-    elif what == "a revision of its own":
-        put_rules(Config(etl=Etl(ledger=made._changing.url.render_as_string())), life.declared, [], SECOND)
-    else:
-        with made.transaction() as connection:
-            put_reports(
-                connection,
-                [
-                    (
-                        Reporter(
-                            host_id="h",
-                            source="app",
-                            host_name="h",
-                            kind="tailer",
-                            incarnation="1",
-                            sequence=0,
-                            received_at_ms=1,
-                            caught_up_at_ms=1,
-                            pending_bytes=0,
-                            lost_bytes=0,
-                            goodbye=False,
-                            heard_at_ms=1,
-                        ),
-                    )
-                ],
-            )
+def change_frontier(made: Database, **changes: object) -> None:
+    with made.transaction() as connection:
+        connection.execute(update(tables.frontiers).where(tables.frontiers.c.type == "new").values(**changes))
 
 
-@pytest.mark.parametrize(
-    "what", ["a frontier that has moved", "a sealed hour", "an override", "a position", "a revision of its own", "a report"]
-)
+def say(made: Database) -> None:
+    with made.transaction() as connection:
+        put_reports(connection, [(tailer(),)])
+
+
+# Something of its own, in a ledger that was begun anew.
+HELD: dict[str, Callable[[Life, Database], object]] = {
+    "a frontier that has moved": lambda life, made: change_frontier(made, hour=SECOND.end_s),
+    "a sealed hour": lambda life, made: change_frontier(made, state="sealed"),
+    "an override": lambda life, made: put_override(made, "new", SECOND, "ticket 17", "ann", SECOND.end_ms),
+    "a position": lambda life, made: begin_positions(made, made.acquire("consumer:default"), [position(topic="events.new")]),
+    "a revision of its own": lambda life, made: put_rules(
+        Config(etl=Etl(ledger=made._changing.url.render_as_string())), life.declared, [], SECOND
+    ),
+    "a report": lambda life, made: say(made),
+}
+
+
+@pytest.mark.parametrize("what", HELD)
 def test_a_ledger_that_holds_anything_of_its_own_is_never_filled(life: Life, tmp_path: Path, what: str) -> None:
     life.close("click")
     made = started_over(life, f"sqlite:///{tmp_path}/made-anew.sqlite")
     outside = dataclasses.replace(life.outside(), rules=LedgerRules(made).book())
-    holding(life, made, what)
+    HELD[what](life, made)
     before = content(made)
     with pytest.raises(UsageError, match=r"not empty .*--into"):
         rebuild(outside, made, lambda _: None)
@@ -132,8 +101,7 @@ def test_a_ledger_that_holds_anything_of_its_own_is_never_filled(life: Life, tmp
 
 
 def test_rules_of_a_ledger_recreated_that_contradict_the_markers_stop_a_rebuild(life: Life, tmp_path: Path) -> None:
-    life.produce("click", FIRST, 1)
-    life.stage()
+    life.take_in("click", FIRST, 1)
     life.close("click")
     url = f"sqlite:///{tmp_path}/made-anew.sqlite"
     other = EventType(name="click", fields=[{"name": "m", "type": "string"}])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from tests.support.revisions import APP, CLICK, HOUR, VIEW, WEB, revision
 
 from hourmark.errors import Finding, UsageError
 from hourmark.event_types import EventType, Source
-from hourmark.rules import RulesBook, TypeVersion
+from hourmark.rules import Rules, RulesBook, TypeVersion
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
@@ -33,6 +33,13 @@ def ledger(database: Database) -> LedgerRules:
     return LedgerRules(database)
 
 
+def begun(ledger: LedgerRules) -> Rules:
+    """With revision 1."""
+    first = revision(1, CLICK)
+    ledger.put(first, None, HOUR)
+    return first
+
+
 def sources_of(database: Database, event_type: str) -> frozenset[str]:
     return frozenset(next(f for f in frontiers(database, 3600) if f.event_type == event_type).sources)
 
@@ -49,8 +56,7 @@ def test_rules_schemas_and_frontiers_stand_together(database: Database, ledger: 
 
 def test_the_second_of_two_operators_is_refused_and_told_what_changed(database: Database, ledger: LedgerRules) -> None:
     """Both began from revision 1: one adds a source, the other a type."""
-    first = revision(1, CLICK)
-    ledger.put(first, None, HOUR)
+    first = begun(ledger)
     ledger.put(revision(2, CLICK, sources=(APP, WEB)), first, HOUR)
     with pytest.raises(UsageError, match=r"another `types apply` came first: revision 2-.* \(source web added\)"):
         ledger.put(revision(2, CLICK, VIEW), first, HOUR)
@@ -59,9 +65,8 @@ def test_the_second_of_two_operators_is_refused_and_told_what_changed(database: 
 
 
 def test_of_many_operators_at_once_one_is_first(ledger_url: str) -> None:
-    first = revision(1, CLICK)
     with Database(ledger_url) as database:
-        LedgerRules(database).put(first, None, HOUR)
+        first = begun(LedgerRules(database))
     taken: list[str] = []
 
     def operator(n: int) -> None:
@@ -73,11 +78,8 @@ def test_of_many_operators_at_once_one_is_first(ledger_url: str) -> None:
                 return
             taken.append(mine.id)
 
-    threads = [threading.Thread(target=operator, args=(n,)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(operator, range(6)))
     with Database(ledger_url) as database:
         latest = LedgerRules(database).book().latest
         assert latest is not None
@@ -86,8 +88,7 @@ def test_of_many_operators_at_once_one_is_first(ledger_url: str) -> None:
 
 
 def test_an_id_never_gets_a_second_meaning_and_nothing_of_such_a_revision_is_put(database: Database, ledger: LedgerRules) -> None:
-    first = revision(1, CLICK)
-    ledger.put(first, None, HOUR)
+    first = begun(ledger)
     grown = EventType(name="click", fields=[*CLICK.fields, {"name": "m", "type": ["null", "string"]}])
     for other in (grown, VIEW):
         wrong = dataclasses.replace(first, sequence=2, types={**first.types, other.name: TypeVersion(other, 2)})
@@ -98,8 +99,7 @@ def test_an_id_never_gets_a_second_meaning_and_nothing_of_such_a_revision_is_put
 
 
 def test_what_only_the_topic_has_is_taken_unless_it_contradicts(ledger: LedgerRules) -> None:
-    first, second = revision(1, CLICK), revision(2, CLICK, VIEW)
-    ledger.put(first, None, HOUR)
+    first, second = begun(ledger), revision(2, CLICK, VIEW)
     assert ledger.adopt(RulesBook([*first.records(), *second.records()]), HOUR) == 2
     assert ledger.book().latest == second
     assert ledger.adopt(RulesBook(second.records()), HOUR) == 0
@@ -118,7 +118,7 @@ def test_a_source_without_a_report_yet_stays_awaited(database: Database, ledger:
 
 
 def test_damaged_rules_are_named(database: Database, ledger: LedgerRules) -> None:
-    ledger.put(revision(1, CLICK), None, HOUR)
+    begun(ledger)
     key = database.ask(select(tables.rules.c.key).where(tables.rules.c.key.like("type/click/%"))).scalar()
     with database.transaction() as connection:
         connection.execute(update(tables.rules).where(tables.rules.c.key == key).values(value="{}"))

@@ -3,7 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.closing import frontier, hour, send, send_again, send_otherwise, settle, until, wait_of
+from tests.support.closing import (
+    frontier,
+    grades,
+    hour,
+    manifests,
+    override,
+    report,
+    send,
+    send_again,
+    send_otherwise,
+    settle,
+    until,
+    wait_of,
+)
+from tests.support.rebuilding import staged_files
 from tests.support.restaging import play_restager, retention_passes
 from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
@@ -15,23 +29,14 @@ from hourmark_etl.closing.publishing import publish
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
-from hourmark_etl.ledger.overrides import put_override
 from hourmark_etl.model import Frontier, State
 from hourmark_etl.storage import Storage
 
-START_MS = FIRST_HOUR.start_s * 1000
 
-
-def staged(world: World, kind: str) -> list[str]:
-    return sorted(p for p in world.storage.content("_staging") if f"/{kind}-" in p)
-
-
-def look_for_a_while(world: World, looks: int = 6) -> None:
-    """Looks, each after the longest pause there is."""
-    for _ in range(looks):
-        world.producers.report(0)
-        world.pipeline.mirror_all(0)
-        world.pipeline.stage_all(0)
+def poll_for_a_while(world: World, polls: int = 6) -> None:
+    """Polls, each after the longest pause there is."""
+    for _ in range(polls):
+        report(world)
         for _ in range(4):
             world.closer.step()
         world.clock.advance(601)
@@ -44,18 +49,12 @@ def promise_again(world: World) -> None:
     records.append(records[-1])
 
 
-def closed(world: World, event_type: str) -> list[Manifest]:
-    return [m for (t, _), m in sorted(world.judge.manifests.items()) if t == event_type]
-
-
 def lose_the_file_of_an_ended_hour(world: World) -> None:
-    send(world, ["click"], START_MS + 1000)
+    send(world, ["click"])
     settle(world)
-    world.damages.lose(*staged(world, "events"))
+    world.damages.lose(*staged_files(world, "events"))
     until(world, FIRST_HOUR)
-    world.producers.report(0)
-    world.pipeline.mirror_all(0)
-    world.pipeline.stage_all(0)
+    report(world)
 
 
 def test_a_file_that_was_staged_again_and_goes_missing_is_staged_again_once_more(world: World) -> None:
@@ -64,9 +63,9 @@ def test_a_file_that_was_staged_again_and_goes_missing_is_staged_again_once_more
     while not restager.made:
         world.closer.step()
     world.damages.lose(restager.made[0])
-    look_for_a_while(world, 2)
+    poll_for_a_while(world, 2)
     assert len(restager.made) == 2 and len(set(restager.made)) == 2
-    assert [m.grade.value for m in closed(world, "click")][:1] == ["proved"] and closed(world, "click")[0].events == 1
+    assert grades(world)[:1] == ["proved"] and manifests(world)[0].events == 1
 
 
 def test_a_storage_that_loses_every_file_is_asked_less_and_less_often(world: World) -> None:
@@ -74,152 +73,150 @@ def test_a_storage_that_loses_every_file_is_asked_less_and_less_often(world: Wor
     lose_the_file_of_an_ended_hour(world)
     for _ in range(200):
         world.closer.step()
-        for path in staged(world, "events"):
+        for path in staged_files(world, "events"):
             world.damages.lose(path)
         world.clock.advance(5)
     assert 3 <= len(restager.made) <= 10
-    assert wait_of(world, "click").phase == "staged"
+    assert wait_of(world).phase == "staged"
 
 
-def sealed_and_lost(world: World, kind: str = "events") -> str:
-    """`click` is sealed, its file is gone, and Kafka has let go of its records."""
-    play_restager(world)
-    send(world, ["click"], START_MS + 1000)
-    settle(world)
-    (path,) = staged(world, kind)
+def lose_for_ever(world: World, kind: str, *topics: str) -> str:
+    """The one staged file of its kind is gone, and Kafka has let go of its records."""
+    (path,) = staged_files(world, kind)
     world.damages.lose(path)
-    retention_passes(world, AUDIT if kind == "audit" else events_topic("click"))
-    until(world, FIRST_HOUR)
-    look_for_a_while(world, 2)
+    retention_passes(world, *topics)
     return path
 
 
-def test_an_order_closes_a_sealed_hour_whose_file_is_lost_and_names_what_is_missing(world: World) -> None:
+def sealed_and_lost(world: World) -> str:
+    """`click` is sealed, its file is gone, and Kafka has let go of its records."""
+    play_restager(world)
+    send(world, ["click"])
+    settle(world)
+    path = lose_for_ever(world, "events", events_topic("click"))
+    until(world, FIRST_HOUR)
+    poll_for_a_while(world, 2)
+    return path
+
+
+def test_an_override_closes_a_sealed_hour_whose_file_is_lost_and_names_what_is_missing(world: World) -> None:
     path = sealed_and_lost(world)
-    assert frontier(world, "click").state is State.SEALED and closed(world, "click") == []
-    assert wait_of(world, "click").phase == "staged" and "cannot be staged again" in wait_of(world, "click").what[0]
-    put_override(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
-    look_for_a_while(world, 1)
-    (manifest, *_) = closed(world, "click")
+    assert frontier(world).state is State.SEALED and manifests(world) == []
+    assert wait_of(world).phase == "staged" and "cannot be staged again" in wait_of(world).what[0]
+    override(world)
+    poll_for_a_while(world, 1)
+    (manifest, *_) = manifests(world)
     assert (manifest.grade.value, manifest.events) == ("forced", 0)
     said = manifest.evidence.waived
     assert said[0] == "forced by ada: cannot wait"
     assert f"topic edge.{events_topic('click')} partition" in said[1] and "offsets [0, 2)" in said[1] and path in said[1]
     until(world, hour(3))
-    look_for_a_while(world)
-    grades = [m.grade.value for m in closed(world, "click")]
-    assert grades[0] == "forced" and set(grades[1:]) == {"proved"} and len(grades) > 1, "nothing else is missing"
-    assert {m.grade.value for m in closed(world, "view")} == {"proved"}
+    poll_for_a_while(world)
+    first, *others = grades(world)
+    assert first == "forced" and set(others) == {"proved"}, "nothing else is missing"
+    assert set(grades(world, "view")) == {"proved"}
 
 
 def test_what_a_sealed_hour_was_closed_without_is_no_second_reading_when_it_comes_again(world: World) -> None:
     sealed_and_lost(world)
-    put_override(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
-    look_for_a_while(world, 1)
+    override(world)
+    poll_for_a_while(world, 1)
     send_again(world, world.producers.ranges[0])
     until(world, hour(2))
-    look_for_a_while(world, 2)
-    first, second, *_ = closed(world, "click")
+    poll_for_a_while(world, 2)
+    first, second, *_ = manifests(world)
     assert (first.grade.value, first.events) == ("forced", 0)
     assert (second.grade.value, second.late) == ("proved", {str(FIRST_HOUR): 1})
 
 
-def test_an_order_for_an_open_hour_gives_up_the_file_and_promises_name_what_is_missing(world: World) -> None:
+def test_an_override_for_an_open_hour_gives_up_the_file_and_promises_name_what_is_missing(world: World) -> None:
     play_restager(world)
-    send(world, ["click"], START_MS + 1000)
+    send(world, ["click"])
     promise_again(world)
     send(world, ["click"], hour(1).start_s * 1000)  # of a later hour, and in the same file
     settle(world)
-    (path,) = staged(world, "events")
-    world.damages.lose(path)
-    retention_passes(world, events_topic("click"))
+    path = lose_for_ever(world, "events", events_topic("click"))
     until(world, FIRST_HOUR)
-    put_override(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
-    look_for_a_while(world, 2)
-    first = closed(world, "click")[0]
+    override(world)
+    poll_for_a_while(world, 2)
+    first = manifests(world)[0]
     assert first.grade.value == "forced" and any(path in text for text in first.evidence.waived)
     assert any("not kept" in text for text in first.evidence.waived)
     until(world, hour(5))
-    look_for_a_while(world)
-    second = closed(world, "click")[1]
+    poll_for_a_while(world)
+    second = manifests(world)[1]
     assert second.grade.value == "forced" and any(path in text for text in second.evidence.waived), "its row is lost too"
-    assert [m.grade.value for m in closed(world, "click")[2:]][-1] == "proved"
+    assert [m.grade.value for m in manifests(world)[2:]][-1] == "proved"
 
 
-def test_other_types_of_the_file_wait_for_orders_of_their_own(world: World) -> None:
+def test_other_types_of_the_file_wait_for_overrides_of_their_own(world: World) -> None:
     play_restager(world)
-    send(world, ["click", "view"], START_MS + 1000)
+    send(world, ["click", "view"])
     settle(world)
-    (path,) = staged(world, "events")
-    world.damages.lose(path)
-    retention_passes(world, events_topic("click"))
-    retention_passes(world, events_topic("view"))
+    lose_for_ever(world, "events", events_topic("click"), events_topic("view"))
     until(world, FIRST_HOUR)
-    look_for_a_while(world, 2)
-    put_override(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
-    look_for_a_while(world, 2)
-    assert [m.grade.value for m in closed(world, "click")][:1] == ["forced"] and closed(world, "view") == []
+    poll_for_a_while(world, 2)
+    override(world)
+    poll_for_a_while(world, 2)
+    assert grades(world)[:1] == ["forced"] and manifests(world, "view") == []
     assert wait_of(world, "view").phase == "staged"
-    put_override(world.database, "view", FIRST_HOUR, "cannot wait either", "ada", world.clock.now_ms())
-    look_for_a_while(world, 2)
-    assert [m.grade.value for m in closed(world, "view")][:1] == ["forced"]
+    override(world, "view")
+    poll_for_a_while(world, 2)
+    assert grades(world, "view")[:1] == ["forced"]
 
 
 def test_lost_promises_leave_no_hour_proved_that_had_begun_by_then(world: World) -> None:
     path = lost_promises(world)
-    put_override(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
-    look_for_a_while(world, 1)
+    override(world)
+    poll_for_a_while(world, 1)
     until(world, hour(6))
-    look_for_a_while(world)
-    said = {m.hour: m.grade.value for m in closed(world, "click")}
+    poll_for_a_while(world)
+    said = {m.hour: m.grade.value for m in manifests(world)}
     (gap,) = accepted_gaps(world.database)
     assert (gap.topic, gap.type) == (AUDIT, "click") and path in gap.what and "offsets [0, 3)" in gap.what
     assert gap.accepted_at_ms is not None
     assert {grade for at, grade in said.items() if at > str(hour(2))} == {"proved"} and said[str(FIRST_HOUR)] == "forced"
-    assert {m.grade.value for m in closed(world, "view")} == {"proved"}
+    assert set(grades(world, "view")) == {"proved"}
 
 
 def test_a_lost_file_of_settled_promises_holds_the_type_that_asks_for_it_alone(world: World) -> None:
     """Nothing needs it any more but the question whether late rows are copies of what it settled."""
     play_restager(world)
-    send(world, ["click", "view"], START_MS + 1000)
+    start_ms = world.clock.now_ms()
+    send(world, ["click", "view"])
     until(world, FIRST_HOUR)
-    look_for_a_while(world, 1)
-    assert [m.grade.value for m in (*closed(world, "click"), *closed(world, "view"))] == ["proved", "proved"]
-    (path,) = staged(world, "audit")
-    send_otherwise(world, [("click", START_MS + 1001)], recorded=False)
-    world.damages.lose(path)
-    retention_passes(world, AUDIT)
+    poll_for_a_while(world, 1)
+    assert (grades(world), grades(world, "view")) == (["proved"], ["proved"])
+    send_otherwise(world, [("click", start_ms + 1)], recorded=False)
+    path = lose_for_ever(world, "audit", AUDIT)
     until(world, hour(1))
-    look_for_a_while(world, 2)
-    assert len(closed(world, "click")) == 1 and wait_of(world, "click").phase == "staged"
-    assert [m.grade.value for m in closed(world, "view")][1:] == ["proved"], "it asks for nothing"
-    put_override(world.database, "click", hour(1), "cannot wait", "ada", world.clock.now_ms())
-    look_for_a_while(world, 2)
-    second = closed(world, "click")[1]
+    poll_for_a_while(world, 2)
+    assert len(manifests(world)) == 1 and wait_of(world).phase == "staged"
+    assert grades(world, "view")[1:] == ["proved"], "it asks for nothing"
+    override(world)
+    poll_for_a_while(world, 2)
+    second = manifests(world)[1]
     assert second.grade.value == "forced" and any(path in text for text in second.evidence.waived)
 
 
 def lost_promises(world: World) -> str:
     """The file of click's promises is lost, and the sums do not tell, so that it must be read."""
     play_restager(world)
-    send(world, ["click"], START_MS + 1000)
+    send(world, ["click"])
     promise_again(world)
     settle(world)
-    (path,) = staged(world, "audit")
-    world.damages.lose(path)
-    retention_passes(world, AUDIT)
+    path = lose_for_ever(world, "audit", AUDIT)
     until(world, FIRST_HOUR)
-    look_for_a_while(world, 1)
-    assert closed(world, "click") == [] and wait_of(world, "click").phase == "staged"
+    poll_for_a_while(world, 1)
+    assert manifests(world) == [] and wait_of(world).phase == "staged"
     return path
 
 
 def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     play_restager(world)
-    send(world, ["click"], START_MS + 1000)
+    send(world, ["click"])
     settle(world)
-    (path,) = staged(world, "events")
+    (path,) = staged_files(world, "events")
 
     class Paused(Exception):
         pass
@@ -229,9 +226,9 @@ def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(world: Wo
         if f.event_type == "click":
             world.damages.lose(path)
             retention_passes(world, events_topic("click"))
-            put_override(world.database, "click", FIRST_HOUR, "cannot wait", "ada", world.clock.now_ms())
+            override(world)
             world.closer._stage_again(Unreadable(path, "gone"))
-            seal = frontier(world, "click").seal
+            seal = frontier(world).seal
             assert f.seal is not None and seal is not None and (f.seal.grade, seal.grade) == ("proved", "forced")
             assert (f.seal.offsets, f.seal.audit_next) == (seal.offsets, seal.audit_next)
             publish(storage, f, written, manifest)
@@ -245,5 +242,5 @@ def test_a_closer_that_had_written_the_hour_whole_may_still_publish_it(world: Wo
     monkeypatch.undo()
     world.start_closer()
     settle(world)
-    (manifest,) = closed(world, "click")
+    (manifest,) = manifests(world)
     assert (manifest.grade.value, manifest.events) == ("proved", 1), "its marker is the truth"

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 import socket
 import urllib.request
+from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support.records import HOUR, manifest
 
-from hourmark.hours import Hour
-from hourmark.manifest import Evidence, Grade, Manifest
+from hourmark.manifest import Grade
 from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Gauges, Metrics, Staged, serve_metrics
-
-HOUR = Hour(1_800_000_000, 3600)
 
 
 def values(metrics: Metrics) -> dict[str, float]:
@@ -27,21 +26,18 @@ def values(metrics: Metrics) -> dict[str, float]:
     return found
 
 
+def shown(metrics: Metrics, expected: dict[str, float]) -> None:
+    """These samples have these values; names less `hourmark_etl_`."""
+    found = values(metrics)
+    assert {name: found[f"hourmark_etl_{name}"] for name in expected} == expected
+
+
 def standing(ages: dict[str, float]) -> Gauges:
     return Gauges(
         types={"open": len(ages), "frozen": 0, "sealed": 0}, oldest_open=ages,
         open_bucket_age=max(ages.values(), default=0.0), types_in_alarm=1, types_quarantined=2, overrides=3,
         buckets_in_conflict=4,
         reporters={"live": 4, "waived": 1, "gone": 0}, pending_bytes=10, lost_bytes=20, watermark_lag={"mean": 1.5, "max": 9.0},
-    )  # fmt: skip
-
-
-def manifest() -> Manifest:
-    evidence = Evidence(method="join", cut_at_ms=1, audit_records=1, promised=1, audit_next={"0": 0})
-    return Manifest(
-        type="click", hour=str(HOUR), bucket_seconds=3600, grade=Grade.TIMED_OUT, evidence=evidence, files=[], events=10,
-        late={"2027-01-15T07": 3}, duplicates_removed=2, unaudited=1, id_sum="0" * 16, offsets=[], ledger="l", ledger_commit=1,
-        attempt="a", closed_at_ms=HOUR.end_ms + 90_000, software="test",
     )  # fmt: skip
 
 
@@ -55,11 +51,8 @@ def test_names_follow_the_conventions() -> None:
 
 
 def test_counters_that_alarms_look_at_are_there_before_anything_happens() -> None:
-    found = values(Metrics())
-    for grade in Grade:
-        assert found[f"hourmark_etl_buckets_closed_total{{grade={grade.value}}}"] == 0
-    assert found["hourmark_etl_events_staged_total{arrival=late}"] == 0
-    assert found["hourmark_etl_queries_ended_total{how=failed}"] == 0
+    names = [f"buckets_closed_total{{grade={grade.value}}}" for grade in Grade]
+    shown(Metrics(), dict.fromkeys([*names, "events_staged_total{arrival=late}", "queries_ended_total{how=failed}"], 0))
 
 
 def test_a_batch_is_counted() -> None:
@@ -77,44 +70,46 @@ def test_a_batch_is_counted() -> None:
     )
     metrics.staged(batch, 5_000)
     metrics.staged(batch, 6_000)
-    found = values(metrics)
-    assert found["hourmark_etl_events_staged_total{arrival=timely}"] == 200
-    assert found["hourmark_etl_events_staged_total{arrival=late}"] == 14
-    assert found["hourmark_etl_events_falsely_late_total"] == 4
-    assert found["hourmark_etl_late_seconds_total"] == 50_400
-    assert found["hourmark_etl_staged_bytes_total"] == 10_000
-    assert found["hourmark_etl_staged_files_total{kind=events}"] == 4
-    assert found["hourmark_etl_events_promised_total"] == 210
-    assert (found["hourmark_etl_batch_seconds_count"], found["hourmark_etl_batch_seconds_sum"]) == (2, 6)
-    assert found["hourmark_etl_last_batch_timestamp_seconds"] == 6
+    shown(metrics, {
+        "events_staged_total{arrival=timely}": 200,
+        "events_staged_total{arrival=late}": 14,
+        "events_falsely_late_total": 4,
+        "late_seconds_total": 50_400,
+        "staged_bytes_total": 10_000,
+        "staged_files_total{kind=events}": 4,
+        "events_promised_total": 210, "batch_seconds_count": 2, "batch_seconds_sum": 6, "last_batch_timestamp_seconds": 6,
+    })  # fmt: skip
 
 
 def test_a_closed_bucket_is_counted_under_its_grade_with_its_delay() -> None:
     metrics = Metrics()
-    metrics.closed(HOUR, manifest())
-    found = values(metrics)
-    assert found["hourmark_etl_buckets_closed_total{grade=timed_out}"] == 1
-    assert found["hourmark_etl_buckets_closed_total{grade=proved}"] == 0
-    assert found["hourmark_etl_closing_delay_seconds_sum"] == 90
-    assert found["hourmark_etl_closing_delay_seconds_bucket{le=60.0}"] == 0
-    assert found["hourmark_etl_closing_delay_seconds_bucket{le=300.0}"] == 1
-    assert found["hourmark_etl_events_closed_total{arrival=timely}"] == 7
-    assert found["hourmark_etl_events_closed_total{arrival=late}"] == 3
-    assert found["hourmark_etl_duplicates_removed_total"] == 2
-    assert found["hourmark_etl_unaudited_events_total"] == 1
+    closed_at_ms = HOUR.end_ms + 90_000
+    counts: dict[str, Any] = {"events": 10, "late": {"2027-01-15T07": 3}, "duplicates_removed": 2, "unaudited": 1}
+    metrics.closed(HOUR, manifest(**counts, grade=Grade.TIMED_OUT, closed_at_ms=closed_at_ms))
+    shown(metrics, {
+        "buckets_closed_total{grade=timed_out}": 1,
+        "buckets_closed_total{grade=proved}": 0,
+        "closing_delay_seconds_sum": 90,
+        "closing_delay_seconds_bucket{le=60.0}": 0,
+        "closing_delay_seconds_bucket{le=300.0}": 1,
+        "events_closed_total{arrival=timely}": 7,
+        "events_closed_total{arrival=late}": 3,
+        "duplicates_removed_total": 2,
+        "unaudited_events_total": 1,
+    })  # fmt: skip
 
 
 def test_only_the_oldest_open_buckets_have_a_series_and_those_closed_meanwhile_lose_theirs() -> None:
     metrics = Metrics()
     metrics.stands(standing({f"type-{n}": 100.0 + n for n in range(OLDEST_SHOWN)}))
-    assert values(metrics)["hourmark_etl_open_bucket_age_seconds"] == 100.0 + OLDEST_SHOWN - 1
+    shown(metrics, {"open_bucket_age_seconds": 100.0 + OLDEST_SHOWN - 1})
     metrics.stands(standing({"type-3": 50.0}))
-    found = values(metrics)
-    assert [name for name in found if "oldest_open" in name] == ["hourmark_etl_oldest_open_buckets_seconds{type=type-3}"]
-    assert found["hourmark_etl_open_bucket_age_seconds"] == 50
-    assert found["hourmark_etl_watermark_lag_seconds{statistic=max}"] == 9
+    assert [name for name in values(metrics) if "oldest_open" in name] == [
+        "hourmark_etl_oldest_open_buckets_seconds{type=type-3}"
+    ]
+    shown(metrics, {"open_bucket_age_seconds": 50, "watermark_lag_seconds{statistic=max}": 9})
     metrics.stands(standing({}))
-    assert values(metrics)["hourmark_etl_open_bucket_age_seconds"] == 0
+    shown(metrics, {"open_bucket_age_seconds": 0})
 
 
 def test_metrics_are_served_and_a_port_that_is_taken_is_said(caplog: pytest.LogCaptureFixture) -> None:

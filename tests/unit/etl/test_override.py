@@ -10,19 +10,21 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import delete
 from tests.support.buckets import HOUR, TYPE, usual_plan
+from tests.support.records import CLICK, TOPICS, blocker, seal
+from tests.support.revisions import VIEW
 from tests.support.rules import put_rules
 
 from hourmark.clock import SystemClock
 from hourmark.config import load_config
 from hourmark.errors import Unavailable, UsageError
-from hourmark.event_types import EventType, Source
+from hourmark.event_types import Source
 from hourmark.hours import Hour
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.heartbeat import BEAT_SECONDS, Heartbeat, beat, driver_seen_ms
-from hourmark_etl.ledger.overrides import Blocker, overrides, put_blockers
-from hourmark_etl.model import Phase, Seal
+from hourmark_etl.ledger.overrides import overrides, put_blockers
+from hourmark_etl.model import Phase
 from hourmark_etl.operators.bucket import bucket
 from hourmark_etl.storage import LocalDisk
 
@@ -32,18 +34,11 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    made = tmp_path / "hourmark.toml"
-    made.write_text(f'[storage]\nroot = "file://{tmp_path}/root"\n[etl]\nledger = "sqlite:///{tmp_path}/ledger.sqlite"\n')
-    return made
-
-
-@pytest.fixture
 def database(file: Path) -> Iterator[Database]:
     config = load_config(file)
     sources = [Source(name="app", types=["click", "view"])]
-    for name, first in (("click", PAST), ("view", FUTURE)):
-        put_rules(config, [EventType(name=name, fields=[{"name": "n", "type": "long"}])], sources, first)
+    for event_type, first in ((CLICK, PAST), (VIEW, FUTURE)):
+        put_rules(config, [event_type], sources, first)
     made = Database(config.etl.ledger)
     beat(made, made.acquire("closer"), SystemClock().now_ms())
     yield made
@@ -53,6 +48,16 @@ def database(file: Path) -> Iterator[Database]:
 @pytest.fixture
 def run(file: Path) -> Run:
     return lambda *arguments: CliRunner().invoke(bucket, [*arguments, "--config", str(file)])
+
+
+def block(database: Database, phase: Phase, what: str) -> None:
+    """What click's hour waits for."""
+    put_blockers(database, database.acquire("closer"), [blocker(phase, what, hour=PAST)], ())
+
+
+def force(run: Run, *arguments: str) -> Result:
+    """Without a question; click's hour where nothing else is named."""
+    return run("force", *(arguments or ("click", str(PAST))), "--reason", "ticket 17", "--yes")
 
 
 def test_why_says_what_holds_the_hour_and_what_to_do(database: Database, run: Run) -> None:
@@ -85,7 +90,7 @@ def test_why_of_a_closed_hour_is_told_by_storage_where_there_is_no_ledger(run: R
     assert result.exit_code == 0 and "closed as proved" in result.stdout
 
 
-def test_force_writes_an_order_after_naming_what_is_not_verified(database: Database, run: Run) -> None:
+def test_force_writes_an_override_after_naming_what_is_not_verified(database: Database, run: Run) -> None:
     result = run("force", "click", str(PAST), "--reason", "ticket 17", "--yes", "--json")
     assert result.exit_code == 0, result.exception
     assert "no delivery service has reported yet" in result.stderr
@@ -132,12 +137,7 @@ def test_force_without_a_reason_is_wrong_use(database: Database, run: Run) -> No
 
 
 def test_ls_shows_the_hours_that_are_open_with_what_they_wait_for(database: Database, run: Run) -> None:
-    put_blockers(
-        database,
-        database.acquire("closer"),
-        [Blocker(event_type="click", hour=PAST, phase=Phase.CONTROL, what=("mirror: 5 of 9",), since_ms=1)],
-        (),
-    )
+    block(database, Phase.CONTROL, "mirror: 5 of 9")
     result = run("ls")
     assert result.exit_code == 0
     _, click, view = result.stdout.splitlines()
@@ -154,12 +154,7 @@ def die(database: Database, minutes: int) -> None:
 
 
 def test_with_a_dead_driver_why_ls_and_force_say_so(database: Database, run: Run) -> None:
-    put_blockers(
-        database,
-        database.acquire("closer"),
-        [Blocker(event_type="click", hour=PAST, phase=Phase.CONTROL, what=("mirror: 5 of 9",), since_ms=1)],
-        (),
-    )
+    block(database, Phase.CONTROL, "mirror: 5 of 9")
     die(database, 47)
     why = run("why", "click", str(PAST)).stdout.splitlines()
     assert why[1].split(maxsplit=2)[2].startswith("no driver runs: its last sign in the ledger is 47 min old")
@@ -167,7 +162,7 @@ def test_with_a_dead_driver_why_ls_and_force_say_so(database: Database, run: Run
     click, view = json.loads(run("ls", "--json").stdout)
     assert click["waits_for"] == "no driver runs: its last sign in the ledger is 47 min old; then: mirror: 5 of 9"
     assert view["waits_for"].startswith("its end, in "), "nothing of it is overdue"
-    result = run("force", "click", str(PAST), "--reason", "ticket 17", "--yes")
+    result = force(run)
     assert result.exit_code == 0
     assert (
         "no driver runs: its last sign in the ledger is 47 min old; `hourmark etl run` carries the override out" in result.stderr
@@ -189,102 +184,43 @@ def test_a_driver_gives_signs_until_it_ends_or_is_taken_over(database: Database)
     assert not late._thread.is_alive(), "it was taken over"
 
 
-def seal(database: Database) -> None:
-    """Of click's hour, which is neither written nor published yet."""
-    lease = database.acquire("closer")
-    (opened, _) = ledger.frontiers(database, 3600)
-    ledger.freeze(database, lease, [opened], {"click": "events.click"})
-    frozen = ledger.frontiers(database, 3600)[0]
-    ledger.seal(
-        database,
-        lease,
-        {
-            "click": [
-                Seal(
-                    grade="timed_out",
-                    method="join",
-                    cut_at_ms=1,
-                    audit_next=0,
-                    audit_records=0,
-                    promised=0,
-                    unaudited=0,
-                    waived=(),
-                    offsets=(),
-                )
-            ]
-        },
-        [frozen],
-    )
+def seal_click(database: Database, grade: str) -> None:
+    """Its hour is neither written nor published yet."""
+    lease, opened = database.acquire("closer"), ledger.frontiers(database, 3600)[0]
+    ledger.freeze(database, lease, [opened], TOPICS)
+    ledger.seal(database, lease, {"click": [seal(grade=grade)]}, [opened])
 
 
-def test_an_order_for_a_sealed_hour_is_refused_with_what_it_waits_for(database: Database, run: Run) -> None:
-    seal(database)
-    result = run("force", "click", str(PAST), "--reason", "r", "--yes")
+def test_an_override_for_a_sealed_hour_is_refused_with_what_it_waits_for(database: Database, run: Run) -> None:
+    seal_click(database, "timed_out")
+    result = force(run)
     assert isinstance(result.exception, UsageError) and "ordered" not in result.stdout and overrides(database) == {}
     said = str(result.exception)
     assert f"click {PAST} is sealed already, as timed_out" in said and "no override was stored" in said
     assert "it is written and published by the driver" in said
     what = "file:///root/click/… stands, and is no bucket of Hourmark's"
-    put_blockers(
-        database,
-        database.acquire("closer"),
-        [Blocker(event_type="click", hour=PAST, phase=Phase.PUBLISHING, what=(what,), since_ms=1)],
-        (),
-    )
-    assert f"it waits for: (publishing) {what}" in str(run("force", "click", str(PAST), "--reason", "r", "--yes").exception)
+    block(database, Phase.PUBLISHING, what)
+    assert f"it waits for: (publishing) {what}" in str(force(run).exception)
     assert overrides(database) == {}
 
 
-def test_an_order_for_a_sealed_hour_whose_file_is_lost_says_what_it_gives_up(database: Database, run: Run) -> None:
-    seal(database)
-    put_blockers(
-        database,
-        database.acquire("closer"),
-        [Blocker(event_type="click", hour=PAST, phase=Phase.STAGED, what=("_staging/1/events-2 …",), since_ms=1)],
-        (),
-    )
-    result = run("force", "click", str(PAST), "--reason", "r", "--yes")
+def test_an_override_for_a_sealed_hour_whose_file_is_lost_says_what_it_gives_up(database: Database, run: Run) -> None:
+    seal_click(database, "timed_out")
+    block(database, Phase.STAGED, "_staging/1/events-2 …")
+    result = force(run)
     assert result.exit_code == 0 and list(overrides(database)) == ["click"]
     assert "it is sealed already: the override gives up what a lost staged file held of it" in result.stderr
     assert "_staging/1/events-2 …" in result.stderr
 
 
-def test_an_order_for_all_types_says_which_hours_are_sealed_already(database: Database, run: Run) -> None:
+def test_an_override_for_all_types_says_which_hours_are_sealed_already(database: Database, run: Run) -> None:
     with database.transaction() as connection:
         connection.execute(delete(tables.frontiers).where(tables.frontiers.c.type != "click"))
-    lease = database.acquire("closer")
-    (opened,) = ledger.frontiers(database, 3600)
-    ledger.freeze(database, lease, [opened], {"click": "events.click"})
-    ledger.seal(
-        database,
-        lease,
-        {
-            "click": [
-                Seal(
-                    grade="proved",
-                    method="join",
-                    cut_at_ms=1,
-                    audit_next=0,
-                    audit_records=0,
-                    promised=0,
-                    unaudited=0,
-                    waived=(),
-                    offsets=(),
-                )
-            ]
-        },
-        ledger.frontiers(database, 3600),
-    )
-    result = run("force", "--all-types", "--reason", "r", "--yes")
-    assert isinstance(result.exception, UsageError) and f"about to be published by the driver: click {PAST}" in str(
-        result.exception
-    )
-    put_blockers(
-        database,
-        lease,
-        [Blocker(event_type="click", hour=PAST, phase=Phase.PUBLISHING, what=("something stands there",), since_ms=1)],
-        (),
-    )
-    result = run("force", "--all-types", "--reason", "r", "--yes")
+    seal_click(database, "proved")
+    result = force(run, "--all-types")
+    assert isinstance(result.exception, UsageError)
+    assert f"about to be published by the driver: click {PAST}" in str(result.exception)
+    block(database, Phase.PUBLISHING, "something stands there")
+    result = force(run, "--all-types")
     assert result.exit_code == 0
     assert f"click {PAST}: sealed already, and closes as it is" in result.stdout

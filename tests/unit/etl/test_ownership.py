@@ -6,39 +6,21 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from tests.support.records import HOUR, TOPIC, evidence, frontier, manifest, position, seal
 
-from hourmark.hours import Hour
-from hourmark.manifest import Evidence, Grade, Manifest, Offsets
+from hourmark.manifest import Offsets
 from hourmark_etl.closing.publishing import check_foreign_root, check_other_seal, check_published
 from hourmark_etl.errors import ForeignLedger
-from hourmark_etl.model import Frontier, Position, Seal, State
+from hourmark_etl.model import State
 from hourmark_etl.storage import LocalDisk
 
-HOUR = Hour(1_800_000_000)
-OPENED = Frontier(
-    event_type="click", first_hour=HOUR, hour=HOUR, state=State.OPEN, sources=frozenset(), settled_next=0, seal=None, alarm=()
+SEAL = seal(audit_next=7, offsets=(position(42),))
+OPENED, SEALED = frontier(), frontier(state=State.SEALED, seal=SEAL)
+MARKER = manifest(
+    ledger="mine",
+    evidence=evidence(audit_next={"0": 7}),
+    offsets=[Offsets(topic=TOPIC, topic_id=SEAL.offsets[0].topic_id, partition=0, next=42)],
 )
-SEAL = Seal(
-    grade="proved",
-    method="join",
-    cut_at_ms=1,
-    audit_next=7,
-    audit_records=1,
-    promised=1,
-    unaudited=0,
-    waived=(),
-    offsets=(Position(cluster_id="c", topic_id="id-1", topic="edge.events.click", partition=0, next_offset=42),),
-)
-
-
-def manifest() -> Manifest:
-    return Manifest(
-        type="click", hour=str(HOUR), bucket_seconds=3600, grade=Grade.PROVED, files=[], events=0, late={}, duplicates_removed=0,
-        evidence=Evidence(method="join", cut_at_ms=1, audit_records=1, promised=1, audit_next={"0": 7}), unaudited=0,
-        id_sum="0" * 16,
-        offsets=[Offsets(topic="edge.events.click", topic_id="id-1", partition=0, next=42)], ledger="mine", ledger_commit=1,
-        attempt="a", closed_at_ms=5, software="test",
-    )  # fmt: skip
 
 
 def test_an_open_hour_whose_bucket_stands_means_an_older_ledger(tmp_path: Path) -> None:
@@ -47,7 +29,7 @@ def test_an_open_hour_whose_bucket_stands_means_an_older_ledger(tmp_path: Path) 
     storage.write_new(f"{HOUR.bucket_path('click')}/_SUCCESS", b"{}")
     with pytest.raises(ForeignLedger, match="has not closed click 2027-01-15T08"):
         check_published(storage, [OPENED])
-    check_published(storage, [dataclasses.replace(OPENED, hour=HOUR.next())])
+    check_published(storage, [frontier(hour=HOUR.next())])
 
 
 def test_a_root_with_buckets_and_a_ledger_without_means_a_lost_one(tmp_path: Path) -> None:
@@ -57,7 +39,7 @@ def test_a_root_with_buckets_and_a_ledger_without_means_a_lost_one(tmp_path: Pat
     with pytest.raises(ForeignLedger, match="_SUCCESS stands, but this ledger has closed nothing of click"):
         check_foreign_root(storage, [OPENED], set())
     check_foreign_root(storage, [OPENED], {"click"})
-    check_foreign_root(storage, [dataclasses.replace(OPENED, state=State.SEALED, seal=SEAL)], set())
+    check_foreign_root(storage, [SEALED], set())
 
 
 @pytest.mark.parametrize(
@@ -87,13 +69,13 @@ def test_buckets_of_another_length_make_a_foreign_root_too(tmp_path: Path) -> No
 
 
 def test_only_a_marker_of_the_own_seal_is_taken_as_the_truth() -> None:
-    check_other_seal(manifest(), SEAL, "mine")
+    check_other_seal(MARKER, SEAL, "mine")
     for other in (
         dataclasses.replace(SEAL, audit_next=8),
-        dataclasses.replace(SEAL, offsets=(dataclasses.replace(SEAL.offsets[0], next_offset=41),)),
+        dataclasses.replace(SEAL, offsets=(position(41),)),
         dataclasses.replace(SEAL, offsets=()),
     ):
         with pytest.raises(ForeignLedger, match="with other contents"):
-            check_other_seal(manifest(), other, "mine")
+            check_other_seal(MARKER, other, "mine")
     with pytest.raises(ForeignLedger, match="by ledger mine"):
-        check_other_seal(manifest(), SEAL, "another")
+        check_other_seal(MARKER, SEAL, "another")

@@ -6,10 +6,10 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.records import position
 
 from hourmark.kafka import Partition
-from hourmark_etl.model import Position
-from hourmark_etl.staging.plan import TASK_RECORDS_MIN, PlannedBatch, deal, plan_spans
+from hourmark_etl.staging.plan import TASK_RECORDS_MIN, PlannedBatch, ReadSpan, deal, plan_spans
 
 backlogs = st.dictionaries(
     st.tuples(st.sampled_from("abcdefg"), st.integers(0, 3)), st.tuples(st.integers(0, 50), st.integers(0, 60_000)), max_size=20
@@ -17,20 +17,15 @@ backlogs = st.dictionaries(
 Backlogs = dict[tuple[str, int], tuple[int, int]]
 
 
-def positions(drawn: Backlogs) -> list[Position]:
-    return [
-        Position(cluster_id="cluster", topic_id=f"id-{topic}", topic=topic, partition=number, next_offset=start)
-        for (topic, number), (start, _) in drawn.items()
-    ]
-
-
-def ends(drawn: Backlogs) -> dict[Partition, int]:
-    return {Partition(topic, number): start + backlog for (topic, number), (start, backlog) in drawn.items()}
+def planned(drawn: Backlogs, records_max: int = 10**9, bytes_max: int = 1 << 30) -> list[ReadSpan]:
+    starts = [position(start, topic, partition=number) for (topic, number), (start, _) in drawn.items()]
+    ends = {Partition(*of): start + backlog for of, (start, backlog) in drawn.items()}
+    return plan_spans(starts, ends, records_max=records_max, type_bytes_max=bytes_max)
 
 
 @given(backlogs, st.integers(1, 200_000), st.integers(1, 1 << 30))
 def test_shares_are_fair_within_the_limit_and_begin_at_the_positions(drawn: Backlogs, records_max: int, bytes_max: int) -> None:
-    spans = plan_spans(positions(drawn), ends(drawn), records_max=records_max, type_bytes_max=bytes_max)
+    spans = planned(drawn, records_max, bytes_max)
     behind = {key: backlog for key, (_, backlog) in drawn.items() if backlog}
     assert {(s.span.topic, s.span.partition) for s in spans} == set(behind)
     assert len(spans) == len(behind)
@@ -48,14 +43,14 @@ def test_shares_are_fair_within_the_limit_and_begin_at_the_positions(drawn: Back
 
 def test_a_small_type_beside_a_giant_backlog_is_staged_whole_at_once() -> None:
     drawn = {("giant", n): (0, 10**9) for n in range(8)} | {("small", 0): (5, 1_000)}
-    spans = plan_spans(positions(drawn), ends(drawn), records_max=1_000_000, type_bytes_max=1 << 30)
+    spans = planned(drawn, 1_000_000)
     (small,) = [s for s in spans if s.span.topic == "small"]
     assert (small.span.start, small.span.end) == (5, 1_005)
 
 
 @given(backlogs, st.integers(1, 8))
 def test_every_span_goes_to_one_task_and_tasks_are_balanced(drawn: Backlogs, tasks_max: int) -> None:
-    spans = plan_spans(positions(drawn), ends(drawn), records_max=10**9, type_bytes_max=1 << 30)
+    spans = planned(drawn)
     tasks = deal(spans, tasks_max)
     assert sorted((s.span.topic, s.span.partition) for task in tasks for s in task) == sorted(
         (s.span.topic, s.span.partition) for s in spans
@@ -71,15 +66,15 @@ def test_every_span_goes_to_one_task_and_tasks_are_balanced(drawn: Backlogs, tas
 
 def test_partitions_of_a_topic_stay_together_where_balance_allows() -> None:
     drawn = {(topic, n): (0, 10_000) for topic in "abcd" for n in range(3)}
-    spans = plan_spans(positions(drawn), ends(drawn), records_max=10**9, type_bytes_max=1 << 30)
+    spans = planned(drawn)
     for task in deal(spans, 4):
         assert len({s.span.topic for s in task}) == 1
     alone = {("a", n): (0, 10_000) for n in range(4)}
-    assert [len(t) for t in deal(plan_spans(positions(alone), ends(alone), records_max=10**9, type_bytes_max=1), 2)] == [2, 2]
+    assert [len(t) for t in deal(planned(alone, bytes_max=1), 2)] == [2, 2]
 
 
 @given(backlogs, st.integers(1, 8))
 def test_a_plan_travels_as_json(drawn: Backlogs, tasks_max: int) -> None:
-    spans = plan_spans(positions(drawn), ends(drawn), records_max=10**6, type_bytes_max=1 << 20)
+    spans = planned(drawn, 10**6, 1 << 20)
     batch = PlannedBatch("_staging/one", deal(spans, tasks_max))
     assert PlannedBatch.from_json(json.loads(json.dumps(batch.to_json()))) == batch

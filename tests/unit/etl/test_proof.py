@@ -17,18 +17,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from tests.support.memory_storage import MemoryStorage
-from tests.support.proving import FIRST, TYPE, Range, Site
-from tests.support.rules import put_rules
+from tests.support.proving import FIRST, Range, Site
+from tests.support.rules import ledger_of_click
 
-from hourmark.config import Config, Etl
-from hourmark.event_types import EventType, Source
 from hourmark_etl.closing.proof import evidence, promises, proof
 from hourmark_etl.closing.proof.unaudited import UnauditedCleaner, unaudited_left_over
 from hourmark_etl.ledger.closed import unaudited_files
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.storage import StorageError
 
-CLICK = EventType(name=TYPE, fields=[{"name": "n", "type": "long"}])
 LAST_HOUR = 4
 
 
@@ -51,8 +48,7 @@ Action = Send | str
 def template() -> Iterator[Path]:
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="hourmark-proof-", dir=memory if memory.is_dir() else None))
-    config = Config(etl=Etl(ledger=f"sqlite:///{folder}/template.sqlite"))
-    put_rules(config, [CLICK], [Source(name="app", types=[TYPE])], FIRST)
+    ledger_of_click(f"sqlite:///{folder}/template.sqlite", FIRST).close()
     logging.disable(logging.CRITICAL)
     yield folder
     logging.disable(logging.NOTSET)
@@ -106,8 +102,8 @@ def violations(template: Path, history: list[Action], backs: tuple[int, ...], fa
             if isinstance(action, Send):
                 at.send(action.range, action.rows, action.audit, action.extra)
                 continue
-            at.stage()
             if action == STAGE or closes == LAST_HOUR:
+                at.stage()
                 continue
             found, expected = at.close(backs[closes % len(backs)])
             closes += 1
@@ -179,154 +175,136 @@ def test_a_planted_fault_turns_a_history_red(
     assert violations(template, history, (0,), True) != []
 
 
+@pytest.fixture
+def at(template: Path) -> Iterator[Site]:
+    with site(template) as made:
+        yield made
+
+
 FIRST_HALF, WHOLE = Range(1, ((0, 1), (0, 2))), Range(2, ((0, 3), (1, 4)))
 DAY_MS = 24 * 3600 * 1000
 
 
-def test_rows_without_a_record_are_unaudited_and_settle_the_record_that_comes_later(template: Path) -> None:
-    with site(template) as at:
-        at.send(FIRST_HALF, audit=False)
-        at.stage()
-        first, _ = at.close()
-        assert (first.method, first.unaudited, first.findings) == ("join", 2, ())
-        at.send(Range(9, ()))
-        at.audits.append((FIRST_HALF, 0))
-        at.stage()
-        second, _ = at.close()
-        assert (second.method, second.promised, second.unaudited, second.findings) == ("join", 2, 0, ())
-        assert [b.hour_s for b in second.books] == [FIRST.start_s]
+def kept(at: Site) -> str:
+    """Where the unaudited rows of the hour that is closed now are."""
+    file = at.close()[0].unaudited_file
+    assert file is not None
+    return file.path
 
 
-def test_a_range_listed_half_here_and_half_there_is_whole_for_its_record(template: Path) -> None:
-    with site(template) as at:
-        at.send(FIRST_HALF, rows=[0], audit=False)
-        at.stage()
-        assert at.close()[0].unaudited == 1
-        at.send(FIRST_HALF, rows=[1])
-        at.stage()
-        late, _ = at.close()
-        assert (late.method, late.promised, late.unaudited, late.findings) == ("join", 2, 0, ())
+def test_rows_without_a_record_are_unaudited_and_settle_the_record_that_comes_later(at: Site) -> None:
+    at.send(FIRST_HALF, audit=False)
+    first, _ = at.close()
+    assert (first.method, first.unaudited, first.findings) == ("join", 2, ())
+    at.send(Range(9, ()))
+    at.send(FIRST_HALF, ())
+    second, _ = at.close()
+    assert (second.method, second.promised, second.unaudited, second.findings) == ("join", 2, 0, ())
+    assert [b.hour_s for b in second.books] == [FIRST.start_s]
 
 
-def test_a_range_sent_again_is_proved_whether_or_not_its_second_record_has_rows_of_its_own(template: Path) -> None:
-    with site(template) as at:
-        at.send(FIRST_HALF)
-        at.stage()
-        assert at.close()[0].method == "sums"
-        at.send(FIRST_HALF, rows=[0], audit=False)
-        at.stage()
-        copies, _ = at.close()
-        assert (copies.method, copies.unaudited, copies.findings) == ("join", 0, ())  # copies of what a record explains
-        at.audits.append((FIRST_HALF, 0))
-        at.stage()
-        second, _ = at.close()
-        assert (second.method, second.audit_records, second.promised, second.findings) == ("join", 0, 0, ())
+def test_a_range_listed_half_here_and_half_there_is_whole_for_its_record(at: Site) -> None:
+    at.send(FIRST_HALF, rows=[0], audit=False)
+    assert at.close()[0].unaudited == 1
+    at.send(FIRST_HALF, rows=[1])
+    late, _ = at.close()
+    assert (late.method, late.promised, late.unaudited, late.findings) == ("join", 2, 0, ())
 
 
-def test_what_is_missing_is_named_up_to_a_limit_and_counted_beyond(template: Path) -> None:
-    with site(template) as at:
-        for n in range(proof.FINDINGS_MAX + 3):
-            at.send(Range(n, ((0, n),)), rows=[])
-        at.stage()
-        found, _ = at.close()
+def test_a_range_sent_again_is_proved_whether_or_not_its_second_record_has_rows_of_its_own(at: Site) -> None:
+    at.send(FIRST_HALF)
+    assert at.close()[0].method == "sums"
+    at.send(FIRST_HALF, rows=[0], audit=False)
+    copies, _ = at.close()
+    assert (copies.method, copies.unaudited, copies.findings) == ("join", 0, ())  # copies of what a record explains
+    at.send(FIRST_HALF, ())
+    second, _ = at.close()
+    assert (second.method, second.audit_records, second.promised, second.findings) == ("join", 0, 0, ())
+
+
+def test_what_is_missing_is_named_up_to_a_limit_and_counted_beyond(at: Site) -> None:
+    for n in range(proof.FINDINGS_MAX + 3):
+        at.send(Range(n, ((0, n),)), rows=[])
+    found, _ = at.close()
     assert len(found.findings) == proof.FINDINGS_MAX + 1
     assert found.findings[0].endswith("1 events of 2027-01-15T08 promised, 0 found") and "range of web: /log" in found.findings[0]
     assert found.findings[-1] == "and 3 more ranges"
 
 
-def test_of_two_records_that_differ_one_is_not_kept_by_the_rows_there_are(template: Path) -> None:
-    with site(template) as at:
-        at.send(FIRST_HALF)
-        at.send(FIRST_HALF, extra=1)
-        at.stage()
-        found, _ = at.close()
-        assert [f.endswith("2 events of 2027-01-15T08 promised, 2 found, but others") for f in found.findings] == [True]
-        at.send(WHOLE)
-        at.stage()
-        assert at.close()[0].findings == ()
-        at.send(WHOLE, extra=1)  # the first one is settled already
-        at.stage()
-        assert [f.endswith("found, but others") for f in at.close()[0].findings] == [True, True], "of each of its two hours"
+def test_of_two_records_that_differ_one_is_not_kept_by_the_rows_there_are(at: Site) -> None:
+    at.send(FIRST_HALF)
+    at.send(FIRST_HALF, extra=1)
+    found, _ = at.close()
+    assert [f.endswith("2 events of 2027-01-15T08 promised, 2 found, but others") for f in found.findings] == [True]
+    at.send(WHOLE)
+    assert at.close()[0].findings == ()
+    at.send(WHOLE, extra=1)  # the first one is settled already
+    assert [f.endswith("found, but others") for f in at.close()[0].findings] == [True, True], "of each of its two hours"
 
 
-def test_unaudited_files_go_when_promised_or_old_and_leftovers_are_swept(template: Path) -> None:
-    with site(template) as at:
-        at.send(FIRST_HALF, audit=False)
-        at.send(WHOLE, audit=False)
-        at.stage()
-        path = at.close()[0].unaudited_file.path  # type: ignore[union-attr]  # there is unaudited
-        cleaner = UnauditedCleaner(at.storage, at.database, keep_ms=DAY_MS)
-        assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0 and at.storage.exists(path)
-        at.audits.append((FIRST_HALF, 0))
-        at.stage()
-        at.close()
-        assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0  # one of its two ranges is settled
-        at.audits.append((WHOLE, 0))
-        at.stage()
-        at.close()
-        assert cleaner.clean(at.lease, now_ms=DAY_MS) == 2 and not at.storage.exists(path)  # and WHOLE's of the second hour
-        at.send(Range(3, ((0, 9),)), audit=False)
-        at.stage()
-        abandoned = at.close()[0].unaudited_file.path  # type: ignore[union-attr]
-        assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0 and [f.path for f in unaudited_files(at.database)] == [abandoned]
-        assert cleaner.clean(at.lease, now_ms=DAY_MS + 2) == 1 and unaudited_files(at.database) == []
-        assert not at.storage.exists(abandoned)
-        at.storage.write_new("_unaudited/click/left-over.parquet", b"x")
-        assert unaudited_left_over(at.storage, at.database) == ["_unaudited/click/left-over.parquet"]
+def test_unaudited_files_go_when_promised_or_old_and_leftovers_are_swept(at: Site) -> None:
+    at.send(FIRST_HALF, audit=False)
+    at.send(WHOLE, audit=False)
+    path = kept(at)
+    cleaner = UnauditedCleaner(at.storage, at.database, keep_ms=DAY_MS)
+    assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0 and at.storage.exists(path)
+    at.send(FIRST_HALF, ())
+    at.close()
+    assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0  # one of its two ranges is settled
+    at.send(WHOLE, ())
+    at.close()
+    assert cleaner.clean(at.lease, now_ms=DAY_MS) == 2 and not at.storage.exists(path)  # and WHOLE's of the second hour
+    at.send(Range(3, ((0, 9),)), audit=False)
+    abandoned = kept(at)
+    assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0 and [f.path for f in unaudited_files(at.database)] == [abandoned]
+    assert cleaner.clean(at.lease, now_ms=DAY_MS + 2) == 1 and unaudited_files(at.database) == []
+    assert not at.storage.exists(abandoned)
+    at.storage.write_new("_unaudited/click/left-over.parquet", b"x")
+    assert unaudited_left_over(at.storage, at.database) == ["_unaudited/click/left-over.parquet"]
 
 
-def test_unaudited_whose_promises_cannot_be_read_stays_and_cleaning_goes_on(template: Path) -> None:
-    with site(template) as at:
-        at.send(WHOLE, audit=False)
-        at.stage()
-        path = at.close()[0].unaudited_file.path  # type: ignore[union-attr]  # there is unaudited
-        at.audits.append((WHOLE, 0))
-        at.stage()
-        at.close()
-        for folder in at.storage.list("_staging"):
-            for entry in at.storage.list(f"_staging/{folder.name}"):
-                if entry.name.startswith("audit"):
-                    at.storage.delete(f"_staging/{folder.name}/{entry.name}")
-        assert UnauditedCleaner(at.storage, at.database, keep_ms=DAY_MS).clean(at.lease, now_ms=DAY_MS) == 0
-        assert at.storage.exists(path)
+def test_unaudited_whose_promises_cannot_be_read_stays_and_cleaning_goes_on(at: Site) -> None:
+    at.send(WHOLE, audit=False)
+    path = kept(at)
+    at.send(WHOLE, ())
+    at.close()
+    for folder in at.storage.list("_staging"):
+        for entry in at.storage.list(f"_staging/{folder.name}"):
+            if entry.name.startswith("audit"):
+                at.storage.delete(f"_staging/{folder.name}/{entry.name}")
+    assert UnauditedCleaner(at.storage, at.database, keep_ms=DAY_MS).clean(at.lease, now_ms=DAY_MS) == 0
+    assert at.storage.exists(path)
 
 
-def test_unaudited_that_cannot_be_read_for_now_stays(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with site(template) as at:
-        at.send(WHOLE, audit=False)
-        at.stage()
-        path = at.close()[0].unaudited_file.path  # type: ignore[union-attr]  # there is unaudited
-        at.stage()
-        at.audits.append((FIRST_HALF, 0))
-        at.stage()
-        at.close()
-        opened = at.storage.open
+def test_unaudited_that_cannot_be_read_for_now_stays(at: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    at.send(WHOLE, audit=False)
+    path = kept(at)
+    at.send(FIRST_HALF, ())
+    at.close()
+    opened = at.storage.open
 
-        def lost(asked: str) -> BinaryIO:
-            if asked == path:
-                raise StorageError(asked, asked, "BlockMissingException")
-            return opened(asked)
+    def lost(asked: str) -> BinaryIO:
+        if asked == path:
+            raise StorageError(asked, asked, "BlockMissingException")
+        return opened(asked)
 
-        monkeypatch.setattr(at.storage, "open", lost)
-        with pytest.raises(StorageError, match="BlockMissing"):
-            UnauditedCleaner(at.storage, at.database, keep_ms=DAY_MS).clean(at.lease, now_ms=DAY_MS)
-        assert at.storage.exists(path) and path in [f.path for f in unaudited_files(at.database)]
+    monkeypatch.setattr(at.storage, "open", lost)
+    with pytest.raises(StorageError, match="BlockMissing"):
+        UnauditedCleaner(at.storage, at.database, keep_ms=DAY_MS).clean(at.lease, now_ms=DAY_MS)
+    assert at.storage.exists(path) and path in [f.path for f in unaudited_files(at.database)]
 
 
 def test_both_kinds_of_ledger_give_the_same_proofs(ledger_url: str) -> None:
-    put_rules(Config(etl=Etl(ledger=ledger_url)), [CLICK], [Source(name="app", types=[TYPE])], FIRST)
-    database = Database(ledger_url)
+    database = ledger_of_click(ledger_url, FIRST)
     at = Site(MemoryStorage(), database)
     at.send(WHOLE)
     at.send(FIRST_HALF, audit=False)
-    at.stage()
     assert (at.close()[0].method, at.prover.prove([at.frontier()], 1)[0].method) == ("join", "join")
-    at.audits += [(FIRST_HALF, 0), (FIRST_HALF, 0)]
-    at.stage()
+    for _ in range(2):
+        at.send(FIRST_HALF, ())
     late, _ = at.close(back=1)  # the cut lies within a staged file of audit records
     assert (late.method, late.audit_records, late.promised, late.findings) == ("join", 2, 3, ())
     at.send(Range(3, ((2, 5), (2, 6))))
-    at.stage()
     second, _ = at.close()
     assert second.method == "join" and second.findings == ()  # FIRST_HALF's second record
     assert at.close()[0].method == "empty"

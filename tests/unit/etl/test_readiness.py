@@ -7,9 +7,9 @@ from collections.abc import Collection
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.records import DEADLINE_S, END, frontier, host_report, service, tailer
 
-from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport, SourceReport
-from hourmark.hours import Hour
+from hourmark.host_reports import CLOCKS_APART_MS_MAX, SourceReport
 from hourmark_etl.closing.cut.readiness import (
     SILENT_MS,
     Readiness,
@@ -24,38 +24,8 @@ from hourmark_etl.closing.cut.readiness import readiness as readiness_of
 from hourmark_etl.ledger.batches import reporters_of
 from hourmark_etl.model import Frontier, Reporter, State
 
-HOUR = Hour(1_800_000_000, 3600)
-END = HOUR.end_ms
-DEADLINE_MS = 7_200_000
-SERVICE = Reporter(
-    host_id="s" * 32,
-    source="api",
-    host_name="svc",
-    kind="service",
-    incarnation="one",
-    sequence=0,
-    received_at_ms=END,
-    caught_up_at_ms=END + 1,
-    pending_bytes=0,
-    lost_bytes=0,
-    goodbye=False,
-    heard_at_ms=END,
-)
-TAILER = dataclasses.replace(SERVICE, host_id="t" * 32, source="app", host_name="web", kind="tailer")
-
-
-def frontier(**changes: object) -> Frontier:
-    made = Frontier(
-        event_type="click",
-        first_hour=HOUR,
-        hour=HOUR,
-        state=State.OPEN,
-        sources=frozenset({"app"}),
-        settled_next=0,
-        seal=None,
-        alarm=(),
-    )
-    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+DEADLINE_MS = 1000 * DEADLINE_S
+SERVICE, TAILER = service(), tailer()
 
 
 def readiness(of: Frontier, reporters: Collection[Reporter], now_ms: int) -> Readiness:
@@ -71,19 +41,7 @@ def is_ready(*reporters: Reporter, now_ms: int = END + 1, of: Frontier | None = 
 def said(host_id: str, at_ms: int, caught_up_ms: int, ahead_ms: int) -> Reporter:
     """A service's report as the ledger has it, made at this true time by a clock that runs ahead."""
     sources = (SourceReport("api", caught_up_ms + ahead_ms, 0, 0),)
-    (reporter,) = reporters_of(
-        HostReport(
-            host_id=host_id,
-            host_name="h",
-            kind="service",
-            incarnation="one",
-            sequence=1,
-            received_at_ms=at_ms + ahead_ms,
-            goodbye=False,
-            sources=sources,
-        ),
-        at_ms,
-    )
+    (reporter,) = reporters_of(host_report(at_ms + ahead_ms, host_id=host_id, kind="service", sources=sources), at_ms)
     return reporter
 
 
@@ -97,24 +55,24 @@ def test_an_hour_is_ready_when_all_are_past_its_end() -> None:
 
 
 def test_a_source_that_has_not_caught_up_holds_the_hour_and_is_named() -> None:
-    behind = dataclasses.replace(TAILER, caught_up_at_ms=END - 2000)
+    behind = tailer(caught_up_at_ms=END - 2000)
     assert not is_ready(SERVICE, behind)
     assert "tailer web source app" in readiness(frontier(), [SERVICE, behind], END + 1).waits_for[0]
     assert "2.0 s before its end" in readiness(frontier(), [SERVICE, behind], END + 1).waits_for[0]
 
 
 def test_a_source_that_never_caught_up_holds_the_hour() -> None:
-    assert not is_ready(SERVICE, dataclasses.replace(TAILER, caught_up_at_ms=None))
+    assert not is_ready(SERVICE, tailer(caught_up_at_ms=None))
 
 
 def test_sources_that_cannot_carry_the_type_hold_nothing_up() -> None:
-    other = dataclasses.replace(TAILER, source="other", caught_up_at_ms=None)
+    other = tailer(source="other", caught_up_at_ms=None)
     assert is_ready(SERVICE, TAILER, other)
     assert not is_ready(SERVICE, TAILER, other, of=frontier(event_type="dead-letters"))
 
 
 def test_a_host_that_said_goodbye_is_not_awaited() -> None:
-    assert is_ready(SERVICE, dataclasses.replace(TAILER, caught_up_at_ms=None, goodbye=True))
+    assert is_ready(SERVICE, tailer(caught_up_at_ms=None, goodbye=True))
 
 
 def test_nothing_closes_before_a_service_has_ever_reported() -> None:
@@ -124,8 +82,8 @@ def test_nothing_closes_before_a_service_has_ever_reported() -> None:
 def test_a_closer_whose_clock_is_behind_waits_and_one_ahead_closes_nothing_early() -> None:
     assert not is_ready(SERVICE, TAILER, now_ms=END - 1)
     hours_ahead = END + DEADLINE_MS - 1  # further ahead, `clocks_apart` stops all closing
-    early = dataclasses.replace(SERVICE, caught_up_at_ms=END - 1)
-    assert not is_ready(early, dataclasses.replace(TAILER, caught_up_at_ms=END - 1), now_ms=hours_ahead)
+    early = service(caught_up_at_ms=END - 1)
+    assert not is_ready(early, tailer(caught_up_at_ms=END - 1), now_ms=hours_ahead)
 
 
 def test_frozen_and_sealed_hours_are_not_cut_again() -> None:
@@ -137,7 +95,7 @@ def test_frozen_and_sealed_hours_are_not_cut_again() -> None:
 def test_the_watermark_is_never_past_anybody(caught_up: list[int | None], now_ms: int) -> None:
     reporters = [
         SERVICE,
-        *(dataclasses.replace(TAILER, host_id=str(n), caught_up_at_ms=at) for n, at in enumerate(caught_up)),
+        *(tailer(host_id=str(n), caught_up_at_ms=at) for n, at in enumerate(caught_up)),
     ]
     found = readiness(frontier(), reporters, now_ms)
     assert found.watermark_ms <= min([now_ms, SERVICE.caught_up_at_ms or 0, *(at or 0 for at in caught_up)])
@@ -145,7 +103,7 @@ def test_the_watermark_is_never_past_anybody(caught_up: list[int | None], now_ms
 
 
 def test_newly_seen_are_hosts_not_known_before_or_back_after_a_goodbye() -> None:
-    gone, back = dataclasses.replace(TAILER, goodbye=True), dataclasses.replace(TAILER, incarnation="two")
+    gone, back = tailer(goodbye=True), tailer(incarnation="two")
     came_and_left = dataclasses.replace(back, goodbye=True)
     assert newly_seen([SERVICE], [SERVICE, TAILER]) == [TAILER]
     assert newly_seen([SERVICE], [SERVICE, gone]) == [gone]
@@ -158,11 +116,11 @@ def test_newly_seen_are_hosts_not_known_before_or_back_after_a_goodbye() -> None
 
 
 def test_a_service_that_has_fallen_silent_is_not_awaited_while_another_reports() -> None:
-    dead = dataclasses.replace(SERVICE, host_id="d" * 32, caught_up_at_ms=END - 90_000, heard_at_ms=END - 90_000)
+    dead = service(host_id="d" * 32, caught_up_at_ms=END - 90_000, heard_at_ms=END - 90_000)
     assert is_ready(SERVICE, TAILER, dead)
     assert not is_ready(SERVICE, TAILER, dataclasses.replace(dead, heard_at_ms=END - SILENT_MS + 1))
     assert not is_ready(dead, TAILER), "nobody else delivers: it is awaited"
-    assert not is_ready(dead, TAILER, dataclasses.replace(SERVICE, goodbye=True)), "whoever has left does not report"
+    assert not is_ready(dead, TAILER, service(goodbye=True)), "whoever has left does not report"
 
 
 @given(st.integers(-CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_MAX), st.integers(-CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_MAX))
@@ -175,63 +133,45 @@ def test_no_clock_within_the_allowed_difference_makes_a_neighbour_silent(ahead_m
 
 
 def test_a_report_that_is_older_than_clocks_may_be_apart_was_heard_when_it_says() -> None:
-    report = HostReport(
-        host_id="h",
-        host_name="h",
-        kind="service",
-        incarnation="one",
-        sequence=1,
-        received_at_ms=END,
-        goodbye=False,
-        sources=(SourceReport("api", END, 0, 0),),
-    )
+    report = host_report(END)
     assert [r.heard_at_ms for r in reporters_of(report, END + CLOCKS_APART_MS_MAX)] == [END + CLOCKS_APART_MS_MAX]
     assert [r.heard_at_ms for r in reporters_of(report, END + CLOCKS_APART_MS_MAX + 1)] == [END], "a backlog is being staged"
 
 
 def test_a_service_whose_clock_runs_ahead_cannot_say_that_a_source_has_caught_up_with_a_time_to_come() -> None:
-    report = HostReport(
-        host_id="h",
-        host_name="h",
-        kind="tailer",
-        incarnation="one",
-        sequence=1,
-        received_at_ms=END + 90_000,
-        goodbye=False,
-        sources=(SourceReport("app", END + 1, 0, 0),),
-    )
+    report = host_report(END + 90_000, sources=(SourceReport("app", END + 1, 0, 0),))
     assert not is_ready(SERVICE, *reporters_of(report, END - 30_000))
     assert is_ready(SERVICE, *reporters_of(report, END + 1))
 
 
 def test_past_its_deadline_an_hour_goes_without_whoever_is_behind_and_names_them() -> None:
-    gone = dataclasses.replace(TAILER, caught_up_at_ms=END - 1, host_id="g" * 32)
-    fine = dataclasses.replace(TAILER, caught_up_at_ms=END + DEADLINE_MS)
-    service = dataclasses.replace(SERVICE, caught_up_at_ms=END + DEADLINE_MS)
-    before = readiness(frontier(), [service, fine, gone], END + DEADLINE_MS - 1)
+    gone = tailer(caught_up_at_ms=END - 1, host_id="g" * 32)
+    fine = tailer(caught_up_at_ms=END + DEADLINE_MS)
+    alive = service(caught_up_at_ms=END + DEADLINE_MS)
+    before = readiness(frontier(), [alive, fine, gone], END + DEADLINE_MS - 1)
     assert (before.watermark_ms, before.waived) == (END - 1, ())
-    after = readiness(frontier(), [service, fine, gone], END + DEADLINE_MS)
+    after = readiness(frontier(), [alive, fine, gone], END + DEADLINE_MS)
     assert (after.watermark_ms, after.waits_for, after.waived) == (END, (), (gone,))
 
 
 def test_each_hour_of_a_backlog_has_its_own_deadline() -> None:
-    gone = dataclasses.replace(TAILER, caught_up_at_ms=END - 1)
+    gone = tailer(caught_up_at_ms=END - 1)
     now_ms = END + DEADLINE_MS + 2 * 3_600_000 + 5
-    service = dataclasses.replace(SERVICE, caught_up_at_ms=now_ms)
-    found = readiness(frontier(), [service, gone], now_ms)
+    alive = service(caught_up_at_ms=now_ms)
+    found = readiness(frontier(), [alive, gone], now_ms)
     assert found.watermark_ms == END + 2 * 3_600_000 + 5, "the hours that ended at least a deadline ago, and no other"
 
 
 def test_a_source_that_had_caught_up_with_the_hour_bounds_the_watermark_also_when_another_is_waived() -> None:
-    gone = dataclasses.replace(TAILER, caught_up_at_ms=None, host_id="g" * 32)
-    slow = dataclasses.replace(TAILER, caught_up_at_ms=END + 10)
+    gone = tailer(caught_up_at_ms=None, host_id="g" * 32)
+    slow = tailer(caught_up_at_ms=END + 10)
     now_ms = END + DEADLINE_MS + 3_600_000
-    service = dataclasses.replace(SERVICE, caught_up_at_ms=now_ms)
-    assert readiness(frontier(), [service, gone, slow], now_ms).watermark_ms == END + 10
+    alive = service(caught_up_at_ms=now_ms)
+    assert readiness(frontier(), [alive, gone, slow], now_ms).watermark_ms == END + 10
 
 
 def test_a_source_that_was_waived_is_not_awaited_until_it_reports_and_then_counts_as_new() -> None:
-    waived = dataclasses.replace(TAILER, caught_up_at_ms=END - 1, waived=True)
+    waived = tailer(caught_up_at_ms=END - 1, waived=True)
     back = dataclasses.replace(waived, waived=False, sequence=1)
     assert is_ready(SERVICE, waived)
     assert not is_ready(SERVICE, back)
@@ -240,7 +180,7 @@ def test_a_source_that_was_waived_is_not_awaited_until_it_reports_and_then_count
 
 
 def test_who_has_caught_up_while_the_cut_was_taken_is_not_waived_after_all() -> None:
-    behind = dataclasses.replace(TAILER, caught_up_at_ms=END - 1)
+    behind = tailer(caught_up_at_ms=END - 1)
     assert still_waived(frontier(), [behind], Reports([dataclasses.replace(behind, caught_up_at_ms=END - 1, sequence=9)]))
     assert not still_waived(frontier(), [behind], Reports([dataclasses.replace(behind, caught_up_at_ms=END)]))
     assert not still_waived(frontier(), [behind], Reports([dataclasses.replace(behind, goodbye=True)]))
@@ -249,7 +189,7 @@ def test_who_has_caught_up_while_the_cut_was_taken_is_not_waived_after_all() -> 
 
 def test_clocks_that_are_minutes_apart_are_named_and_whose_they_are() -> None:
     now_ms = END
-    heard = dataclasses.replace(SERVICE, received_at_ms=now_ms)
+    heard = service(received_at_ms=now_ms)
     assert clocks_apart(Reports([heard, TAILER]), now_ms) is None
     ahead = dataclasses.replace(heard, host_id="a" * 32, host_name="fast", received_at_ms=now_ms + CLOCKS_APART_MS_MAX + 1)
     assert "service fast source api" in (clocks_apart(Reports([heard, ahead]), now_ms) or "")
@@ -261,7 +201,7 @@ def test_clocks_that_are_minutes_apart_are_named_and_whose_they_are() -> None:
 
 
 def test_only_who_has_fallen_silent_is_not_awaited_by_later_hours() -> None:
-    stuck = dataclasses.replace(TAILER, caught_up_at_ms=None)
+    stuck = tailer(caught_up_at_ms=None)
     silent = dataclasses.replace(stuck, host_id="g" * 32, heard_at_ms=END - SILENT_MS - 1)
     assert fallen_silent([stuck, silent], [SERVICE, stuck, silent]) == [silent]
     assert fallen_silent([], []) == []

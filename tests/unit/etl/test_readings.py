@@ -6,12 +6,12 @@ import dataclasses
 
 import pyarrow as pa
 import pytest
+from tests.support.records import HOUR, audit_record, frontier, seal
 
-from hourmark.audit import AuditRecord, Promise
+from hourmark.audit import Promise
 from hourmark.hours import Hour
-from hourmark.ranges import RangeId
 from hourmark_etl.closing.proof.readings import READINGS, Reading, ReadingsDiffer, differing, held
-from hourmark_etl.model import Frontier, Seal, State, from_row
+from hourmark_etl.model import Frontier, State
 from hourmark_etl.staging.stage import content_of
 
 
@@ -43,8 +43,7 @@ def test_equal_promises_have_equal_contents_and_each_of_their_fields_counts() ->
     one, other = Promise("click", 3600, 2, 7), Promise("view", 7200, 1, 5)
 
     def content(*promised: Promise, ids: bytes = b"ids") -> bytes:
-        origin = (RangeId(bytes(8)), "range", "h", "host", "f", 0, 0, 9, 1, "1-a", "app", "/log", 3)
-        return content_of(from_row(AuditRecord, (*origin, promised, ids)))
+        return content_of(audit_record(promised=promised, ids=ids))
 
     assert content(one, other) == content(other, one) and content(one, other).hex() == "f9eb6652d90eae3c"
     changed = [{"event_type": "clicks"}, {"hour_start_s": 7200}, {"count": 3}, {"sum": 8}]
@@ -52,20 +51,8 @@ def test_equal_promises_have_equal_contents_and_each_of_their_fields_counts() ->
     assert len(others | {content(one, other), content(one), content(), content(one, other, ids=b"others")}) == 8
 
 
-FIRST = Hour(1_800_000_000, 3600)
-OPEN = Frontier(
-    event_type="click",
-    first_hour=FIRST,
-    hour=Hour(FIRST.start_s + 7200, 3600),
-    state=State.OPEN,
-    sources=frozenset({"app"}),
-    settled_next=10,
-    seal=None,
-    alarm=(),
-)
-SEAL = Seal(
-    grade="proved", method="sums", cut_at_ms=1, audit_next=20, audit_records=1, promised=1, unaudited=0, waived=(), offsets=()
-)
+OPEN = frontier(hour=Hour(HOUR.start_s + 7200, 3600), settled_next=10)
+SEALED = dataclasses.replace(OPEN, state=State.SEALED, seal=seal(audit_next=20))
 
 
 @pytest.mark.parametrize(
@@ -76,8 +63,8 @@ SEAL = Seal(
         ((0, 1), (11, 12), OPEN, {2}),
         ((0, 1), (8, 9), OPEN, set()),
         ((2, 9), (8, 9), OPEN, {2, 9}),
-        ((2, 2), (15, 20), dataclasses.replace(OPEN, state=State.SEALED, seal=SEAL), {3}),
-        ((2, 5), (15, 19), dataclasses.replace(OPEN, state=State.SEALED, seal=SEAL), {5}),
+        ((2, 2), (15, 20), SEALED, {3}),
+        ((2, 5), (15, 19), SEALED, {5}),
     ],
     ids=[
         "open hours",
@@ -92,7 +79,7 @@ SEAL = Seal(
 def test_of_each_reading_the_hour_is_held_that_would_list_it(
     hours: tuple[int, int], offsets: tuple[int, int], frontier: Frontier, expected: set[int]
 ) -> None:
-    made = [Reading(o, "web", (("click", FIRST.start_s + 3600 * h, 1),)) for h, o in zip(hours, offsets, strict=True)]
+    made = [Reading(o, "web", (("click", HOUR.start_s + 3600 * h, 1),)) for h, o in zip(hours, offsets, strict=True)]
     found = held(ReadingsDiffer(bytes(8), tuple(made)), {"click": frontier}, 3600, 7)
-    assert {(c.hour_s - FIRST.start_s) // 3600 for c in found} == expected
+    assert {(c.hour_s - HOUR.start_s) // 3600 for c in found} == expected
     assert all(c.what.count("(web)") == 2 and c.found_at_ms == 7 for c in found)

@@ -4,46 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
-from hourmark.hours import Hour
+from tests.support.records import DEADLINE_S, END, HOUR, TOPIC, frontier, tailer
+
 from hourmark_etl.closing.cut.cut import Cut
 from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof
 from hourmark_etl.closing.sealing import EARLY_MS, Rule, decide
 from hourmark_etl.ledger.conflicts import Conflict
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import Override
-from hourmark_etl.model import Frontier, Reporter, Seal, State
+from hourmark_etl.model import Seal, State
 
-HOUR = Hour(1_800_000_000, 3600)
-DEADLINE_MS = 7_200_000
-FRONTIER = Frontier(
-    event_type="click",
-    first_hour=HOUR,
-    hour=HOUR,
-    state=State.FROZEN,
-    sources=frozenset({"app"}),
-    settled_next=0,
-    seal=None,
-    alarm=(),
-)
+DEADLINE_MS = 1000 * DEADLINE_S
+FRONTIER = frontier(state=State.FROZEN)
 KEPT = Proof(method="join", audit_records=3, promised=30, unaudited=1)
 UNMET = dataclasses.replace(KEPT, findings=("range aa (range of web: /log): 5 events promised, 4 found",))
-GONE = Reporter(
-    host_id="t" * 32,
-    source="app",
-    host_name="web",
-    kind="tailer",
-    incarnation="one",
-    sequence=0,
-    received_at_ms=HOUR.end_ms,
-    caught_up_at_ms=HOUR.end_ms - 1,
-    pending_bytes=0,
-    lost_bytes=0,
-    goodbye=False,
-    heard_at_ms=HOUR.end_ms,
-)
-ORDER = Override(event_type="click", hour_s=HOUR.start_s, reason="site burnt down", requested_by="ada", requested_at_ms=5)
-CUT = Cut(taken_at_ms=7, watermarks_ms={"click": HOUR.end_ms}, audit_next=11)
+GONE = tailer(caught_up_at_ms=END - 1)
+OVERRIDE = Override(event_type="click", hour_s=HOUR.start_s, reason="site burnt down", requested_by="ada", requested_at_ms=5)
+CUT = Cut(taken_at_ms=7, watermarks_ms={"click": END}, audit_next=11)
 
 
 def decided(
@@ -55,7 +34,7 @@ def decided(
     gap: OffsetGap | None = None,
     conflicts: Sequence[Conflict] = (),
 ) -> Seal | None:
-    cut = dataclasses.replace(cut, taken_at_ms=HOUR.end_ms + DEADLINE_MS - (0 if late else 1))
+    cut = dataclasses.replace(cut, taken_at_ms=END + DEADLINE_MS - (0 if late else 1))
     by_type = {c.event_type: [x for x in conflicts if x.event_type == c.event_type] for c in conflicts}
     return decide(FRONTIER, proof, (), override, Rule(cut, [gap] if gap else [], DEADLINE_MS, by_type))
 
@@ -63,6 +42,10 @@ def decided(
 def sealed(seal: Seal | None) -> Seal:
     assert seal is not None
     return seal
+
+
+def gap_in(topic: str = "hourmark.audit", what: str = "offsets 3 to 9 may be missing", **changes: Any) -> OffsetGap:
+    return OffsetGap(**{"topic": topic, "what": what, "accepted_at_ms": END, "reason": "disk lost", **changes})
 
 
 def test_kept_promises_are_proved_and_nothing_is_waived() -> None:
@@ -77,7 +60,7 @@ def test_an_unmet_promise_waits_until_the_deadline_and_is_then_named() -> None:
     assert seal.waived == (f"not kept: {UNMET.findings[0]}",)
 
 
-def test_an_waived_source_is_named_with_its_host() -> None:
+def test_a_waived_source_is_named_with_its_host() -> None:
     seal = sealed(decided(KEPT, cut=dataclasses.replace(CUT, waived={"click": (GONE,)})))
     assert seal.grade == "timed_out"
     assert "source app of tailer web (tttt" in seal.waived[0]
@@ -85,16 +68,16 @@ def test_an_waived_source_is_named_with_its_host() -> None:
     assert other.grade == "proved", "somebody whom only another type awaited"
 
 
-def test_an_order_closes_at_once_and_names_reason_and_all_that_was_not_verified() -> None:
+def test_an_override_closes_at_once_and_names_reason_and_all_that_was_not_verified() -> None:
     cut = dataclasses.replace(CUT, waived={"click": (GONE,)}, unverified={"click": ("the mirror stands at 5, the cut is 9",)})
-    seal = sealed(decided(UNMET, cut=cut, override=ORDER))
+    seal = sealed(decided(UNMET, cut=cut, override=OVERRIDE))
     assert seal.grade == "forced"
     reason, mirror, source, promise = seal.waived
     assert reason == "forced by ada: site burnt down"
     assert "the mirror stands at 5" in mirror and "tailer web" in source and "4 found" in promise
 
 
-def test_a_conflict_is_waived_by_no_deadline_and_no_gap_and_named_by_an_order() -> None:
+def test_a_conflict_is_waived_by_no_deadline_and_no_gap_and_named_by_an_override() -> None:
     own = Conflict(
         event_type="click",
         hour_s=HOUR.start_s,
@@ -103,52 +86,38 @@ def test_a_conflict_is_waived_by_no_deadline_and_no_gap_and_named_by_an_order() 
         found_at_ms=5,
     )
     later, other = dataclasses.replace(own, hour_s=HOUR.end_s), dataclasses.replace(own, event_type="view")
-    gap = OffsetGap(topic="hourmark.audit", accepted_at_ms=HOUR.end_ms, what="offsets 3 to 9 may be missing", reason="disk lost")
     for proof in (KEPT, UNMET):
         assert decided(proof, late=True, conflicts=[own]) is None
-        assert decided(proof, late=True, gap=gap, conflicts=[own]) is None
+        assert decided(proof, late=True, gap=gap_in(), conflicts=[own]) is None
         assert decided(proof, late=True, conflicts=[later, other]) is not None
-    seal = sealed(decided(KEPT, override=ORDER, conflicts=[own]))
+    seal = sealed(decided(KEPT, override=OVERRIDE, conflicts=[own]))
     assert (seal.grade, seal.waived) == ("forced", ("forced by ada: site burnt down", f"read otherwise: {own.what}"))
     many = [dataclasses.replace(own, range_id=bytes([n] * 8), what=f"range {n}") for n in range(FINDINGS_MAX + 3)]
-    waived = sealed(decided(KEPT, override=ORDER, conflicts=many)).waived
+    waived = sealed(decided(KEPT, override=OVERRIDE, conflicts=many)).waived
     assert len(waived) == FINDINGS_MAX + 2 and waived[-1] == "and 3 more ranges"
 
 
 def test_an_accepted_gap_in_promises_leaves_no_hour_proved_that_had_begun_by_then() -> None:
-    gap = OffsetGap(
-        topic="hourmark.audit",
-        accepted_at_ms=HOUR.start_s * 1000 - EARLY_MS,
-        what="offsets 3 to 9 may be missing",
-        reason="disk lost",
-    )
+    begun_ms = HOUR.start_s * 1000 - EARLY_MS
+    gap = gap_in(accepted_at_ms=begun_ms)
     assert sealed(decided(KEPT, gap=gap)).grade == "forced"
-    earlier = dataclasses.replace(gap, accepted_at_ms=HOUR.start_s * 1000 - EARLY_MS - 1)
+    earlier = gap_in(accepted_at_ms=begun_ms - 1)
     assert sealed(decided(KEPT, gap=earlier)).grade == "proved"
-    assert sealed(decided(KEPT, gap=dataclasses.replace(gap, topic="events.click"))).grade == "proved", "promises tell of events"
+    assert sealed(decided(KEPT, gap=gap_in(TOPIC, accepted_at_ms=begun_ms))).grade == "proved", "promises tell of events"
     assert decided(UNMET, gap=gap) is None, "what is known to be promised is awaited all the same"
 
 
 def test_lost_events_force_an_hour_only_where_its_promises_are_not_kept_and_only_of_their_type() -> None:
-    gap = OffsetGap(
-        topic="events.click",
-        accepted_at_ms=HOUR.end_ms,
-        what="topic events.click partition 0 offsets [3, 9) are lost",
-        reason="disk lost",
-    )
+    gap = gap_in(TOPIC, "topic events.click partition 0 offsets [3, 9) are lost")
     assert decided(UNMET, gap=gap) is None, "until the deadline they may come in other records"
     seal = sealed(decided(UNMET, gap=gap, late=True))
     assert seal.grade == "forced" and "offsets [3, 9)" in seal.waived[-1]
     assert sealed(decided(KEPT, gap=gap)).grade == "proved"
-    waived = sealed(decided(KEPT, override=ORDER, gap=gap)).waived
+    waived = sealed(decided(KEPT, override=OVERRIDE, gap=gap)).waived
     assert "offsets [3, 9)" in waived[-1], "a second reading may stand in place of what is lost: who gave it up is told"
-    other = dataclasses.replace(gap, topic="events.view")
-    assert sealed(decided(UNMET, gap=other, late=True)).grade == "timed_out"
+    assert sealed(decided(UNMET, gap=gap_in("events.view"), late=True)).grade == "timed_out"
 
 
 def test_promises_lost_of_one_type_alone_leave_the_others_proved() -> None:
-    gap = OffsetGap(
-        topic="hourmark.audit", accepted_at_ms=HOUR.end_ms, what="a staged file is lost", reason="disk lost", type="view"
-    )
-    assert sealed(decided(KEPT, gap=gap)).grade == "proved"
-    assert sealed(decided(KEPT, gap=dataclasses.replace(gap, type="click"))).grade == "forced"
+    assert sealed(decided(KEPT, gap=gap_in(type="view"))).grade == "proved"
+    assert sealed(decided(KEPT, gap=gap_in(type="click"))).grade == "forced"

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.records import Row, audit_record, host_report, kafka_table, stage_plan
 
-from hourmark.audit import AuditRecord, Promise
+from hourmark.audit import Promise
 from hourmark.avro import frame
 from hourmark.config import Storage
 from hourmark.event_id import LineIds
-from hourmark.host_reports import HostReport, SourceReport
+from hourmark.host_reports import HostReport
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark_etl.errors import BadRecord
-from hourmark_etl.model import RANGE_WEIGHT, AuditGroup, Span
+from hourmark_etl.model import RANGE_WEIGHT, Span
 from hourmark_etl.staging.files import EVENT_SCHEMA
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
 from hourmark_etl.staging.stage import stage_table
@@ -30,26 +31,13 @@ from hourmark_etl.storage import open_storage
 IDS = LineIds("a" * 32, "b" * 32, 0)
 RANGE = RangeId(b"12345678")
 TYPES = {"edge.events.click": "click", "edge.events.view": "view"}
-Row = tuple[bytes, bytes, str, int, int]
+AUDIT, HOSTS = "edge.hourmark.audit", "edge.hourmark.hosts"
+TIME_MS = 1_800_000_000_000
+CLICK, VIEW = TYPES
 
 
-def plan(folder: Path) -> StagePlan:
-    return StagePlan(
-        storage=Storage(root=f"file://{folder}"),
-        folder="_staging/one",
-        bucket_seconds=3600,
-        types=TYPES,
-        audit_topic="edge.hourmark.audit",
-        hosts_topic="edge.hourmark.hosts",
-    )
-
-
-def batch(rows: list[Row]) -> pa.RecordBatch:
-    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * 5
-    kinds = (pa.binary(), pa.binary(), pa.string(), pa.int32(), pa.int64())
-    return pa.RecordBatch.from_arrays(
-        [pa.array(c, k) for c, k in zip(columns, kinds, strict=True)], ["key", "value", "topic", "partition", "offset"]
-    )
+def plan(folder: Path, **changes: Any) -> StagePlan:
+    return stage_plan(storage=Storage(root=f"file://{folder}"), types=TYPES, audit_topic=AUDIT, hosts_topic=HOSTS, **changes)
 
 
 def event(topic: str, time_ms: int, offset: int, schema_id: int = 1) -> Row:
@@ -57,9 +45,9 @@ def event(topic: str, time_ms: int, offset: int, schema_id: int = 1) -> Row:
     return RecordKey(event_id, RANGE).encode(), frame(schema_id) + b"datum%d" % offset, topic, 0, offset
 
 
-def staged(batches: list[pa.RecordBatch], folder: Path) -> StagedPiece:
-    table = pa.Table.from_batches(batches)
-    piece = stage_table(table, spans_of(table), plan(folder), open_storage(plan(folder).storage))
+def staged(rows: list[Row] | pa.Table, folder: Path, **changes: Any) -> StagedPiece:
+    table = rows if isinstance(rows, pa.Table) else kafka_table(rows)
+    piece = stage_table(table, spans_of(table), plan(folder, **changes), open_storage(plan(folder).storage))
     assert pickle.loads(pickle.dumps(piece)) == piece
     return piece
 
@@ -76,14 +64,12 @@ def spans_of(table: pa.Table) -> list[Span]:
 
 
 def test_a_task_without_rows_stages_nothing(tmp_path: Path) -> None:
-    assert staged([batch([])], tmp_path) == StagedPiece()
+    assert staged([], tmp_path) == StagedPiece()
     assert not list(tmp_path.rglob("*.parquet"))
 
 
 events = st.lists(
-    st.tuples(
-        st.sampled_from(sorted(TYPES)), st.integers(0, 10).map(lambda n: 1_800_000_000_000 + n * 1_700_000), st.integers(1, 3)
-    ),
+    st.tuples(st.sampled_from(sorted(TYPES)), st.integers(0, 10).map(lambda n: TIME_MS + n * 1_700_000), st.integers(1, 3)),
     min_size=1,
     max_size=40,
 )
@@ -96,7 +82,7 @@ def test_every_row_is_in_one_group_whose_count_sum_and_schemas_agree(
 ) -> None:
     folder = tmp_path_factory.mktemp("staged")
     rows = [event(topic, time_ms, offset, schema) for offset, (topic, time_ms, schema) in enumerate(drawn)]
-    out = staged([batch(rows[:cut]), batch(rows[cut:])], folder)
+    out = staged(pa.concat_tables([kafka_table(rows[:cut]), kafka_table(rows[cut:])]), folder)
     (file,) = out.files
     table = pq.read_table(folder / file.path)
     assert table.schema.equals(EVENT_SCHEMA) and file.rows == table.num_rows == len(rows)
@@ -128,69 +114,25 @@ def hour_of(row: Row) -> int:
 
 
 def test_topics_may_come_as_a_dictionary_in_chunks(tmp_path: Path) -> None:
-    plain = pa.Table.from_batches([batch([event(t, 1_800_000_000_000, n)]) for n, t in enumerate(sorted(TYPES))])
+    plain = pa.concat_tables([kafka_table([event(t, TIME_MS, n)]) for n, t in enumerate(TYPES)])
     coded = plain.set_column(2, "topic", pa.chunked_array([c.dictionary_encode() for c in plain.column("topic").chunks]))
-    out = staged(coded.to_batches(), tmp_path)
+    out = staged(coded, tmp_path)
     assert [g.event_type for g in out.groups] == ["click", "view"]
 
 
 def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Path) -> None:
-    record = AuditRecord(
-        range_id=RANGE,
-        kind="range",
-        host_id="a" * 32,
-        host_name="web",
-        file_id="b" * 32,
-        generation=0,
-        start=0,
-        end=10,
-        observed_at_ms=5,
-        rules="1-a",
-        source="app",
-        path="/log",
-        lines=3,
-        promised=(Promise("click", 3600, 2, 2**64 - 1), Promise("view", 7200, 1, 5)),
-    )
-    report = HostReport(
-        host_id="a" * 32,
-        host_name="web",
-        kind="tailer",
-        incarnation="one",
-        sequence=0,
-        received_at_ms=5,
-        goodbye=False,
-        sources=(SourceReport("app", 4, 0, 0),),
-    )
-    rows: list[Row] = [
-        (b"k", frame(9) + record.encode(), "edge.hourmark.audit", 0, 7),
-        (b"k", frame(9) + report.encode(), "edge.hourmark.hosts", 0, 3),
-    ]
-    out = staged([batch(rows)], tmp_path)
+    record = audit_record(range_id=RANGE, promised=(Promise("click", 3600, 2, 2**64 - 1), Promise("view", 7200, 1, 5)))
+    report = host_report()
+    rows: list[Row] = [(b"k", frame(9) + record.encode(), AUDIT, 0, 7), (b"k", frame(9) + report.encode(), HOSTS, 0, 3)]
+    out = staged(rows, tmp_path)
     (file,) = out.files
     assert (file.kind, file.rows) == ("audit", 2)
     ranged = RANGE_WEIGHT * int.from_bytes(RANGE, "big")
-    assert out.audit_groups == (
-        AuditGroup(
-            path=file.path,
-            event_type="click",
-            hour_s=3600,
-            rows=1,
-            first_offset=7,
-            last_offset=7,
-            promised=2,
-            low64_sum=(2**64 - 1 + 2 * ranged) % 2**64,
-        ),
-        AuditGroup(
-            path=file.path,
-            event_type="view",
-            hour_s=7200,
-            rows=1,
-            first_offset=7,
-            last_offset=7,
-            promised=1,
-            low64_sum=(5 + ranged) % 2**64,
-        ),
-    )
+    groups = [(g.path, g.event_type, g.hour_s, g.rows, g.first_offset, g.last_offset) for g in out.audit_groups]
+    assert groups == [(file.path, "click", 3600, 1, 7, 7), (file.path, "view", 7200, 1, 7, 7)]
+    assert [(g.promised, g.low64_sum) for g in out.audit_groups] == [
+        (2, (2**64 - 1 + 2 * ranged) % 2**64), (1, (5 + ranged) % 2**64),
+    ]  # fmt: skip
     assert pq.read_table(tmp_path / file.path).column("sum").to_pylist() == [-1, 5]
     assert [HostReport.decode(r.datum) for r in out.reports] == [report]
 
@@ -206,30 +148,26 @@ def test_promises_are_staged_by_type_and_hour_and_reports_handed_on(tmp_path: Pa
     ],
 )
 def test_a_record_that_nobody_may_write_stops_with_its_place(tmp_path: Path, key: bytes, value: bytes) -> None:
-    rows = [event("edge.events.click", 1_800_000_000_000, 0), (key, value, "edge.events.click", 3, 77)]
+    rows = [event(CLICK, TIME_MS, 0), (key, value, CLICK, 3, 77)]
     with pytest.raises(BadRecord, match=r"topic edge.events.click partition 3 offset 77") as caught:
-        staged([batch(rows)], tmp_path)
+        staged(rows, tmp_path)
     again = pickle.loads(pickle.dumps(caught.value))
-    assert (again.topic, again.partition, again.offset, str(again)) == ("edge.events.click", 3, 77, str(caught.value))
+    assert (again.topic, again.partition, again.offset, str(again)) == (CLICK, 3, 77, str(caught.value))
     assert not list(tmp_path.rglob("*.parquet"))
 
 
 @pytest.mark.parametrize("value", [b"no", frame(9), frame(9) + b"\x10\x01"], ids=["unframed", "empty", "cut off"])
 def test_an_audit_record_that_nobody_may_write_stops_with_its_place(tmp_path: Path, value: bytes) -> None:
-    rows: list[Row] = [event("edge.events.click", 1_800_000_000_000, 0), (b"k", value, "edge.hourmark.audit", 0, 5)]
+    rows: list[Row] = [event(CLICK, TIME_MS, 0), (b"k", value, AUDIT, 0, 5)]
     with pytest.raises(BadRecord, match=r"topic edge.hourmark.audit partition 0 offset 5"):
-        staged([batch(rows)], tmp_path)
+        staged(rows, tmp_path)
     assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_a_record_under_another_types_id_is_refused(tmp_path: Path) -> None:
     """The rules fixed what ids stand for; an id that they do not know (yet) is asked after when a bucket is written."""
-    click, view = TYPES
-    known = dataclasses.replace(plan(tmp_path), schema_types={1: "click", 2: "view"})
-    time_ms = 1_800_000_000_000
-    rows = [event(view, time_ms, 0, 2), event(click, time_ms, 1, 1), event(view, time_ms, 2, 3), event(view, time_ms, 3, 1)]
-    table = pa.Table.from_batches([batch(rows[:3])])
-    assert stage_table(table, spans_of(table), known, open_storage(known.storage)).files
-    table = pa.Table.from_batches([batch(rows)])
-    with pytest.raises(BadRecord, match=f"{view} partition 0 offset 3: it is written under schema id 1, which stands for click"):
-        stage_table(table, spans_of(table), known, open_storage(known.storage))
+    known = {1: "click", 2: "view"}
+    rows = [event(VIEW, TIME_MS, 0, 2), event(CLICK, TIME_MS, 1, 1), event(VIEW, TIME_MS, 2, 3), event(VIEW, TIME_MS, 3, 1)]
+    assert staged(rows[:3], tmp_path, schema_types=known).files
+    with pytest.raises(BadRecord, match=f"{VIEW} partition 0 offset 3: it is written under schema id 1, which stands for click"):
+        staged(rows, tmp_path, schema_types=known)

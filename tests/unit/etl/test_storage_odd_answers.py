@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from tests.support.fake_hdfs import FakeHdfs, Handler, Trouble, done_but_lost, lost
+from tests.support.fake_hdfs import FakeHdfs, Handler, Trouble, do, done_but_lost, lost
 
 from hourmark.errors import Unavailable
 from hourmark_etl.staging.consumer import cause_of
@@ -60,14 +60,6 @@ CASES = [
     Case("LISTSTATUS", lambda s: s.list(""), [Entry("file", 7, False), Entry("folder", 0, True)], always),
     *(Case(o, lambda s: s.read("file"), b"content", always) for o in ("OPEN", "OPEN data")),
 ]
-
-
-def do(handler: Handler, operation: str) -> None:
-    """Carry it out, and say nothing."""
-    answer = handler.answer
-    handler.answer = lambda *_, **__: None  # type: ignore[method-assign]
-    getattr(handler, operation.replace(" ", "_").lower())()
-    handler.answer = answer  # type: ignore[method-assign]
 
 
 def saying(status: int, content: bytes = HTML, *, done: bool = False, **more: str) -> Trouble:

@@ -6,7 +6,7 @@ A small HTTP server plays NameNode and DataNode; the names it keeps are a dict. 
 from __future__ import annotations
 
 import pytest
-from tests.support.fake_hdfs import FakeHdfs, Handler, done_but_lost, lost, refusing
+from tests.support.fake_hdfs import FakeHdfs, Handler, Trouble, done_but_lost, lost, refusing
 
 from hourmark.config import Storage as StorageSettings
 from hourmark_etl.storage import (
@@ -120,46 +120,44 @@ def test_an_upload_stored_in_part_publishes_nothing(hdfs: FakeHdfs, storage: Sto
     assert "/root/file" not in hdfs.names
 
 
-def test_a_rename_that_never_arrived_is_asked_again(hdfs: FakeHdfs, storage: Storage) -> None:
+def rename(hdfs: FakeHdfs, storage: Storage, *troubles: Trouble) -> None:
+    """Of a folder, each try with its trouble."""
     hdfs.names["/root/source"] = None
-    hdfs.troubles = [("RENAME", lost), ("RENAME", lost)]
+    hdfs.troubles = [("RENAME", trouble) for trouble in troubles]
     storage.rename_new("source", "target")
+
+
+def test_a_rename_that_never_arrived_is_asked_again(hdfs: FakeHdfs, storage: Storage) -> None:
+    rename(hdfs, storage, lost, lost)
     assert "/root/target" in hdfs.names and "/root/source" not in hdfs.names
 
 
 def test_a_rename_whose_answer_was_lost_is_looked_up(hdfs: FakeHdfs, storage: Storage) -> None:
-    hdfs.names["/root/source"] = None
-    hdfs.troubles = [("RENAME", done_but_lost)]
-    storage.rename_new("source", "target")
+    rename(hdfs, storage, done_but_lost)
     assert "/root/target" in hdfs.names and "/root/source" not in hdfs.names
     assert hdfs.asked.count("RENAME") == 1
 
 
 def test_a_lost_rename_whose_source_another_took_and_target_another_made_is_not_ours(hdfs: FakeHdfs, storage: Storage) -> None:
     """Source gone and target there, as after a rename of our own: only the file id tells."""
-    hdfs.names["/root/source"] = None
 
     def others(handler: Handler, _: str) -> bool:
         handler.server.names.pop("/root/source")
         handler.server.names["/root/target"] = b"other"
         return lost(handler, "RENAME")
 
-    hdfs.troubles = [("RENAME", others)]
     with pytest.raises(AlreadyExists):
-        storage.rename_new("source", "target")
+        rename(hdfs, storage, others)
 
 
 def test_of_two_renames_of_one_source_one_wins(hdfs: FakeHdfs, storage: Storage) -> None:
-    hdfs.names["/root/source"] = None
-
     def other_first(handler: Handler, _: str) -> bool:
         handler.server.ids["/root/target"] = handler.server.id_of("/root/source")
         handler.server.names["/root/target"] = handler.server.names.pop("/root/source")
         return False
 
-    hdfs.troubles = [("RENAME", other_first)]
     with pytest.raises(NotFound):
-        storage.rename_new("source", "target")
+        rename(hdfs, storage, other_first)
 
 
 def test_a_lost_rename_that_somebody_else_won_already_exists(hdfs: FakeHdfs, storage: Storage) -> None:
@@ -178,23 +176,18 @@ def test_a_lost_rename_of_what_is_gone_is_not_found(hdfs: FakeHdfs, storage: Sto
 
 
 def test_renames_are_bounded_too(hdfs: FakeHdfs, storage: Storage) -> None:
-    hdfs.names["/root/source"] = None
-    hdfs.troubles = [("RENAME", lost)] * 9
     with pytest.raises(StorageError, match="no answer"):
-        storage.rename_new("source", "target")
+        rename(hdfs, storage, *[lost] * 9)
     assert hdfs.asked.count("RENAME") == 3
 
 
 def test_a_rename_answered_well_that_did_not_happen_is_an_error(hdfs: FakeHdfs, storage: Storage) -> None:
-    hdfs.names["/root/source"] = None
-
     def liar(handler: Handler, _: str) -> bool:
         handler.answer(200, {"boolean": True})
         return True
 
-    hdfs.troubles = [("RENAME", liar)]
     with pytest.raises(StorageError, match="did not happen"):
-        storage.rename_new("source", "target")
+        rename(hdfs, storage, liar)
 
 
 def test_a_finished_file_whose_rename_got_no_answer_is_there(hdfs: FakeHdfs, storage: Storage) -> None:

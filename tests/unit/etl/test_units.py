@@ -11,14 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.records import kafka_table, stage_plan
 
 from hourmark.avro import frame
-from hourmark.config import Storage
 from hourmark_etl.closing.units import Listing, Unit, plan_units, read_unit
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.model import StagedGroup
 from hourmark_etl.staging import files
-from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.storage import LocalDisk
 
@@ -28,22 +27,9 @@ TYPES = {f"edge.events.t{n}": f"t{n}" for n in range(4)}
 
 def stage(root: Path, rows: list[tuple[str, bytes, int]]) -> tuple[StagedGroup, ...]:
     """Events of (type, id, bytes of datum), one file."""
-    plan = StagePlan(
-        storage=Storage(root=f"file://{root}"),
-        folder="_staging/one",
-        bucket_seconds=3600,
-        types=TYPES,
-        audit_topic="audit",
-        hosts_topic="hosts",
-    )
-    table = pa.table(
-        {
-            "key": pa.array([event_id + b"rangerng" for _, event_id, _ in rows], pa.binary()),
-            "value": pa.array([frame(1) + bytes(size) for _, _, size in rows], pa.binary()),
-            "topic": pa.array([f"edge.events.{t}" for t, _, _ in rows]),
-            "partition": pa.array([0] * len(rows), pa.int32()),
-            "offset": pa.array(range(len(rows)), pa.int64()),
-        }
+    plan = stage_plan(types=TYPES)
+    table = kafka_table(
+        (i + b"rangerng", frame(1) + bytes(size), f"edge.events.{t}", 0, n) for n, (t, i, size) in enumerate(rows)
     )
     return stage_table(table, (), plan, LocalDisk(root)).groups
 
@@ -118,15 +104,15 @@ def test_a_staged_file_that_cannot_be_read_is_named(tmp_path: Path, damage: str)
     (group,) = stage(tmp_path, [("t0", an_id(HOUR_MS, n), 500) for n in range(100)])
     file = tmp_path / group.path
     content = file.read_bytes()
-    if damage == "missing":
-        file.unlink()
-    elif damage == "cut":
-        file.write_bytes(content[: len(content) // 2])
-    elif damage == "flipped":
-        at = content.index(b"rangerng")
-        file.write_bytes(content[:at] + b"X" + content[at + 1 :])
-    else:
-        stage_other = stage(tmp_path, [("t0", an_id(HOUR_MS, 1), 10)])
-        file.write_bytes((tmp_path / stage_other[0].path).read_bytes())
+    at = content.index(b"rangerng")
+    (other,) = stage(tmp_path, [("t0", an_id(HOUR_MS, 1), 10)])
+    damaged = {
+        "cut": content[: len(content) // 2],
+        "flipped": content[:at] + b"X" + content[at + 1 :],
+        "short": (tmp_path / other.path).read_bytes(),
+    }
+    file.unlink()
+    if damage in damaged:
+        file.write_bytes(damaged[damage])
     with pytest.raises(Unreadable, match=group.path):
         read_unit(Unit((Listing("t0", HOUR_MS // 1000, (group,)),)), LocalDisk(tmp_path), ["event_id", "range_id"])

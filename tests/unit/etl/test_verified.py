@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.support.memory_storage import MemoryStorage
+from tests.support.records import audit_group, group, span
 
 from hourmark.event_id import LineIds
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.model import EVENTS, AuditGroup, Span, StagedGroup
+from hourmark_etl.model import EVENTS
 from hourmark_etl.staging import files, verified
 from hourmark_etl.staging.files import (
     AUDIT_SCHEMA,
@@ -34,24 +35,8 @@ from hourmark_etl.storage import StorageError
 
 ROWS = 200
 IDS = sorted(bytes(LineIds("a" * 32, "b" * 32, 0).make(1_800_000_000_000 + n, n, b"x")) for n in range(ROWS))
-SPANS = (
-    Span(topic="events.click", topic_id="id", partition=0, start=5, end=5 + ROWS),
-    Span(topic="events.view", topic_id="id2", partition=1, start=0, end=1),
-)
-GROUPS = (
-    StagedGroup(
-        path="",
-        event_type="click",
-        hour_s=1_800_000_000,
-        rows=ROWS,
-        datum_bytes=999,
-        low64_sum=2**64 - 1,
-        schema_ids=(1, 2),
-        first_row=0,
-        first_id=IDS[0],
-        last_id=IDS[-1],
-    ),
-)
+SPANS = (span(5, 5 + ROWS), span(0, 1, "events.view", partition=1))
+GROUPS = (group("", rows=ROWS, low64_sum=2**64 - 1, schema_ids=(1, 2), first_id=IDS[0], last_id=IDS[-1]),)
 NOTE = StagedNote(ledger="uuid", kind=EVENTS, rows=ROWS, spans=SPANS, groups=GROUPS)
 COLUMNS = ("event_id", "schema_id", "datum")
 MIDDLE = int.from_bytes(IDS[ROWS // 2], "big")
@@ -85,6 +70,12 @@ def table() -> pa.Table:
     return pa.table([c.cast(f.type) for c, f in zip(columns, EVENT_SCHEMA, strict=True)], schema=EVENT_SCHEMA)
 
 
+@pytest.fixture
+def path(storage: MemoryStorage) -> str:
+    """Where the rows are written."""
+    return write_rows(storage, "f/x", table(), NOTE).path
+
+
 def read(storage: MemoryStorage, path: str) -> list[list[dict[str, object]]]:
     """Whole, by two id ranges, and a part of it."""
     halves = [IdRange(0, MIDDLE - 1), IdRange(MIDDLE, ID_MAX)]
@@ -93,8 +84,7 @@ def read(storage: MemoryStorage, path: str) -> list[list[dict[str, object]]]:
     return [rows.to_pylist() for rows, _ in found]
 
 
-def test_what_is_written_is_read_and_any_reader_can(storage: MemoryStorage) -> None:
-    path = write_rows(storage, "f/x", table(), NOTE).path
+def test_what_is_written_is_read_and_any_reader_can(storage: MemoryStorage, path: str) -> None:
     whole, low, high, part = read(storage, path)
     assert whole == table().select(list(COLUMNS)).to_pylist()
     assert low == whole[: ROWS // 2]
@@ -105,9 +95,7 @@ def test_what_is_written_is_read_and_any_reader_can(storage: MemoryStorage) -> N
 
 
 def test_a_file_says_what_it_holds(storage: MemoryStorage) -> None:
-    audit = AuditGroup(
-        path="", event_type="click", hour_s=3600, rows=1, first_offset=7, last_offset=9, promised=2, low64_sum=2**63
-    )
+    audit = audit_group("", 3600, first_offset=7, last_offset=9, promised=2, low64_sum=2**63)
     note = dataclasses.replace(NOTE, audit_groups=(audit,))
     path = write_rows(storage, "f/x", table(), note).path
     assert read_note(storage, path) == note.at(path)
@@ -116,8 +104,7 @@ def test_a_file_says_what_it_holds(storage: MemoryStorage) -> None:
     assert read_note(storage, write_rows(storage, "f/y", AUDIT_SCHEMA.empty_table(), no_rows).path).rows == 0
 
 
-def test_no_flipped_bit_gives_other_rows(storage: MemoryStorage) -> None:
-    path = write_rows(storage, "f/x", table(), NOTE).path
+def test_no_flipped_bit_gives_other_rows(storage: MemoryStorage, path: str) -> None:
     right, note, good = read(storage, path), read_note(storage, path), storage.read(path)
     seed = random.randrange(2**32)
     print("seed", seed)
@@ -133,8 +120,7 @@ def test_no_flipped_bit_gives_other_rows(storage: MemoryStorage) -> None:
     assert found > 500
 
 
-def test_a_file_that_was_cut_short_or_stands_under_another_name_is_unreadable(storage: MemoryStorage) -> None:
-    path = write_rows(storage, "f/x", table(), NOTE).path
+def test_a_file_that_was_cut_short_or_stands_under_another_name_is_unreadable(storage: MemoryStorage, path: str) -> None:
     good = storage.read(path)
     for size in (*range(20), *range(20, len(good), 97)):
         put(storage, path, good[:size])
@@ -149,9 +135,8 @@ def test_a_file_that_was_cut_short_or_stands_under_another_name_is_unreadable(st
 
 
 def test_few_requests_fetch_what_is_asked_for_and_no_more(
-    storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    storage: MemoryStorage, path: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    path = write_rows(storage, "f/x", table(), NOTE).path
     asked: list[int] = []
 
     class Counted(io.BytesIO):
@@ -173,8 +158,7 @@ def test_few_requests_fetch_what_is_asked_for_and_no_more(
         assert asked == [len(storage.read(path))]
 
 
-def test_trouble_of_a_server_is_not_of_the_file(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_rows(storage, "f/x", table(), NOTE).path
+def test_trouble_of_a_server_is_not_of_the_file(storage: MemoryStorage, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Away(StorageError):
         """As SafeMode is: of no path."""

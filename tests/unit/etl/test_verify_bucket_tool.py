@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
     return close_all(tmp_path)
 
 
-def of(folder: Path, hour: Hour, name: str = "") -> Path:
+def of(folder: Path, hour: Hour, name: str = MARKER) -> Path:
     return folder.parent / hour.bucket_path(TYPE) / name
 
 
@@ -62,8 +62,16 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-def edit(path: Path, **changes: Any) -> None:
+def edit(folder: Path, **changes: Any) -> None:
+    """The marker of an hour."""
+    path = of(folder, HOUR)
     path.write_text(json.dumps(json.loads(path.read_text()) | changes, indent=1))
+
+
+def append_space(folder: Path) -> None:
+    """To the marker of an hour."""
+    with of(folder, HOUR).open("ab") as marker:
+        marker.write(b" ")
 
 
 def swap(one: Path, other: Path) -> None:
@@ -79,7 +87,7 @@ def swap_files(folder: Path) -> None:
 
 def forge_files(folder: Path) -> None:
     """A file is replaced, and its own marker is made to agree: the next marker tells."""
-    file, marker = of(folder, HOUR, "part-00001.avro"), of(folder, HOUR, MARKER)
+    file, marker = of(folder, HOUR, "part-00001.avro"), of(folder, HOUR)
     shutil.copy(of(folder, HOUR, "part-00000.avro"), file)
     manifest = json.loads(marker.read_text())
     manifest["files"][-2] |= {k: manifest["files"][0][k] for k in ("bytes", "blake2b", "records")}
@@ -97,22 +105,19 @@ AFTERWARDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a file beside the buckets": (lambda f: (f / "date=2026-11-21" / "notes").write_text("x"), "notes: is of no bucket"),
     "a folder beside the buckets": (lambda f: (f / "date=2026-11-22").mkdir(), "date=2026-11-22: is of no bucket"),
     "files swapped": (swap_files, "part-00001.avro: blake2b"),
-    "buckets swapped": (lambda f: swap(of(f, HOUR), of(f, LATER)), "it is the marker of"),
-    "a bucket gone": (lambda f: shutil.rmtree(of(f, HOUR)), "no bucket between"),
-    "the first bucket gone": (lambda f: shutil.rmtree(of(f, EARLIER)), "this is not the type's first"),
-    "a marker gone": (lambda f: of(f, HOUR, MARKER).unlink(), "hour=05/part-00000.avro: is of no bucket"),
-    "a marker's space": (
-        lambda f: of(f, HOUR, MARKER).write_bytes(of(f, HOUR, MARKER).read_bytes() + b" "),
-        "06: broken chain",
-    ),
-    "a marker of nothing": (lambda f: of(f, HOUR, MARKER).write_text("{}"), "no marker of this bucket"),
-    "a marker of another type": (lambda f: edit(of(f, HOUR, MARKER), type="other"), "is of type other"),
+    "buckets swapped": (lambda f: swap(of(f, HOUR, ""), of(f, LATER, "")), "it is the marker of"),
+    "a bucket gone": (lambda f: shutil.rmtree(of(f, HOUR, "")), "no bucket between"),
+    "the first bucket gone": (lambda f: shutil.rmtree(of(f, EARLIER, "")), "this is not the type's first"),
+    "a marker gone": (lambda f: of(f, HOUR).unlink(), "hour=05/part-00000.avro: is of no bucket"),
+    "a marker's space": (append_space, "06: broken chain"),
+    "a marker of nothing": (lambda f: of(f, HOUR).write_text("{}"), "no marker of this bucket"),
+    "a marker of another type": (lambda f: edit(f, type="other"), "is of type other"),
     "a file and its marker": (forge_files, "06: broken chain"),
-    "counts": (lambda f: edit(of(f, HOUR, MARKER), events=36), "36 events, its files add up to 35"),
-    "the sum of ids": (lambda f: edit(of(f, HOUR, MARKER), id_sum="0" * 16), "the ids add up to"),
-    "late counts": (lambda f: edit(of(f, HOUR, MARKER), late={str(EARLIER): 4}), "late events by hour are"),
-    "an unchained marker": (lambda f: edit(of(f, HOUR, MARKER), previous=None), "05: broken chain: its marker follows None"),
-    "a future format": (lambda f: edit(of(f, HOUR, MARKER), format=2), "format 2, this tool knows 1"),
+    "counts": (lambda f: edit(f, events=36), "36 events, its files add up to 35"),
+    "the sum of ids": (lambda f: edit(f, id_sum="0" * 16), "the ids add up to"),
+    "late counts": (lambda f: edit(f, late={str(EARLIER): 4}), "late events by hour are"),
+    "an unchained marker": (lambda f: edit(f, previous=None), "05: broken chain: its marker follows None"),
+    "a future format": (lambda f: edit(f, format=2), "format 2, this tool knows 1"),
     "all buckets": (lambda f: shutil.rmtree(f / "date=2026-11-21"), "no bucket stands here"),
 }
 
@@ -124,28 +129,12 @@ def test_what_was_changed_in_the_copy_is_found(folder: Path, name: str) -> None:
     assert words in said(folder)
 
 
-def doubled(plan: Plan) -> None:
-    plan.files["part-00001.avro"].append(plan.files["part-00000.avro"][3])
-
-
-def late_and_on_time(plan: Plan) -> None:
-    plan.files["late-00000.avro"].append(make_event(EARLIER, 7))
-
-
-def of_another_hour(plan: Plan) -> None:
-    plan.files["part-00000.avro"].append(make_event(LATER, 99))
-
-
-def late_of_its_own_hour(plan: Plan) -> None:
-    plan.files["late-00000.avro"].append(make_event(HOUR, 99))
-
-
 # What a closer would have to do wrong: these markers agree with their files.
 BEFORE: dict[str, tuple[Callable[[Plan], object], str]] = {
-    "doubled": (doubled, "more than once"),
-    "late and on time": (late_and_on_time, "more than once"),
-    "of another hour": (of_another_hour, "of another hour"),
-    "late of its own hour": (late_of_its_own_hour, "of another hour"),
+    "doubled": (lambda p: p.files["part-00001.avro"].append(p.files["part-00000.avro"][3]), "more than once"),
+    "late and on time": (lambda p: p.files["late-00000.avro"].append(make_event(EARLIER, 7)), "more than once"),
+    "of another hour": (lambda p: p.files["part-00000.avro"].append(make_event(LATER, 99)), "of another hour"),
+    "late of its own hour": (lambda p: p.files["late-00000.avro"].append(make_event(HOUR, 99)), "of another hour"),
     "proved, and waives": (lambda p: p.changes.update(evidence=_evidence(p, waived=["a host"])), "and waives"),
     "timed out without waive": (lambda p: p.changes.update(grade=Grade.TIMED_OUT), "and waives []"),
     "empty, and promised": (lambda p: p.changes.update(evidence=_evidence(p, method="empty")), "nothing was promised"),
@@ -166,14 +155,14 @@ def test_a_bucket_that_was_closed_wrong_is_found(tmp_path: Path, name: str) -> N
 
 
 def test_the_end_of_the_chain_is_missed_only_where_it_is_known(folder: Path) -> None:
-    shutil.rmtree(of(folder, LAST))
+    shutil.rmtree(of(folder, LAST, ""))
     assert said(folder) == ""
     assert f"{LAST}: not there: the copy ends with {LATER}" in said(folder, str(LAST))
     assert "cannot be seen in a copy" in "\n".join(tool.told(tool.verify(folder), None))
 
 
 def test_bucket_verify_says_so_too(folder: Path) -> None:
-    of(folder, HOUR, MARKER).write_bytes(of(folder, HOUR, MARKER).read_bytes() + b" ")
+    append_space(folder)
     storage = LocalDisk(folder.parent)
     assert [f.kind for f in verify_bucket(storage, TYPE, LATER).findings] == [BucketFault.CHAIN]
     assert verify_bucket(storage, TYPE, HOUR).findings == ()

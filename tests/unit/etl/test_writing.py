@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.bucket_world import SCHEMAS, World, an_id, datum, frontier, hour_at
+from tests.support.bucket_world import FIRST, SCHEMAS, World, an_id, datum, frontier, hour_at, some_ids
 
 from hourmark.avro import ENVELOPE, event_schema
 from hourmark.errors import Finding
@@ -39,6 +39,11 @@ from hourmark_etl.storage import Storage
 batches = st.lists(st.lists(st.tuples(st.integers(-2, 4), st.integers(0, 6), st.sampled_from([1, 2])), max_size=12), max_size=3)
 
 Counts = npt.NDArray[np.int64]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
 
 
 def ids_of(events: Iterable[object]) -> list[bytes]:
@@ -82,11 +87,10 @@ def hour_of(event_id: bytes) -> Hour:
 
 
 def test_late_ids_are_looked_up_in_the_buckets_that_hold_their_origin_hour_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(tmp_path)
     for number in range(4):
-        world.close(hour_at(number), world.stage([an_id(hour_at(number), n) for n in range(5)]))
+        world.close(hour_at(number), world.stage(some_ids(5, hour_at(number))))
     asked: list[list[int]] = []
 
     def recorded(storage: Storage, buckets: Sequence[ClosedBucket], ids: ids_module.Ids) -> npt.NDArray[np.bool_]:
@@ -102,14 +106,13 @@ def test_late_ids_are_looked_up_in_the_buckets_that_hold_their_origin_hour_only(
     assert asked[1] == [hour_at(1).start_s, hour_at(4).start_s]
 
 
-def test_evolved_schemas_of_one_hour_are_files_that_any_reader_resolves(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    old, new = [an_id(hour_at(0), n) for n in range(30)], [an_id(hour_at(0), n) for n in range(20, 50)]
-    manifest = world.close(hour_at(0), [*world.stage(old, 1), *world.stage(new, 2)])
+def test_evolved_schemas_of_one_hour_are_files_that_any_reader_resolves(world: World) -> None:
+    old, new = some_ids(30), [an_id(FIRST, n) for n in range(20, 50)]
+    manifest = world.close(FIRST, [*world.stage(old, 1), *world.stage(new, 2)])
     assert [f.schema_id for f in manifest.files] == [1, 2] and manifest.events == 50
     words = Counter()  # type: Counter[str]
     for file in manifest.files:
-        with world.storage.open(f"{hour_at(0).bucket_path('click')}/{file.name}") as stream:
+        with world.storage.open(f"{FIRST.bucket_path('click')}/{file.name}") as stream:
             reader = fastavro.reader(stream, reader_schema=fastavro.parse_schema(SCHEMAS[2]))
             records = [r for r in reader if isinstance(r, dict)]
         words.update(r["word"] for r in records)
@@ -119,26 +122,25 @@ def test_evolved_schemas_of_one_hour_are_files_that_any_reader_resolves(tmp_path
 
 def test_a_large_hour_is_written_in_slots_and_files_of_about_the_wanted_size(tmp_path: Path) -> None:
     world = World(tmp_path, unit_bytes_max=1 << 20, target_file_bytes=1 << 20, tasks=2)
-    ids = [an_id(hour_at(0), n) for n in range(40_000)]
+    ids = some_ids(40_000)
     groups = [g for start in range(0, 40_000, 10_000) for g in world.stage(ids[start : start + 10_000], size=60)]
-    manifest = world.close(hour_at(0), [*groups, *world.stage(ids[:5_000], size=60)])
+    manifest = world.close(FIRST, [*groups, *world.stage(ids[:5_000], size=60)])
     assert (manifest.events, manifest.duplicates_removed) == (40_000, 5_000)
     assert len(manifest.files) == 2
-    events = world.events(hour_at(0), manifest)
+    events = world.events(FIRST, manifest)
     assert sorted(ids_of(events)) == sorted(ids)
     for file in manifest.files:
-        path = f"{hour_at(0).bucket_path('click')}/{file.name}"
+        path = f"{FIRST.bucket_path('click')}/{file.name}"
         with world.storage.open(path) as stream:
             own = ids_of(fastavro.reader(stream))
         assert own == sorted(own)
     assert world.close(hour_at(1), world.stage(ids[100:200])).events == 0
 
 
-def test_a_container_rolls_over_once_it_has_reached_the_wanted_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_rolls_over_once_it_has_reached_the_wanted_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hourmark_etl.closing.write.containers._STEP_BYTES", 50_000)
-    world = World(tmp_path)
-    listed = world.stage([an_id(hour_at(0), n) for n in range(20_000)])
-    sealed = SealedHour("click", hour_at(0), listed)
+    listed = world.stage(some_ids(20_000))
+    sealed = SealedHour("click", FIRST, listed)
     (task,) = plan_tasks([sealed], {}, WriteLimits(1 << 30, 1, 1))
     done = writing.write_task(
         task, storage=world.storage, schemas={1: json.dumps(SCHEMAS[1])}, folder="made", target_file_bytes=1
@@ -148,42 +150,40 @@ def test_a_container_rolls_over_once_it_has_reached_the_wanted_size(tmp_path: Pa
     assert [run.first_row for f in files for run in f.index] == list(itertools.accumulate([0, *(f.records for f in files[:-1])]))
 
 
-def test_small_types_share_units_and_tasks_and_a_large_one_is_spread(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    (group,) = world.stage([an_id(hour_at(0), n) for n in range(10)])
-    small = [SealedHour(f"t{n}", hour_at(0), (group,)) for n in range(1000)]
+def test_small_types_share_units_and_tasks_and_a_large_one_is_spread(world: World) -> None:
+    (group,) = world.stage(some_ids(10))
+    small = [SealedHour(f"t{n}", FIRST, (group,)) for n in range(1000)]
     tasks = plan_tasks(small, {}, WriteLimits(128 << 20, 1, 2))
     assert [len(t.units) for t in tasks] == [1] * len(tasks) and 2 <= len(tasks) <= 3
     assert sum(len(u.listings) for t in tasks for u in t.units) == 1000
 
 
-def test_a_damaged_bucket_is_the_trouble_of_its_type_alone(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    manifest = world.close(hour_at(0), world.stage([an_id(hour_at(0), n) for n in range(50)]), indexed=False)
-    container = world.root / hour_at(0).bucket_path("click") / manifest.files[0].name
+def test_a_damaged_bucket_is_the_trouble_of_its_type_alone(world: World) -> None:
+    manifest = world.close(FIRST, world.stage(some_ids(50)), indexed=False)
+    container = world.root / FIRST.bucket_path("click") / manifest.files[0].name
     content = container.read_bytes()
     container.write_bytes(content[:-20])
-    listed = world.stage([an_id(hour_at(0), 1), an_id(hour_at(1), 1)])
-    written = world.write(hour_at(1), listed, "one")
+    listed = world.stage([an_id(FIRST, 1), an_id(hour_at(1), 1)])
+    written = world.write(hour_at(1), listed)
     with pytest.raises(Finding, match="closed bucket is damaged"):
-        publish_written(world, written, listed, "one")
+        publish_written(world, written, listed)
     assert not world.storage.exists(hour_at(1).bucket_path("click"))
     container.write_bytes(content)
     assert world.close(hour_at(1), listed).events == 1
 
 
-def publish_written(world: World, written: WrittenHour, listed: object, attempt: str) -> None:
+def publish_written(world: World, written: WrittenHour, listed: object, attempt: str = "one") -> None:
+    f = frontier(hour_at(1))
     made = manifest_of(
-        frontier(hour_at(1)), written, listed=listed, fingerprints=dict.fromkeys(SCHEMAS, "m"), previous=None, ledger=("l", 1),  # type: ignore[arg-type]
+        f, written, listed=listed, fingerprints=dict.fromkeys(SCHEMAS, "m"), previous=None, ledger=("l", 1),  # type: ignore[arg-type]
         attempt=attempt, now_ms=0,
     )  # fmt: skip
-    publish(world.storage, frontier(hour_at(1)), written, made)
+    publish(world.storage, f, written, made)
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone on"])
-def test_what_does_not_read_back_is_named(tmp_path: Path, damage: str) -> None:
-    world = World(tmp_path)
-    (written,) = world.write(hour_at(0), world.stage([an_id(hour_at(0), n) for n in range(50)]), "one").files
+def test_what_does_not_read_back_is_named(world: World, damage: str) -> None:
+    (written,) = world.write(FIRST, world.stage(some_ids(50))).files
     assert written.trouble == "" and read_back(world.storage, written, ()) == ""
     file = world.root / written.path
     content = file.read_bytes()
@@ -206,76 +206,70 @@ OTHERS = {
 @pytest.mark.parametrize("variant", OTHERS)
 @pytest.mark.parametrize("events", [1, 2, 5000])
 def test_a_container_under_a_schema_with_which_its_datums_were_not_written_is_not_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: str, events: int
+    world: World, monkeypatch: pytest.MonkeyPatch, variant: str, events: int
 ) -> None:
-    world, (schema, why) = World(tmp_path), OTHERS[variant]
-    listed = world.stage([an_id(hour_at(0), n) for n in range(events)], size=300)
-    assert world.write(hour_at(0), listed, "one").trouble == ""
+    schema, why = OTHERS[variant]
+    listed = world.stage(some_ids(events), size=300)
+    assert world.write(FIRST, listed).trouble == ""
     monkeypatch.setitem(SCHEMAS, 1, schema)
-    written = world.write(hour_at(0), listed, "two")
+    written = world.write(FIRST, listed, "two")
     assert why in written.trouble
     with pytest.raises(Finding, match=r"schema|read back"):
         publish_written(world, written, listed, "two")
 
 
 @pytest.mark.parametrize("other", ["the first", "the last", "all but the first", "the later half"])
-def test_datums_of_another_schema_among_others_are_noticed_at_either_end(tmp_path: Path, other: str) -> None:
+def test_datums_of_another_schema_among_others_are_noticed_at_either_end(world: World, other: str) -> None:
     """As the registry began to give another schema for the same id in the middle of an hour."""
-    world = World(tmp_path)
-    ids = sorted(an_id(hour_at(0), n) for n in range(1000))
+    ids = sorted(some_ids(1000))
     mine = {"the first": ids[1:], "the last": ids[:-1], "all but the first": ids[:1], "the later half": ids[:500]}[other]
     known = set(mine)
     datums = {i: datum(i, 1 if i in known else 2, 300) for i in ids}
-    assert "read back as Avro" in world.write(hour_at(0), world.stage(ids, datums=datums), "one").trouble
+    assert "read back as Avro" in world.write(FIRST, world.stage(ids, datums=datums)).trouble
 
 
-def test_a_datum_with_another_id_than_its_key_is_not_published(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    one, other = an_id(hour_at(0), 1), an_id(hour_at(0), 2)
-    trouble = world.write(hour_at(0), world.stage([one], datums={one: datum(other)}), "one").trouble
+def test_a_datum_with_another_id_than_its_key_is_not_published(world: World) -> None:
+    one, other = an_id(FIRST, 1), an_id(FIRST, 2)
+    trouble = world.write(FIRST, world.stage([one], datums={one: datum(other)})).trouble
     assert f"its schema decodes event {one.hex()} as {other!r}" in trouble
 
 
-def test_samples_are_taken_of_every_part_and_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(tmp_path)
-    listed = world.stage([an_id(hour_at(0), n) for n in range(3000)], size=1000)
+def test_samples_are_taken_of_every_part_and_block(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = world.stage(some_ids(3000), size=1000)
     monkeypatch.setattr(containers, "_STEP_BYTES", 100_000)
     seen: list[int] = []
     real = containers.read_back
 
     def noting(storage: Storage, written: WrittenFile, samples: Sequence[Sample]) -> str:
         seen.append(len(samples))
-        size = len(datum(an_id(hour_at(0), 0), 1, 1000))
+        size = len(datum(an_id(FIRST, 0), 1, 1000))
         assert samples[0].start == 0 and samples[-1].end == size * written.records
         return real(storage, written, samples)
 
     monkeypatch.setattr(containers, "read_back", noting)
-    assert world.write(hour_at(0), listed, "one").trouble == ""
+    assert world.write(FIRST, listed).trouble == ""
     assert sum(seen) > 60
 
 
-def test_a_staged_file_that_is_gone_is_named_to_whoever_can_stage_it_again(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    listed = world.stage([an_id(hour_at(0), 1)])
+def test_a_staged_file_that_is_gone_is_named_to_whoever_can_stage_it_again(world: World) -> None:
+    listed = world.stage([an_id(FIRST, 1)])
     (world.root / listed[0].path).unlink()
     with pytest.raises(Unreadable) as caught:
-        world.write(hour_at(0), listed, "one")
+        world.write(FIRST, listed)
     assert caught.value.path == listed[0].path
 
 
-def test_datums_are_copied_byte_for_byte(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    ids = sorted(an_id(hour_at(0), n) for n in range(40))
-    (written,) = world.write(hour_at(0), world.stage(ids, 2, size=7), "one").files
+def test_datums_are_copied_byte_for_byte(world: World) -> None:
+    ids = sorted(some_ids(40))
+    (written,) = world.write(FIRST, world.stage(ids, 2, size=7)).files
     with world.storage.open(written.path) as file:
         container = ContainerReader(file)
         assert b"".join(map(container.content, container)) == b"".join(datum(i, 2, 7) for i in ids)
 
 
-def test_an_hour_without_rows_gives_no_file(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    assert world.write(hour_at(0), (), "one").files == ()
-    assert world.close(hour_at(0), ()).files == []
+def test_an_hour_without_rows_gives_no_file(world: World) -> None:
+    assert world.write(FIRST, ()).files == ()
+    assert world.close(FIRST, ()).files == []
     assert Runner().map(len, []) == []
 
 
@@ -302,21 +296,20 @@ def test_other_rows_than_are_listed_make_their_file_unreadable(
     unit_bytes_max: int,
 ) -> None:
     world = World(tmp_path, unit_bytes_max=unit_bytes_max)
-    listed = world.stage([an_id(hour_at(0), n) for n in range(15_000)], size=100)
+    listed = world.stage(some_ids(15_000), size=100)
     monkeypatch.setattr("hourmark_etl.closing.units.read_rows", lambda *of: fault(*read_rows(*of)))
     with pytest.raises(Unreadable) as caught:
-        world.write(hour_at(0), listed, "one")
+        world.write(FIRST, listed)
     assert caught.value.path == listed[0].path
 
 
-def test_a_group_whose_digest_is_not_the_listed_one_makes_its_file_unreadable(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    (group,) = world.stage([an_id(hour_at(0), n) for n in range(50)])
+def test_a_group_whose_digest_is_not_the_listed_one_makes_its_file_unreadable(world: World) -> None:
+    (group,) = world.stage(some_ids(50))
     replaced = functools.partial(dataclasses.replace, group)
     shorter = replaced(rows=49)
     for wrong in (replaced(low64_sum=group.low64_sum ^ 1), shorter, replaced(rows=49, first_row=1), replaced(schema_ids=(2,))):
         with pytest.raises(Unreadable, match=group.path):
-            world.write(hour_at(0), [wrong], "one")
+            world.write(FIRST, [wrong])
 
 
 def dropped(run: Run) -> Run:
@@ -333,24 +326,22 @@ def other_rows(run: Run) -> Run:
 
 @pytest.mark.parametrize("fault", [dropped, of_another_hour, other_rows])
 def test_an_hour_of_which_not_all_listed_rows_were_written_or_proven_duplicates_is_not_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Callable[[Run], Run]
+    world: World, monkeypatch: pytest.MonkeyPatch, fault: Callable[[Run], Run]
 ) -> None:
-    world = World(tmp_path)
-    ids = [an_id(hour_at(1), n) for n in range(50)]
-    listed = world.stage([*ids, *ids[:5], an_id(hour_at(0), 1)])
+    ids = some_ids(50, hour_at(1))
+    listed = world.stage([*ids, *ids[:5], an_id(FIRST, 1)])
     real = Containers.write
     with monkeypatch.context() as patch:
         patch.setattr(Containers, "write", lambda self, run: real(self, run if run.late else fault(run)))
-        written = world.write(hour_at(1), listed, "one")
+        written = world.write(hour_at(1), listed)
     assert "rows of click" in written.trouble and "are listed" in written.trouble
     with pytest.raises(Finding, match="not published, and written again"):
-        publish_written(world, written, listed, "one")
+        publish_written(world, written, listed)
     assert world.close(hour_at(1), listed).duplicates_removed == 5
 
 
-def test_duplicates_are_counted_not_what_is_missing(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    ids = [an_id(hour_at(0), n) for n in range(50)]
-    world.close(hour_at(0), world.stage(ids[:20]))
-    written = world.write(hour_at(1), world.stage([*ids, *ids[:3]]), "one")
-    assert {hour: rows.events for hour, rows in written.duplicates.items()} == {hour_at(0).start_s: 23}
+def test_duplicates_are_counted_not_what_is_missing(world: World) -> None:
+    ids = some_ids(50)
+    world.close(FIRST, world.stage(ids[:20]))
+    written = world.write(hour_at(1), world.stage([*ids, *ids[:3]]))
+    assert {hour: rows.events for hour, rows in written.duplicates.items()} == {FIRST.start_s: 23}
