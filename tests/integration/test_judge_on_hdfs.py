@@ -72,7 +72,7 @@ def verdict(world: World, hdfs: Hdfs, *, snapshot: Snapshot | None = None) -> Re
     """What the judge says of the real HDFS."""
     file = world.sources.parent / "expectations.json"
     storage = hdfs.config.storage
-    file.write_text(json.dumps(world.expectations(storage.webhdfs, root=hdfs.root, user=storage.user)))
+    file.write_text(json.dumps(world.expectations(webhdfs=storage.webhdfs, root=hdfs.root, user=storage.user)))
     client = WebHdfs(storage.webhdfs, storage.user)
     report = judge(read_expectations(file), client)
     if snapshot is not None:

@@ -13,6 +13,13 @@ from tests.support.judged.world import BucketPlan, World
 from tests.unit.infra.judge.planting import FAULTS
 
 
+def edit(marker: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change what a marker says: in place, or by an answer with what is to be changed."""
+    said = json.loads(marker.read_bytes())
+    said |= change(said) or {}
+    marker.write_text(json.dumps(said))
+
+
 # Markers: they are written, then one is changed.
 def on_marker(name: str, change: Callable[[dict[str, Any]], Any], fits: Callable[[BucketPlan], bool] = lambda _: True) -> None:
     """A fault in one marker: `change` does it in place, or answers what is to be changed."""
@@ -22,10 +29,7 @@ def on_marker(name: str, change: Callable[[dict[str, Any]], Any], fits: Callable
         world.write()
         if not fit:
             return False
-        marker = world.folder(chance.choice(fit)) / "_SUCCESS"
-        said = json.loads(marker.read_bytes())
-        said |= change(said) or {}
-        marker.write_text(json.dumps(said))
+        edit(world.folder(chance.choice(fit)) / "_SUCCESS", change)
         world.chain()  # so that it is this fault that is found
         return True
 
@@ -129,37 +133,30 @@ def in_chain(change: Callable[[list[Path]], None]) -> None:
     FAULTS[change.__name__] = fault
 
 
-def edit(marker: Path, **changes: Any) -> None:
-    """Change what a marker says."""
-    marker.write_text(json.dumps(json.loads(marker.read_bytes()) | changes))
-
-
 @in_chain
 def ledger_that_comes_back(markers: list[Path]) -> None:
-    edit(markers[1], ledger="other")
+    edit(markers[1], lambda _: {"ledger": "other"})
 
 
 @in_chain
 def ledger_commit_that_falls(markers: list[Path]) -> None:
-    edit(markers[1], ledger_commit=1)
+    edit(markers[1], lambda _: {"ledger_commit": 1})
 
 
 @in_chain
 def marker_that_follows_another(markers: list[Path]) -> None:
-    edit(markers[1], previous={"hour": "2025-11-21T00:00", "blake2b": "0" * 32})
+    edit(markers[1], lambda _: {"previous": {"hour": "2025-11-21T00:00", "blake2b": "0" * 32}})
 
 
 @in_chain
 def second_marker_that_says_it_is_the_first(markers: list[Path]) -> None:
-    edit(markers[1], previous=None)
+    edit(markers[1], lambda _: {"previous": None})
 
 
 @in_chain
 def markers_that_name_none_before_them(markers: list[Path]) -> None:
     for marker in markers[0].parents[3].rglob("_SUCCESS"):
-        said = json.loads(marker.read_bytes())
-        del said["previous"]
-        marker.write_text(json.dumps(said))
+        edit(marker, lambda said: said.pop("previous") and None)
 
 
 @in_chain
