@@ -16,8 +16,6 @@ from hourmark_producer.identity import Identity, identify
 from hourmark_producer.installation import locked, open_installation
 from hourmark_producer.tailer import Summary, Tailer
 
-LINE = b"2026-01-01T00:00:00Z a line of some length\n"
-
 
 def lines(count: int, start: int = 0) -> bytes:
     """Distinct lines."""
@@ -54,22 +52,18 @@ class Host:
         with locked(config.state_dir):
             checkpoint, host_id = open_installation(config.state_dir, reread=reread)
             try:
-                yield (
-                    Tailer(
-                        config,
-                        checkpoint,
-                        SystemClock(),
-                        host_id=host_id,
-                        host_name=config.host_name,
-                        identify=self.identify,
-                        open_files_max=self.open_files_max,
-                    ),
-                    checkpoint,
-                )
+                made = Tailer(
+                    config, checkpoint, SystemClock(), host_id=host_id, host_name=config.host_name, identify=self.identify,
+                    open_files_max=self.open_files_max,
+                )  # fmt: skip
+                yield made, checkpoint
             finally:
                 checkpoint.close()
 
-    def drain(self, *, reread: bool = False) -> Summary:
+    def drain(self, content: bytes | None = None, *, reread: bool = False) -> Summary:
+        """Deliver all there is; `content` is appended before."""
+        if content is not None:
+            self.append(content)
         with self.tailer(reread=reread) as (tailer, _):
             return tailer.run(threading.Event(), drain=True)
 

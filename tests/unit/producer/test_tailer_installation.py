@@ -18,14 +18,13 @@ from hourmark.errors import UsageError
 CHECKPOINT = "checkpoint.sqlite"
 
 
-def test_a_first_start_makes_both_and_a_second_keeps_them(host: Host, recorder: Recorder) -> None:
+def test_a_first_start_makes_both_and_a_second_keeps_them(host: Host) -> None:
     first = host.drain().host_id
     assert host.drain().host_id == first == (host.state / "host-id").read_text().strip()
 
 
 def test_a_lost_checkpoint_is_refused_and_reread_repeats_with_the_same_host_and_file_ids(host: Host, recorder: Recorder) -> None:
-    host.append(lines(10))
-    host.drain()
+    host.drain(lines(10))
     (host.state / CHECKPOINT).unlink()
     with pytest.raises(UsageError, match=r"--reread.*sent again.*may repeat"):
         host.drain()
@@ -37,8 +36,7 @@ def test_a_lost_checkpoint_is_refused_and_reread_repeats_with_the_same_host_and_
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 4096, b"SQLite format 3\0 and then nothing"], ids=["empty", "zeros", "torn"])
 def test_an_empty_or_corrupt_checkpoint_after_a_kill_is_refused(host: Host, recorder: Recorder, content: bytes) -> None:
-    host.append(lines(10))
-    host.drain()
+    host.drain(lines(10))
     (host.state / CHECKPOINT).write_bytes(content)
     with pytest.raises(UsageError, match=r"cannot be used.*--reread"):
         host.drain()
@@ -49,19 +47,18 @@ def test_an_empty_or_corrupt_checkpoint_after_a_kill_is_refused(host: Host, reco
 
 
 def test_reread_has_no_effect_while_the_checkpoint_is_in_order(host: Host, recorder: Recorder) -> None:
-    host.append(lines(10))
-    host.drain()
+    host.drain(lines(10))
     host.drain(reread=True)
     assert len(recorder.received) == 1
 
 
-def test_a_first_start_killed_between_checkpoint_and_host_id_goes_on(host: Host, recorder: Recorder) -> None:
+def test_a_first_start_killed_between_checkpoint_and_host_id_goes_on(host: Host) -> None:
     first = host.drain().host_id
     (host.state / "host-id").unlink()
     assert host.drain().host_id == first
 
 
-def test_a_checkpoint_of_another_host_is_refused(host: Host, recorder: Recorder) -> None:
+def test_a_checkpoint_of_another_host_is_refused(host: Host) -> None:
     host.drain()
     (host.state / "host-id").write_text("0" * 32)
     with pytest.raises(UsageError, match="belongs to host id"):
