@@ -1,0 +1,12 @@
+"""How an hour must have closed after any fault that takes nothing for good."""
+
+from __future__ import annotations
+
+from tests.support.etl_scene import DUPLICATES, EVENTS
+
+from hourmark.manifest import Manifest
+
+
+def assert_whole(closed: Manifest) -> None:
+    """All that was promised, once, and proved."""
+    assert (closed.events, closed.duplicates_removed, closed.grade.value) == (EVENTS, DUPLICATES, "proved")
