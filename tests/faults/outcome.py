@@ -1,10 +1,13 @@
-"""How an hour must have closed after any fault that takes nothing for good."""
+"""What tests of faults share: their marks, and how an hour must have closed after any fault that takes nothing for good."""
 
 from __future__ import annotations
 
+import pytest
 from tests.support.etl_scene import DUPLICATES, EVENTS
 
 from hourmark.manifest import Manifest
+
+LONG = (pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600))
 
 
 def assert_whole(closed: Manifest) -> None:

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.faults.outcome import LONG
 from tests.support.crash import CrashOrder
 from tests.support.etl import EtlRun
 from tests.support.etl_scene import EVENTS, WITHIN_S, Scene
 
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = LONG
 SCENE = {"names": ("one", "two"), "crashing": True}
 
 

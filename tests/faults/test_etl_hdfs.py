@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
-from tests.faults.outcome import assert_whole
+from tests.faults.outcome import LONG, assert_whole
 from tests.support.etl_scene import Scene
 
 from hourmark_infra.stack import Stack
 
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = LONG
 SCENE = {"names": ("one", "two")}
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 import uuid
 
-import pytest
+from tests.faults.outcome import LONG
 from tests.support.etl_scene import Scene
 
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = LONG
 
 MINUTES_AGO = 20
 # The first hour ended nearly so long ago: it is over soon after the driver has begun.

@@ -5,8 +5,8 @@ The edge loses them as by retention, or its topic is deleted and recreated, betw
 
 from __future__ import annotations
 
-import pytest
 from confluent_kafka import TopicPartition
+from tests.faults.outcome import LONG
 from tests.support.etl_scene import Scene
 from tests.support.topics import make_anew
 
@@ -18,7 +18,7 @@ from hourmark.topics import events_topic
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_override
 
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = LONG
 SCENE = {"names": ("recreated", "overtaken", "well"), "cluster": "both"}
 
 

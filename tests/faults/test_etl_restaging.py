@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.faults.outcome import assert_whole
+from tests.faults.outcome import LONG, assert_whole
 from tests.support.crash import CrashOrder
 from tests.support.etl_scene import Scene
 
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = LONG
 SCENE = {"names": ("one", "two"), "crashing": True}
 
 

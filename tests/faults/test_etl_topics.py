@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from confluent_kafka import TopicPartition
+from tests.faults.outcome import LONG
 from tests.support.etl_scene import Scene
 from tests.support.topics import make_anew
 
@@ -15,7 +15,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import open_gaps
 from hourmark_etl.ledger.overrides import put_override
 
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = LONG
 SCENE = {"names": ("recreated", "lost")}
 
 

@@ -13,10 +13,19 @@ from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.memory_storage import MemoryStorage
 
+from hourmark.config import Config
 from hourmark.config import Storage as StorageSettings
 from hourmark.hours import Hour
 from hourmark_etl.storage import Storage, open_storage
 from hourmark_infra.stack import Stack
+
+
+@pytest.fixture
+def own_hdfs(config: Config) -> Iterator[StorageSettings]:
+    """The stack's HDFS, with a root of the test's own."""
+    name = f"hourmark-test-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    yield config.storage.model_copy(update={"root": f"{config.storage.root}/{name}"})
+    open_storage(config.storage).delete(name)
 
 
 @pytest.fixture(params=["local", "memory", pytest.param("hdfs", marks=pytest.mark.stack)])
@@ -28,10 +37,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]
     if request.param == "memory":  # what other tests stand on must keep the same promises
         yield MemoryStorage()
         return
-    settings: StorageSettings = request.getfixturevalue("config").storage
-    name = f"hourmark-test-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    yield open_storage(settings.model_copy(update={"root": f"{settings.root}/{name}"}))
-    open_storage(settings).delete(name)
+    yield open_storage(request.getfixturevalue("own_hdfs"))
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ from hourmark.event_id import EventId
 from hourmark.hours import Hour
 
 
-def times(hour: Hour, count: int, after_ms: int = 0) -> list[int]:
+def times(hour: Hour, count: int) -> list[int]:
     """So many moments of the hour, half a second from each other."""
-    return [hour.start_s * 1000 + after_ms + 500 * n for n in range(count)]
+    return [hour.start_s * 1000 + 500 * n for n in range(count)]
 
 
 def ids_in(run: EtlRun, event_type: str, hour: Hour) -> list[EventId]:

@@ -42,6 +42,19 @@ class Host:
         self.identify: Callable[[int], Identity] = identify
         self.open_files_max = 800
 
+    def configured(self, folder: Path, sources: str = "") -> Path:
+        """The same settings in a file, for a tailer that is started by its command; perhaps with these sources."""
+        path = folder / "hourmark.toml"
+        path.write_text(f"""
+[tailer]
+state_dir = "{self.state}"
+service_urls = ["{self.settings["service_urls"][0]}"]
+scan_seconds = 0.02
+report_seconds = 0.05
+{sources or f'[[tailer.sources]]{chr(10)}name = "app"{chr(10)}paths = ["{self.logs}/app.log*"]'}
+""")
+        return path
+
     def append(self, content: bytes, path: Path | None = None) -> None:
         with (path or self.app).open("ab") as file:
             file.write(content)
@@ -68,8 +81,10 @@ class Host:
             return tailer.run(threading.Event(), drain=True)
 
     @contextmanager
-    def running(self) -> Iterator[Tailer]:
-        """A tailer at work; errors of it are raised at the end."""
+    def running(self, content: bytes | None = None) -> Iterator[Tailer]:
+        """A tailer at work; `content` is appended before. Errors of it are raised at the end."""
+        if content is not None:
+            self.append(content)
         stop = threading.Event()
         failures: list[BaseException] = []
 

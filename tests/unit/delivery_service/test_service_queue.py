@@ -33,7 +33,7 @@ class ReadableMemory:
         return [(r.key, r.value, r.timestamp_ms) for r in self.queue.of(topic)]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", CHECKS)
 def test_contract(check: Check) -> None:
     asyncio.run(check(ReadableMemory()))
 

@@ -91,8 +91,7 @@ def test_a_source_without_files_is_caught_up(host: Host, recorder: Recorder) -> 
 
 def test_the_first_report_precedes_the_first_range_and_a_hello_both(host: Host, recorder: Recorder) -> None:
     recorder.report_status = 503
-    host.append(lines(10))
-    with host.running():
+    with host.running(lines(10)):
         wait_for(lambda: recorder.requests.count("/v1/reports") >= 3, "reports are tried")
         assert "/v1/ranges" not in recorder.requests
         recorder.report_status = 200
@@ -114,15 +113,13 @@ def test_reports_of_one_incarnation_are_numbered_and_end_with_goodbye(host: Host
 def test_no_goodbye_with_work_left(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hourmark_producer.tailer.STOP_WITHIN_S", 0.3)
     recorder.behaviour = lambda _: 503
-    host.append(lines(10))
-    with host.running():
+    with host.running(lines(10)):
         recorder.wait_received(1)
     assert not any(one.goodbye for one in recorder.reports)
 
 
 def test_a_stop_is_no_goodbye_as_the_application_writes_on(host: Host, recorder: Recorder) -> None:
-    host.append(lines(10))
-    with host.running():
+    with host.running(lines(10)):
         recorder.wait_stored(1)
     assert not any(one.goodbye for one in recorder.reports)
     host.drain()

@@ -49,8 +49,7 @@ def test_birth_times_are_known_here(tmp_path: Path) -> None:
 
 def test_rotation_while_running_loses_and_doubles_nothing(host: Host, recorder: Recorder) -> None:
     narrow(host)
-    host.append(lines(10))
-    with host.running():
+    with host.running(lines(10)):
         recorder.wait_stored(1)
         old = rename(host.app, "app.log.1")
         host.append(lines(10, 10), old)  # the writer has not noticed yet
@@ -99,8 +98,7 @@ def test_without_birth_times_a_deleted_file_and_its_successor_never_share_ids(
     monkeypatch.setattr(retirement, "DELETED_LINGER_S", 0.0)
     fixed = Identity(1, 1, 0)
     host.identify = lambda _: fixed
-    host.append(lines(10))
-    with host.running() as tailer:
+    with host.running(lines(10)) as tailer:
         recorder.wait_stored(1)
         host.app.unlink()
         wait_for(lambda: all(file.descriptor is None for file in tailer.files), "the deleted file is let go")
@@ -115,8 +113,7 @@ def test_without_birth_times_a_deleted_file_and_its_successor_never_share_ids(
 def test_truncation_is_a_new_generation_and_what_it_destroyed_is_counted(
     host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    host.append(lines(10))
-    with host.running():
+    with host.running(lines(10)):
         recorder.wait_stored(1)
         recorder.behaviour = lambda _: 503
         host.append(lines(10, 10))
@@ -140,9 +137,8 @@ def test_truncation_while_down(host: Host, recorder: Recorder) -> None:
     assert generations(recorder) == {0: lines(10), 1: lines(3, 100)}
 
 
-def test_truncated_and_grown_to_the_same_size_between_two_looks(host: Host, recorder: Recorder) -> None:
-    host.append(lines(10))
-    with host.running():
+def test_truncated_and_grown_to_the_same_size_between_two_scans(host: Host, recorder: Recorder) -> None:
+    with host.running(lines(10)):
         recorder.wait_stored(1)
         host.app.write_bytes(lines(10, 5000))
         recorder.wait_stored(2)
@@ -151,8 +147,7 @@ def test_truncated_and_grown_to_the_same_size_between_two_looks(host: Host, reco
 
 def test_copytruncate_neither_doubles_nor_stops(host: Host, recorder: Recorder) -> None:
     narrow(host)  # as documented: the copy must not match
-    host.append(lines(10))
-    with host.running():
+    with host.running(lines(10)):
         recorder.wait_stored(1)
         shutil.copy(host.app, host.logs / "app.log.1")
         os.truncate(host.app, 0)
@@ -164,8 +159,7 @@ def test_copytruncate_neither_doubles_nor_stops(host: Host, recorder: Recorder) 
 def test_a_retry_is_the_same_though_the_file_was_truncated_meanwhile(host: Host, recorder: Recorder) -> None:
     recorder.behaviour = lambda one: 503 if one.number == 0 else 200
     host.settings["backoff_max_seconds"] = 0.2
-    host.append(lines(10))
-    with host.running():
+    with host.running(lines(10)):
         recorder.wait_received(1)
         host.app.write_bytes(b"")
         recorder.wait_stored(1)
@@ -177,8 +171,7 @@ def test_a_deleted_file_is_read_to_its_end_and_then_frees_the_disk(
 ) -> None:
     monkeypatch.setattr(retirement, "DELETED_LINGER_S", 0.05)
     recorder.behaviour = lambda one: 503 if one.number < 3 else 200
-    host.append(lines(50_000))
-    with host.running() as tailer:
+    with host.running(lines(50_000)) as tailer:
         recorder.wait_received(1)
         host.app.unlink()
         recorder.wait_text(lines(50_000))
@@ -190,8 +183,7 @@ def test_a_deleted_files_unterminated_end_is_counted_as_lost(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retirement, "DELETED_LINGER_S", 0.0)
-    host.append(b"whole\nhalf")
-    with host.running():
+    with host.running(b"whole\nhalf"):
         recorder.wait_stored(1)
         host.app.unlink()
         wait_for(lambda: recorder.last.lost_bytes == 4, "the loss is reported")
@@ -201,8 +193,7 @@ def test_a_deleted_files_unterminated_end_is_counted_as_lost(
 def test_deleted_while_down_with_bytes_known_unread(host: Host, recorder: Recorder) -> None:
     recorder.behaviour = lambda _: 503
     host.settings["range_bytes"] = 1024
-    host.append(lines(100))
-    with host.running():
+    with host.running(lines(100)):
         recorder.wait_received(1)
     host.app.unlink()
     recorder.behaviour = lambda _: 200
@@ -253,8 +244,7 @@ def test_a_rotated_file_is_let_go_once_it_is_idle_and_read_on_should_it_match_ag
 ) -> None:
     monkeypatch.setattr(retirement, "UNMATCHED_LINGER_S", 0.0)
     narrow(host)
-    host.append(lines(10))
-    with host.running() as tailer:
+    with host.running(lines(10)) as tailer:
         recorder.wait_stored(1)
         old = rename(host.app, "old")
         wait_for(lambda: all(file.descriptor is None for file in tailer.files), "let go")

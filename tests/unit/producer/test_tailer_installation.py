@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -70,22 +69,9 @@ def test_a_second_tailer_is_refused_with_the_first_ones_pid(host: Host) -> None:
         pass
 
 
-def config(host: Host, recorder: Recorder, more: str = "") -> Path:
-    path = host.logs.parent / "hourmark.toml"
-    path.write_text(f"""
-[tailer]
-state_dir = "{host.state}"
-service_urls = ["{recorder.url}"]
-scan_seconds = 0.02
-report_seconds = 0.05
-{more or f'[[tailer.sources]]{chr(10)}name = "app"{chr(10)}paths = ["{host.logs}/app.log*"]'}
-""")
-    return path
-
-
-def test_the_command_drains_and_sums_up(host: Host, recorder: Recorder) -> None:
+def test_the_command_drains_and_sums_up(host: Host) -> None:
     host.append(lines(10) + b"half")
-    result = CliRunner().invoke(root, ["tail", "--config", str(config(host, recorder)), "--drain", "--json"])
+    result = CliRunner().invoke(root, ["tail", "--config", str(host.configured(host.logs.parent)), "--drain", "--json"])
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout)
     assert (summary["bytes"], summary["events"], summary["pending_bytes"], summary["goodbye"]) == (len(lines(10)), 10, 4, True)
@@ -109,6 +95,6 @@ def test_help_says_what_reread_may_repeat_and_gives_examples() -> None:
         ),
     ],
 )
-def test_wrong_settings_stop_the_start(host: Host, recorder: Recorder, more: str, said: str) -> None:
+def test_wrong_settings_stop_the_start(host: Host, more: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        CliRunner().invoke(root, ["tail", "--config", str(config(host, recorder, more))], catch_exceptions=False)
+        CliRunner().invoke(root, ["tail", "--config", str(host.configured(host.logs.parent, more))], catch_exceptions=False)

@@ -96,8 +96,7 @@ def test_no_service_for_a_while(host: Host) -> None:
 
 def test_no_rules_yet(host: Host, recorder: Recorder) -> None:
     recorder.rules = ""
-    host.append(lines(10))
-    with host.running():
+    with host.running(lines(10)):
         wait_for(lambda: len(recorder.reports) > 3, "reports go on")
         assert not recorder.received
         recorder.rules = "rules-1"
@@ -119,8 +118,7 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_send(
             ticket.error, ticket.done = sqlite3.OperationalError("database or disk is full"), True
 
     monkeypatch.setattr(Checkpoint, "_write", failing)
-    host.append(lines(10))
-    with host.running():
+    with host.running(lines(10)):
         recorder.wait_stored(1)
         full.set()
         stored_when_full.append(len(recorder.received))

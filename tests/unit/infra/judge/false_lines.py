@@ -9,8 +9,6 @@ from typing import Any
 
 from tests.support.judged.world import MINUTE, BucketPlan, Row, World
 from tests.unit.infra.judge.planting import (
-    Need,
-    anything,
     dead,
     held_with,
     line_of,
@@ -28,11 +26,14 @@ from hourmark.event_id import client_event_id
 
 # What becomes of a line.
 @on_rows(need=required)
+@on_rows(posted=True, name="posted_event_dropped")
 def dropped(world: World, plan: BucketPlan, row: Row) -> None:
     take(plan, row)
 
 
 @on_rows()
+@on_rows(need=lambda world, row: not required(world, row), name="past_the_size_doubled")
+@on_rows(posted=True, name="posted_event_doubled")
 def doubled_in_its_file(world: World, plan: BucketPlan, row: Row) -> None:
     held_with(plan, row).append(dict(row))
 
@@ -75,14 +76,12 @@ def whole_type_dead_lettered(world: World, plan: BucketPlan, row: Row) -> None:
             put(world, "dead-letters", dead(world, found, "wrong_field"))
 
 
-def in_field(fault_name: str, name: str, change: Callable[[Any], Any], dead: bool | None = None, need: Need = anything) -> None:
-    """A fault in one field of a row."""
+def in_field(fault: str, name: str, change: Callable[[Any], Any], dead: bool | None = None, **which: Any) -> None:
+    """A fault in one field of a row; `which`: see `on_rows`."""
 
-    def fault(world: World, plan: BucketPlan, row: Row) -> None:
+    @on_rows(dead, name=fault, **which)
+    def changed(world: World, plan: BucketPlan, row: Row) -> None:
         row[name] = change(row[name])
-
-    fault.__name__ = fault_name
-    on_rows(dead, need=need)(fault)
 
 
 # The envelope.
@@ -169,6 +168,7 @@ def changeable(row: Row) -> list[str]:
 
 
 @on_rows(dead=False, need=lambda _, row: bool(changeable(row)))
+@on_rows(dead=False, need=lambda world, row: not required(world, row) and bool(changeable(row)), name="past_the_size_altered")
 def field_changed(world: World, plan: BucketPlan, row: Row) -> None:
     name = changeable(row)[0]
     row[name] = other(row[name])
@@ -205,30 +205,8 @@ def of_no_file(world: World, plan: BucketPlan, row: Row) -> None:
     held_with(plan, row).append({**row, "file": None, "event_id": bytes(made), "source": "shop"})
 
 
-@on_rows(need=lambda world, row: not required(world, row))
-def past_the_size_doubled(world: World, plan: BucketPlan, row: Row) -> None:
-    held_with(plan, row).append(dict(row))
-
-
-@on_rows(dead=False, need=lambda world, row: not required(world, row) and bool(changeable(row)))
-def past_the_size_altered(world: World, plan: BucketPlan, row: Row) -> None:
-    row[changeable(row)[0]] = other(row[changeable(row)[0]])
-
-
 # The API.
-@on_rows(posted=True)
-def posted_event_dropped(world: World, plan: BucketPlan, row: Row) -> None:
-    take(plan, row)
-
-
-@on_rows(posted=True)
-def posted_event_doubled(world: World, plan: BucketPlan, row: Row) -> None:
-    held_with(plan, row).append(dict(row))
-
-
-@on_rows(posted=True)
-def posted_event_altered(world: World, plan: BucketPlan, row: Row) -> None:
-    row["ms"] += 1
+in_field("posted_event_altered", "ms", lambda ms: ms + 1, posted=True)
 
 
 @on_rows(posted=True)

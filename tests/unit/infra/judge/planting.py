@@ -34,8 +34,8 @@ def anything(world: World, row: Row) -> bool:
     return True
 
 
-def on_rows(dead: bool | None = None, *, posted: bool = False, need: Need = anything) -> Decorator:
-    """A fault in one row of a bucket, before buckets are written."""
+def on_rows(dead: bool | None = None, *, posted: bool = False, need: Need = anything, name: str = "") -> Decorator:
+    """A fault in one row of a bucket, before buckets are written, by its `name`, or by that of what it decorates."""
 
     def decorate(change: Change) -> Change:
         def fault(world: World, chance: random.Random) -> bool:
@@ -48,7 +48,7 @@ def on_rows(dead: bool | None = None, *, posted: bool = False, need: Need = anyt
             world.write()
             return True
 
-        FAULTS[change.__name__] = fault
+        FAULTS[name or change.__name__] = fault
         return change
 
     return decorate
