@@ -7,7 +7,7 @@ from tests.support.etl_scene import DUPLICATES, EVENTS
 
 from hourmark.manifest import Manifest
 
-LONG = (pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600))
+LONG = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
 
 def assert_whole(closed: Manifest) -> None:
