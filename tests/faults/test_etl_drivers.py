@@ -5,26 +5,17 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.faults.outcome import LONG
 from tests.support.crash import CrashOrder
 from tests.support.etl import EtlRun
-from tests.support.etl_scene import EVENTS, WITHIN_S, Scene, scene
+from tests.support.etl_scene import EVENTS, WITHIN_S, Scene
 
-from hourmark_infra.stack import Stack
-
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
-
-
-@pytest.fixture(scope="module")
-def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    folder = tmp_path_factory.mktemp(f"drivers-{uuid.uuid4().hex[:6]}-")
-    with scene(stack.layout.config_file, folder, ("one", "two"), crashing=True) as made:
-        made.closed(made.begin_hour())
-        yield made
+pytestmark = LONG
+SCENE = {"names": ("one", "two"), "crashing": True}
 
 
 @pytest.fixture

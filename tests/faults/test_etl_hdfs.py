@@ -6,23 +6,14 @@ The servers of the stack are put in trouble: with HOURMARK_TEST_HOME, whoever el
 from __future__ import annotations
 
 import subprocess
-import uuid
-from collections.abc import Iterator
 
-import pytest
-from tests.support.etl_scene import DUPLICATES, EVENTS, Scene, scene
+from tests.faults.outcome import LONG, assert_whole
+from tests.support.etl_scene import Scene
 
 from hourmark_infra.stack import Stack
 
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
-
-
-@pytest.fixture(scope="module")
-def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    folder = tmp_path_factory.mktemp(f"hdfs-{uuid.uuid4().hex[:6]}-")
-    with scene(stack.layout.config_file, folder, ("one", "two")) as made:
-        made.closed(made.begin_hour())
-        yield made
+pytestmark = LONG
+SCENE = {"names": ("one", "two")}
 
 
 def test_hdfs_in_safe_mode_is_waited_out(stack: Stack, running: Scene) -> None:
@@ -33,8 +24,7 @@ def test_hdfs_in_safe_mode_is_waited_out(stack: Stack, running: Scene) -> None:
         assert not any(running.run.manifest(t, hour) for t in running.types)
     finally:
         set_safe_mode(stack, "leave")
-    closed = running.closed(hour)
-    assert (closed.events, closed.duplicates_removed, closed.grade.value) == (EVENTS, DUPLICATES, "proved")
+    assert_whole(running.closed(hour))
 
 
 def test_a_killed_namenode_is_waited_for(stack: Stack, running: Scene) -> None:
@@ -45,8 +35,7 @@ def test_a_killed_namenode_is_waited_for(stack: Stack, running: Scene) -> None:
     finally:
         stack.start("namenode")
         stack.wait_ready("namenode")
-    closed = running.closed(hour)
-    assert (closed.events, closed.duplicates_removed, closed.grade.value) == (EVENTS, DUPLICATES, "proved")
+    assert_whole(running.closed(hour))
 
 
 def set_safe_mode(stack: Stack, action: str) -> None:

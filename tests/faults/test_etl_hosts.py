@@ -4,50 +4,40 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
 
-import pytest
-from tests.support.etl_scene import Scene, scene
+from tests.faults.outcome import LONG
+from tests.support.etl_scene import Scene
 
-from hourmark_infra.stack import Stack
-
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = LONG
 
 MINUTES_AGO = 20
 # The first hour ended nearly so long ago: it is over soon after the driver has begun.
 DEADLINE_SECONDS = 60 * MINUTES_AGO + 30
 HOURS_BETWEEN = 10  # the next hour looked at is far from its own deadline
 TWO_DAYS_MS = 2 * 86_400_000
+SCENE = {"names": ("one",), "etl": {"deadline_seconds": float(DEADLINE_SECONDS)}, "minutes_ago": MINUTES_AGO}
 
 
-@pytest.fixture(scope="module")
-def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    folder = tmp_path_factory.mktemp(f"hosts-{uuid.uuid4().hex[:6]}-")
-    etl = {"deadline_seconds": float(DEADLINE_SECONDS)}
-    with scene(stack.layout.config_file, folder, ("one",), etl=etl, minutes_ago=MINUTES_AGO) as made:
-        yield made
-
-
-def test_a_host_gone_for_good_is_waived_by_name_and_back_after_two_days_its_events_are_late(running: Scene) -> None:
+def test_a_host_gone_for_good_is_waived_by_name_and_back_after_two_days_its_events_are_late(fresh: Scene) -> None:
     gone = uuid.uuid4().hex
-    running.delivery.report(running.first.start_s * 1000, host_id=gone, source=running.source)
-    first = running.begin_hour()
-    manifest = running.closed(first)
+    fresh.delivery.report(fresh.first.start_s * 1000, host_id=gone, source=fresh.source)
+    first = fresh.begin_hour()
+    manifest = fresh.closed(first)
     assert manifest.grade.value == "timed_out"
     assert any(gone in waived for waived in manifest.evidence.waived)
     assert manifest.closed_at_ms >= first.end_ms + DEADLINE_SECONDS * 1000
 
-    second = running.closed(running.begin_hour(skipping=HOURS_BETWEEN))
+    second = fresh.closed(fresh.begin_hour(skipping=HOURS_BETWEEN))
     assert (second.grade.value, second.evidence.waived) == ("proved", [])
 
-    old = running.delivery.make(running.types[0], [running.first.start_s * 1000 - TWO_DAYS_MS + n for n in range(20)])
-    missed = running.delivery.make(running.types[0], [first.start_s * 1000 + n for n in range(10)])
+    old = fresh.delivery.make(fresh.types[0], [fresh.first.start_s * 1000 - TWO_DAYS_MS + n for n in range(20)])
+    missed = fresh.delivery.make(fresh.types[0], [first.start_s * 1000 + n for n in range(10)])
     for sent in (old, missed):
-        running.delivery.deliver(sent)
-        running.judge.promised(sent, by=running.next_hour)
-    running.delivery.report(time.time_ns() // 1_000_000, host_id=gone, source=running.source)
-    third = running.closed(running.begin_hour())
+        fresh.delivery.deliver(sent)
+        fresh.judge.promised(sent, by=fresh.next_hour)
+    fresh.delivery.report(time.time_ns() // 1_000_000, host_id=gone, source=fresh.source)
+    third = fresh.closed(fresh.begin_hour())
     assert (third.grade.value, third.evidence.waived) == ("proved", [])
     assert third.late[str(first)] == 10
     assert sum(third.late.values()) == 20 + 10 + 1
-    running.delivery.report(time.time_ns() // 1_000_000, host_id=gone, source=running.source, goodbye=True)
+    fresh.delivery.report(time.time_ns() // 1_000_000, host_id=gone, source=fresh.source, goodbye=True)

@@ -1,16 +1,13 @@
 """The mirror may have lost records before the cut: nothing of the topic freezes, the gap is named, other types go on.
 
-The edge loses them as by retention, or its topic is deleted and recreated, between two looks of the closer.
+The edge loses them as by retention, or its topic is deleted and recreated, between two polls of the closer.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
-
-import pytest
 from confluent_kafka import TopicPartition
-from tests.support.etl_scene import Scene, scene
+from tests.faults.outcome import LONG
+from tests.support.etl_scene import Scene
 from tests.support.topics import make_anew
 
 from hourmark.clock import SystemClock
@@ -20,25 +17,14 @@ from hourmark.manifest import Manifest
 from hourmark.topics import events_topic
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_override
-from hourmark_infra.stack import Stack
 
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
-
-
-@pytest.fixture(scope="module")
-def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    folder = tmp_path_factory.mktemp(f"mirror-{uuid.uuid4().hex[:6]}-")
-    with scene(stack.layout.config_file, folder, ("anew", "overtaken", "well"), cluster="both") as made:
-        made.closed(made.begin_hour())
-        yield made
+pytestmark = LONG
+SCENE = {"names": ("recreated", "overtaken", "well"), "cluster": "both"}
 
 
-def waits_of(running: Scene, event_type: str) -> Blocker | None:
-    database = Database(running.run.config.etl.ledger)
-    try:
+def blocker_of(running: Scene, event_type: str) -> Blocker | None:
+    with Database(running.run.config.etl.ledger) as database:
         return blockers(database, running.run.config.parsing.bucket_seconds).get(event_type)
-    finally:
-        database.close()
 
 
 def closed(running: Scene, event_type: str, hour: Hour) -> Manifest:
@@ -49,33 +35,32 @@ def closed(running: Scene, event_type: str, hour: Hour) -> Manifest:
 
 
 def force(running: Scene, event_type: str, hour: Hour) -> None:
-    database = Database(running.run.config.etl.ledger)
-    put_override(database, event_type, hour, "the edge lost them", "test", SystemClock().now_ms())
-    database.close()
+    with Database(running.run.config.etl.ledger) as database:
+        put_override(database, event_type, hour, "the edge lost them", "test", SystemClock().now_ms())
 
 
-def test_retention_that_overtakes_the_mirror_and_a_topic_recreated_hold_their_types_until_an_order(running: Scene) -> None:
-    anew, overtaken, _ = running.types
-    holed = (anew, overtaken)
+def test_retention_that_overtakes_the_mirror_and_a_topic_recreated_hold_their_types_until_an_override(running: Scene) -> None:
+    recreated, overtaken, _ = running.types
+    blocked = (recreated, overtaken)
     topic = events_topic(overtaken)
-    running.run.kill()  # the closer does not look while it happens
+    running.run.kill()  # the closer does not poll while it happens
     seen = running.edge.ends([Partition(topic, 0)])[Partition(topic, 0)]
-    make_anew(running.edge, events_topic(anew))
+    make_anew(running.edge, events_topic(recreated))
     running.delivery.reconnect()
     hour = running.begin_hour()
     end = running.edge.ends([Partition(topic, 0)])[Partition(topic, 0)]
     running.edge.admin.delete_records([TopicPartition(topic, 0, end)])[TopicPartition(topic, 0, end)].result(15)
 
-    running.closed(hour, without=holed)
+    running.closed(hour, without=blocked)
     named = {
-        anew: "deleted and recreated at the edge",
+        recreated: "deleted and recreated at the edge",
         overtaken: f"{topic}-0: offsets {seen} to {end - 1} may be missing",
     }
     for event_type, what in named.items():
 
         def says(event_type: str = event_type, what: str = what) -> bool:
-            waiting = waits_of(running, event_type)
-            return waiting is not None and waiting.hour == hour and any(what in each for each in waiting.what)
+            blocker = blocker_of(running, event_type)
+            return blocker is not None and blocker.hour == hour and any(what in each for each in blocker.what)
 
         running.wait(says, f"{event_type} waits because {what!r}")
         assert running.run.manifest(event_type, hour) is None
@@ -86,6 +71,6 @@ def test_retention_that_overtakes_the_mirror_and_a_topic_recreated_hold_their_ty
         assert manifest.grade.value == "forced"
         assert any(what in each for each in manifest.evidence.waived)
 
-    later = running.begin_hour(without=(anew,))
-    assert running.closed(later, without=holed).grade.value == "proved"
+    later = running.begin_hour(without=(recreated,))
+    assert running.closed(later, without=blocked).grade.value == "proved"
     assert closed(running, overtaken, later).grade.value in ("proved", "forced")

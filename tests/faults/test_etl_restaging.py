@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.faults.outcome import LONG, assert_whole
 from tests.support.crash import CrashOrder
-from tests.support.etl_scene import DUPLICATES, EVENTS, Scene, scene
+from tests.support.etl_scene import Scene
 
-from hourmark_infra.stack import Stack
-
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = LONG
+SCENE = {"names": ("one", "two"), "crashing": True}
 
 
 @pytest.fixture(scope="module")
-def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    folder = tmp_path_factory.mktemp(f"restaging-{uuid.uuid4().hex[:6]}-")
-    with scene(stack.layout.config_file, folder, ("one", "two"), crashing=True, root=f"file://{folder}/root") as made:
-        made.closed(made.begin_hour())
-        yield made
+def root(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"file://{tmp_path_factory.mktemp('root')}"
 
 
 def test_a_staged_file_that_is_damaged_before_its_hour_closes_is_staged_again(running: Scene) -> None:
@@ -32,8 +27,7 @@ def test_a_staged_file_that_is_damaged_before_its_hour_closes_is_staged_again(ru
     running.crashed(crash)
     damaged = [damage(path) for path in staged_files(Path(running.run.config.storage.root.removeprefix("file://")))]
     assert damaged
-    closed = running.closed(hour)
-    assert (closed.events, closed.duplicates_removed, closed.grade.value) == (EVENTS, DUPLICATES, "proved")
+    assert_whole(running.closed(hour))
     assert running.run.logged("staged again")
 
 

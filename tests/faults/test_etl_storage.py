@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.etl_scene import DUPLICATES, EVENTS, Scene, scene
+from tests.faults.outcome import LONG, assert_whole
+from tests.support.etl_scene import Scene
 
-from hourmark_infra.stack import Stack
-
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = LONG
+SCENE = {"names": ("one", "two")}
 
 DISK_MIB = 32
 
@@ -33,11 +32,8 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def running(stack: Stack, disk: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    folder = tmp_path_factory.mktemp(f"storage-{uuid.uuid4().hex[:6]}-")
-    with scene(stack.layout.config_file, folder, ("one", "two"), root=f"file://{disk}/root") as made:
-        made.closed(made.begin_hour())
-        yield made
+def root(disk: Path) -> str:
+    return f"file://{disk}/root"
 
 
 def fill(disk: Path) -> Path:
@@ -55,5 +51,4 @@ def test_a_full_disk_is_named_publishes_nothing_and_closing_goes_on_when_there_i
     running.says("No space left on device")
     assert not any(running.run.storage.exists(hour.bucket_path(t)) for t in running.types)
     ballast.unlink()
-    closed = running.closed(hour)
-    assert (closed.events, closed.duplicates_removed, closed.grade.value) == (EVENTS, DUPLICATES, "proved")
+    assert_whole(running.closed(hour))

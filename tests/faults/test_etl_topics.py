@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
-
-import pytest
 from confluent_kafka import TopicPartition
-from tests.support.etl_scene import Scene, scene
+from tests.faults.outcome import LONG
+from tests.support.etl_scene import Scene
 from tests.support.topics import make_anew
 
 from hourmark.clock import SystemClock
@@ -17,20 +14,12 @@ from hourmark.topics import events_topic
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import open_gaps
 from hourmark_etl.ledger.overrides import put_override
-from hourmark_infra.stack import Stack
 
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
-
-
-@pytest.fixture(scope="module")
-def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    folder = tmp_path_factory.mktemp(f"topics-{uuid.uuid4().hex[:6]}-")
-    with scene(stack.layout.config_file, folder, ("anew", "lost")) as made:
-        made.closed(made.begin_hour())
-        yield made
+pytestmark = LONG
+SCENE = {"names": ("recreated", "lost")}
 
 
-def test_records_lost_to_retention_before_they_were_staged_hold_their_type_alone_until_an_order(running: Scene) -> None:
+def test_records_lost_to_retention_before_they_were_staged_hold_their_type_alone_until_an_override(running: Scene) -> None:
     of = Partition(events_topic(running.types[1]), 0)
     running.run.kill()
     staged = running.edge.ends([of])[of]
@@ -44,7 +33,7 @@ def test_records_lost_to_retention_before_they_were_staged_hold_their_type_alone
     with Database(running.run.config.etl.ledger) as database:
         assert [gap.what for gap in open_gaps(database)] == [what]
         put_override(database, running.types[1], hour, "a test's", "somebody", SystemClock().now_ms())
-    running.wait(lambda: running.run.manifest(running.types[1], hour) is not None, "the order closes it")
+    running.wait(lambda: running.run.manifest(running.types[1], hour) is not None, "the override closes it")
     closed = running.run.manifest(running.types[1], hour)
     assert closed is not None and closed.grade is Grade.FORCED
     assert any(what in text for text in closed.evidence.waived), closed.evidence.waived

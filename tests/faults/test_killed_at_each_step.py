@@ -9,16 +9,13 @@ in every run of the suite, all others in the long tier:
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
-
 import pytest
+from tests.faults.outcome import assert_whole
 from tests.support.crash import STEPS, CrashOrder
-from tests.support.etl_scene import DUPLICATES, EVENTS, Scene, scene
-
-from hourmark_infra.stack import Stack
+from tests.support.etl_scene import Scene
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.timeout(3600)]
+SCENE = {"names": ("one", "two"), "crashing": True}
 
 _DRIVER_STEPS = ("ledger-commit", "freeze", "seal", "attempt", "marker", "rename", "ledger-close")
 ORDERS = (
@@ -28,14 +25,6 @@ ORDERS = (
     CrashOrder("attempt-file", "before", "driver"),
 )
 ALWAYS = (CrashOrder("rename", "before"),)
-
-
-@pytest.fixture(scope="module")
-def running(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    folder = tmp_path_factory.mktemp(f"crash-{uuid.uuid4().hex[:6]}-")
-    with scene(stack.layout.config_file, folder, ("one", "two"), crashing=True) as made:
-        made.closed(made.begin_hour())
-        yield made
 
 
 def test_each_step_is_killed_before_and_after() -> None:
@@ -53,5 +42,4 @@ def test_killed_at_this_step_nothing_is_lost_doubled_or_changed(running: Scene, 
     running.run.order(order)
     hour = running.begin_hour()
     running.crashed(order)
-    closed = running.closed(hour)
-    assert (closed.events, closed.duplicates_removed, closed.grade.value) == (EVENTS, DUPLICATES, "proved")
+    assert_whole(running.closed(hour))

@@ -1,17 +1,31 @@
-"""Storages for contract suites: every implementation keeps the same promises."""
+"""Storages for contract suites: every implementation keeps the same promises. An ETL at work, for modules with `TYPES`."""
 
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.delivery import DirectDelivery
+from tests.support.etl import EtlRun
 from tests.support.memory_storage import MemoryStorage
 
+from hourmark.config import Config
 from hourmark.config import Storage as StorageSettings
+from hourmark.hours import Hour
 from hourmark_etl.storage import Storage, open_storage
+from hourmark_infra.stack import Stack
+
+
+@pytest.fixture
+def own_hdfs(config: Config) -> Iterator[StorageSettings]:
+    """The stack's HDFS, with a root of the test's own."""
+    name = f"hourmark-test-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    yield config.storage.model_copy(update={"root": f"{config.storage.root}/{name}"})
+    open_storage(config.storage).delete(name)
 
 
 @pytest.fixture(params=["local", "memory", pytest.param("hdfs", marks=pytest.mark.stack)])
@@ -23,7 +37,25 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Storage]
     if request.param == "memory":  # what other tests stand on must keep the same promises
         yield MemoryStorage()
         return
-    settings: StorageSettings = request.getfixturevalue("config").storage
-    name = f"hourmark-test-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    yield open_storage(settings.model_copy(update={"root": f"{settings.root}/{name}"}))
-    open_storage(settings).delete(name)
+    yield open_storage(request.getfixturevalue("own_hdfs"))
+
+
+@pytest.fixture(scope="module")
+def first_hour() -> Hour:
+    """Twenty minutes ago: hours of the past can be closed at once."""
+    return Hour.of(time.time_ns() // 1_000_000 - 1_200_000, 60)
+
+
+@pytest.fixture(scope="module")
+def run(
+    request: pytest.FixtureRequest, stack: Stack, tmp_path_factory: pytest.TempPathFactory, first_hour: Hour
+) -> Iterator[EtlRun]:
+    """With the types of the module."""
+    folder = tmp_path_factory.mktemp(f"etl-{uuid.uuid4().hex[:6]}-")
+    with EtlRun(stack.layout.config_file, folder, list(request.module.TYPES), first_hour) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def delivery(run: EtlRun) -> DirectDelivery:
+    return DirectDelivery(run.config)

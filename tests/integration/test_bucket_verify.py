@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pytest
 from tests.support.buckets import EARLIER, HOUR, LATER, SCHEMA, TYPE, Datum, Plan, make_event, usual_plan
 from tests.support.containers import append_all
 
-from hourmark.config import Config
+from hourmark.config import Storage as StorageSettings
 from hourmark.hours import Hour
 from hourmark.manifest import MARKER
 from hourmark_etl.buckets.avro_container import ContainerWriter
@@ -81,20 +79,16 @@ def test_nothing_is_listed_below_a_root_that_is_not_there(storage: Storage) -> N
 
 
 @pytest.mark.stack
-def test_a_bucket_on_hdfs_reads_as_one_on_disk(config: Config, plan: Plan) -> None:
-    name = f"hourmark-test-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    plan.storage = open_storage(config.storage.model_copy(update={"root": f"{config.storage.root}/{name}"}))
-    try:
-        manifest = plan.close()
-        assert verify_bucket(plan.storage, TYPE, HOUR).findings == ()
-        assert list_hours(plan.storage, TYPE, 3600) == [HOUR]
-        assert read_manifest(plan.storage, TYPE, HOUR) == manifest
-        folder = HOUR.bucket_path(TYPE)
-        plan.storage.delete(f"{folder}/part-00001.avro")
-        plan.storage.write_new(f"{folder}/part-00002.avro", b"Obj")
-        assert set(found(plan.storage)) == {BucketFault.MISSING_FILE, BucketFault.EXTRA_FILE}
-    finally:
-        open_storage(config.storage).delete(name)
+def test_a_bucket_on_hdfs_reads_as_one_on_disk(own_hdfs: StorageSettings, plan: Plan) -> None:
+    storage = plan.storage = open_storage(own_hdfs)
+    manifest = plan.close()
+    assert verify_bucket(storage, TYPE, HOUR).findings == ()
+    assert list_hours(storage, TYPE, 3600) == [HOUR]
+    assert read_manifest(storage, TYPE, HOUR) == manifest
+    folder = HOUR.bucket_path(TYPE)
+    storage.delete(f"{folder}/part-00001.avro")
+    storage.write_new(f"{folder}/part-00002.avro", b"Obj")
+    assert set(found(storage)) == {BucketFault.MISSING_FILE, BucketFault.EXTRA_FILE}
 
 
 # --- planted before closing: the manifest tells of a bucket that breaks a rule
@@ -120,34 +114,6 @@ def on_time_in_a_late_file(plan: Plan) -> None:
     plan.files["late-00000.avro"].append(make_event(HOUR, 77))
 
 
-def wrong_late_counts(plan: Plan) -> None:
-    plan.changes["late"] = {"2026-11-21T04": 4}
-
-
-def wrong_id_sum(plan: Plan) -> None:
-    plan.changes["id_sum"] = "0123456789abcdef"
-
-
-def id_sum_that_is_no_number(plan: Plan) -> None:
-    plan.changes["id_sum"] = "many"
-
-
-def wrong_total(plan: Plan) -> None:
-    plan.changes["events"] = 34
-
-
-def another_hour(plan: Plan) -> None:
-    plan.changes["hour"] = str(LATER)
-
-
-def another_type(plan: Plan) -> None:
-    plan.changes["type"] = "start-song"
-
-
-def newer_format(plan: Plan) -> None:
-    plan.changes["format"] = 2
-
-
 def strange_file_name(plan: Plan) -> None:
     plan.files["other.avro"] = plan.files.pop("part-00001.avro")
 
@@ -158,22 +124,35 @@ BEFORE: list[tuple[Callable[[Plan], None], BucketFault]] = [
     (of_a_later_hour, BucketFault.HOUR),
     (of_an_earlier_hour_in_an_on_time_file, BucketFault.HOUR),
     (on_time_in_a_late_file, BucketFault.HOUR),
-    (wrong_late_counts, BucketFault.LATE),
-    (wrong_id_sum, BucketFault.ID_SUM),
-    (id_sum_that_is_no_number, BucketFault.ID_SUM),
-    (wrong_total, BucketFault.COUNT),
-    (another_hour, BucketFault.BAD_MARKER),
-    (another_type, BucketFault.BAD_MARKER),
-    (newer_format, BucketFault.BAD_MARKER),
     (strange_file_name, BucketFault.BAD_MARKER),
 ]
 
 
-@pytest.mark.parametrize(("plant", "kind"), BEFORE, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(("plant", "kind"), BEFORE)
 def test_a_bucket_that_breaks_a_rule_is_named(
     storage: Storage, plan: Plan, plant: Callable[[Plan], None], kind: BucketFault
 ) -> None:
     plant(plan)
+    plan.close()
+    assert set(found(storage)) == {kind}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("late", {"2026-11-21T04": 4}, BucketFault.LATE),
+        ("id_sum", "0123456789abcdef", BucketFault.ID_SUM),
+        ("id_sum", "many", BucketFault.ID_SUM),
+        ("events", 34, BucketFault.COUNT),
+        ("hour", str(LATER), BucketFault.BAD_MARKER),
+        ("type", "start-song", BucketFault.BAD_MARKER),
+        ("format", 2, BucketFault.BAD_MARKER),
+    ],
+)
+def test_a_manifest_that_says_otherwise_is_named(
+    storage: Storage, plan: Plan, name: str, value: object, kind: BucketFault
+) -> None:
+    plan.changes[name] = value
     plan.close()
     assert set(found(storage)) == {kind}
 
@@ -230,6 +209,11 @@ def appended(folder: Path) -> None:
         file.write(b"\n")
 
 
+def events(*numbers: int) -> list[Datum]:
+    """Of the hour."""
+    return [make_event(HOUR, number) for number in numbers]
+
+
 def rewritten(folder: Path, datums: list[Datum], schema: dict[str, Any] = SCHEMA) -> None:
     with (folder / "part-00000.avro").open("wb") as file:
         writer = ContainerWriter(file, json.dumps(schema))
@@ -238,22 +222,22 @@ def rewritten(folder: Path, datums: list[Datum], schema: dict[str, Any] = SCHEMA
 
 
 def one_event_less(folder: Path) -> None:
-    rewritten(folder, [make_event(HOUR, number) for number in range(19)])
+    rewritten(folder, events(*range(19)))
 
 
 def one_event_instead_of_another(folder: Path) -> None:
-    rewritten(folder, [make_event(HOUR, number) for number in [*range(19), 500]])
+    rewritten(folder, events(*range(19), 500))
 
 
 def altered_event(folder: Path) -> None:
     event_id, _ = make_event(HOUR, 7)
-    _, other = make_event(HOUR, 7, b"another line")
-    same_id = other.replace(bytes(make_event(HOUR, 7, b"another line")[0]), bytes(event_id))
-    rewritten(folder, [(event_id, same_id) if number == 7 else make_event(HOUR, number) for number in range(20)])
+    other_id, other = make_event(HOUR, 7, b"another line")
+    same_id = other.replace(bytes(other_id), bytes(event_id))
+    rewritten(folder, [*events(*range(7)), (event_id, same_id), *events(*range(8, 20))])
 
 
 def another_schema(folder: Path) -> None:
-    rewritten(folder, [make_event(HOUR, number) for number in range(20)], {**SCHEMA, "doc": "another"})
+    rewritten(folder, events(*range(20)), {**SCHEMA, "doc": "another"})
 
 
 AFTER: list[tuple[Callable[[Path], None], set[BucketFault]]] = [
@@ -275,7 +259,7 @@ AFTER: list[tuple[Callable[[Path], None], set[BucketFault]]] = [
 ]
 
 
-@pytest.mark.parametrize(("plant", "kinds"), AFTER, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(("plant", "kinds"), AFTER)
 def test_a_change_after_closing_is_named(
     storage: Storage, plan: Plan, plant: Callable[[Path], None], kinds: set[BucketFault]
 ) -> None:
@@ -304,12 +288,15 @@ def test_any_single_altered_byte_is_a_finding(storage: Storage, plan: Plan) -> N
 # --- across buckets
 
 
+def clashes(storage: Storage, *hours: Hour) -> list[BucketFinding]:
+    return find_late_clashes(storage, TYPE, [verify_bucket(storage, TYPE, hour) for hour in hours])
+
+
 def test_a_late_event_that_its_own_hour_holds_too_is_named(storage: Storage, plan: Plan) -> None:
     Plan(storage, EARLIER, {"part-00000.avro": [make_event(EARLIER, number) for number in (3, 900)]}).close()
     plan.close()
-    verdicts = [verify_bucket(storage, TYPE, hour) for hour in (EARLIER, HOUR)]
-    assert all(not verdict.findings for verdict in verdicts)
-    (finding,) = find_late_clashes(storage, TYPE, verdicts)
+    assert found(storage, EARLIER) == found(storage) == {}
+    (finding,) = clashes(storage, EARLIER, HOUR)
     assert (finding.kind, finding.hour) == (BucketFault.DUPLICATE, str(HOUR))
     assert str(make_event(EARLIER, 3)[0]) in finding.detail and finding.detail.startswith("1 (")
 
@@ -317,7 +304,7 @@ def test_a_late_event_that_its_own_hour_holds_too_is_named(storage: Storage, pla
 def test_a_late_event_in_two_buckets_is_named(storage: Storage, plan: Plan) -> None:
     plan.close()
     Plan(storage, LATER, {"late-00000.avro": [make_event(EARLIER, 4), make_event(EARLIER, 5)]}).close()
-    (finding,) = find_late_clashes(storage, TYPE, [verify_bucket(storage, TYPE, hour) for hour in (HOUR, LATER)])
+    (finding,) = clashes(storage, HOUR, LATER)
     assert (finding.kind, finding.hour) == (BucketFault.DUPLICATE, str(LATER))
     assert str(make_event(EARLIER, 4)[0]) in finding.detail and str(HOUR) in finding.detail
 
@@ -325,7 +312,7 @@ def test_a_late_event_in_two_buckets_is_named(storage: Storage, plan: Plan) -> N
 def test_late_events_that_stand_once_are_no_clash(storage: Storage, plan: Plan) -> None:
     Plan(storage, EARLIER, {"part-00000.avro": [make_event(EARLIER, 900)]}).close()
     plan.close()
-    assert find_late_clashes(storage, TYPE, [verify_bucket(storage, TYPE, hour) for hour in (EARLIER, HOUR)]) == []
+    assert clashes(storage, EARLIER, HOUR) == []
 
 
 def test_an_hour_left_out_is_named(storage: Storage) -> None:

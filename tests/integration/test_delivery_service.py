@@ -31,7 +31,7 @@ pytestmark = pytest.mark.stack
 @pytest.fixture(scope="module")
 def service(stack: Stack, config: Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     folder = tmp_path_factory.mktemp("service")
-    revision = apply_types(config, folder / "ledger.sqlite", SystemClock())
+    revision = apply_types(config, folder / "ledger.sqlite")
     serving = Serving(config_file=stack.layout.config_file, folder=folder, revision=revision)
     try:
         serving.start()
@@ -120,7 +120,7 @@ def test_own_reports_come_from_the_start_and_a_goodbye_follows_the_drain(service
     assert len({r.incarnation for r in reports()}) == 2
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", CHECKS)
 def test_queue_contract(config: Config, check: Check) -> None:
     topics = (f"contract-{RUN}-a", f"contract-{RUN}-b")
     settings = topic_settings(1, config.kafka.max_message_bytes, config.kafka.edge.min_insync_replicas)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import fastavro
 import pytest
+from tests.integration.delivered import ids_in, ids_of, times
 from tests.support.delivery import DirectDelivery, Range
 from tests.support.etl import EtlRun, own_settings
 from tests.support.waiting import wait_for
@@ -19,83 +19,53 @@ from hourmark.errors import Unavailable
 from hourmark.event_id import EventId
 from hourmark.hours import Hour
 from hourmark_etl.buckets.verify import verify_bucket
-from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
 # Unique, because topics of a stack that is used again keep what earlier runs wrote.
-CLICK, BROKEN = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("click", "broken"))
+TYPES = CLICK, BROKEN = tuple(f"{name}-{uuid.uuid4().hex[:8]}" for name in ("click", "broken"))
 
 
 @pytest.fixture(scope="module")
-def first_hour() -> Hour:
-    """Ten minutes ago: hours of the past can be closed at once."""
-    return Hour.of(time.time_ns() // 1_000_000 - 600_000, 60)
-
-
-@pytest.fixture(scope="module")
-def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory, first_hour: Hour) -> Iterator[EtlRun]:
-    folder = tmp_path_factory.mktemp(f"etl-{uuid.uuid4().hex[:6]}-")
-    with EtlRun(stack.layout.config_file, folder, [CLICK, BROKEN], first_hour) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def delivery(run: EtlRun) -> DirectDelivery:
-    return DirectDelivery(run.config)
-
-
-def times(hour: Hour, count: int) -> list[int]:
-    return [hour.start_s * 1000 + 500 * n for n in range(count)]
-
-
-def ids_in(run: EtlRun, event_type: str, hour: Hour) -> list[EventId]:
-    """Every id in the bucket, read by a stock Avro reader."""
-    manifest = run.manifest(event_type, hour)
-    assert manifest is not None
-    found = []
-    for file in manifest.files:
-        with run.storage.open(f"{hour.bucket_path(event_type)}/{file.name}") as stream:
-            rows: Any = fastavro.reader(stream)
-            found += [EventId(row["event_id"]) for row in rows]
-    return found
-
-
-def ids_of(*ranges: Range) -> list[EventId]:
-    return sorted(event_id for r in ranges for _, event_id, _ in r.events)
+def hours(first_hour: Hour) -> Iterator[Hour]:
+    """One hour after the other: whoever takes one can close it, as those before it close with it, empty or not."""
+    return (Hour(first_hour.start_s + 60 * n, 60) for n in itertools.count())
 
 
 def test_an_hour_holds_each_promised_event_once_and_names_unaudited_and_duplicates(
-    run: EtlRun, delivery: DirectDelivery, first_hour: Hour
+    run: EtlRun, delivery: DirectDelivery, hours: Iterator[Hour]
 ) -> None:
-    promised = delivery.make(CLICK, times(first_hour, 100))
+    hour = next(hours)
+    promised = delivery.make(CLICK, times(hour, 100))
     delivery.deliver(promised)
     delivery.deliver(promised)  # the ack was lost
     delivery.deliver(delivery.recut(promised))  # the checkpoint was lost
-    unaudited = delivery.make(CLICK, times(first_hour, 3))
+    unaudited = delivery.make(CLICK, times(hour, 3))
     delivery.send_events(unaudited)  # the service was killed before the audit record
-    delivery.report(first_hour.end_ms)
-    manifest = run.closed(CLICK, first_hour)
-    assert sorted(ids_in(run, CLICK, first_hour)) == ids_of(promised, unaudited)
+    delivery.report(hour.end_ms)
+    manifest = run.closed(CLICK, hour)
+    assert ids_in(run, CLICK, hour) == ids_of(promised, unaudited)
     assert (manifest.events, manifest.duplicates_removed, manifest.unaudited) == (103, 200, 3)
     assert (manifest.grade.value, manifest.evidence.method, manifest.evidence.promised) == ("proved", "join", 200)
-    assert verify_bucket(run.storage, CLICK, first_hour).findings == ()
+    assert verify_bucket(run.storage, CLICK, hour).findings == ()
 
 
 def test_late_events_go_to_the_next_bucket_and_what_a_bucket_holds_already_goes_to_none(
-    run: EtlRun, delivery: DirectDelivery, first_hour: Hour
+    run: EtlRun, delivery: DirectDelivery, hours: Iterator[Hour]
 ) -> None:
-    second, third = first_hour.next(), first_hour.next().next()
-    before = ids_in(run, CLICK, first_hour)
-    on_time, late = delivery.make(CLICK, times(second, 10)), delivery.make(CLICK, times(first_hour, 5))
+    first, second, third = itertools.islice(hours, 3)
+    delivery.deliver(delivery.make(CLICK, times(first, 4)))
+    delivery.report(first.end_ms)
+    before = run.closed(CLICK, first)
+    on_time, late = delivery.make(CLICK, times(second, 10)), delivery.make(CLICK, times(first, 5))
     delivery.deliver(on_time)
     delivery.deliver(late)
     delivery.report(second.end_ms)
     manifest = run.closed(CLICK, second)
-    assert sorted(ids_in(run, CLICK, second)) == ids_of(on_time, late)
-    assert manifest.late == {str(first_hour): 5}
+    assert ids_in(run, CLICK, second) == ids_of(on_time, late)
+    assert manifest.late == {str(first): 5}
     assert {f.name.split("-")[0] for f in manifest.files} == {"part", "late"}
-    assert ids_in(run, CLICK, first_hour) == before
+    assert run.manifest(CLICK, first) == before and verify_bucket(run.storage, CLICK, first).findings == ()
     delivery.deliver(delivery.recut(late))
     delivery.deliver(delivery.recut(on_time))
     delivery.report(third.end_ms)
@@ -104,45 +74,50 @@ def test_late_events_go_to_the_next_bucket_and_what_a_bucket_holds_already_goes_
     assert manifest.grade.value == "proved"
 
 
-def test_an_empty_hour_is_closed_with_a_marker_alone(run: EtlRun, delivery: DirectDelivery, first_hour: Hour) -> None:
-    fourth = Hour(first_hour.start_s + 180, 60)
-    delivery.report(fourth.end_ms)
-    manifest = run.closed(CLICK, fourth)
+def test_an_empty_hour_is_closed_with_a_marker_alone(run: EtlRun, delivery: DirectDelivery, hours: Iterator[Hour]) -> None:
+    hour = next(hours)
+    delivery.report(hour.end_ms)
+    manifest = run.closed(CLICK, hour)
     assert (manifest.events, manifest.files, manifest.grade.value) == (0, [], "proved")
-    assert [entry.name for entry in run.storage.list(fourth.bucket_path(CLICK))] == ["_SUCCESS"]
+    assert [entry.name for entry in run.storage.list(hour.bucket_path(CLICK))] == ["_SUCCESS"]
 
 
 def test_a_promise_that_is_not_kept_keeps_its_type_open_names_the_range_and_holds_nobody_up(
-    run: EtlRun, delivery: DirectDelivery, first_hour: Hour
+    run: EtlRun, delivery: DirectDelivery, hours: Iterator[Hour]
 ) -> None:
-    fifth = Hour(first_hour.start_s + 240, 60)
-    broken = delivery.make(BROKEN, times(fifth, 20))
+    hour = next(hours)
+    broken = delivery.make(BROKEN, times(hour, 20))
     delivery.send_events(broken, leave_out=1)
     delivery.send_audit(broken)
-    delivery.report(fifth.end_ms)
-    run.closed(CLICK, fifth)
+    delivery.report(hour.end_ms)
+    run.closed(CLICK, hour)
     wait_for(lambda: run.logged(broken.range_id.hex()), "the range without all its events is named")
-    assert run.logged(f"{BROKEN} {fifth} is not proved and stays open")
-    assert run.manifest(BROKEN, fifth) is None
+    assert run.logged(f"{BROKEN} {hour} is not proved and stays open")
+    assert run.manifest(BROKEN, hour) is None
     delivery.send_events(broken)  # what was missing arrives after all
-    assert run.closed(BROKEN, fifth).events == 20
+    assert run.closed(BROKEN, hour).events == 20
 
 
 def test_a_folder_that_is_no_bucket_stops_its_type_alone_until_it_is_moved_away(
-    run: EtlRun, delivery: DirectDelivery, first_hour: Hour
+    run: EtlRun, delivery: DirectDelivery, hours: Iterator[Hour]
 ) -> None:
-    sixth = Hour(first_hour.start_s + 300, 60)
-    run.storage.make_folder(sixth.bucket_path(BROKEN))
-    delivery.report(sixth.end_ms)
-    run.closed(CLICK, sixth)
-    wait_for(lambda: run.logged(f"{BROKEN} {sixth} is sealed and cannot be published"), "the folder in the way is named")
+    hour = next(hours)
+    run.storage.make_folder(hour.bucket_path(BROKEN))
+    delivery.report(hour.end_ms)
+    run.closed(CLICK, hour)
+    wait_for(lambda: run.logged(f"{BROKEN} {hour} is sealed and cannot be published"), "the folder in the way is named")
     assert run.running()
-    run.storage.delete(sixth.bucket_path(BROKEN))
-    assert run.closed(BROKEN, sixth).events == 0
+    run.storage.delete(hour.bucket_path(BROKEN))
+    assert run.closed(BROKEN, hour).events == 0
 
 
-def test_another_ledger_on_the_same_root_stops_before_it_writes(run: EtlRun, first_hour: Hour, tmp_path: Path) -> None:
-    before = {h: run.manifest(CLICK, h) for h in (first_hour, first_hour.next())}
+def test_another_ledger_on_the_same_root_stops_before_it_writes(
+    run: EtlRun, delivery: DirectDelivery, first_hour: Hour, hours: Iterator[Hour], tmp_path: Path
+) -> None:
+    hour = next(hours)
+    delivery.deliver(delivery.make(CLICK, times(hour, 5)))
+    delivery.report(hour.end_ms)
+    before = run.closed(CLICK, hour)
     folder = tmp_path / "another"
     other = EtlRun(run.file, folder, [CLICK, BROKEN], first_hour)  # begun on a root of its own: on this one it is refused
     with pytest.raises(Unavailable, match="it is lost"):
@@ -152,19 +127,18 @@ def test_another_ledger_on_the_same_root_stops_before_it_writes(run: EtlRun, fir
         wait_for(lambda: not other.running(), "the driver with the other ledger ends", 120)
         assert other.exit_code() == 1
         assert other.logged("this ledger is an")
-    assert before == {h: run.manifest(CLICK, h) for h in before}
-    assert verify_bucket(run.storage, CLICK, first_hour).findings == ()
+    assert run.manifest(CLICK, hour) == before
+    assert verify_bucket(run.storage, CLICK, hour).findings == ()
 
 
 @pytest.mark.long
 def test_the_driver_killed_at_random_moments_loses_and_doubles_nothing(
-    run: EtlRun, delivery: DirectDelivery, first_hour: Hour
+    run: EtlRun, delivery: DirectDelivery, first_hour: Hour, hours: Iterator[Hour]
 ) -> None:
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
-    hours = [Hour(first_hour.start_s + 60 * n, 60) for n in range(6, 9)]
     sent: list[Range] = []
-    for hour in hours:
+    for hour in itertools.islice(hours, 3):
         for _ in range(5):
             sent.append(delivery.make(CLICK, [*times(hour, 40), *times(first_hour, 1)]))
             delivery.deliver(sent[-1])
@@ -174,11 +148,10 @@ def test_the_driver_killed_at_random_moments_loses_and_doubles_nothing(
         wait_for(lambda until=moment: time.monotonic() > until, "the moment to kill")  # type: ignore[misc]
         run.kill()
         run.start()
-    run.closed(CLICK, hours[-1])
+    run.closed(CLICK, hour)
     found: list[EventId] = []
-    for n in range(9):
-        hour = Hour(first_hour.start_s + 60 * n, 60)
-        assert verify_bucket(run.storage, CLICK, hour).findings == (), f"seed {seed}"
-        found += ids_in(run, CLICK, hour)
+    for start_s in range(first_hour.start_s, hour.end_s, 60):
+        assert verify_bucket(run.storage, CLICK, Hour(start_s, 60)).findings == (), f"seed {seed}"
+        found += ids_in(run, CLICK, Hour(start_s, 60))
     assert len(found) == len(set(found)), f"an event is in two buckets (seed {seed})"
     assert set(ids_of(*sent)) <= set(found), f"an acknowledged event is missing (seed {seed})"

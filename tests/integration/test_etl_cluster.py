@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import signal
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import fastavro
 import psutil
 import pytest
+from tests.integration.delivered import ids_in, ids_of
 from tests.support.delivery import DirectDelivery, Range
 from tests.support.spark_cluster import SparkCluster, SubmittedEtl
 from tests.support.waiting import wait_for
 
-from hourmark.event_id import EventId
 from hourmark.hours import Hour
 from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_infra.stack import Stack
@@ -24,12 +21,6 @@ from hourmark_infra.stack import Stack
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
 TYPE = f"clustered-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture(scope="module")
-def first_hour() -> Hour:
-    """Ten minutes ago: hours of the past can be closed at once."""
-    return Hour.of(time.time_ns() // 1_000_000 - 600_000, 60)
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +43,6 @@ def run(stack: Stack, cluster: SparkCluster, folder: Path, first_hour: Hour) -> 
         yield made
 
 
-@pytest.fixture(scope="module")
-def delivery(run: SubmittedEtl) -> DirectDelivery:
-    return DirectDelivery(run.config)
-
-
 def delivered(delivery: DirectDelivery, hour: Hour, ranges: int) -> list[Range]:
     """Ranges of 500 events, every tenth of them twice, all promised."""
     made = []
@@ -69,22 +55,6 @@ def delivered(delivery: DirectDelivery, hour: Hour, ranges: int) -> list[Range]:
     return made
 
 
-def ids_in(run: SubmittedEtl, hour: Hour) -> list[EventId]:
-    """Every id in the bucket, read by a stock Avro reader."""
-    manifest = run.manifest(TYPE, hour)
-    assert manifest is not None
-    found = []
-    for file in manifest.files:
-        with run.storage.open(f"{hour.bucket_path(TYPE)}/{file.name}") as stream:
-            rows: Any = fastavro.reader(stream)
-            found += [EventId(row["event_id"]) for row in rows]
-    return sorted(found)
-
-
-def ids_of(ranges: list[Range]) -> list[EventId]:
-    return sorted(event_id for r in ranges for _, event_id, _ in r.events)
-
-
 def kill_one(executors: list[psutil.Process]) -> None:
     executors[0].send_signal(signal.SIGKILL)
 
@@ -95,7 +65,7 @@ def test_an_hour_with_duplicates_closes_on_executors_that_see_nothing_of_the_dri
     sent = delivered(delivery, first_hour, 20)
     delivery.report(first_hour.end_ms)
     manifest = run.closed(TYPE, first_hour)
-    assert ids_in(run, first_hour) == ids_of(sent)
+    assert ids_in(run, TYPE, first_hour) == ids_of(*sent)
     assert (manifest.events, manifest.duplicates_removed, manifest.grade.value) == (10_000, 1000, "proved")
     assert verify_bucket(run.storage, TYPE, first_hour).findings == ()
     executors = cluster.at_work()
@@ -108,7 +78,7 @@ def test_an_executor_killed_in_the_middle_costs_time_and_no_event(
     run: SubmittedEtl, cluster: SparkCluster, delivery: DirectDelivery, first_hour: Hour
 ) -> None:
     second = first_hour.next()
-    before = ids_in(run, first_hour)
+    before = ids_in(run, TYPE, first_hour)
     wait_for(lambda: len(cluster.executors()) == 2, "both executors are there")
     sent = delivered(delivery, second, 40)
     kill_one(cluster.at_work())  # while what was just sent is being staged
@@ -117,8 +87,8 @@ def test_an_executor_killed_in_the_middle_costs_time_and_no_event(
     wait_for(lambda: run.storage.exists("_attempts"), "writing has begun", 120)
     kill_one(cluster.executors())
     manifest = run.closed(TYPE, second)
-    assert ids_in(run, second) == ids_of(sent)
+    assert ids_in(run, TYPE, second) == ids_of(*sent)
     assert (manifest.events, manifest.grade.value) == (30_000, "proved")
     assert verify_bucket(run.storage, TYPE, second).findings == ()
-    assert ids_in(run, first_hour) == before
+    assert ids_in(run, TYPE, first_hour) == before
     assert run.running()

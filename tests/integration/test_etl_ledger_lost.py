@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +21,9 @@ from hourmark_etl.buckets.verify import find_late_clashes, verify_bucket
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(600)]
-CLICK = f"click-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def first_hour() -> Hour:
-    return Hour.of(time.time_ns() // 1_000_000 - 600_000, 60)
-
-
-@pytest.fixture
-def run(stack: Stack, tmp_path: Path, first_hour: Hour) -> Iterator[EtlRun]:
-    with EtlRun(stack.layout.config_file, tmp_path / f"etl-{uuid.uuid4().hex[:6]}", [CLICK], first_hour) as made:
-        yield made
+TYPES = (CLICK,) = (f"click-{uuid.uuid4().hex[:8]}",)
 
 
 def hourmark(run: EtlRun, *arguments: str) -> dict[str, Any]:
@@ -64,7 +49,7 @@ def skip_again(database: Database, begun: dict[str, int]) -> None:
 
 
 def staged_rows(run: EtlRun) -> int:
-    with contextlib.closing(Database(run.config.etl.ledger)) as database, database.reading() as connection:
+    with Database(run.config.etl.ledger) as database, database.reading() as connection:
         events = connection.exec_driver_sql(
             f"SELECT coalesce(sum(rows), 0) FROM staged_groups WHERE type = '{CLICK}'"
         ).scalar_one()
@@ -72,11 +57,12 @@ def staged_rows(run: EtlRun) -> int:
         return int(min(events, promised.scalar_one()))
 
 
-def test_a_lost_ledger_is_rebuilt_and_closing_goes_on(run: EtlRun, first_hour: Hour, tmp_path: Path) -> None:
+def test_a_lost_ledger_is_rebuilt_and_closing_goes_on(
+    run: EtlRun, delivery: DirectDelivery, first_hour: Hour, tmp_path: Path
+) -> None:
     run.wait_until_staging()
-    with contextlib.closing(Database(run.config.etl.ledger)) as database:
+    with Database(run.config.etl.ledger) as database:
         begun = control_positions(database)
-    delivery = DirectDelivery(run.config)
     second, third = first_hour.next(), first_hour.next().next()
     for hour in (first_hour, second):
         delivery.deliver(delivery.make(CLICK, [hour.start_s * 1000 + n for n in range(50)]))
@@ -88,14 +74,14 @@ def test_a_lost_ledger_is_rebuilt_and_closing_goes_on(run: EtlRun, first_hour: H
     wait_for(lambda: staged_rows(run) == 147, "all is staged")
     run.kill()
     assert hourmark(run, "ledger", "check")["findings"] == []
-    with contextlib.closing(Database(run.config.etl.ledger)) as lost:
+    with Database(run.config.etl.ledger) as lost:
         before, (ledger, _) = frontiers(lost, 60), lost.identity()
     file = Path(run.config.etl.ledger.removeprefix("sqlite:///"))
     for part in file.parent.glob(f"{file.name}*"):
         part.rename(tmp_path / f"lost-{part.name}")
     told = hourmark(run, "ledger", "rebuild", "--into", run.config.etl.ledger)
     assert (told["ledger"], told["notes"], told["lost"]) == (ledger, [], [])
-    with contextlib.closing(Database(run.config.etl.ledger)) as made:
+    with Database(run.config.etl.ledger) as made:
         assert frontiers(made, 60) == before
         skip_again(made, begun)
     assert hourmark(run, "ledger", "check")["findings"] == []

@@ -30,12 +30,6 @@ LOST_HOST = "e" * 32
 
 
 @pytest.fixture(scope="module")
-def first_hour() -> Hour:
-    """Ten minutes ago: hours of the past can be closed at once."""
-    return Hour.of(time.time_ns() // 1_000_000 - 600_000, 60)
-
-
-@pytest.fixture(scope="module")
 def port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -45,11 +39,9 @@ def port() -> int:
 @pytest.fixture(scope="module")
 def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory, first_hour: Hour, port: int) -> Iterator[EtlRun]:
     folder = tmp_path_factory.mktemp(f"etl-{uuid.uuid4().hex[:6]}-")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOURMARK_ETL__METRICS_PORT", str(port))
-        with EtlRun(stack.layout.config_file, folder, [TYPE, IDLE], first_hour) as made:
-            made.wait_until_staging(300)
-            yield made
+    with EtlRun(stack.layout.config_file, folder, [TYPE, IDLE], first_hour, etl={"metrics_port": port}) as made:
+        made.wait_until_staging(300)
+        yield made
 
 
 def scrape(port: int) -> dict[str, float]:
@@ -64,8 +56,7 @@ def scrape(port: int) -> dict[str, float]:
     return found
 
 
-def test_the_metrics_say_what_was_staged_and_closed(run: EtlRun, port: int, first_hour: Hour) -> None:
-    delivery = DirectDelivery(run.config)
+def test_the_metrics_say_what_was_staged_and_closed(run: EtlRun, delivery: DirectDelivery, port: int, first_hour: Hour) -> None:
     sent = delivery.make(TYPE, [first_hour.start_s * 1000 + n for n in range(100)])
     delivery.deliver(sent)
     delivery.deliver(sent)  # the ack was lost
@@ -105,8 +96,10 @@ def test_the_books_of_a_real_run_add_up_range_by_range(run: EtlRun, first_hour: 
     assert "the books add up" in ask(run, audit).stdout
 
 
-def test_an_hour_that_a_host_holds_says_so_and_closes_by_an_order(run: EtlRun, first_hour: Hour) -> None:
-    delivery, second = DirectDelivery(run.config), first_hour.next()
+def test_an_hour_that_a_host_holds_says_so_and_closes_by_an_override(
+    run: EtlRun, delivery: DirectDelivery, first_hour: Hour
+) -> None:
+    second = first_hour.next()
     delivery.report(first_hour.end_ms, host_id=LOST_HOST, source="app")
     delivery.report(second.end_ms)
     wait_for(lambda: LOST_HOST in ask(run, bucket, "why", TYPE, str(second)).stdout, "the host that holds the hour is named")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
+from tests.integration.delivered import times
 from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.ledger_queries import rewrite
@@ -24,42 +24,20 @@ from hourmark_etl.ledger import batches, tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overview import quarantined
 from hourmark_etl.staging.resume import resume_type
-from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
 CLICK, POISONED, NEW = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("click", "poisoned", "new"))
-
-
-@pytest.fixture(scope="module")
-def first_hour() -> Hour:
-    return Hour.of(time.time_ns() // 1_000_000 - 600_000, 60)
-
-
-@pytest.fixture(scope="module")
-def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory, first_hour: Hour) -> Iterator[EtlRun]:
-    folder = tmp_path_factory.mktemp(f"etl-{uuid.uuid4().hex[:6]}-")
-    with EtlRun(stack.layout.config_file, folder, [CLICK, POISONED], first_hour) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def delivery(run: EtlRun) -> DirectDelivery:
-    return DirectDelivery(run.config)
+TYPES = (CLICK, POISONED)
 
 
 @pytest.fixture(scope="module")
 def database(run: EtlRun) -> Iterator[Database]:
-    made = Database(run.config.etl.ledger)
-    yield made
-    made.close()
+    with Database(run.config.etl.ledger) as made:
+        yield made
 
 
-def times(hour: Hour, count: int) -> list[int]:
-    return [hour.start_s * 1000 + 500 * n for n in range(count)]
-
-
-def test_a_poisoned_type_is_set_aside_and_holds_nobody_up_until_it_is_resumed(
+def test_a_poisoned_type_is_quarantined_and_holds_nobody_up_until_it_is_resumed(
     run: EtlRun, delivery: DirectDelivery, database: Database, first_hour: Hour
 ) -> None:
     for event_type in (CLICK, POISONED):
@@ -70,8 +48,8 @@ def test_a_poisoned_type_is_set_aside_and_holds_nobody_up_until_it_is_resumed(
     delivery.deliver(delivery.make(POISONED, times(first_hour, 5)))
     delivery.report(first_hour.end_ms)
     assert run.closed(CLICK, first_hour, 300).events == 20
-    (aside,) = quarantined(database).values()
-    assert (aside.event_type, aside.topic, aside.partition, aside.offset) == (POISONED, events_topic(POISONED), 0, 20)
+    (held,) = quarantined(database).values()
+    assert (held.event_type, held.topic, held.partition, held.offset) == (POISONED, events_topic(POISONED), 0, 20)
     assert run.logged(f"the type {POISONED} is quarantined")
     assert run.manifest(POISONED, first_hour) is None
     command = [sys.executable, "-m", "hourmark", "etl", "resume", POISONED, "--skip-record", "--config", str(run.file)]

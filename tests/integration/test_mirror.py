@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,7 @@ from hourmark_mirror.verification import Verdict, Verification
 pytestmark = pytest.mark.stack
 
 RUN = uuid.uuid4().hex[:8]  # topics of this run: the stack may be an older one's
-TYPES = ("copied", "large", "killed", "lost", "altered", "foreign", "anew", "empty", "refused")
-Verify = Callable[..., Verdict]
+TYPES = ("copied", "large", "killed", "lost", "altered", "foreign", "replaced", "empty", "refused")
 
 
 def topic(name: str) -> str:
@@ -52,32 +52,56 @@ def central(config: Config) -> KafkaCluster:
     return config.kafka.central
 
 
-@pytest.fixture
-def verify(config: Config, central: KafkaCluster, tmp_path: Path) -> Verify:
-    """Checks one topic, remembering earlier checks of the same test only."""
-    mine = config.model_copy(update={"mirror": config.mirror.model_copy(update={"work_dir": tmp_path})})
+@dataclasses.dataclass(frozen=True)
+class Sites:
+    """Both clusters. Checks that are remembered are those of one test only."""
 
-    def run(name: str, *, timeout_s: float = 40.0, accept: bool = False) -> Verdict:
+    config: Config
+    central: KafkaCluster
+    work_dir: Path
+
+    def verify(self, name: str, *, timeout_s: float = 40.0, accept: bool = False) -> Verdict:
+        """The verdict on one topic."""
+        mine = self.config.model_copy(update={"mirror": self.config.mirror.model_copy(update={"work_dir": self.work_dir})})
         return Verification(mine, SystemClock(), topics=[topic(name)], accept=accept).run(timeout_s)
 
-    return run
+    def verified(self, name: str, *, timeout_s: float = 40.0) -> Verdict:
+        """The same; it must be well."""
+        verdict = self.verify(name, timeout_s=timeout_s)
+        assert verdict.ok, as_lines(verdict)
+        return verdict
 
+    def remote(self, name: str) -> str:
+        """The topic at the centre."""
+        return central_topic(topic(name), self.config.kafka.edge_alias)
 
-def produce(config: Config, name: str, records: list[tuple[bytes, bytes]], *, partition: int = -1) -> None:
-    """Durably at the edge, as the delivery service does it."""
-    producer = edge_producer(config)
-    for key, value in records:
-        producer.produce(topic(name), value, key, partition=partition)  # -1: by the key
-        producer.poll(0)
-    assert producer.flush(30) == 0
+    def produce(self, name: str, records: list[tuple[bytes, bytes]], *, partition: int = -1) -> None:
+        """Durably at the edge, as the delivery service does it."""
+        producer = self.edge_producer()
+        for key, value in records:
+            producer.produce(topic(name), value, key, partition=partition)  # -1: by the key
+            producer.poll(0)
+        assert producer.flush(30) == 0
 
-
-def edge_producer(config: Config) -> Producer:
-    return Producer(
-        client_settings(
-            config.kafka.edge, enable_idempotence=True, message_max_bytes=config.kafka.max_message_bytes, compression_type="none"
+    def edge_producer(self) -> Producer:
+        kafka = self.config.kafka
+        return Producer(
+            client_settings(
+                kafka.edge, enable_idempotence=True, message_max_bytes=kafka.max_message_bytes, compression_type="none"
+            )
         )
-    )
+
+    def write_by_hand(self, name: str, *records: tuple[bytes, bytes]) -> None:
+        """At the centre, where the mirror alone should write."""
+        target = Producer(client_settings(self.central))
+        for key, value in records:
+            target.produce(self.remote(name), value, key, partition=0)
+        target.flush(10)
+
+
+@pytest.fixture
+def sites(config: Config, central: KafkaCluster, tmp_path: Path) -> Sites:
+    return Sites(config, central, tmp_path)
 
 
 def read_all(cluster: KafkaCluster, name: str) -> list[Message]:
@@ -110,70 +134,57 @@ def numbered(count: int) -> list[tuple[bytes, bytes]]:
     return [(b"k%06d" % i, b"value %06d" % i) for i in range(count)]
 
 
-def test_records_reach_the_centre_as_they_are(config: Config, central: KafkaCluster, verify: Verify) -> None:
+def test_records_reach_the_centre_as_they_are(sites: Sites) -> None:
     records = [*numbered(500), (b"", b"\x00\xff"), ("schlüssel".encode(), b"")]
-    produce(config, "copied", records)
-    verdict = verify("copied")
-    assert verdict.ok, as_lines(verdict)
+    sites.produce("copied", records)
+    sites.verified("copied")
 
     def content(message: Message) -> tuple[Any, ...]:
         return message.partition(), message.key(), message.value(), message.timestamp()
 
-    edge = sorted(content(m) for m in read_all(config.kafka.edge, topic("copied")))
-    assert edge == sorted(content(m) for m in read_all(central, central_topic(topic("copied"), config.kafka.edge_alias)))
+    edge = sorted(content(m) for m in read_all(sites.config.kafka.edge, topic("copied")))
+    assert edge == sorted(content(m) for m in read_all(sites.central, sites.remote("copied")))
     assert len(edge) == len(records)
 
 
-def test_a_record_of_seven_mebibytes_passes(config: Config, verify: Verify) -> None:
-    produce(config, "large", [(b"large", os.urandom(7 << 20)), (b"after", b"it")], partition=0)
-    verdict = verify("large")
-    assert verdict.ok, as_lines(verdict)
+def test_a_record_of_seven_mebibytes_passes(sites: Sites) -> None:
+    sites.produce("large", [(b"large", os.urandom(7 << 20)), (b"after", b"it")], partition=0)
+    verdict = sites.verified("large")
     assert sum(c.comparison.matched for c in verdict.compared) == 2
 
 
-def test_an_empty_topic_has_reached_its_cut(verify: Verify) -> None:
-    verdict = verify("empty", timeout_s=0)
-    assert verdict.ok, as_lines(verdict)
+def test_an_empty_topic_has_reached_its_cut(sites: Sites) -> None:
+    verdict = sites.verified("empty", timeout_s=0)
     assert len(verdict.compared) == 2
 
 
-def test_a_record_deleted_from_the_target_is_named(config: Config, central: KafkaCluster, verify: Verify) -> None:
+def test_a_record_deleted_from_the_target_is_named(sites: Sites) -> None:
     """peers 34: the source's position is committed although the target does not hold the record."""
-    produce(config, "lost", numbered(50), partition=1)
-    assert verify("lost").ok
-    target = TopicPartition(central_topic(topic("lost"), config.kafka.edge_alias), 1, 7)
-    delete_records(central, target)
-    kind, partition, first, last, count = faults(verify("lost"))[0]
+    sites.produce("lost", numbered(50), partition=1)
+    sites.verified("lost")
+    delete_records(sites.central, TopicPartition(sites.remote("lost"), 1, 7))
+    kind, partition, first, last, count = faults(sites.verify("lost"))[0]
     assert (kind, partition, first) == ("missing", Partition(topic("lost"), 1), 0)
     assert last is not None and count == last + 1
     assert 1 <= count <= 7  # seven offsets of the target, of which markers are some
 
 
-def test_foreign_and_doubled_records_on_the_target_are_named(config: Config, central: KafkaCluster, verify: Verify) -> None:
-    produce(config, "foreign", numbered(20), partition=0)
-    assert verify("foreign").ok
-    target = Producer(client_settings(central))
-    for key, value in ((b"k000003", b"value 000003"), (b"k000003", b"other")):
-        target.produce(central_topic(topic("foreign"), config.kafka.edge_alias), value, key, partition=0)
-    target.flush(10)
-    verdict = verify("foreign")
+def test_foreign_and_doubled_records_on_the_target_are_named(sites: Sites) -> None:
+    sites.produce("foreign", numbered(20), partition=0)
+    sites.verified("foreign")
+    sites.write_by_hand("foreign", (b"k000003", b"value 000003"), (b"k000003", b"other"))
+    verdict = sites.verify("foreign")
     assert [(f[0], f[1].partition, f[2]) for f in faults(verdict)] == [("doubled", 0, 3), ("foreign", 0, None)]
-    produce(config, "foreign", [(b"next", b"one")], partition=0)  # what comes after is still matched
-    assert [f[0] for f in faults(verify("foreign"))] == ["doubled", "foreign"]
+    sites.produce("foreign", [(b"next", b"one")], partition=0)  # what comes after is still matched
+    assert [f[0] for f in faults(sites.verify("foreign"))] == ["doubled", "foreign"]
 
 
-def test_the_command_names_an_altered_record_and_ends_with_1(
-    config: Config, stack: Stack, central: KafkaCluster, verify: Verify
-) -> None:
+def test_the_command_names_an_altered_record_and_ends_with_1(sites: Sites, stack: Stack) -> None:
     """The target is written by hand before the mirror gets the record's successor: it stands in the place of another."""
-    produce(config, "altered", [(b"a", b"1"), (b"b", b"2")], partition=0)
-    assert verify("altered").ok
-    remote = TopicPartition(central_topic(topic("altered"), config.kafka.edge_alias), 0, -1)
-    delete_records(central, remote)
-    target = Producer(client_settings(central))
-    for key, value in ((b"a", b"1"), (b"b", b"X")):
-        target.produce(remote.topic, value, key, partition=0)
-    target.flush(10)
+    sites.produce("altered", [(b"a", b"1"), (b"b", b"2")], partition=0)
+    sites.verified("altered")
+    delete_records(sites.central, TopicPartition(sites.remote("altered"), 0, -1))
+    sites.write_by_hand("altered", (b"a", b"1"), (b"b", b"X"))
     command = [sys.executable, "-m", "hourmark", "mirror", "verify", "--config", str(stack.layout.config_file), "--json"]
     done = subprocess.run([*command, "--topic", topic("altered")], capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
@@ -182,29 +193,29 @@ def test_the_command_names_an_altered_record_and_ends_with_1(
     assert partition["faults"][0]["edge_first"] == 1
 
 
-def test_a_topic_recreated_at_the_edge_is_an_alarm_until_it_is_accepted(config: Config, verify: Verify) -> None:
+def test_a_topic_recreated_at_the_edge_is_an_alarm_until_it_is_accepted(sites: Sites) -> None:
     """peers 30: `auto.offset.reset=earliest` hides the gap."""
-    produce(config, "anew", numbered(30), partition=0)
-    assert verify("anew").ok
-    edge = Cluster(config.kafka.edge, "edge")
-    for future in edge.admin.delete_topics([topic("anew")]).values():
+    sites.produce("replaced", numbered(30), partition=0)
+    sites.verified("replaced")
+    edge = Cluster(sites.config.kafka.edge, "edge")
+    for future in edge.admin.delete_topics([topic("replaced")]).values():
         future.result(15)
-    wait_for(lambda: not edge.topics([topic("anew")]), "the topic is gone", 20)
-    settings = topic_settings(config.kafka.retention_hours, config.kafka.max_message_bytes, config.kafka.edge.min_insync_replicas)
-    ensure_topics(edge, [WantedTopic(topic("anew"), 2, settings)])
-    produce(config, "anew", numbered(3), partition=0)
+    wait_for(lambda: not edge.topics([topic("replaced")]), "the topic is gone", 20)
+    settings = topic_settings(
+        sites.config.kafka.retention_hours, sites.config.kafka.max_message_bytes, sites.config.kafka.edge.min_insync_replicas
+    )
+    ensure_topics(edge, [WantedTopic(topic("replaced"), 2, settings)])
+    sites.produce("replaced", numbered(3), partition=0)
     for _ in range(2):  # it stays
-        alarms = verify("anew").alarms
+        alarms = sites.verify("replaced").alarms
         assert len(alarms) == 1
         assert f"topic {topic('anew')} was deleted and recreated" in alarms[0]
         assert f"{topic('anew')}-0 up to 30" in alarms[0]
-    assert not any("recreated" in alarm for alarm in verify("anew", timeout_s=0, accept=True).alarms)
+    assert not any("recreated" in alarm for alarm in sites.verify("replaced", timeout_s=0, accept=True).alarms)
 
 
-def test_after_a_kill_of_java_and_of_its_parent_nothing_is_missing_or_doubled(
-    config: Config, stack: Stack, verify: Verify
-) -> None:
-    with producing(config, "killed"):
+def test_after_a_kill_of_java_and_of_its_parent_nothing_is_missing_or_doubled(sites: Sites, stack: Stack) -> None:
+    with producing(sites, "killed"):
         java = java_of(stack)
         java.send_signal(signal.SIGKILL)
         wait_for(lambda: java_of(stack).pid != java.pid, "started again by its supervisor", 20)
@@ -213,38 +224,34 @@ def test_after_a_kill_of_java_and_of_its_parent_nothing_is_missing_or_doubled(
         parent.send_signal(signal.SIGKILL)
         wait_for(lambda: not java.is_running() or java.status() == psutil.STATUS_ZOMBIE, "Java dies with its parent", 20)
         start_mirror(stack)
-    verdict = verify("killed", timeout_s=120)
-    assert verdict.ok, as_lines(verdict)
+    verdict = sites.verified("killed", timeout_s=120)
     assert sum(c.comparison.matched for c in verdict.compared) > 500
 
 
-def test_a_task_that_failed_is_named_and_goes_on_once_its_cause_is_gone(
-    config: Config, stack: Stack, central: KafkaCluster, verify: Verify
-) -> None:
+def test_a_task_that_failed_is_named_and_goes_on_once_its_cause_is_gone(sites: Sites, stack: Stack) -> None:
     """peers 31 (strimzi#11037): a task fails on one oversize record, and the rest of its partitions stand still."""
     log = stack.layout.logs / "mirror.log"
     told = log.stat().st_size
-    remote = central_topic(topic("refused"), config.kafka.edge_alias)
-    set_limit(central, remote, 64 * 1024)
+    remote = sites.remote("refused")
+    set_limit(sites.central, remote, 64 * 1024)
     try:
-        produce(config, "refused", [(b"before", b"it"), (b"large", os.urandom(256 * 1024)), (b"after", b"it")], partition=0)
+        sites.produce("refused", [(b"before", b"it"), (b"large", os.urandom(256 * 1024)), (b"after", b"it")], partition=0)
         # its state is told once its producer is closed, which may take 30 s
         wait_for(lambda: b"stands still: MirrorSourceConnector-" in log.read_bytes()[told:], "the failed task is named", 90)
         assert b"RecordTooLargeException" in log.read_bytes()[told:]
-        assert verify("refused", timeout_s=0).behind
+        assert sites.verify("refused", timeout_s=0).behind
     finally:  # the mirror refuses to start while a remote topic is not as it must be
-        set_limit(central, remote, config.kafka.max_message_bytes)
-    verdict = verify("refused", timeout_s=90)
-    assert verdict.ok, as_lines(verdict)
+        set_limit(sites.central, remote, sites.config.kafka.max_message_bytes)
+    sites.verified("refused", timeout_s=90)
 
 
 @contextlib.contextmanager
-def producing(config: Config, name: str) -> Iterator[None]:
+def producing(sites: Sites, name: str) -> Iterator[None]:
     """Produces at the edge until the end of the block."""
     stop = threading.Event()
 
     def run() -> None:
-        producer, i = edge_producer(config), 0
+        producer, i = sites.edge_producer(), 0
         while not stop.wait(0.01):
             producer.produce(topic(name), b"value %d" % i, b"%d" % i)
             producer.poll(0)
@@ -270,12 +277,12 @@ def java_of(stack: Stack) -> psutil.Process:
     """The child, once it is Java."""
     found: list[psutil.Process] = []
 
-    def look() -> bool:
+    def is_there() -> bool:
         with contextlib.suppress(psutil.NoSuchProcess):  # a zombie, or gone meanwhile
             found[:] = [c for c in mirror_process(stack).children() if "MirrorMaker" in " ".join(c.cmdline())]
         return bool(found)
 
-    wait_for(look, "Java runs", 20)
+    wait_for(is_there, "Java runs", 20)
     return found[0]
 
 

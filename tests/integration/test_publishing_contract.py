@@ -54,6 +54,14 @@ def published(world: World, one: Attempt) -> Manifest:
     return publish(world.storage, frontier(HOUR), one.files, one.manifest)
 
 
+def standing(world: World) -> Manifest | None:
+    return standing_manifest(world.storage, frontier(HOUR).event_type, HOUR)
+
+
+def contents(world: World) -> dict[str, bytes]:
+    return {entry.name: world.storage.read(f"{BUCKET}/{entry.name}") for entry in world.storage.list(BUCKET)}
+
+
 def ids_in_bucket(world: World) -> list[bytes]:
     events = world.events(HOUR, read_manifest(world.storage, "click", HOUR))
     return sorted(event["event_id"] for event in events)
@@ -62,9 +70,8 @@ def ids_in_bucket(world: World) -> list[bytes]:
 def test_a_bucket_holds_the_manifests_files_and_nothing_else(world: World) -> None:
     late = an_id(hour_at(-1), 1)
     one = attempt(world, world.stage([*IDS, *IDS[:5], late]) + world.stage(IDS[:2], 2))
-    assert published(world, one) == one.manifest == standing_manifest(world.storage, frontier(HOUR).event_type, HOUR)
-    names = {entry.name for entry in world.storage.list(BUCKET)}
-    assert names == {MARKER, *(f.name for f in one.manifest.files)}
+    assert published(world, one) == one.manifest == standing(world)
+    assert contents(world).keys() == {MARKER, *(f.name for f in one.manifest.files)}
     assert ids_in_bucket(world) == sorted([*IDS, late])
     assert one.manifest.late == {str(hour_at(-1)): 1}
     books = {hour: (b.rows, b.events) for hour, b in one.manifest.books.items()}
@@ -74,16 +81,16 @@ def test_a_bucket_holds_the_manifests_files_and_nothing_else(world: World) -> No
 def test_an_hour_without_events_is_a_marker_alone(world: World) -> None:
     one = attempt(world, ())
     assert published(world, one).files == []
-    assert [entry.name for entry in world.storage.list(BUCKET)] == [MARKER]
+    assert [*contents(world)] == [MARKER]
 
 
 def test_what_stands_is_never_replaced(world: World) -> None:
     listed = world.stage(IDS)
     first, second = attempt(world, listed), attempt(world, listed)
     assert published(world, first) == first.manifest
-    before = {e.name: world.storage.read(f"{BUCKET}/{e.name}") for e in world.storage.list(BUCKET)}
+    before = contents(world)
     assert published(world, second) == first.manifest
-    assert {e.name: world.storage.read(f"{BUCKET}/{e.name}") for e in world.storage.list(BUCKET)} == before
+    assert contents(world) == before
 
 
 def test_of_many_closers_one_publishes_and_all_agree(world: World) -> None:
@@ -99,7 +106,7 @@ def test_a_folder_without_a_marker_is_nobodys_bucket(world: World) -> None:
     world.storage.write_new(f"{BUCKET}/stray", b"x")
     with pytest.raises(Finding, match="without a _SUCCESS"):
         published(world, attempt(world, world.stage(IDS)))
-    assert [entry.name for entry in world.storage.list(BUCKET)] == ["stray"]
+    assert [*contents(world)] == ["stray"]
 
 
 def more(world: World, one: Attempt) -> Attempt:
@@ -164,8 +171,7 @@ def test_a_crash_anywhere_leaves_no_bucket_or_a_whole_one(world: World, after: b
             publish(Interrupting(world.storage, calls, after), frontier(HOUR), one.files, one.manifest)
         except Interrupted:
             told["interrupted"] += 1
-        standing = standing_manifest(world.storage, frontier(HOUR).event_type, HOUR)
-        if standing is None:
+        if standing(world) is None:
             with pytest.raises(NotFound):
                 world.storage.list(BUCKET)
         else:
@@ -179,7 +185,7 @@ def test_the_answer_of_the_rename_that_is_lost_is_settled_by_the_marker(world: W
     target = Interrupting(world.storage, 4, after=True)  # folder, file, marker, bucket
     with pytest.raises(Interrupted):
         publish(target, frontier(HOUR), one.files, one.manifest)
-    assert standing_manifest(world.storage, frontier(HOUR).event_type, HOUR) == one.manifest
+    assert standing(world) == one.manifest
     with pytest.raises((StorageError, Finding)):
         published(world, one)  # its files are in the bucket already: whoever comes back reads the marker instead
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -19,6 +21,7 @@ from hourmark.cli import root
 from hourmark.config import Config, Registry, load_config
 from hourmark.errors import Finding, UsageError
 from hourmark.kafka import TIMEOUT_S, Cluster, Partition
+from hourmark.ranges import ByteRange
 from hourmark.registry import SchemaRegistry
 from hourmark.rules_topic import publish, read_rules
 from hourmark.topic_follower import read_topic
@@ -65,21 +68,25 @@ class Site:
         """`hourmark types …` with this site's configuration."""
         return CliRunner().invoke(root, ["types", *words, "--config", str(self.file)])
 
+    def done(self, word: str) -> dict[str, Any]:
+        """What the command did; it must end well."""
+        result = self.types(word, "--json")
+        assert result.exit_code == 0, result.output
+        done: dict[str, Any] = json.loads(result.stdout)
+        return done
+
     def applied(self) -> str:
         """Apply, and the revision."""
-        result = self.types("apply", "--json")
-        assert result.exit_code == 0, result.output
-        revision = json.loads(result.stdout)["revision"]
-        assert isinstance(revision, str)
-        self.serving.revision = revision
-        return revision
+        self.serving.revision = self.done("apply")["revision"]
+        return self.serving.revision
 
-    def repaired(self) -> dict[str, object]:
+    def repaired(self) -> dict[str, Any]:
         """Repair, and what it did."""
-        result = self.types("repair", "--json")
-        assert result.exit_code == 0, result.output
-        done: dict[str, object] = json.loads(result.stdout)
-        return done
+        return self.done("repair")
+
+    def post(self, sent: ByteRange, line: bytes) -> int:
+        """A range of one line; the status of the answer."""
+        return self.serving.post(sent, line).status_code
 
     def lose_registry(self, copy: Path | None = None) -> None:
         """It is recreated; or restored from a copy."""
@@ -95,15 +102,16 @@ class Site:
         """Where the registry keeps its schemas."""
         return self.stack.server("registry").data
 
+    def schemas(self) -> SchemaRegistry:
+        """The registry, as Hourmark asks it."""
+        return SchemaRegistry(Registry(url=self.config.registry.url))
+
     def ids_agree(self) -> bool:
         """Whether the registry gives every id of the ledger for what the ledger knows it as."""
-        registry = SchemaRegistry(Registry(url=self.config.registry.url))
         with Database(self.config.etl.ledger) as database:
             known = known_schemas(database)
-        try:
+        with contextlib.closing(self.schemas()) as registry:
             given = {schema_id: registry.schema(schema_id) for schema_id in known}
-        finally:
-            registry.close()
         return all(s is not None and fingerprint(s) == known[n].fingerprint for n, s in given.items()) and len(known) > 1
 
 
@@ -180,7 +188,7 @@ def test_a_lost_topic_is_noticed_by_a_running_service_and_written_again_with_the
     second = site.serving.revision
     line = body(2)
     sent = site.serving.range_of(line)
-    assert site.serving.post(sent, line).status_code == 200
+    assert site.post(sent, line) == 200
     cluster = Cluster(site.config.kafka.edge, "edge")
     for future in cluster.admin.delete_topics([TYPES]).values():
         future.result(TIMEOUT_S)
@@ -191,10 +199,10 @@ def test_a_lost_topic_is_noticed_by_a_running_service_and_written_again_with_the
     done = site.repaired()
     assert done["revision"] == second and done["published"] and not done["registered"]
     wait_for(site.serving.is_ready, "the service has its rules again", 60)
-    assert site.serving.post(sent, line).status_code == 200
+    assert site.post(sent, line) == 200
     site.serving.end()
     site.serving.start()
-    assert site.serving.post(sent, line).status_code == 200
+    assert site.post(sent, line) == 200
     assert cluster.ends([Partition(TYPES, 0)])[Partition(TYPES, 0)] > 0
 
 
@@ -205,7 +213,7 @@ def test_a_registry_recreated_gives_no_id_a_second_meaning_and_gets_its_ids_agai
     assert isinstance(refused.exception, UsageError)
     assert "as id" in str(refused.exception) and "types repair" in str(refused.exception)
     done = site.repaired()
-    assert set(done["registered"].values()) == {"click", "view", "dead-letters", AUDIT, HOSTS}  # type: ignore[attr-defined]
+    assert set(done["registered"].values()) == {"click", "view", "dead-letters", AUDIT, HOSTS}
     assert site.ids_agree()
     third = site.applied()
     assert third.startswith("3-")
@@ -222,7 +230,7 @@ def test_a_registry_restored_from_an_older_copy_is_caught_up(site: Site, tmp_pat
     site.lose_registry(tmp_path / "copy")
     site.declare(other='name = "other"\nfields = []\n')
     assert isinstance(site.types("apply").exception, UsageError)
-    assert list(site.repaired()["registered"].values()) == ["extra"]  # type: ignore[attr-defined]
+    assert list(site.repaired()["registered"].values()) == ["extra"]
     assert site.ids_agree()
     site.applied()
     assert site.ids_agree()
@@ -230,9 +238,8 @@ def test_a_registry_restored_from_an_older_copy_is_caught_up(site: Site, tmp_pat
 
 def test_a_registry_that_gives_our_ids_to_others_is_left_alone(site: Site) -> None:
     site.lose_registry()
-    registry = SchemaRegistry(Registry(url=site.config.registry.url))
-    registry.register("elsewhere", {"type": "record", "name": "elsewhere", "fields": []})
-    registry.close()
+    with contextlib.closing(site.schemas()) as registry:
+        registry.register("elsewhere", {"type": "record", "name": "elsewhere", "fields": []})
     refused = site.types("repair")
     assert isinstance(refused.exception, Finding)
     assert "stands for elsewhere" in str(refused.exception) and "nothing was registered" in str(refused.exception)
@@ -243,15 +250,12 @@ def test_a_registry_that_gives_our_ids_to_others_is_left_alone(site: Site) -> No
 
 def test_the_registry_refuses_what_cannot_read_every_version(site: Site) -> None:
     """v1 has a number, v2 nothing, v3 a text of the same name: v3 reads v2, and not v1."""
-    registry = SchemaRegistry(Registry(url=site.config.registry.url))
     kinds = [[{"name": "x", "type": "long"}], [], [{"name": "x", "type": "string", "default": ""}]]
     one, two, three = ({"type": "record", "name": "v", "fields": fields} for fields in kinds)
-    try:
+    with contextlib.closing(site.schemas()) as registry:
         registry.register("transitive", one)
         registry.register("transitive", two)
         with pytest.raises(UsageError, match="not backward compatible with every schema"):
             registry.register("transitive", three)
         assert registry.find("transitive", two) is not None
         assert registry.find("transitive", three) is None
-    finally:
-        registry.close()

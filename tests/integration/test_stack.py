@@ -43,15 +43,16 @@ def _pids(stack: Stack) -> dict[str, int]:
     return {name: process.pid for name in stack.names if (process := stack.process(name))}
 
 
-def _json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def _told(stack: Stack, *arguments: str, code: int | None = None) -> dict[str, Any]:
+    """What the command says as JSON, ended with this code, where one is named."""
+    done = _hourmark(stack, *arguments, "--json")
+    assert code in (None, done.returncode), done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
 def test_status_shows_every_server_well_within_its_memory(stack: Stack) -> None:
-    done = _hourmark(stack, "status", "--json")
-    found = _json(done)
-    assert done.returncode == 0
+    found = _told(stack, "status", code=0)
     assert found["ok"]
     assert {server["name"] for server in found["servers"]} == set(stack.names)
     assert all(server["pid"] and server["healthy"] and server["memory_mb"] for server in found["servers"])
@@ -59,7 +60,7 @@ def test_status_shows_every_server_well_within_its_memory(stack: Stack) -> None:
 
 
 def _component(stack: Stack, name: str) -> dict[str, Any]:
-    return next(c for c in _json(_hourmark(stack, "status", "--json"))["components"] if c["name"] == name)
+    return next(c for c in _told(stack, "status")["components"] if c["name"] == name)
 
 
 def _is_told(stack: Stack, name: str, state: str, pid: int | None, detail: str = "") -> None:
@@ -78,7 +79,7 @@ def _is_told(stack: Stack, name: str, state: str, pid: int | None, detail: str =
 
 
 def test_status_shows_each_component_of_hourmark_as_it_stands(stack: Stack, config: Config) -> None:
-    shown = _json(_hourmark(stack, "status", "--json"))["components"]
+    shown = _told(stack, "status")["components"]
     assert [component["name"] for component in shown] == ["service", "mirror", "etl", "tailers"]
     if "mirror" in stack.names:
         mirror = stack.process("mirror")
@@ -111,7 +112,7 @@ def test_a_second_mirror_is_refused_in_one_line_that_names_the_first(stack: Stac
 
 def test_up_twice_changes_nothing(stack: Stack) -> None:
     before = _pids(stack)
-    found = _json(_hourmark(stack, *_up_arguments(stack), "--json"))
+    found = _told(stack, *_up_arguments(stack))
     assert {server["state"] for server in found["servers"]} == {"running"}
     assert _pids(stack) == before
 
@@ -119,10 +120,9 @@ def test_up_twice_changes_nothing(stack: Stack) -> None:
 def test_a_killed_server_shows_and_up_starts_it_alone(stack: Stack) -> None:
     before = _pids(stack)
     stack.kill("edge-2")
-    shown = _hourmark(stack, "status", "--json")
-    assert shown.returncode == 1
-    assert [server["name"] for server in _json(shown)["servers"] if not server["pid"]] == ["edge-2"]
-    found = _json(_hourmark(stack, *_up_arguments(stack), "--json"))
+    shown = _told(stack, "status", code=1)
+    assert [server["name"] for server in shown["servers"] if not server["pid"]] == ["edge-2"]
+    found = _told(stack, *_up_arguments(stack))
     assert [server["name"] for server in found["servers"] if server["state"] == "started"] == ["edge-2"]
     after = _pids(stack)
     assert after.pop("edge-2") != before.pop("edge-2")
@@ -169,7 +169,7 @@ def test_down_ends_only_its_own_and_data_outlive_it(stack: Stack, config: Config
             recycled = Process(stranger.pid, "boot-before:1")
             stack.kill("registry")
             save_state(stack.home, state.with_process("registry", recycled))
-            found = _json(_hourmark(stack, "down", "--json"))["servers"]
+            found = _told(stack, "down")["servers"]
             assert found.pop("registry") == "not running"
             assert set(found.values()) == {"stopped"}
             assert not marked(f"{stack.layout.root}::")

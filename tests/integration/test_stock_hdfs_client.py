@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import uuid
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from tests.support.buckets import HOUR, TYPE, usual_plan
 
-from hourmark.config import Config
+from hourmark.config import Storage
 from hourmark_etl.storage import open_storage
 
 OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
@@ -28,18 +27,16 @@ def replaced(text: str, old: str, new: str) -> str:
 
 
 @pytest.mark.stack
-def test_a_stock_client_reads_what_a_closed_bucket_holds(config: Config, capsys: pytest.CaptureFixture[str]) -> None:
-    name = f"stock-{uuid.uuid4().hex[:8]}"
-    root = f"{config.storage.root}/{name}"
-    storage = open_storage(config.storage.model_copy(update={"root": root}))
-    plan = usual_plan(storage)
+def test_a_stock_client_reads_what_a_closed_bucket_holds(own_hdfs: Storage, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = usual_plan(open_storage(own_hdfs))
     events = plan.close().events
-    code = replaced(snippet(), "http://namenode:9870", config.storage.webhdfs)
-    code = replaced(code, 'user="reader"', f'user="{config.storage.user}"')
-    code = replaced(code, "/hourmark/page-viewed/date=2026-11-21/hour=05", f"{urlsplit(root).path}/{HOUR.bucket_path(TYPE)}")
+    code = replaced(snippet(), "http://namenode:9870", own_hdfs.webhdfs)
+    code = replaced(code, 'user="reader"', f'user="{own_hdfs.user}"')
+    code = replaced(
+        code, "/hourmark/page-viewed/date=2026-11-21/hour=05", f"{urlsplit(own_hdfs.root).path}/{HOUR.bucket_path(TYPE)}"
+    )
     exec(compile(code, str(OPERATIONS), "exec"), {})
     told = capsys.readouterr().out.splitlines()
     ids = sorted(event_id.hex() for datums in plan.files.values() for event_id, _ in datums)
     assert len(told) == events == len(ids)
     assert sorted(line.split()[0] for line in told) == ids
-    open_storage(config.storage).delete(name)

@@ -117,7 +117,7 @@ def test_killed_at_random_moments_under_rotation_each_byte_arrives_once_and_retr
     contents = recorder.contents()  # asserts identical retries and no gap
     assert sorted(contents.values()) == sorted(writer.written.values())
     assert {generation for _, generation in contents} == {0}
-    assert recorder.reports[-1].goodbye and recorder.reports[-1].sources[0].lost_bytes == 0
+    assert recorder.reports[-1].goodbye and recorder.last.lost_bytes == 0
     assert len({one.incarnation for one in recorder.reports}) <= KILLS + 1
 
 
@@ -155,7 +155,7 @@ def test_terminated_it_exits_0_and_says_no_goodbye(tmp_path: Path) -> None:
     with recording() as recorder:
         process = start(configure(tmp_path, recorder.url, f"{logs}/app.log"), tmp_path / "log")
         try:
-            wait_for(lambda: len(recorder.stored) == 1, "delivered")
+            recorder.wait_stored(1)
             second = start(tmp_path / "hourmark.toml", tmp_path / "log.second")
             assert second.wait(60) == 2
             assert f"process {process.pid}" in (tmp_path / "log.second").read_text()

@@ -68,7 +68,7 @@ class Environment:
     def install(self, wheels: Collection[Path], pinned: Collection[str]) -> None:
         """No more than these; `uv pip check` then says whether they suffice each other."""
         build = ["--build-constraints", str(BUILD_LOCK)]  # as the launcher does: pyspark is built once for both
-        _must(uv(["pip", "install", "--python", str(self.python), "--no-deps", *build, *map(str, wheels), *pinned]))
+        must(uv(["pip", "install", "--python", str(self.python), "--no-deps", *build, *map(str, wheels), *pinned]))
 
     def check(self) -> Done:
         """Exit code 1 where what is installed lacks something that it declares, or has another version of it."""
@@ -107,7 +107,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
 
     def make(name: str) -> Environment:
         made = Environment(tmp_path_factory.mktemp(name) / "env")
-        _must(uv(["venv", "--python", sys.executable, str(made.folder)]))
+        must(uv(["venv", "--python", sys.executable, str(made.folder)]))
         for file in made.others().values():
             file.parent.mkdir(exist_ok=True)
             file.write_text(other_text(file))
@@ -124,8 +124,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
     """All rooms' wheels and sdists, by name."""
     into = tmp_path_factory.mktemp("built")
     builder = Environment(into / "builder")
-    _must(uv(["venv", "--python", sys.executable, str(builder.folder)]))
-    _must(uv(["pip", "install", "--python", str(builder.python), "--no-deps", "--require-hashes", "-r", str(BUILD_LOCK)]))
+    must(uv(["venv", "--python", sys.executable, str(builder.folder)]))
+    must(uv(["pip", "install", "--python", str(builder.python), "--no-deps", "--require-hashes", "-r", str(BUILD_LOCK)]))
     tree = [room.folder for room in ROOMS.values()]
     _build(builder, [f"{folder}={kind}:{into / kind}" for folder in tree for kind in ("wheel", "sdist")])
     sdists = {name: into / "sdist" / f"{room.package}-{room.project['version']}.tar.gz" for name, room in ROOMS.items()}
@@ -168,8 +168,10 @@ def rooms_of(requirement: Requirement) -> set[str]:
 
 
 def _build(builder: Environment, arguments: Sequence[str]) -> None:
-    _must(builder.run("python", "-c", _BUILD, *arguments))
+    must(builder.run("python", "-c", _BUILD, *arguments))
 
 
-def _must(done: Done) -> None:
+def must(done: Done) -> str:
+    """It ended well; what it said."""
     assert done.returncode == 0, f"{done.args}: {done.stderr}"
+    return done.stdout

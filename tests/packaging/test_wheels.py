@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from tests.packaging.conftest import Built, Environment, other_text, rooms_of
+from tests.packaging.conftest import Built, Environment, must, other_text, rooms_of
 from tests.packaging.rooms import ROOMS, ROOT
 from tests.support.buckets import HOUR, TYPE, usual_plan
 
@@ -84,8 +84,7 @@ def test_what_is_installed_suffices_and_is_no_more_than_asked(asked: str, place:
     there = environment.distributions()
     assert {name for name in there if name.startswith("hourmark")} == rooms_of(Requirement(asked))
     assert there & HEAVY == (HEAVY if asked == FULL else PLACES[asked][1])
-    checked = environment.check()
-    assert checked.returncode == 0, checked.stderr
+    must(environment.check())
 
 
 def test_a_log_host_has_two_wheels_of_ours_and_no_client_of_kafka(place: Place) -> None:
@@ -163,9 +162,7 @@ LACKING = {  # what some of its modules import that is not for this place
 @every_place
 def test_every_module_loads_but_for_what_is_known(asked: str, place: Place) -> None:
     packages = sorted(ROOMS[name].package for name in rooms_of(Requirement(asked)))
-    done = place(asked).run("python", "-c", IMPORT_ALL, *packages)
-    assert done.returncode == 0, done.stderr
-    assert {*done.stdout.split()} == LACKING.get(asked, set())
+    assert {*must(place(asked).run("python", "-c", IMPORT_ALL, *packages)).split()} == LACKING.get(asked, set())
     assert place(asked).imported() == []
 
 
@@ -207,9 +204,7 @@ def test_buckets_are_read_without_spark_arrow_or_numpy(place: Place, settings: d
         ("why", "closed as proved"),
     ):
         hour = () if command == "ls" else (TYPE, str(HOUR))
-        done = environment.run("hourmark", "bucket", command, *hour, **settings)
-        assert done.returncode == 0, done.stderr
-        assert said in done.stdout
+        assert said in must(environment.run("hourmark", "bucket", command, *hour, **settings))
 
 
 @pytest.mark.parametrize(
@@ -236,17 +231,16 @@ def test_buckets_and_books_are_checked_with_arrow_and_without_spark(
     environment = place("hourmark-etl[arrow]")
     verified = environment.run("hourmark", "bucket", "verify", TYPE, str(HOUR), **settings)
     assert f"{TYPE} {HOUR}: 35 events" in verified.stdout, verified.stderr
-    assert environment.run("python", "-c", LEDGER, str(tmp_path / "ledger.sqlite")).returncode == 0
+    must(environment.run("python", "-c", LEDGER, str(tmp_path / "ledger.sqlite")))
     audited = environment.run("hourmark", "audit", **settings)
     assert audited.returncode == 1 and "`hourmark ledger rebuild" in audited.stderr, "buckets stand that this ledger never closed"
     rooms = "import hourmark_etl.staging.resume, hourmark_etl.recovery.rebuild, hourmark_etl.operators.reconciled_ranges"
-    assert environment.run("python", "-c", rooms).returncode == 0
+    must(environment.run("python", "-c", rooms))
 
 
 def test_types_are_checked_without_spark(place: Place) -> None:
-    done = place("hourmark-declare").run("hourmark", "types", "check", "--dir", str(ROOT / "examples" / "types"))
-    assert done.returncode == 0, done.stderr
-    assert "well declared" in done.stdout
+    checked = place("hourmark-declare").run("hourmark", "types", "check", "--dir", str(ROOT / "examples" / "types"))
+    assert "well declared" in must(checked)
 
 
 def test_what_needs_a_checkout_says_so(place: Place) -> None:

@@ -4,6 +4,7 @@ services restart; ranges are sent again days later. What must hold is in `World.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import io
@@ -137,17 +138,11 @@ class World:
 
     def repair(self) -> None:
         """Whatever was lost is written again; a registry with other contents is emptied first, as the message says."""
-        at = self._maybe_crash()
-        try:
-            repair(outside(self.ledger, self.registry, self.topic, at), HOUR)
-        except Crash:
-            return
-        except Finding:
-            self.registry = MemoryRegistry()
-            repair(outside(self.ledger, self.registry, self.topic), HOUR)
+        with contextlib.suppress(Crash):
+            self._repaired(self._maybe_crash())
 
     def lose_registry(self) -> None:
-        """Made anew, or an older copy."""
+        """Recreated, or an older copy."""
         self.registry.lose(self.random.choice([0, self.random.randrange(len(self.registry.by_id) + 1)]))
 
     def restart(self) -> None:
@@ -181,20 +176,10 @@ class World:
         source, name = self.random.choice([("local", ""), *(("app", name) for name in NAMES)])
         line = f'<13>1 2027-01-15T08:00:00Z h a - {name} - {{"n":{number}}}\n' if name else f"2027-01-15 08:00:00 {number}\n"
         body = line.encode()
-        start, observed_at_ms = number * 1000, HOUR.start_s * 1000
         taken = ByteRange(
-            host_id="a" * 32,
-            file_id="b" * 32,
-            generation=0,
-            start=start,
-            end=start + len(body),
-            observed_at_ms=observed_at_ms,
-            rules=rules.id,
-            zone="Europe/Berlin",
-            source=source,
-            path="/log",
-            host_name="h",
-        )
+            host_id="a" * 32, file_id="b" * 32, generation=0, start=number * 1000, end=number * 1000 + len(body),
+            observed_at_ms=HOUR.start_s * 1000, rules=rules.id, zone="Europe/Berlin", source=source, path="/log", host_name="h",
+        )  # fmt: skip
         self.sent.append(Sent(taken, body, number, parse(taken, body, rules)))
 
     def send_again(self) -> None:
@@ -222,7 +207,7 @@ class World:
 
     def settle(self) -> None:
         """In the end everything is repaired, and every range that was ever acknowledged is the same everywhere."""
-        self.repair_fully()
+        self._repaired()
         latest = self.ledger.book().latest
         types = [t.declaration for t in latest.types.values()] if latest else [DEAD_LETTERS]
         if not self._applied(Declarations(types, [*latest.sources.values()] if latest else [])):
@@ -236,10 +221,9 @@ class World:
                 self._same(sent, rules)
         self.check()
 
-    def repair_fully(self) -> None:
-        """Without a crash."""
+    def _repaired(self, at: Callable[[str], None] | None = None) -> None:
         try:
-            repair(outside(self.ledger, self.registry, self.topic), HOUR)
+            repair(outside(self.ledger, self.registry, self.topic, at), HOUR)
         except Finding:
             self.registry = MemoryRegistry()
             repair(outside(self.ledger, self.registry, self.topic), HOUR)

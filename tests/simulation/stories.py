@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from tests.support.closing import send, until
 from tests.support.rebuilding import begin
 from tests.support.simulator.sites import FakeCluster
 from tests.support.simulator.truth import Broken
 from tests.support.simulator.world import World
 
+from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark_etl.closing.engine import Engine
 
@@ -19,8 +21,18 @@ Plant = Callable[[Patch], None]
 Story = Callable[[World], None]
 
 
-def looks(world: World) -> None:
-    """As far as it comes: what can be mirrored of the control topics stays as it is, the closer looks some times."""
+def writes(world: World, *types: str) -> None:
+    """A range with an event of now of each type, acknowledged."""
+    send(world, types, world.clock.now_ms())
+
+
+def polls(world: World, ended: Hour | None = None) -> None:
+    """The closer polls some times, perhaps once this hour has ended: as far as it comes.
+
+    What can be mirrored of the control topics stays as it is.
+    """
+    if ended is not None:
+        until(world, ended)
     if not any(world.producers.edge.leaderless.values()) and not world.driver_clock.ahead_ms:
         world.producers.report(0)
         world.pipeline.mirror_all(0)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import random
 from pathlib import Path
 
 import hypothesis
-from hypothesis import HealthCheck
 from tests.simulation.histories import History
-from tests.simulation.test_histories import HISTORY
+from tests.simulation.test_histories import HISTORY, PLAIN, SEED
 from tests.support.closing import hour, manifest, send, send_otherwise, settle, until
 from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
@@ -22,7 +20,6 @@ from hourmark_etl.operators.reconciliation import Stage, books_of
 
 HISTORIES = max(12, int(os.environ.get("HOURMARK_HISTORIES", "120")) // 10)
 ALL = Window(None, 0, 1 << 62)
-SEED = int(os.environ.get("HOURMARK_SEED", str(random.randrange(1 << 32))))
 
 
 def check(world: World) -> int:
@@ -51,9 +48,7 @@ def test_the_books_add_up_at_any_time(ledgers: Path, template: Path) -> None:
     hours = 0
 
     @hypothesis.seed(SEED)
-    @hypothesis.settings(
-        max_examples=HISTORIES, deadline=None, database=None, print_blob=False, suppress_health_check=list(HealthCheck)
-    )
+    @hypothesis.settings(PLAIN, max_examples=HISTORIES)
     @hypothesis.given(HISTORY)
     def holds(history: History) -> None:
         nonlocal hours

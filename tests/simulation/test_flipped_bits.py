@@ -8,12 +8,13 @@ the ledger is lost as well.
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
@@ -28,11 +29,9 @@ from tests.support.simulator.sites import ALIAS
 from tests.support.simulator.truth import SCHEMAS, Range
 from tests.support.simulator.world import World
 
-from hourmark.avro import frame
 from hourmark.errors import HourmarkError
 from hourmark.kafka import Partition
 from hourmark.manifest import MARKER
-from hourmark.record_key import RecordKey
 from hourmark.topics import AUDIT, central_topic, events_topic
 from hourmark_etl.closing import ids as ids_module
 from hourmark_etl.closing.engine import Engine
@@ -81,8 +80,7 @@ class Moment:
         self.fresh = {bytes(e.id) for e in fresh.events}
         until(world, hour(1))
         world.producers.report(0)
-        world.pipeline.mirror_all(0)
-        world.pipeline.stage_all(0)
+        world.pipeline.arrive()
 
     def take(self) -> Range:
         producers, events = self.world.producers, []
@@ -94,11 +92,10 @@ class Moment:
 
     def append(self, sent: Range) -> None:
         for e in sent.events:
-            self.world.producers._append(Partition(events_topic("click"), 0), RecordKey(e.id, sent.id).encode(), e.value)
+            self.world.producers.append_row(sent, e)
 
     def promise(self, sent: Range) -> None:
-        record = frame(1) + self.world.producers._audit(sent).encode()
-        self.world.producers._append(Partition(AUDIT, 0), bytes(sent.id), record)
+        self.world.producers.promise(sent, sent.events)
         sent.acked = True
 
     def freeze(self) -> None:
@@ -174,23 +171,38 @@ def faults(moment: Moment, kind: str, bits: int) -> Counter[str]:
         storage.delete(moment.path("index"))  # a cache: the bucket itself is read
     path = moment.path(kind)
     good = storage.read(path)
+
+    def said_of(bit: int | None) -> str:
+        storage.delete(path)
+        if bit is not None:
+            storage.write_new(path, flipped(good, bit))
+        said = moment.outcome()
+        assert not said.startswith("unreadable") or said == f"unreadable {path}", said
+        return said.partition(" _")[0]
+
+    found = tried(path, len(good), bits, said_of)
+    storage.delete(path)
+    storage.write_new(path, good)
+    return found
+
+
+def flipped(content: bytes, bit: int) -> bytes:
+    """The same with one bit changed."""
+    bad = bytearray(content)
+    bad[bit // 8] ^= 1 << bit % 8
+    return bytes(bad)
+
+
+def tried(path: str, size: int, bits: int, outcome: Callable[[int | None], str]) -> Counter[str]:
+    """What becomes of so many bits of a file, chosen at random, and of its loss (None); what is false names the bit."""
     seed = random.randrange(2**32)
     print("seed", seed)
     found = Counter[str]()
-    for bit in [None, *random.Random(seed).choices(range(8 * len(good)), k=bits)]:
-        storage.delete(path)
-        if bit is not None:
-            bad = bytearray(good)
-            bad[bit // 8] ^= 1 << bit % 8
-            storage.write_new(path, bytes(bad))
+    for bit in [None, *random.Random(seed).choices(range(8 * size), k=bits)]:
         try:
-            said = moment.outcome()
+            found[outcome(bit)] += 1
         except AssertionError as error:
             raise AssertionError(f"bit {bit} of {path} (seed {seed}): {error}") from error
-        assert not said.startswith("unreadable") or said == f"unreadable {path}", said
-        found[said.partition(" _")[0]] += 1
-    storage.delete(path)
-    storage.write_new(path, good)
     return found
 
 
@@ -198,16 +210,8 @@ def faults(moment: Moment, kind: str, bits: int) -> Counter[str]:
 @pytest.mark.parametrize("bits", [CLOSINGS, pytest.param(100 * CLOSINGS, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 def test_no_flipped_bit_and_no_lost_file_closes_a_bucket_that_is_not_whole(moment: Moment, kind: str, bits: int) -> None:
     path = moment.path(kind)
-    seed = random.randrange(2**32)
-    print("seed", seed)
     assert closed_with(moment, kind, path, UNHARMED) == "right"
-    found = Counter[str]()
-    size = moment.world.storage.size(path)
-    for bit in [None, *random.Random(seed).choices(range(8 * size), k=bits)]:
-        try:
-            found[closed_with(moment, kind, path, bit)] += 1
-        except AssertionError as error:
-            raise AssertionError(f"bit {bit} of {path} (seed {seed}): {error}") from error
+    found = tried(path, moment.world.storage.size(path), bits, functools.partial(closed_with, moment, kind, path))
     print(kind, dict(found))
     assert set(found) <= BECOMES[kind], found
 
@@ -258,10 +262,8 @@ def test_the_closer_heals_a_flipped_bit_or_does_without(moment: Moment, kind: st
     world, storage = moment.world, moment.world.storage
     path = moment.path(kind)
     good = storage.read(path)
-    bad = bytearray(good)
-    bad[-100] ^= 4  # of its end: a footer, or a table of blocks
     storage.delete(path)
-    storage.write_new(path, bytes(bad))
+    storage.write_new(path, flipped(good, 8 * (len(good) - 100) + 2))  # of its end: a footer, or a table of blocks
     settle(world)
     closed = manifest(world, "click", hour(1))
     assert (closed.grade.value, closed.events, closed.duplicates_removed) == ("proved", EVENTS, EVENTS)

@@ -39,6 +39,8 @@ _NAMES = [name for name, weight in WEIGHTS.items() for _ in range(2 * weight)] +
 _KIND = st.sampled_from(_NAMES)
 HISTORY = st.lists(st.tuples(_KIND, st.integers(0, NUMBERS - 1)), min_size=30, max_size=120)
 
+PLAIN = hypothesis.settings(deadline=None, database=None, print_blob=False, suppress_health_check=list(HealthCheck))
+
 
 @pytest.mark.timeout(seconds_max(HISTORIES))
 def test_every_history_keeps_the_promise(ledgers: Path, template: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,8 +58,7 @@ def test_every_history_keeps_the_promise(ledgers: Path, template: Path, capsys: 
 @pytest.mark.timeout(seconds_max(LONG))
 def test_ten_thousand_histories_keep_the_promise(ledgers: Path, template: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two to three hours on idle cores, at some 60 to 90 histories a minute. Each chunk has a seed of its own, in turn."""
-    seen: collections.Counter[str] = collections.Counter()
-    began = time.monotonic()
+    seen, began = collections.Counter[str](), time.monotonic()
     for number, done in enumerate(range(0, LONG, CHUNK)):
         with capsys.disabled():
             print(f"\n{done} of {LONG} histories; the next {min(CHUNK, LONG - done)} are of seed {SEED + number}", flush=True)
@@ -72,14 +73,7 @@ def hold(histories: int, seed: int, ledgers: Path, template: Path) -> collection
     seen: collections.Counter[str] = collections.Counter()
 
     @hypothesis.seed(seed)
-    @hypothesis.settings(
-        max_examples=histories,
-        deadline=None,
-        database=None,
-        print_blob=False,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-    )
+    @hypothesis.settings(PLAIN, max_examples=histories, phases=(Phase.generate, Phase.shrink))
     @hypothesis.given(HISTORY)
     def holds(history: History) -> None:
         world: World = play(history, ledgers, template)

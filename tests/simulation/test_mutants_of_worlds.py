@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from tests.simulation.stories import Patch, Plant, Story, is_found, looks, played, unknown_is_an_offset
-from tests.support.closing import arrive, hour, send, until
+from tests.simulation.stories import Patch, Plant, Story, is_found, played, polls, unknown_is_an_offset, writes
+from tests.support.closing import arrive, hour, until
 from tests.support.rebuilding import lose_ledger, staged_files
 from tests.support.restaging import retention_passes
 from tests.support.simulator.truth import FIRST_HOUR, TYPES, Broken
@@ -40,63 +40,58 @@ TOPICS = (*CONTROL, *map(events_topic, TYPES))
 
 def audit_leader_away(world: World) -> None:
     """The hour has ended by staged reports; nothing else is mirrored, and nobody knows where it ends at the edge."""
-    send(world, ["click", "view"], world.clock.now_ms())
+    writes(world, "click", "view")
     until(world, FIRST_HOUR)
     world.producers.report(0)
     arrive(world, HOSTS)
     for p in world.producers.edge.logs:
         if p.topic != HOSTS:
             world.producers.edge.leaderless[p] = 50
-    looks(world)
+    polls(world)
 
 
 def marker_and_later_hours(world: World) -> None:
     """Events of two hours are staged, the first is closed, the ledger is lost, and so are the staged files."""
-    send(world, ["click", "view"], world.clock.now_ms())
+    writes(world, "click", "view")
     until(world, FIRST_HOUR)
-    send(world, ["click", "view"], world.clock.now_ms())
-    looks(world)
+    writes(world, "click", "view")
+    polls(world)
     lose(world)
 
 
 def promises_lost_everywhere(world: World) -> None:
     """Kafka has let go of what is staged of an open hour, the ledger is lost, and the staged files of its promises and events."""
-    send(world, ["click", "view"], world.clock.now_ms())
-    until(world, FIRST_HOUR)
-    looks(world)
-    send(world, ["click", "view"], world.clock.now_ms())
-    world.pipeline.mirror_all(0)
-    world.pipeline.stage_all(0)
+    writes(world, "click", "view")
+    polls(world, FIRST_HOUR)
+    writes(world, "click", "view")
+    world.pipeline.arrive()
     retention_passes(world, *TOPICS)
     lose(world)
     world.judge.given_up |= world.producers.events.keys()
     for _ in range(2):
-        until(world, Hour.of(world.clock.now_ms()))
-        looks(world)
+        polls(world, Hour.of(world.clock.now_ms()))
         with contextlib.suppress(UsageError):  # all closed
             put_overrides(world.database, 3600, "lost", "ada", world.clock.now_ms())
-        looks(world)
+        polls(world)
     named(world, hour(1))
 
 
 def clock_ahead_and_nobody_there(world: World) -> None:
     """All hosts and the service have said goodbye, and the closer's clock runs ten hours ahead."""
-    send(world, ["click"], world.clock.now_ms())
+    writes(world, "click")
     world.producers.report(0)
     world.producers.all_leave(0)
     world.pipeline.mirror_all(0)
     world.driver_clock.ahead_ms = 36_000_000
-    looks(world)
+    polls(world)
 
 
 def an_hour_of_events(world: World) -> None:
     """Staged in some batches."""
     for _ in range(3):
-        send(world, ["click", "view", "click"], world.clock.now_ms())
-        world.pipeline.mirror_all(0)
-        world.pipeline.stage_all(0)
-    until(world, FIRST_HOUR)
-    looks(world)
+        writes(world, "click", "view", "click")
+        world.pipeline.arrive()
+    polls(world, FIRST_HOUR)
 
 
 # What they need.

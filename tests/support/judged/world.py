@@ -75,6 +75,7 @@ class World:
         self.root = self.hdfs / "hourmark" / "buckets"
         self.plans: list[BucketPlan] = []
         self.files: list[dict[str, Any]] = []
+        self.webhdfs = "http://unused"
         self.told: dict[str, Any] = {}  # to the judge, besides what is always told
         self.api: list[dict[str, Any]] = []
         self._sequence = 1  # of the rules' revision
@@ -104,10 +105,13 @@ class World:
         self._sequence += 1
         self._compiled.clear()
 
+    def told_of(self, path: Path) -> dict[str, Any]:
+        """What the judge is told of a file; its path alone, where it is not named."""
+        return next((file for file in self.files if file["path"] == str(path)), {"path": str(path)})
+
     def host_ids(self, path: Path) -> list[str]:
         """Of the hosts that sent the file, the last one last."""
-        told = next((file for file in self.files if file["path"] == str(path)), {})
-        ids = told.get("host_id", HOST_ID)
+        ids = self.told_of(path).get("host_id", HOST_ID)
         return [ids] if isinstance(ids, str) else ids
 
     def parse(
@@ -115,24 +119,14 @@ class World:
     ) -> list[tuple[str, Row]]:
         """What the project's own parser makes of these bytes, sent at this time: types and rows."""
         body = path.read_bytes()[start:end]
-        told = next(file for file in self.files if file["path"] == str(path))
+        told = self.told_of(path)
         compiled, rules = self.compiled(told)
         self._rules.add(rules.id)
-        host_id, host = host_id or self.host_ids(path)[-1], told.get("host", "host")
         sent = ByteRange(
-            host_id=host_id,
-            file_id=identity(path),
-            generation=0,
-            start=start,
-            end=end,
-            observed_at_ms=time_ms,
-            rules=rules.id,
-            zone="UTC",
-            source="s",
-            path=str(path),
-            host_name=host,
+            host_id=host_id or self.host_ids(path)[-1], file_id=identity(path), generation=0, start=start, end=end,
+            observed_at_ms=time_ms, rules=rules.id, zone="UTC", source="s", path=str(path), host_name=told.get("host", "host"),
             part=part,
-        )
+        )  # fmt: skip
         records = parse(sent, body, compiled).records
         found = [(record.event_type, self.decoded(record.event_type, record.value)) for record in records]
         if part is Part.LINES:
@@ -169,12 +163,22 @@ class World:
 
     def plan(self, event_type: str, minute: int) -> BucketPlan:
         """The bucket of a type's minute, counted from the world's start."""
-        hour = Hour.of(START_MS + minute * MINUTE, 60)
+        return self.plan_at(event_type, START_MS + minute * MINUTE)
+
+    def plan_at(self, event_type: str, time_ms: int) -> BucketPlan:
+        """The bucket of a type's events of this time."""
+        hour = Hour.of(time_ms, 60)
         found = next((p for p in self.plans if (p.event_type, p.hour) == (event_type, hour)), None)
         if found is None:
             found = BucketPlan(event_type, hour)
             self.plans.append(found)
         return found
+
+    def leave_no_gap(self, event_type: str) -> None:
+        """Plan what lies between its buckets."""
+        starts_s = [plan.hour.start_s for plan in self.plans if plan.event_type == event_type]
+        for start_s in range(min(starts_s), max(starts_s), 60):
+            self.plan_at(event_type, start_s * 1000)
 
     def write(self) -> None:
         """Write all plans as closed buckets."""
@@ -188,7 +192,7 @@ class World:
             self._follow(plan)
 
     def _follow(self, plan: BucketPlan) -> None:
-        before = Hour(plan.hour.start_s - plan.hour.length_s, plan.hour.length_s)
+        before = plan.hour.before()
         last, marker = (self.root / hour.bucket_path(plan.event_type) / "_SUCCESS" for hour in (before, plan.hour))
         previous = Previous.of(str(before), last.read_bytes()) if last.exists() else None
         said = {"previous": previous and previous.model_dump()}
@@ -226,30 +230,20 @@ class World:
         """The writers' own record. Which lines are broken is the project's parser's word here."""
         records = []
         for path, content in self._written.items():
-            told = next((file for file in self.files if file["path"] == str(path)), {"path": str(path)})
+            told = self.told_of(path)
             if "size" not in told:
                 digest = hashlib.blake2b(content, digest_size=16).hexdigest()
                 broken = self._broken(told, content)
                 records.append({"path": str(path), "bytes": len(content), "blake2b": digest, "broken": broken})
         return records
 
-    def expectations(self, webhdfs: str, **changes: Any) -> dict[str, Any]:
+    def expectations(self, **changes: Any) -> dict[str, Any]:
         """What the judge is told."""
         told: dict[str, Any] = {
-            "webhdfs": webhdfs,
-            "root": "hdfs://127.0.0.1:1/hourmark/buckets",
-            "user": "me",
-            "files": self.files,
-        }
-        told |= {
-            "types": self._told_types(),
-            "earlier": self._earlier,
-            "host_id": HOST_ID,
-            "host": "host",
-            "written": self.written(),
-            "api": self.api,
-        }
-        told |= {"observed_ms": [START_MS, START_MS + 100 * MINUTE], "rules": sorted(self._rules)}
+            "webhdfs": self.webhdfs, "root": "hdfs://127.0.0.1:1/hourmark/buckets", "user": "me", "files": self.files,
+            "types": self._told_types(), "earlier": self._earlier, "host_id": HOST_ID, "host": "host", "written": self.written(),
+            "api": self.api, "observed_ms": [START_MS, START_MS + 100 * MINUTE], "rules": sorted(self._rules),
+        }  # fmt: skip
         return copy.deepcopy(told | self.told | changes)
 
     def compiled(self, told: dict[str, Any]) -> tuple[CompiledRules, Rules]:
@@ -295,26 +289,16 @@ class World:
     def _broken(self, told: dict[str, Any], content: bytes) -> list[int]:
         """Where the lines start that the project's parser makes dead letters of, but for those that go in pieces."""
         compiled, rules = self.compiled(told)
-        broken, start, sent_at = [], 0, START_MS + MINUTE
+        broken, start = [], 0
         for line in content.split(b"\n")[:-1]:
             end = start + len(line) + 1
             if len(line) <= self.told.get("line_bytes_max", 4 << 20):
                 known = self._broken_at.get((Path(told["path"]), start))
                 if known is None:
                     sent = ByteRange(
-                        host_id=HOST_ID,
-                        file_id="0" * 32,
-                        generation=0,
-                        start=start,
-                        end=end,
-                        observed_at_ms=sent_at,
-                        rules=rules.id,
-                        zone="UTC",
-                        source="s",
-                        path="/p",
-                        host_name="host",
-                        part=Part.LINES,
-                    )
+                        host_id=HOST_ID, file_id="0" * 32, generation=0, start=start, end=end, observed_at_ms=START_MS + MINUTE,
+                        rules=rules.id, zone="UTC", source="s", path="/p", host_name="host",
+                    )  # fmt: skip
                     known = parse(sent, line + b"\n", compiled).dead_letters > 0
                 broken += [start] * known
             start = end
@@ -372,7 +356,7 @@ def small_world(folder: Path) -> World:
     app = world.source("app.log", content + broken + b"\n" + b"\n" + rfc5424("lines", START_MS, b"half"))
     for event_type, position, line, time_ms, message in rows:
         fields = {"line": message} if event_type == "lines" else json.loads(message)
-        world.plan(event_type, (time_ms - START_MS) // MINUTE).rows.append(world.row(app, position, line, time_ms, **fields))
+        world.plan_at(event_type, time_ms).rows.append(world.row(app, position, line, time_ms, **fields))
     dead = world.plan("dead-letters", 1)
     dead.rows.append(world.dead_letter(app, len(content), broken, START_MS + MINUTE))
     dead.rows.append(world.dead_letter(app, len(content) + len(broken) + 1, b"", START_MS + MINUTE + 1, "empty_line"))

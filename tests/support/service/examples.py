@@ -100,9 +100,14 @@ def only(result: ParsedRange) -> dict[str, Any]:
     return {"type": record.event_type, **decoded(record)}
 
 
-def reasons(result: ParsedRange) -> list[str]:
-    """Of the dead letters, in order."""
-    return [decoded(r)["reason"] for r in result.records if r.event_type == "dead-letters"]
+def one(body: bytes, source: str = "app", **more: Any) -> dict[str, Any]:
+    """The one record that becomes of this body; see `only`."""
+    return only(parsed(body, source, **more))
+
+
+def refused(body: bytes, source: str = "app") -> list[str]:
+    """The reasons of the dead letters that become of this body, in order."""
+    return [decoded(r)["reason"] for r in parsed(body, source).records if r.event_type == "dead-letters"]
 
 
 def syslog(

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
 from tests.support.clock import FakeClock
 from tests.support.memory_queue import MemoryQueue
+from tests.support.revisions import encoded
 from tests.support.service.examples import NOW_MS, range_of, rules_of
 
 from hourmark.avro import frame
 from hourmark.config import Config
-from hourmark.ranges import ByteRange
+from hourmark.rules import Record
 from hourmark.wire import range_headers
 from hourmark_delivery_service.app import create_app
 from hourmark_delivery_service.framing import Framing
@@ -24,6 +28,7 @@ from hourmark_delivery_service.rules_store import RulesStore
 from hourmark_delivery_service.service import Service
 
 T = TypeVar("T")
+Test = Callable[..., None]
 
 
 class Harness:
@@ -35,7 +40,7 @@ class Harness:
         self.queue = MemoryQueue()
         self.metrics = Metrics()
         self.rules = RulesStore(self.metrics)
-        self.rules.feed(((key.encode(), value.encode()) for key, value in rules_of().records()), anew=True)
+        self.rules.feed(encoded(rules_of().records()), anew=True)
         self.service = Service(self.config, self.clock, self.queue, self.rules, self.metrics)
         self.service.framing = Framing(frame(101), frame(102))
         self.service.reported = True
@@ -53,8 +58,8 @@ class Harness:
         **more: Any,
     ) -> httpx.Response:
         """Post a range; `content`: what is sent instead of the plain body."""
-        byte_range: ByteRange = range_of(body, source, **more)
-        sent = {**range_headers(byte_range), **({"Content-Encoding": encoding} if encoding else {}), **(headers or {})}
+        sent = range_headers(range_of(body, source, **more)) | (headers or {})
+        sent |= {"Content-Encoding": encoding} if encoding else {}
         return await self.client.post("/v1/ranges", content=body if content is None else content, headers=sent)
 
     async def post_events(self, body: bytes, event_type: str = "click", **headers: str) -> httpx.Response:
@@ -69,6 +74,38 @@ async def running(**settings: Any) -> AsyncIterator[Harness]:
     harness = Harness(**settings)
     async with harness.client:
         yield harness
+
+
+def with_scene(make: Callable[[], AbstractAsyncContextManager[T]]) -> Callable[[Callable[..., Awaitable[None]]], Test]:
+    """The test, a coroutine, gets what `make` makes, and then what pytest gives it."""
+
+    def decorate(test: Callable[..., Awaitable[None]]) -> Test:
+        @functools.wraps(test)
+        def run_it(**given: Any) -> None:
+            async def main() -> None:
+                async with make() as scene:
+                    await test(scene, **given)
+
+            run(main)
+
+        _, *rest = inspect.signature(test).parameters.values()
+        run_it.__signature__ = inspect.Signature(rest)  # type: ignore[attr-defined]  # pytest must not look for a fixture
+        del run_it.__wrapped__
+        return run_it
+
+    return decorate
+
+
+def with_service(**settings: Any) -> Callable[[Callable[..., Awaitable[None]]], Test]:
+    """The test gets a running harness."""
+    return with_scene(lambda: running(**settings))
+
+
+def fed(*records: Record) -> RulesStore:
+    """What a service knows that has read these records."""
+    store = RulesStore(Metrics())
+    store.feed(encoded(records), anew=True)
+    return store
 
 
 def run(test: Callable[[], Awaitable[T]]) -> T:

@@ -38,22 +38,17 @@ APP = Source(name=f"app-{RUN}", types=[CLICK.name, RAW.name])
 FOLDER = Path(__file__).parents[3]
 
 
-def apply_types(config: Config, ledger: Path, clock: Any) -> str:
+def apply_types(config: Config, ledger: Path) -> str:
     """Apply this run's types beside those in force; the revision's id."""
     latest = applied_rules(config)
     types = {t.declaration.name: t.declaration for t in latest.types.values()} if latest is not None else {}
     sources = dict(latest.sources) if latest is not None else {}
     types |= {t.name: t for t in (CLICK, DEAD_LETTERS, RAW)}
     sources[APP.name] = APP
-    mine = config.model_copy(
-        update={
-            "etl": config.etl.model_copy(update={"ledger": f"sqlite:///{ledger}"}),
-            "storage": config.storage.model_copy(
-                update={"root": f"file://{ledger.parent}/root"}
-            ),  # the stack's is another ledger's
-        }
-    )
-    first = Hour.of(clock.now_ms(), mine.parsing.bucket_seconds)
+    etl = config.etl.model_copy(update={"ledger": f"sqlite:///{ledger}"})
+    storage = config.storage.model_copy(update={"root": f"file://{ledger.parent}/root"})  # the stack's is another ledger's
+    mine = config.model_copy(update={"etl": etl, "storage": storage})
+    first = Hour.of(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
     with servers(mine, lambda _: None) as outside:
         return apply(outside, Declarations(list(types.values()), list(sources.values())), first).revision
 
@@ -72,11 +67,7 @@ class Serving:
 
     def start(self) -> None:
         """Start it, and wait until it would take a range under this run's rules."""
-        environment = {
-            **os.environ,
-            "HOURMARK_SERVICE__STATE_DIR": str(self.folder / "state"),
-            **self.settings,
-        }
+        environment = {**os.environ, "HOURMARK_SERVICE__STATE_DIR": str(self.folder / "state"), **self.settings}
         with (self.folder / "service.log").open("a") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "hourmark", "serve", "--config", str(self.config_file), "--port", str(self.port)],
@@ -99,6 +90,10 @@ class Serving:
         except httpx.HTTPError:
             return False
         return answer.status_code == 200 and answer.headers["Hourmark-Rules"] == self.revision
+
+    def runs(self) -> bool:
+        """Whether the process that was started is alive."""
+        return self.process is not None and self.process.poll() is None
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and wait; the exit code."""

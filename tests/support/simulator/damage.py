@@ -30,15 +30,10 @@ class FileFault:
 
 
 MARKERS = "markers"
-FILE_FAULTS = (
-    FileFault("flip", "_staging", 3),
-    FileFault("remove", "_staging", 2),
-    FileFault("flip", "_index", 3),
-    FileFault("remove", "_index", 2),
-    FileFault("flip", "_unaudited", 3),
-    FileFault("remove", "_unaudited", 2),
-    FileFault("flip", MARKERS, 3),
-    FileFault("remove", MARKERS, 2),
+FILE_FAULTS = tuple(
+    FileFault(kind, place, weight)
+    for place in ("_staging", "_index", "_unaudited", MARKERS)
+    for kind, weight in (("flip", 3), ("remove", 2))
 )
 
 

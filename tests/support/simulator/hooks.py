@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager
-from typing import BinaryIO
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection
 
-from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.proof.proof import Proof
-from hourmark_etl.closing.proof.readings import Compared
-from hourmark_etl.closing.write.containers import WrittenHour
-from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.model import Frontier
-from hourmark_etl.storage import Entry, Storage
+
+T = TypeVar("T")
 
 
 class Killed(BaseException):
@@ -86,78 +80,22 @@ class PointedDatabase(Database):
         self._points.reach()
 
 
-class PointedStorage:
-    """A storage whose calls are points."""
+def pointed(inner: T, points: FaultPoints, after: Collection[str] = ()) -> T:
+    """The same with calls that are points: before each of them, and after those that are named here."""
 
-    def __init__(self, inner: Storage, points: FaultPoints) -> None:
-        self._inner, self._points = inner, points
+    class Pointed:
+        def __getattr__(self, name: str) -> Any:
+            real = getattr(inner, name)
+            if not callable(real) or name == "url":
+                return real
 
-    def write_new(self, path: str, content: bytes) -> None:
-        self._points.reach()
-        self._inner.write_new(path, content)
+            def call(*arguments: Any, **more: Any) -> Any:
+                points.reach()
+                answer = real(*arguments, **more)
+                if name in after:
+                    points.reach()
+                return answer
 
-    def create(self, path: str) -> AbstractContextManager[BinaryIO]:
-        self._points.reach()
-        return self._inner.create(path)
+            return call
 
-    def read(self, path: str) -> bytes:
-        self._points.reach()
-        return self._inner.read(path)
-
-    def open(self, path: str) -> BinaryIO:
-        self._points.reach()
-        return self._inner.open(path)
-
-    def size(self, path: str) -> int:
-        self._points.reach()
-        return self._inner.size(path)
-
-    def exists(self, path: str) -> bool:
-        self._points.reach()
-        return self._inner.exists(path)
-
-    def list(self, folder: str) -> list[Entry]:
-        self._points.reach()
-        return self._inner.list(folder)
-
-    def make_folder(self, path: str) -> None:
-        self._points.reach()
-        self._inner.make_folder(path)
-
-    def rename_new(self, source: str, target: str) -> None:
-        self._points.reach()
-        self._inner.rename_new(source, target)
-        self._points.reach()  # it happened, and nobody heard of it
-
-    def delete(self, path: str) -> None:
-        self._points.reach()
-        self._inner.delete(path)
-
-    def url(self, path: str) -> str:
-        return self._inner.url(path)
-
-
-class PointedEngine(Engine):
-    """An engine whose calls are points, before and after."""
-
-    def __init__(self, inner: Engine, points: FaultPoints) -> None:
-        super().__init__(inner.storage, inner.database, inner.config)
-        self._inner, self._points = inner, points
-
-    def prove(self, frozen: Collection[Frontier], audit_next: int) -> dict[str, Proof]:
-        self._points.reach()
-        proofs = self._inner.prove(frozen, audit_next)
-        self._points.reach()
-        return proofs
-
-    def compare(self, without: Collection[str]) -> Compared | None:
-        self._points.reach()
-        compared = self._inner.compare(without)
-        self._points.reach()
-        return compared
-
-    def write(self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str) -> list[WrittenHour]:
-        self._points.reach()
-        written = self._inner.write(sealed, schemas, folder)
-        self._points.reach()
-        return written
+    return cast(T, Pointed())

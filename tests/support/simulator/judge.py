@@ -51,6 +51,10 @@ class Judge:
             if self._storage.exists(hour.bucket_path(event_type)):
                 raise Broken(f"{event_type} {hour} was closed before its end")
 
+    def _waived(self, event_type: str) -> list[str]:
+        """What closed buckets of the type name."""
+        return [text for (t, _), m in self.manifests.items() if t == event_type for text in m.evidence.waived]
+
     def _undamaged(self, content: dict[str, bytes]) -> dict[str, bytes]:
         return {path: c for path, c in content.items() if path not in self._losses.markers}
 
@@ -110,9 +114,10 @@ class Judge:
         if manifest.grade is Grade.FORCED or self._losses or self._mirror.skipped or self._seen["audit files cleaned"]:
             return
         log = [r for r in self._producers.edge.logs[Partition(AUDIT, 0)].records if r is not None]
+        waived = self._waived(event_type)
         for x in (x for x in self._producers.ranges if x.otherwise):
             readings = {r.value for r in log if r.key == bytes(x.id) and r.at_ms < manifest.evidence.cut_at_ms}
-            told = any(str(x.id) in e for (t, _), m in self.manifests.items() if t == event_type for e in m.evidence.waived)
+            told = any(str(x.id) in text for text in waived)
             for e in {*x.events, *x.otherwise} if len(readings) > 1 else ():
                 if e.id in ids and (Hour.of(e.time_ms) == hour or not told):
                     raise Broken(
@@ -155,7 +160,7 @@ class Judge:
         """Every event promised before its cut, of hours up to this one, is inside, or an earlier marker names its range."""
         waived = [e for (t, h), m in self.manifests.items() if t == event_type and h < hour for e in m.evidence.waived]
         by_id = {bytes(x.id): x for x in self._producers.ranges}
-        told = any(w in e for (t, _), m in self.manifests.items() if t == event_type for e in m.evidence.waived for w in LOST)
+        told = any(word in text for text in self._waived(event_type) for word in LOST)
         lost = {id(record) for record in self._mirror.skipped} if told else set()
         gone = self._losses.gone() if told else ()
         for record in self._producers.edge.logs[Partition(AUDIT, 0)].records:

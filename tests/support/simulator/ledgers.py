@@ -88,8 +88,7 @@ class LedgerFaults:
             return
         old = world.ledger
         self.end()  # a copy from before a rebuild: docs/reliability.md, "What is not promised"
-        world.producers.edge.leaderless.clear()
-        world.pipeline.central.leaderless.clear()
+        world.pipeline.leaders_come_back()
         try:
             lose_ledger(world)
         except (Finding, NotClosed):

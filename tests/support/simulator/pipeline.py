@@ -38,16 +38,11 @@ class Pipeline:
         self.mirror, self.losses = FakeMirror(self.edge, self.central), Losses(central=self.central)
         self.consumer = database.acquire("consumer:default")
         infos = self.central.topics({p.topic for p in self.central.logs})
-        batches.begin_positions(
-            database,
-            self.consumer,
-            [
-                Position(
-                    cluster_id=CLUSTER, topic_id=infos[p.topic].topic_id, topic=p.topic, partition=p.partition, next_offset=0
-                )
-                for p in self.central.logs
-            ],
-        )
+        begun = [
+            Position(cluster_id=CLUSTER, topic_id=infos[p.topic].topic_id, topic=p.topic, partition=p.partition, next_offset=0)
+            for p in self.central.logs
+        ]
+        batches.begin_positions(database, self.consumer, begun)
 
     def mirror_some(self, draw: int) -> None:
         """The mirror copies a few records of one partition."""
@@ -58,6 +53,16 @@ class Pipeline:
         """The mirror catches up."""
         for p in EDGE_PARTITIONS:
             self.mirror.copy(p, self.mirror.lag(p))
+
+    def arrive(self) -> None:
+        """All that the edge has is mirrored and staged."""
+        self.mirror_all(0)
+        self.stage_all(0)
+
+    def leaders_come_back(self) -> None:
+        """Every partition has a leader again."""
+        self.edge.leaderless.clear()
+        self.central.leaderless.clear()
 
     def mirror_aborts(self, draw: int) -> None:
         """The mirror is killed in the middle of a transaction."""
@@ -147,23 +152,18 @@ class Pipeline:
         batches.commit_batch(self.database, self.consumer, batch)
         self.seen["staged"] += 1
 
-    def _batch(
-        self,
-        folder: str,
-        starts: dict[Partition, Position],
-        ends: dict[Partition, int],
-    ) -> StagedBatch:
+    def _batch(self, folder: str, starts: dict[Partition, Position], ends: dict[Partition, int]) -> StagedBatch:
+        moved = {p: s for p, s in starts.items() if p in ends}
         spans = tuple(
             Span(topic=s.topic, topic_id=s.topic_id, partition=s.partition, start=s.next_offset, end=ends[p])
-            for p, s in starts.items()
-            if p in ends
+            for p, s in moved.items()
         )
         piece = self.staged(folder, spans)
         reports = [HostReport.decode(r.datum) for r in sorted(piece.reports)]
         return StagedBatch(
             folder=folder,
-            starts=tuple(s for p, s in starts.items() if p in ends),
-            ends=tuple(dataclasses.replace(s, next_offset=ends[p]) for p, s in starts.items() if p in ends),
+            starts=tuple(moved.values()),
+            ends=tuple(dataclasses.replace(s, next_offset=ends[p]) for p, s in moved.items()),
             files=tuple(f.file for f in piece.files),
             groups=piece.groups,
             audit_groups=piece.audit_groups,
@@ -185,17 +185,14 @@ class Pipeline:
 
     def plan(self, folder: str) -> StagePlan:
         """What staging into the folder must know."""
-        types = {central_topic(events_topic(t), ALIAS): t for t in TYPES}
-        audit, hosts = central_topic(AUDIT, ALIAS), central_topic(HOSTS, ALIAS)
-        ledger = self.database.identity()[0]
         return StagePlan(
             storage=self.config.storage,
             folder=folder,
             bucket_seconds=FIRST_HOUR.length_s,
-            types=types,
-            audit_topic=audit,
-            hosts_topic=hosts,
-            ledger=ledger,
+            types={central_topic(events_topic(t), ALIAS): t for t in TYPES},
+            audit_topic=central_topic(AUDIT, ALIAS),
+            hosts_topic=central_topic(HOSTS, ALIAS),
+            ledger=self.database.identity()[0],
         )
 
     def restage(self, lease: Lease, path: str) -> str:

@@ -77,7 +77,7 @@ class Producers:
         reading = sent.otherwise if sent.otherwise and r.random() < 0.5 else sent.events
         upto = len(reading) if fate > 0.2 else r.randint(0, len(reading))
         for e in reading[:upto]:
-            self._append(Partition(events_topic(e.event_type), r.randint(0, 1)), RecordKey(e.id, sent.id).encode(), e.value)
+            self.append_row(sent, e, r.randint(0, 1))
         if fate <= 0.2:
             self.seen["service killed before the audit record"] += 1
             return
@@ -87,6 +87,10 @@ class Producers:
             return
         sent.acked = True
         self.seen["acked"] += 1
+
+    def append_row(self, sent: Range, e: Event, partition: int = 0) -> None:
+        """The record of one event of a range."""
+        self._append(Partition(events_topic(e.event_type), partition), RecordKey(e.id, sent.id).encode(), e.value)
 
     def promise(self, sent: Range, reading: tuple[Event, ...]) -> None:
         """The audit record of a range, as it was read."""
@@ -115,7 +119,7 @@ class Producers:
         again = r.choice(todo)
         again.otherwise = self.other_reading(again, r.choice(("hour", "moment", "moment", "type", "fewer")))
         for e in again.otherwise[: r.randint(1, 4)]:
-            self._append(Partition(events_topic(e.event_type), r.randint(0, 1)), RecordKey(e.id, again.id).encode(), e.value)
+            self.append_row(again, e, r.randint(0, 1))
         self.seen["range read otherwise"] += bool(again.otherwise)
         self.seen["second reading without a record"] += bool(again.otherwise)
 
@@ -125,12 +129,11 @@ class Producers:
         What the first of them becomes has a number of its own, below 0: it is promised like a line.
         """
         host, first = self.hosts[of.host], of.events[0]
-        earlier_ms = first.time_ms - 3_600_000
+        time_ms = first.time_ms + (1 if how == "moment" else -3_600_000)
         others = [t for s in SOURCES if s.name == host.source for t in s.types if t != first.event_type]
-        if how == "hour" and earlier_ms >= FIRST_HOUR.start_s * 1000:
-            return (self._event(-2 * first.line, of.host, first.event_type, earlier_ms, place=first.line), *of.events[1:])
-        if how == "moment" and Hour.of(first.time_ms + 1) == Hour.of(first.time_ms):
-            return (self._event(-2 * first.line, of.host, first.event_type, first.time_ms + 1, place=first.line), *of.events[1:])
+        in_an_hour = time_ms >= FIRST_HOUR.start_s * 1000 if how == "hour" else Hour.of(time_ms) == Hour.of(first.time_ms)
+        if how in ("hour", "moment") and in_an_hour:
+            return (self._event(-2 * first.line, of.host, first.event_type, time_ms, place=first.line), *of.events[1:])
         if how == "type" and others:
             other = self._event(-2 * first.line - 1, of.host, others[0], first.time_ms + 2, place=first.line)  # its id is its own
             return (other, *of.events[1:])
@@ -247,30 +250,15 @@ class Producers:
         )  # fmt: skip
 
     def say(
-        self,
-        kind: str,
-        host_id: str,
-        sequence: int,
-        source: str,
-        caught_up_at_ms: int,
-        *,
-        ahead_ms: int = 0,
-        incarnation: str = "one",
-        goodbye: bool = False,
-    ) -> None:
+        self, kind: str, host_id: str, sequence: int, source: str, caught_up_at_ms: int, *,
+        ahead_ms: int = 0, incarnation: str = "one", goodbye: bool = False,
+    ) -> None:  # fmt: skip
         """One report; `ahead_ms`: how far the clock of the service that received it runs ahead."""
-        received_ms = self.clock.now_ms() + ahead_ms
-        sources = (SourceReport(source, caught_up_at_ms, 0, 0),)
         report = HostReport(
-            host_id=host_id,
-            host_name=f"host-{host_id[-1]}",
-            kind=kind,
-            incarnation=incarnation,
-            sequence=sequence,
-            received_at_ms=received_ms,
-            goodbye=goodbye,
-            sources=sources,
-        )
+            host_id=host_id, host_name=f"host-{host_id[-1]}", kind=kind, incarnation=incarnation, sequence=sequence,
+            received_at_ms=self.clock.now_ms() + ahead_ms, goodbye=goodbye,
+            sources=(SourceReport(source, caught_up_at_ms, 0, 0),),
+        )  # fmt: skip
         self._append(Partition(HOSTS, 0), host_id.encode(), frame(1) + report.encode())
 
     def _event(self, line: int, host: int, event_type: str, time_ms: int, *, place: int | None = None) -> Event:
@@ -289,25 +277,13 @@ class Producers:
         range_id = RangeId((len(self.ranges) + 1).to_bytes(8, "big"))
         self.ranges.append(Range(id=range_id, host=host, events=events, observed_at_ms=self.clock.now_ms()))
 
-    def _audit(self, sent: Range, reading: tuple[Event, ...] | None = None) -> AuditRecord:
-        promised = promises((e.event_type, Hour.of(e.time_ms).start_s, e.id) for e in reading or sent.events)
+    def _audit(self, sent: Range, reading: tuple[Event, ...]) -> AuditRecord:
         return AuditRecord(
-            range_id=sent.id,
-            kind="range",
-            host_id=f"{sent.host:032x}",
-            host_name="host",
-            file_id="f" * 32,
-            generation=0,
-            start=0,
-            end=1,
-            observed_at_ms=sent.observed_at_ms,
-            rules="1-0",
-            source="app",
-            path="/log",
-            lines=len(sent.events),
-            promised=promised,
-            ids=digest_of_ids(e.id for e in reading or sent.events),
-        )
+            range_id=sent.id, kind="range", host_id=f"{sent.host:032x}", host_name="host", file_id="f" * 32, generation=0,
+            start=0, end=1, observed_at_ms=sent.observed_at_ms, rules="1-0", source="app", path="/log", lines=len(sent.events),
+            promised=promises((e.event_type, Hour.of(e.time_ms).start_s, e.id) for e in reading),
+            ids=digest_of_ids(e.id for e in reading),
+        )  # fmt: skip
 
     def _append(self, partition: Partition, key: bytes, value: bytes) -> None:
         self.clock.advance(0.001)

@@ -18,14 +18,7 @@ from tests.support.clock import FakeClock
 from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.damage import FILE_FAULTS, Damages
 from tests.support.simulator.engines import ComparedEngine
-from tests.support.simulator.hooks import (
-    FaultPoints,
-    Killed,
-    PointedDatabase,
-    PointedEngine,
-    PointedStorage,
-    share_compiled,
-)
+from tests.support.simulator.hooks import FaultPoints, Killed, PointedDatabase, pointed, share_compiled
 from tests.support.simulator.judge import Judge
 from tests.support.simulator.ledgers import LedgerFaults, forget
 from tests.support.simulator.pipeline import Pipeline
@@ -134,10 +127,10 @@ class World:
         """A new closer on the same ledger; whoever was there loses at the lease."""
         self.points = FaultPoints()
         self.closer_database = PointedDatabase(self.database, self.points)
-        database, storage = self.closer_database, PointedStorage(self.storage, self.points)
+        database = self.closer_database
         ports = Ports(
-            engine=PointedEngine(self.engine(database), self.points),
-            storage=storage,
+            engine=pointed(self.engine(database), self.points, after=("prove", "compare", "write")),
+            storage=pointed(self.storage, self.points, after=("rename_new",)),  # it happened, and nobody heard of it
             database=database,
             sites=lambda lease: TwoSites(
                 self.producers.edge, self.pipeline.central, self.pipeline.mirror, ALIAS, database, lease, self.driver_clock
@@ -188,8 +181,7 @@ class World:
             self.producers.cut_range(r.getrandbits(32))
             for _ in range(r.randint(1, 3)):
                 self.producers.send(r.getrandbits(32))
-            self.pipeline.mirror_all(0)
-            self.pipeline.stage_all(0)
+            self.pipeline.arrive()
             self.seen["staged in the middle of a step"] += 1
 
         self._all_staged()
@@ -198,8 +190,7 @@ class World:
 
     def _all_staged(self) -> None:
         self.producers.report(0)
-        self.pipeline.mirror_all(0)
-        self.pipeline.stage_all(0)
+        self.pipeline.arrive()
 
     def pause(self, draw: int) -> None:
         """The closer takes a step and is paused in it, before its rename or at another point; another one takes over."""
@@ -306,15 +297,13 @@ class World:
             self.wake(0)
 
     def drain(self) -> None:
-        """No new lines: everything that can arrive arrives, deadlines pass, an operator orders what nothing else closes."""
+        """No new lines: everything that can arrive arrives, deadlines pass, an operator overrides what nothing else closes."""
         self.points.disarm()
         self.damages.bring_back_markers()
-        self.producers.edge.leaderless.clear()
-        self.pipeline.central.leaderless.clear()
+        self.pipeline.leaders_come_back()
         end_s = Hour.of(self.clock.now_ms()).end_s
         for round_number in range(60):
-            while self.zombies:
-                self.wake(0)
+            self.wake_all()
             self.producers.serve()
             self.producers.send_all(round_number)
             self.flow(0)
@@ -327,25 +316,25 @@ class World:
             if all(f.hour.start_s >= end_s for f in self.frontiers()):
                 return
             self.clock.advance(20 * 60)
-            self._order_conflicts()
+            self._override_conflicts()
             if round_number > 10:
-                self._order()
-        raise Broken(f"hangs: {[(f.event_type, str(f.hour), f.state.value, f.alarm) for f in self.frontiers()]}")
+                self._override()
+        raise Broken(f"hangs: {self._open_hours()}")
 
-    def _order_conflicts(self) -> None:
+    def _open_hours(self) -> list[tuple[object, ...]]:
+        return [(f.event_type, str(f.hour), f.state.value, f.alarm) for f in self.frontiers()]
+
+    def _override_conflicts(self) -> None:
         found, now_ms = conflicts(self.database), self.clock.now_ms()
         for f in self.frontiers():
             if holding(found, f) and f.hour.end_ms <= now_ms:
                 put_override(self.database, f.event_type, f.hour, "read in two ways", "operator", now_ms)
-                self.seen["conflict ordered"] += 1
+                self.seen["conflict overridden"] += 1
 
-    def _order(self) -> None:
-        if (
-            not self.pipeline.mirror.skipped and not self.pipeline.losses and not self.seen["ledger lost"]
-        ):  # checks of the edge begin anew
-            raise Broken(
-                f"an hour stays open, and nothing was lost: {[(f.event_type, str(f.hour), f.alarm) for f in self.frontiers()]}"
-            )
+    def _override(self) -> None:
+        # After a lost ledger, checks of the edge begin again.
+        if not (self.pipeline.mirror.skipped or self.pipeline.losses or self.seen["ledger lost"]):
+            raise Broken(f"an hour stays open, and nothing was lost: {self._open_hours()}")
         try:
             put_overrides(self.database, FIRST_HOUR.length_s, "records are lost", "operator", self.clock.now_ms())
             self.seen["forced"] += 1

@@ -16,8 +16,6 @@ from hourmark_producer.identity import Identity, identify
 from hourmark_producer.installation import locked, open_installation
 from hourmark_producer.tailer import Summary, Tailer
 
-LINE = b"2026-01-01T00:00:00Z a line of some length\n"
-
 
 def lines(count: int, start: int = 0) -> bytes:
     """Distinct lines."""
@@ -44,6 +42,19 @@ class Host:
         self.identify: Callable[[int], Identity] = identify
         self.open_files_max = 800
 
+    def configured(self, folder: Path, sources: str = "") -> Path:
+        """The same settings in a file, for a tailer that is started by its command; perhaps with these sources."""
+        path = folder / "hourmark.toml"
+        path.write_text(f"""
+[tailer]
+state_dir = "{self.state}"
+service_urls = ["{self.settings["service_urls"][0]}"]
+scan_seconds = 0.02
+report_seconds = 0.05
+{sources or f'[[tailer.sources]]{chr(10)}name = "app"{chr(10)}paths = ["{self.logs}/app.log*"]'}
+""")
+        return path
+
     def append(self, content: bytes, path: Path | None = None) -> None:
         with (path or self.app).open("ab") as file:
             file.write(content)
@@ -54,28 +65,26 @@ class Host:
         with locked(config.state_dir):
             checkpoint, host_id = open_installation(config.state_dir, reread=reread)
             try:
-                yield (
-                    Tailer(
-                        config,
-                        checkpoint,
-                        SystemClock(),
-                        host_id=host_id,
-                        host_name=config.host_name,
-                        identify=self.identify,
-                        open_files_max=self.open_files_max,
-                    ),
-                    checkpoint,
-                )
+                made = Tailer(
+                    config, checkpoint, SystemClock(), host_id=host_id, host_name=config.host_name, identify=self.identify,
+                    open_files_max=self.open_files_max,
+                )  # fmt: skip
+                yield made, checkpoint
             finally:
                 checkpoint.close()
 
-    def drain(self, *, reread: bool = False) -> Summary:
+    def drain(self, content: bytes | None = None, *, reread: bool = False) -> Summary:
+        """Deliver all there is; `content` is appended before."""
+        if content is not None:
+            self.append(content)
         with self.tailer(reread=reread) as (tailer, _):
             return tailer.run(threading.Event(), drain=True)
 
     @contextmanager
-    def running(self) -> Iterator[Tailer]:
-        """A tailer at work; errors of it are raised at the end."""
+    def running(self, content: bytes | None = None) -> Iterator[Tailer]:
+        """A tailer at work; `content` is appended before. Errors of it are raised at the end."""
+        if content is not None:
+            self.append(content)
         stop = threading.Event()
         failures: list[BaseException] = []
 

@@ -13,8 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import cast
 
 import zstandard
+from tests.support.waiting import wait_for
 
-from hourmark.host_reports import HostReport
+from hourmark.host_reports import HostReport, SourceReport
 from hourmark.ranges import ByteRange
 from hourmark.wire import (
     CLOCK_HEADER,
@@ -83,9 +84,30 @@ class Recorder:
             whole[file_id, generation] = before + one.body
         return whole
 
+    def files(self) -> list[bytes]:
+        """All contents, sorted."""
+        return sorted(self.contents().values())
+
     def text(self) -> bytes:
         """All contents, in no particular order."""
         return b"".join(self.contents().values())
+
+    @property
+    def last(self) -> SourceReport:
+        """What was reported last of the first source."""
+        return self.reports[-1].sources[0]
+
+    def wait_stored(self, count: int) -> None:
+        """Until exactly so many ranges are stored."""
+        wait_for(lambda: len(self.stored) == count, f"{count} ranges stored")
+
+    def wait_received(self, count: int) -> None:
+        """Until so many requests have come, or more."""
+        wait_for(lambda: len(self.received) >= count, f"{count} requests received")
+
+    def wait_text(self, content: bytes) -> None:
+        """Until there is as much as this."""
+        wait_for(lambda: len(self.text()) == len(content), "all lines")
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -30,6 +30,18 @@ POINT = {
 TREE = {"type": "record", "name": "Tree", "fields": [{"name": "next", "type": ["null", "Tree"], "default": None}]}
 
 
+def array(items: object) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def map_of(values: object) -> dict[str, Any]:
+    return {"type": "map", "values": values}
+
+
+def logical(avro_type: str, name: str, **more: int) -> dict[str, Any]:
+    return {"type": avro_type, "logicalType": name, **more}
+
+
 def field(avro_type: object, **more: object) -> dict[str, Any]:
     return {"name": "f", "type": avro_type, **more}
 
@@ -57,13 +69,13 @@ def nested(levels: int) -> list[Any]:
         field(FOUR, default="\0\xff\0a"),
         field(POINT, default={"x": 1}),
         field(TREE, default={}),
-        field({"type": "array", "items": POINT}, default=[{"x": 1, "y": 2}]),
-        field({"type": "map", "values": "int"}, default={"a": 1}),
+        field(array(POINT), default=[{"x": 1, "y": 2}]),
+        field(map_of("int"), default={"a": 1}),
         field({"type": "double"}, default=1.0),
-        field(["null", {"type": "array", "items": "int"}, {"type": "map", "values": "int"}], default=[]),
-        field({"type": "long", "logicalType": "timestamp-millis"}, default=0),
-        field({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
-        field({"type": "string", "logicalType": "something"}),
+        field(["null", array("int"), map_of("int")], default=[]),
+        field(logical("long", "timestamp-millis"), default=0),
+        field(logical("bytes", "decimal", precision=9, scale=2)),
+        field(logical("string", "something")),
         field({"type": "fixed", "name": "Id", "size": 16, "logicalType": "uuid"}),
         field(deep(20)),
     ],
@@ -77,13 +89,13 @@ def test_what_avro_has_is_accepted(accepted: dict[str, Any]) -> None:
     ("refused", "said"),
     [
         (field(["null", ["string"]]), "type: branch 2: a union cannot be directly within a union"),
-        (field({"type": "array", "items": ["int", ["int"]]}), "type: items: branch 2"),
+        (field(array(["int", ["int"]])), "type: items: branch 2"),
         (field({"type": ["int"]}), "no Avro type"),
         (field({"type": {"type": "int"}}), "no Avro type"),
         (field([]), "at least a branch"),
         (field(["string", "string"]), "of the type string already"),
-        (field(["string", {"type": "string", "logicalType": "uuid"}]), "of the type string already"),
-        (field([{"type": "array", "items": "int"}, {"type": "array", "items": "long"}]), "of the type array already"),
+        (field(["string", logical("string", "uuid")]), "of the type string already"),
+        (field([array("int"), array("long")]), "of the type array already"),
         (field([FOUR, "Four"]), "hourmark.events.Four already"),
         (field(["hourmark.File", "hourmark.File"]), "hourmark.File already"),
         (field("double", default=math.inf), "default: inf cannot be written"),
@@ -100,8 +112,8 @@ def test_what_avro_has_is_accepted(accepted: dict[str, Any]) -> None:
         (field("int", default=1.5), "default: must be a whole number"),
         (field("int", default=1 << 31), "to 2147483647"),
         (field("long", default=1 << 63), "beyond 64 bits"),
-        (field({"type": "int", "logicalType": "date"}, default=1 << 30), "default: must be a whole number"),
-        (field({"type": "string", "logicalType": "uuid"}, default="x"), "UUID"),
+        (field(logical("int", "date"), default=1 << 30), "default: must be a whole number"),
+        (field(logical("string", "uuid"), default="x"), "UUID"),
         (field("double", default="1.5"), "default: must be a number"),
         (field("double", default=(1 << 53) + 1), "default: must be a number"),
         (field("float", default=1e39), "a float can hold"),
@@ -123,9 +135,9 @@ def test_what_avro_has_is_accepted(accepted: dict[str, Any]) -> None:
         (field(POINT, default={}), "default: x is missing"),
         (field(POINT, default={"x": 1, "z": 1}), "no field z"),
         (field(POINT, default={"x": "1"}), "default: x: must be a whole number"),
-        (field({"type": "array", "items": "int"}, default=[1, "2"]), r"default: \[1\]: must be"),
-        (field({"type": "array", "items": "int"}, default={}), "must be an array"),
-        (field({"type": "map", "values": "int"}, default=[]), "must be a table"),
+        (field(array("int"), default=[1, "2"]), r"default: \[1\]: must be"),
+        (field(array("int"), default={}), "must be an array"),
+        (field(map_of("int"), default=[]), "must be a table"),
         (field(["null", "int"], default="x"), "must be null or must be a whole number"),
         (field({**TREE, "fields": [field(["Tree", "null"], default={})]}), "not declared to its end"),
         (field({"type": "array"}), "needs items"),
@@ -144,8 +156,8 @@ def test_what_avro_has_is_accepted(accepted: dict[str, Any]) -> None:
         (field({"type": "record", "name": "R"}), "needs fields"),
         (field("lang"), "there is no type hourmark.events.lang"),
         (field({"type": "lang"}), "'lang' is no type of Avro's"),
-        (field({"type": "bytes", "logicalType": "decimal"}), "precision"),
-        (field({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 3}), "precision"),
+        (field(logical("bytes", "decimal")), "precision"),
+        (field(logical("bytes", "decimal", precision=2, scale=3)), "precision"),
         (field({"type": "bytes", "logicalType": 7}), "logicalType"),
         (field(7), "no Avro type"),
         (field(None), "no Avro type"),

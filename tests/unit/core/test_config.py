@@ -16,7 +16,7 @@ from hourmark.config import Config, load_config
 from hourmark.errors import ConfigError
 from hourmark.hidden import HIDDEN, shown
 
-SECRET = "geheim"
+SECRET, NUMBER = "geheim", "12345"
 
 
 @pytest.fixture(autouse=True)
@@ -164,20 +164,29 @@ def test_a_secret_is_hidden_wherever_it_stands_in_a_text(value: str, expected: s
         f'[registry]\nurl = ["https://u:{SECRET}@h"]',
         f'[storage]\nroot = "ftp://u:{SECRET}@h/d"',
         f'[kafka.edge.properties]\n"sasl.password" = ["{SECRET}"]',
+        f'[kafka.edge.properties]\n"sasl.password" = {NUMBER}',
     ],
 )
 def test_no_error_shows_a_secret_or_keeps_one_as_its_cause(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(Path(written(text)))
-    assert SECRET not in str(caught.value)
+    assert SECRET not in str(caught.value) and NUMBER not in str(caught.value)
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
 
 
-def test_an_unknown_setting_is_refused_by_name() -> None:
-    written("[service]\nprot = 1\n")
-    with pytest.raises(
-        ConfigError, match=r"hourmark\.toml(.|\n)*service\.prot: no such setting; docs/configuration\.md lists all"
-    ):
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("[service]\nprot = 1", r"hourmark\.toml(.|\n)*service\.prot: no such setting; docs/configuration\.md lists all"),
+        ("[service]\nport = 99999", r"service\.port = 99999"),
+        ('[service]\nhost = "0.0.0.0"', "no authentication yet"),
+        ("[parsing]\nbucket_seconds = 7", "whole minutes"),
+        ("[", "no valid TOML"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(text: str, refused: str) -> None:
+    written(text)
+    with pytest.raises(ConfigError, match=refused):
         said()
 
 

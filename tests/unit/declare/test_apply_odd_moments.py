@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,12 @@ from tests.support.rules_servers import MemoryRegistry, MemoryTopic, outside
 
 from hourmark import audit, rules_topic
 from hourmark.avro import Schema, fingerprint
-from hourmark.config import Config, KafkaCluster, Parsing
+from hourmark.config import Config, KafkaCluster
 from hourmark.errors import Finding, HourmarkError, Unavailable, UsageError
-from hourmark.event_types import _DECLARED, DEAD_LETTERS, EventType
+from hourmark.event_types import _DECLARED, DEAD_LETTERS, EventType, Source
 from hourmark.rules import Rules, RulesBook, TypeVersion
 from hourmark.topics import AUDIT
-from hourmark_declare.apply import apply, repair
+from hourmark_declare.apply import Applied, Outside, Repaired, apply, repair
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontier_rows import carriers
@@ -41,6 +42,8 @@ from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.recovery.rebuild import Outside as RebuildOutside
 from hourmark_etl.recovery.rebuild import _Rebuild
+
+At = Callable[[str], None] | None
 
 
 @pytest.fixture
@@ -52,6 +55,51 @@ def database(tmp_path: Path) -> Iterator[Database]:
 @pytest.fixture
 def ledger(database: Database) -> LedgerRules:
     return LedgerRules(database)
+
+
+class Site:
+    """An edge with its ledger, its registry and its topic of rules."""
+
+    def __init__(self, ledger: LedgerRules, registry: MemoryRegistry | None = None, topic: MemoryTopic | None = None) -> None:
+        self.ledger, self.registry, self.topic = ledger, registry or MemoryRegistry(), topic or MemoryTopic()
+
+    def outside(self, at: At = None, **changes: Any) -> Outside:
+        """What declarations are applied to."""
+        return dataclasses.replace(outside(self.ledger, self.registry, self.topic, at), **changes)
+
+    def apply(self, *types: EventType, sources: Sequence[Source] = (APP,), at: At = None, **may: bool) -> Applied:
+        """These types and dead letters."""
+        return apply(self.outside(at), declared(*types, sources=sources), HOUR, **may)
+
+    def repair(self, at: At = None, **may: bool) -> Repaired:
+        """Write again what was lost."""
+        return repair(self.outside(at), HOUR, **may)
+
+    @property
+    def latest(self) -> Rules:
+        """What is in force, as the ledger says."""
+        latest = self.ledger.book().latest
+        assert latest is not None
+        return latest
+
+
+@pytest.fixture
+def site(ledger: LedgerRules) -> Site:
+    """The type `click` is applied."""
+    made = Site(ledger)
+    made.apply(CLICK)
+    return made
+
+
+def changed(rules: Rules, **changes: Any) -> Rules:
+    """As somebody else publishes it."""
+    return dataclasses.replace(rules, published=None, **changes)
+
+
+def stranger(rules: Rules, sequence: int, other: TypeVersion) -> Rules:
+    """A revision of another ledger: dead letters, and a type that is not ours."""
+    types = {"dead-letters": rules.types["dead-letters"], "other": other}
+    return changed(rules, sequence=sequence, types=types, sources={})
 
 
 def huge() -> EventType:
@@ -69,34 +117,22 @@ def test_what_the_topic_may_hold_can_be_produced(monkeypatch: pytest.MonkeyPatch
         rules_topic.publish(KafkaCluster(bootstrap="127.0.0.1:1"), [(version.key, version.text)], 8 << 20)
 
 
-def test_declarations_that_cannot_be_published_are_refused_before_anything_is_put(ledger: LedgerRules) -> None:
-    registry, topic = MemoryRegistry(), MemoryTopic()
-    apply(outside(ledger, registry, topic), declared(CLICK), HOUR)
-    registered, latest = dict(registry.by_id), ledger.book().latest
-    small = dataclasses.replace(outside(ledger, registry, topic), record_bytes_max=1_000_000)
+def test_declarations_that_cannot_be_published_are_refused_before_anything_is_put(site: Site) -> None:
+    registered, latest = dict(site.registry.by_id), site.latest
     with pytest.raises(UsageError, match=r"type/huge/\w+ has \d+ bytes, kafka.max_message_bytes allows 1000000"):
-        apply(small, declared(CLICK, huge()), HOUR)
-    assert (registry.by_id, ledger.book().latest) == (registered, latest)
-    apply(outside(ledger, registry, topic), declared(CLICK, huge()), HOUR)
+        apply(site.outside(record_bytes_max=1_000_000), declared(CLICK, huge()), HOUR)
+    assert (site.registry.by_id, site.latest) == (registered, latest)
+    site.apply(CLICK, huge())
 
 
-def test_hours_wait_for_the_sources_of_a_revision_that_the_ledger_took_from_the_topic(
-    database: Database, ledger: LedgerRules
-) -> None:
+def test_hours_wait_for_the_sources_of_a_revision_that_the_ledger_took_from_the_topic(database: Database, site: Site) -> None:
     """An older copy of the ledger; `types repair`, as docs/operations.md says."""
-    registry, topic = MemoryRegistry(), MemoryTopic()
-    apply(outside(ledger, registry, topic), declared(CLICK), HOUR)
-    first = ledger.book().latest
-    assert first is not None
-    ids = {name: t.schema_id for name, t in first.types.items()} | {"view": registry.register("events.view", VIEW.schema())}
-    second = Rules(
-        sequence=2,
-        types={t.name: TypeVersion(t, ids[t.name]) for t in (DEAD_LETTERS, CLICK, VIEW)},
-        sources={"app": APP, "web": WEB},
-        parsing=first.parsing,
-    )
-    topic.publish(second.records())
-    repaired = repair(outside(ledger, registry, topic), HOUR, may_adopt=True)
+    first = site.latest
+    ids = {name: t.schema_id for name, t in first.types.items()} | {"view": site.registry.register("events.view", VIEW.schema())}
+    types = {t.name: TypeVersion(t, ids[t.name]) for t in (DEAD_LETTERS, CLICK, VIEW)}
+    second = changed(first, sequence=2, types=types, sources={"app": APP, "web": WEB})
+    site.topic.publish(second.records())
+    repaired = site.repair(may_adopt=True)
     assert repaired.revision == second.id, "in force, says the ledger"
     awaited = {f.event_type: f.sources for f in frontiers(database, HOUR.length_s)}
     for name in second.types:
@@ -104,15 +140,11 @@ def test_hours_wait_for_the_sources_of_a_revision_that_the_ledger_took_from_the_
 
 
 def test_what_was_sent_under_a_revision_from_the_topic_is_awaited_though_the_next_one_drops_the_source(
-    database: Database, ledger: LedgerRules
+    database: Database, site: Site
 ) -> None:
     """No host of `web` was ever heard of by this copy: the rule of `put_frontiers` is to go on waiting for it."""
-    registry, topic = MemoryRegistry(), MemoryTopic()
-    apply(outside(ledger, registry, topic), declared(CLICK), HOUR)
-    first = ledger.book().latest
-    assert first is not None
-    topic.publish(Rules(sequence=2, types=first.types, sources={"app": APP, "web": WEB}, parsing=first.parsing).records())
-    apply(outside(ledger, registry, topic), declared(CLICK), HOUR, may_remove=True, may_adopt=True)
+    site.topic.publish(changed(site.latest, sequence=2, sources={"app": APP, "web": WEB}).records())
+    site.apply(CLICK, may_remove=True, may_adopt=True)
     awaited = {f.event_type: f.sources for f in frontiers(database, HOUR.length_s)}
     assert awaited["click"] == {"app", "web"}
 
@@ -129,25 +161,21 @@ def test_a_rebuilt_ledger_waits_for_sources_that_an_earlier_revision_lets_carry_
     assert work._declared("click")[0] == {"app", "web"}
 
 
-@pytest.mark.parametrize("operation", ["apply", "repair"])
+APPLY_OR_REPAIR = pytest.mark.parametrize(
+    "operate", [lambda site: site.apply(CLICK, VIEW), lambda site: site.repair(may_adopt=True)], ids=["apply", "repair"]
+)
+
+
+@APPLY_OR_REPAIR
 def test_a_revision_of_newer_software_in_the_topic_stops_with_words_or_not_at_all(
-    ledger: LedgerRules, operation: str, monkeypatch: pytest.MonkeyPatch
+    site: Site, operate: Callable[[Site], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registry, topic = MemoryRegistry(), MemoryTopic()
-    apply(outside(ledger, registry, topic), declared(CLICK), HOUR)
-    latest = ledger.book().latest
-    assert latest is not None
-    topic.publish([of_newer_software(latest, 2)])
-    records = encoded([record for _, record in topic.log])
+    site.topic.publish([of_newer_software(site.latest, 2)])
+    records = encoded([record for _, record in site.topic.log])
     monkeypatch.setattr(rules_topic, "read_topic", lambda *_, **__: records)
-    monkeypatch.setattr(topic, "read", lambda: rules_topic.read_rules(KafkaCluster()))
-    try:
-        if operation == "apply":
-            apply(outside(ledger, registry, topic), declared(CLICK, VIEW), HOUR)
-        else:
-            repair(outside(ledger, registry, topic), HOUR, may_adopt=True)
-    except HourmarkError:
-        pass  # and not a ValueError with a traceback
+    monkeypatch.setattr(site.topic, "read", lambda: rules_topic.read_rules(KafkaCluster()))
+    with contextlib.suppress(HourmarkError):  # and not a ValueError with a traceback
+        operate(site)
 
 
 def test_a_ledger_row_of_newer_software_is_not_called_damaged(ledger: LedgerRules, database: Database) -> None:
@@ -163,68 +191,60 @@ def test_a_ledger_row_of_newer_software_is_not_called_damaged(ledger: LedgerRule
         assert "disk" not in str(error) and "rebuild" not in str(error), str(error)
 
 
-def test_a_refused_application_leaves_a_registry_that_can_be_repaired(ledger: LedgerRules) -> None:
+def test_a_refused_application_leaves_a_registry_that_can_be_repaired(site: Site) -> None:
     """An older copy lacks a retired type's id: nobody asks for that one, and it is given to the next."""
-    registry, topic = MemoryRegistry(), MemoryTopic()
-    apply(outside(ledger, registry, topic), declared(CLICK), HOUR)
-    copy = len(registry.by_id)
-    apply(outside(ledger, registry, topic), declared(CLICK, VIEW), HOUR)
-    apply(outside(ledger, registry, topic), declared(CLICK), HOUR, may_remove=True)
-    registry.lose(keep=copy)
-    before = dict(registry.by_id)
+    copy = len(site.registry.by_id)
+    site.apply(CLICK, VIEW)
+    site.apply(CLICK, may_remove=True)
+    site.registry.lose(keep=copy)
+    before = dict(site.registry.by_id)
     with pytest.raises((UsageError, Finding)):
-        apply(outside(ledger, registry, topic), declared(CLICK, OTHER), HOUR)
-    assert registry.by_id == before, "refused, but first it gave the lost id to another schema: `types repair` now says never"
+        site.apply(CLICK, OTHER)
+    assert site.registry.by_id == before, (
+        "refused, but first it gave the lost id to another schema: `types repair` now says never"
+    )
 
 
-def test_an_id_of_audit_records_never_becomes_a_types(ledger: LedgerRules) -> None:
+def test_an_id_of_audit_records_never_becomes_a_types(site: Site) -> None:
     """A running service asked once, at its start. The registry lost its last writes; everything the rules know is still there."""
-    registry, topic = MemoryRegistry(), MemoryTopic()
-    apply(outside(ledger, registry, topic), declared(CLICK), HOUR)
-    registry.lose(keep=2)
+    site.registry.lose(keep=2)
     with pytest.raises(UsageError, match=r"no id for hourmark.audit .* knows as id 3"):
-        apply(outside(ledger, registry, topic), declared(CLICK, VIEW), HOUR)
-    repair(outside(ledger, registry, topic), HOUR)
-    assert apply(outside(ledger, registry, topic), declared(CLICK, VIEW), HOUR).schema_ids["view"] > 4
+        site.apply(CLICK, VIEW)
+    site.repair()
+    assert site.apply(CLICK, VIEW).schema_ids["view"] > 4
 
 
-def test_repair_gives_audit_records_their_id_again(ledger: LedgerRules) -> None:
+def test_repair_gives_audit_records_their_id_again(site: Site) -> None:
     """docs/operations.md: each schema gets the id it had."""
-    registry, topic = MemoryRegistry(), MemoryTopic()
-    apply(outside(ledger, registry, topic), declared(CLICK), HOUR)
-    apply(outside(ledger, registry, topic), declared(CLICK, VIEW), HOUR)
-    before = registry.find(AUDIT, audit.SCHEMA)
-    registry.lose()
-    repair(outside(ledger, registry, topic), HOUR, may_adopt=True)
-    assert registry.find(AUDIT, audit.SCHEMA) == before
+    site.apply(CLICK, VIEW)
+    before = site.registry.find(AUDIT, audit.SCHEMA)
+    site.registry.lose()
+    site.repair(may_adopt=True)
+    assert site.registry.find(AUDIT, audit.SCHEMA) == before
 
 
-def test_the_topic_of_rules_is_repaired_while_the_registry_is_away(ledger: LedgerRules) -> None:
-    registry, topic = MemoryRegistry(), MemoryTopic()
-    apply(outside(ledger, registry, topic), declared(CLICK), HOUR)
-    topic.lose()
+def test_the_topic_of_rules_is_repaired_while_the_registry_is_away(site: Site) -> None:
+    site.topic.lose()
 
     def away(step: str) -> None:
         if step.startswith("registry."):
             raise Unavailable("the schema registry does not answer")
 
     with pytest.raises(Unavailable):
-        repair(outside(ledger, registry, topic, away), HOUR)
-    assert topic.read().latest is not None, "services stay down for a registry that they do not need"
+        site.repair(away)
+    assert site.topic.read().latest is not None, "services stay down for a registry that they do not need"
 
 
-def test_the_topic_of_rules_is_repaired_though_a_topic_of_events_is_not_as_declared(ledger: LedgerRules) -> None:
+def test_the_topic_of_rules_is_repaired_though_a_topic_of_events_is_not_as_declared(site: Site) -> None:
     """In an incident retention.ms is raised by Kafka's own tools."""
-    registry, topic = MemoryRegistry(), MemoryTopic()
-    apply(outside(ledger, registry, topic), declared(CLICK), HOUR)
-    topic.lose()
+    site.topic.lose()
 
     def other_settings(_: Sequence[EventType]) -> list[str]:
         raise Finding("topics of the edge cluster are not as declared:\n  events.click: retention.ms = 2, not 1")
 
     with pytest.raises(Finding):
-        repair(dataclasses.replace(outside(ledger, registry, topic), make_topics=other_settings), HOUR)
-    assert topic.read().latest is not None
+        repair(site.outside(make_topics=other_settings), HOUR)
+    assert site.topic.read().latest is not None
 
 
 def java(schema: Any, around: str = "") -> Any:
@@ -260,6 +280,12 @@ class ConfluentRegistry(MemoryRegistry):
         return super().find(topic, java(schema))
 
 
+def click(field: dict[str, Any]) -> EventType:
+    """With this field, however it is spelled."""
+    return EventType.model_validate({"name": "click", "fields": [field]}, context=_DECLARED)
+
+
+PLAIN = {"name": "s", "type": "string"}
 SPELLINGS: dict[str, Any] = {
     "an object": {"name": "s", "type": {"type": "string"}},
     "an order": {"name": "s", "type": "string", "order": "ascending"},
@@ -269,115 +295,84 @@ SPELLINGS: dict[str, Any] = {
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_repair_changes_nothing_where_a_confluent_registry_is_whole(ledger: LedgerRules, spelling: str) -> None:
-    registry, topic = ConfluentRegistry(), MemoryTopic()
-    click = EventType.model_validate({"name": "click", "fields": [SPELLINGS[spelling]]}, context=_DECLARED)
-    apply(outside(ledger, registry, topic), declared(click), HOUR)
-    apply(outside(ledger, registry, topic), declared(click), HOUR)
-    assert repair(outside(ledger, registry, topic), HOUR, may_adopt=True).registered == {}
+    site = Site(ledger, ConfluentRegistry())
+    for _ in range(2):
+        site.apply(click(SPELLINGS[spelling]))
+    assert site.repair(may_adopt=True).registered == {}
 
 
 @pytest.mark.parametrize("spelling", ["an object", "an order"])
 def test_a_declaration_may_be_spelled_otherwise_with_a_confluent_registry(ledger: LedgerRules, spelling: str) -> None:
-    registry, topic = ConfluentRegistry(), MemoryTopic()
-    plain = EventType(name="click", fields=[{"name": "s", "type": "string"}])
-    apply(outside(ledger, registry, topic), declared(plain), HOUR)
-    registered = dict(registry.by_id)
-    other = EventType.model_validate({"name": "click", "fields": [SPELLINGS[spelling]]}, context=_DECLARED)
-    apply(outside(ledger, registry, topic), declared(other), HOUR)
-    assert registry.by_id == registered
+    site = Site(ledger, ConfluentRegistry())
+    site.apply(click(PLAIN))
+    registered = dict(site.registry.by_id)
+    site.apply(click(SPELLINGS[spelling]))
+    assert site.registry.by_id == registered
 
 
 def test_nothing_to_change_costs_one_question_a_type(ledger: LedgerRules) -> None:
-    registry, topic = MemoryRegistry(), MemoryTopic()
+    site = Site(ledger)
     types = [EventType(name=f"t{n}", fields=[LONG]) for n in range(50)]
-    apply(outside(ledger, registry, topic), declared(*types, sources=()), HOUR)
+    site.apply(*types, sources=())
     asked: Counter[str] = Counter()
-    apply(outside(ledger, registry, topic, lambda step: asked.update([step])), declared(*types, sources=()), HOUR)
+    site.apply(*types, sources=(), at=lambda step: asked.update([step]))
     assert asked["registry.find"] == 53, "each type, dead letters and both control topics once"
 
 
 def test_of_two_ledgers_on_one_edge_the_second_is_not_told_that_it_is_in_force(tmp_path: Path) -> None:
     """A second root, or yesterday's ledger recreated beside: compare-and-set is each ledger's own."""
-    registry, topic = MemoryRegistry(), MemoryTopic()
     with Database(f"sqlite:///{tmp_path}/a") as a, Database(f"sqlite:///{tmp_path}/b") as b:
-        apply(outside(LedgerRules(a), registry, topic), declared(CLICK), HOUR)
-        apply(outside(LedgerRules(b), registry, topic), declared(CLICK), HOUR)
+        first = Site(LedgerRules(a))
+        second = Site(LedgerRules(b), first.registry, first.topic)
+        for site in (first, second):
+            site.apply(CLICK)
         came: list[str] = []
 
         def meanwhile(step: str) -> None:
             if step == "ledger.put" and not came:
-                came.append(apply(outside(LedgerRules(b), registry, topic), declared(CLICK, sources=(APP, WEB)), HOUR).revision)
-                came.append(
-                    apply(outside(LedgerRules(b), registry, topic), declared(CLICK, VIEW), HOUR, may_remove=True).revision
-                )
+                came.append(second.apply(CLICK, sources=(APP, WEB)).revision)
+                came.append(second.apply(CLICK, VIEW, may_remove=True).revision)
 
         with pytest.raises(Finding, match=r"services use 3-.*, which another ledger has put: one edge has one ledger"):
-            apply(outside(LedgerRules(a), registry, topic, meanwhile), declared(CLICK, sources=(APP, WEB, OLD)), HOUR)
+            first.apply(CLICK, sources=(APP, WEB, OLD), at=meanwhile)
         with pytest.raises(Finding, match="revisions that the ledger does not know: "):
-            apply(outside(LedgerRules(a), registry, topic), declared(CLICK), HOUR, may_remove=True)
+            first.apply(CLICK, may_remove=True)
 
 
-@pytest.mark.parametrize("operation", ["apply", "repair"])
-def test_where_the_topic_contradicts_the_ledger_the_message_says_a_way_out(ledger: LedgerRules, operation: str) -> None:
-    registry, topic = MemoryRegistry(), MemoryTopic()
-    apply(outside(ledger, registry, topic), declared(CLICK), HOUR)
-    first = ledger.book().latest
-    assert first is not None
-    topic.publish(
-        Rules(
-            sequence=1,
-            types={"dead-letters": first.types["dead-letters"], "other": TypeVersion(OTHER, 1)},
-            sources={},
-            parsing=Parsing(),
-        ).records()
-    )
+@APPLY_OR_REPAIR
+def test_where_the_topic_contradicts_the_ledger_the_message_says_a_way_out(site: Site, operate: Callable[[Site], object]) -> None:
+    site.topic.publish(stranger(site.latest, 1, TypeVersion(OTHER, 1)).records())
     with pytest.raises(Finding) as told:
-        if operation == "apply":
-            apply(outside(ledger, registry, topic), declared(CLICK), HOUR)
-        else:
-            repair(outside(ledger, registry, topic), HOUR, may_adopt=True)
+        operate(site)
     assert "`hourmark types repair` says what" not in str(told.value) and "hourmark.types" in str(told.value), str(told.value)
 
 
-def test_a_revision_that_waits_counts_in_the_sequence(ledger: LedgerRules) -> None:
+def test_a_revision_that_waits_counts_in_the_sequence(site: Site) -> None:
     """Else the operator's revision 2 is overtaken by 9 in the moment in which its last type arrives."""
-    registry, topic = MemoryRegistry(), MemoryTopic()
-    apply(outside(ledger, registry, topic), declared(CLICK), HOUR)
-    first = ledger.book().latest
-    assert first is not None
-    ninth = Rules(sequence=9, types={**first.types, "view": TypeVersion(VIEW, 5)}, sources=first.sources, parsing=first.parsing)
-    topic.publish([(f"rules/{ninth.id}", ninth.text)])
+    first = site.latest
+    ninth = changed(first, sequence=9, types={**first.types, "view": TypeVersion(VIEW, 5)})
+    site.topic.publish([(f"rules/{ninth.id}", ninth.text)])
     with pytest.raises(Finding, match="revisions that the ledger does not know: 9-"):
-        apply(outside(ledger, registry, topic), declared(CLICK, sources=(APP, WEB)), HOUR)
-    applied = apply(outside(ledger, registry, topic), declared(CLICK, sources=(APP, WEB)), HOUR, may_adopt=True)
-    topic.publish([(ninth.types["view"].key, ninth.types["view"].text)])
-    latest = topic.read().latest
+        site.apply(CLICK, sources=(APP, WEB))
+    applied = site.apply(CLICK, sources=(APP, WEB), may_adopt=True)
+    site.topic.publish([(ninth.types["view"].key, ninth.types["view"].text)])
+    latest = site.topic.read().latest
     assert latest is not None and latest.id == applied.revision and latest.sequence == 10
 
 
-def test_a_ledger_takes_no_revisions_of_another_site(ledger: LedgerRules) -> None:
+def test_a_ledger_takes_no_revisions_of_another_site(site: Site) -> None:
     """`types repair` once with the configuration of the test site (one registry for all sites), then with the right one."""
-    registry, site, test_site = MemoryRegistry(), MemoryTopic(), MemoryTopic()
-    apply(outside(ledger, registry, site), declared(CLICK), HOUR)
-    first = ledger.book().latest
-    assert first is not None
-    other = TypeVersion(OTHER, registry.register("events.other", OTHER.schema()))
-    strange = Rules(
-        sequence=9, types={"dead-letters": first.types["dead-letters"], "other": other}, sources={}, parsing=first.parsing
-    )
-    test_site.publish(strange.records())
+    first, test_site = site.latest, Site(site.ledger, site.registry)
+    other = TypeVersion(OTHER, site.registry.register("events.other", OTHER.schema()))
+    test_site.topic.publish(stranger(first, 9, other).records())
     with pytest.raises(Finding, match="Are they another site's"):
-        repair(outside(ledger, registry, test_site), HOUR)
-    repair(outside(ledger, registry, site), HOUR)
-    latest = site.read().latest
+        test_site.repair()
+    site.repair()
+    latest = site.topic.read().latest
     assert latest is not None
     assert latest.id == first.id, f"services of this site now use {latest.id}, without the type click"
 
 
-def schema(*fields: dict[str, Any]) -> Schema:
-    return EventType.model_validate({"name": "click", "fields": [*fields]}, context=_DECLARED).schema()
-
-
 def test_the_confluent_registry_of_this_file_echoes_a_plain_schema_as_it_was() -> None:
-    plain = schema({"name": "s", "type": "string"})
+    plain = click(PLAIN).schema()
     assert fingerprint(java(plain)) == fingerprint(plain)

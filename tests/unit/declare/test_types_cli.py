@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from hourmark.config import Parsing, load_config
-from hourmark.errors import ConfigError, TypeFileError, UsageError
+from hourmark.errors import TypeFileError, UsageError
 from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, Source, read_folder
 from hourmark.rules import Rules, TypeVersion
 from hourmark.rules_change import check_change
@@ -144,36 +144,3 @@ def test_types_in_force_are_not_dropped_by_accident() -> None:
 def test_the_bucket_length_is_fixed() -> None:
     with pytest.raises(UsageError, match="a root's bucket length is fixed"):
         check_change(_rules(), Declarations([DEAD_LETTERS], []), 60, may_remove=True)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[service]\nport = 99999", r"service\.port = 99999"),
-        ("[service]\nprot = 1", r"service\.prot"),
-        ('[service]\nhost = "0.0.0.0"', "no authentication yet"),
-        ("[parsing]\nbucket_seconds = 7", "whole minutes"),
-        ("[", "no valid TOML"),
-    ],
-)
-def test_a_wrong_setting_is_named_with_its_value(tmp_path: Path, text: str, said: str) -> None:
-    file = tmp_path / "hourmark.toml"
-    file.write_text(text)
-    with pytest.raises(ConfigError, match=said):
-        load_config(file)
-
-
-def test_secrets_do_not_reach_an_error_message(tmp_path: Path) -> None:
-    file = tmp_path / "hourmark.toml"
-    file.write_text('[kafka.edge]\nproperties = { "sasl.password" = 12345 }')
-    with pytest.raises(ConfigError) as refused:
-        load_config(file)
-    assert "12345" not in str(refused.value)
-
-
-def test_the_environment_overrides_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "hourmark.toml"
-    file.write_text("[service]\nport = 1111\nreport_seconds = 5")
-    monkeypatch.setenv("HOURMARK_SERVICE__PORT", "2222")
-    loaded = load_config(file).service
-    assert (loaded.port, loaded.report_seconds) == (2222, 5)

@@ -26,6 +26,18 @@ ENUM = {"type": "enum", "name": "Colour", "symbols": ["red", "green"]}
 FIXED = {"type": "fixed", "name": "Four", "size": 4}
 
 
+def array(items: object) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def map_of(values: object) -> dict[str, Any]:
+    return {"type": "map", "values": values}
+
+
+def logical(avro_type: str, name: str, **more: int) -> dict[str, Any]:
+    return {"type": avro_type, "logicalType": name, **more}
+
+
 def compiled(avro_type: Any) -> Any:
     """The encoder of a type, by way of fastavro's own parser."""
     schema: Any = fastavro.parse_schema(
@@ -55,8 +67,8 @@ VALUES: list[tuple[Any, st.SearchStrategy[Any]]] = [
     ("float", st.floats(width=32, allow_nan=False, allow_infinity=False)),
     ("string", st.text()),
     (ENUM, st.sampled_from(["red", "green"])),
-    ({"type": "array", "items": "long"}, st.lists(LONGS)),
-    ({"type": "map", "values": ["null", "string"]}, st.dictionaries(st.text(), st.none() | st.text())),
+    (array("long"), st.lists(LONGS)),
+    (map_of(["null", "string"]), st.dictionaries(st.text(), st.none() | st.text())),
     (["null", "long"], st.none() | LONGS),
     (["string", "null"], st.none() | st.text()),
     (["null", "boolean", "long", "string"], st.none() | st.booleans() | LONGS | st.text()),
@@ -107,20 +119,20 @@ def test_bytes_are_avros_json_form_a_character_a_byte(raw: bytes) -> None:
         (ENUM, ["red"]),
         (FIXED, "abc"),
         ({**FIXED, "logicalType": "uuid"}, "12345678-1234-1234-1234-123456789abc"),
-        ({"type": "array", "items": "int"}, [1, "2"]),
-        ({"type": "array", "items": "int"}, {}),
-        ({"type": "map", "values": "int"}, {"a": None}),
+        (array("int"), [1, "2"]),
+        (array("int"), {}),
+        (map_of("int"), {"a": None}),
         (TREE, {"value": 1, "left": None}),
         (TREE, {}),
         (["null", "int"], "x"),
         (["int", "string"], 1.5),
-        ({"type": "long", "logicalType": "timestamp-millis"}, "2026-11-21"),
-        ({"type": "long", "logicalType": "timestamp-millis"}, "2026-11-21T00:00:00.1234Z"),
-        ({"type": "long", "logicalType": "timestamp-millis"}, 1 << 60),
-        ({"type": "long", "logicalType": "timestamp-micros"}, "2026-11-21T00:00:00.1234567Z"),
-        ({"type": "int", "logicalType": "date"}, 1 << 30),
-        ({"type": "int", "logicalType": "time-millis"}, -1),
-        ({"type": "string", "logicalType": "uuid"}, "no uuid"),
+        (logical("long", "timestamp-millis"), "2026-11-21"),
+        (logical("long", "timestamp-millis"), "2026-11-21T00:00:00.1234Z"),
+        (logical("long", "timestamp-millis"), 1 << 60),
+        (logical("long", "timestamp-micros"), "2026-11-21T00:00:00.1234567Z"),
+        (logical("int", "date"), 1 << 30),
+        (logical("int", "time-millis"), -1),
+        (logical("string", "uuid"), "no uuid"),
     ],
 )
 def test_nothing_is_silently_coerced_or_cut(avro_type: Any, value: Any) -> None:
@@ -134,11 +146,11 @@ def test_nothing_is_silently_coerced_or_cut(avro_type: Any, value: Any) -> None:
         ("double", 3, 3.0),
         ("float", 1 << 24, float(1 << 24)),
         (FIXED, "a\xff\0d", b"a\xff\0d"),
-        ({"type": "long", "logicalType": "timestamp-millis"}, 5, 5),
-        ({"type": "long", "logicalType": "timestamp-millis"}, "1970-01-01T01:00:01.5+01:00", 1500),
-        ({"type": "long", "logicalType": "timestamp-micros"}, "1970-01-01T00:00:00.000007Z", 7),
+        (logical("long", "timestamp-millis"), 5, 5),
+        (logical("long", "timestamp-millis"), "1970-01-01T01:00:01.5+01:00", 1500),
+        (logical("long", "timestamp-micros"), "1970-01-01T00:00:00.000007Z", 7),
         (
-            {"type": "string", "logicalType": "uuid"},
+            logical("string", "uuid"),
             "12345678-1234-1234-1234-123456789abc",
             "12345678-1234-1234-1234-123456789abc",
         ),
@@ -149,13 +161,13 @@ def test_what_is_accepted_beside_the_plain_form(avro_type: Any, value: Any, same
 
 
 def test_every_timestamp_that_is_accepted_can_be_read() -> None:
-    kind = {"type": "long", "logicalType": "timestamp-millis"}
+    kind = logical("long", "timestamp-millis")
     for text in ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"):
         assert read(kind, encoded(compiled(kind), text)).isoformat().startswith(text[:10])
 
 
 def test_a_refused_branch_of_a_union_leaves_nothing_behind() -> None:
-    kind = ["null", {"type": "array", "items": "int"}, {"type": "array", "items": "string"}]
+    kind = ["null", array("int"), array("string")]
     assert encoded(compiled(kind), ["a", "b"]) == written(kind, ["a", "b"])
 
 
@@ -177,7 +189,7 @@ def test_mismatches_name_the_place() -> None:
         (["null", "long"], b"3", 3),
         (["null", "long", "string"], b"x", "x"),
         (["string", "bytes"], b"\xff", b"\xff"),
-        ({"type": "long", "logicalType": "timestamp-millis"}, b"1970-01-01T00:00:01Z", 1000),
+        (logical("long", "timestamp-millis"), b"1970-01-01T00:00:01Z", 1000),
     ],
 )
 def test_text_fills_fields(avro_type: Any, text: bytes, value: Any) -> None:

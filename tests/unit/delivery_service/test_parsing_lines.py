@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.service.examples import NOW_MS, compiled, decoded, only, parsed, range_of, reasons, syslog
+from tests.support.service.examples import NOW_MS, compiled, decoded, one, only, parsed, range_of, refused, syslog
 
 from hourmark.event_types import DEAD_LETTERS
 from hourmark.ranges import Part
@@ -114,81 +114,80 @@ def test_what_cannot_be_an_event_is_a_dead_letter_with_its_raw_bytes(line: bytes
 
 @pytest.mark.parametrize("time", ["2026-11-21T01:55:00.000Z", "2026-11-14T01:40:00Z", "2026-11-21T03:39:58.5+02:00"])
 def test_the_bounds_of_plausible_times_are_inside(time: str) -> None:
-    assert only(parsed(syslog(time=time)))["event_time"] == moment(time)
+    assert one(syslog(time=time))["event_time"] == moment(time)
 
 
 def test_wrong_fields_are_named() -> None:
     details = [
-        only(parsed(syslog(msg=msg)))["detail"]
-        for msg in (b'{"user":"u"}', b'{"user":"u","ms":1,"more":2}', b'{"user":"u","ms":[]}')
+        one(syslog(msg=msg))["detail"] for msg in (b'{"user":"u"}', b'{"user":"u","ms":1,"more":2}', b'{"user":"u","ms":[]}')
     ]
     assert [name in detail for name, detail in zip(("ms", "more", "ms"), details, strict=True)] == [True] * 3
 
 
 def test_a_dead_letter_of_a_known_type_says_which() -> None:
-    assert only(parsed(syslog(msg=b"{")))["claimed_type"] == "click"
-    assert only(parsed(syslog("nothing")))["claimed_type"] == "nothing"
-    assert only(parsed(b"?\n"))["claimed_type"] is None
+    assert one(syslog(msg=b"{"))["claimed_type"] == "click"
+    assert one(syslog("nothing"))["claimed_type"] == "nothing"
+    assert one(b"?\n")["claimed_type"] is None
 
 
 def test_crlf_is_whitespace_of_json_and_part_of_text() -> None:
-    assert only(parsed(syslog(msg=b'{"user":"u","ms":1}\r')))["type"] == "click"
-    assert only(parsed(syslog("note", b"words\r")))["text"] == "words\r"
-    assert only(parsed(syslog("raw", b"words\r")))["line"] == b"words\r"
+    assert one(syslog(msg=b'{"user":"u","ms":1}\r'))["type"] == "click"
+    assert one(syslog("note", b"words\r"))["text"] == "words\r"
+    assert one(syslog("raw", b"words\r"))["line"] == b"words\r"
 
 
 def test_a_byte_order_mark_stays_in_bytes_and_leaves_strings() -> None:
-    assert only(parsed(syslog("note", BOM + b"words")))["text"] == "words"
-    assert only(parsed(syslog("raw", BOM + b"words")))["line"] == BOM + b"words"
-    assert only(parsed(syslog(msg=BOM + b'{"user":"u","ms":1}')))["user"] == "u"
+    assert one(syslog("note", BOM + b"words"))["text"] == "words"
+    assert one(syslog("raw", BOM + b"words"))["line"] == BOM + b"words"
+    assert one(syslog(msg=BOM + b'{"user":"u","ms":1}'))["user"] == "u"
 
 
 def test_text_may_be_empty_or_absent() -> None:
-    assert only(parsed(syslog("note", b"")))["text"] == ""
-    assert only(parsed(b"<1>1 2026-11-21T01:39:58Z h a p note -\n"))["text"] == ""
-    assert only(parsed(b"<1>1 2026-11-21T01:39:58Z h a p note -\r\n"))["text"] == ""
+    assert one(syslog("note", b""))["text"] == ""
+    assert one(b"<1>1 2026-11-21T01:39:58Z h a p note -\n")["text"] == ""
+    assert one(b"<1>1 2026-11-21T01:39:58Z h a p note -\r\n")["text"] == ""
 
 
 def test_bytes_take_anything_but_the_line_feed() -> None:
     everything = bytes(n for n in range(256) if n != 10)
-    assert only(parsed(syslog("raw", everything)))["line"] == everything
+    assert one(syslog("raw", everything))["line"] == everything
 
 
 def test_structured_data_with_escapes_is_skipped() -> None:
     line = b'<1>1 2026-11-21T01:39:58Z h a p note [x@1 a="\\"\\]\\\\" b="\xff"][y] words ] "\n'
-    assert only(parsed(line))["text"] == 'words ] "'
+    assert one(line)["text"] == 'words ] "'
 
 
 def test_the_nil_host_is_the_hosts_name() -> None:
-    assert only(parsed(syslog(host="-")))["host"] == "web-1"
+    assert one(syslog(host="-"))["host"] == "web-1"
 
 
 def test_without_a_timestamp_observed_types_take_the_observed_time() -> None:
-    assert only(parsed(syslog("raw", time="-")))["event_time"] == moment("2026-11-21T01:40:00+00:00")
-    assert only(parsed(syslog("raw", time="2026-11-21T01:00:00Z")))["event_time"] == moment("2026-11-21T01:00:00+00:00")
+    assert one(syslog("raw", time="-"))["event_time"] == moment("2026-11-21T01:40:00+00:00")
+    assert one(syslog("raw", time="2026-11-21T01:00:00Z"))["event_time"] == moment("2026-11-21T01:00:00+00:00")
 
 
 def test_an_unknown_source_makes_dead_letters_of_all_lines() -> None:
-    assert reasons(parsed(syslog() + b"x\n\n", "nowhere")) == ["unknown_source", "unknown_source", "empty_line"]
+    assert refused(syslog() + b"x\n\n", "nowhere") == ["unknown_source", "unknown_source", "empty_line"]
 
 
 @pytest.mark.parametrize("line", [b"no syslog\n", b"\xff\0\r\n", syslog("other"), syslog("-", b"x", time="-")])
 def test_catch_all_takes_whole_lines_that_fit_nothing_else(line: bytes) -> None:
-    row = only(parsed(line, "caught"))
+    row = one(line, "caught")
     assert (row["type"], row["line"], row["level"], row["host"]) == ("raw", line[:-1], None, "web-1")
     assert row["event_time"] == moment("2026-11-21T01:40:00+00:00")
 
 
 def test_catch_all_takes_no_broken_events_and_no_empty_lines() -> None:
-    assert reasons(parsed(syslog(msg=b"{") + b"\n", "caught")) == ["bad_json", "empty_line"]
-    assert reasons(parsed(b"\n", "anything")) == ["empty_line"]
+    assert refused(syslog(msg=b"{") + b"\n", "caught") == ["bad_json", "empty_line"]
+    assert refused(b"\n", "anything") == ["empty_line"]
 
 
 def test_a_pattern_fills_fields_and_takes_the_ranges_zone() -> None:
-    row = only(parsed(b"2026-11-21 02:39:58,123 INFO [t12] words \xff\r\0 more\n", "servers"))
+    row = one(b"2026-11-21 02:39:58,123 INFO [t12] words \xff\r\0 more\n", "servers")
     assert (row["level"], row["thread"], row["message"]) == ("INFO", 12, b"words \xff\r\0 more")
     assert row["event_time"] == moment("2026-11-21T01:39:58.123+00:00")
-    assert only(parsed(b"2026-11-21 02:39:58,1 INFO words\n", "servers"))["thread"] is None
+    assert one(b"2026-11-21 02:39:58,1 INFO words\n", "servers")["thread"] is None
 
 
 @pytest.mark.parametrize(
@@ -207,30 +206,30 @@ def test_a_pattern_fills_fields_and_takes_the_ranges_zone() -> None:
     ],
 )
 def test_free_lines_that_do_not_fit(line: bytes, more: dict[str, str], reason: str) -> None:
-    letter = only(parsed(line, "servers", **more))
+    letter = one(line, "servers", **more)
     assert (letter["reason"], letter["raw"]) == (reason, line[:-1])
 
 
 def test_a_pattern_is_linear_in_a_line_of_a_megabyte() -> None:
     line = b"2026-11-21 02:39:58,123 INFO " + b"a" * (1 << 20) + b"\n"
-    assert len(only(parsed(line, "servers"))["message"]) == 1 << 20
-    assert reasons(parsed(b"2026-11-21 " * 100_000 + b"\n", "servers")) == ["no_pattern"]
+    assert len(one(line, "servers")["message"]) == 1 << 20
+    assert refused(b"2026-11-21 " * 100_000 + b"\n", "servers") == ["no_pattern"]
 
 
 def test_a_syslog_line_of_quotes_and_brackets_costs_linear_time() -> None:
-    assert reasons(parsed(b"<1>1 - h a p note [" + b'a b="c" ' * 200_000 + b"\n")) == ["not_rfc5424"]
+    assert refused(b"<1>1 - h a p note [" + b'a b="c" ' * 200_000 + b"\n") == ["not_rfc5424"]
 
 
 def test_an_over_long_line_comes_in_chunks_each_a_dead_letter() -> None:
-    first = only(parsed(b"a" * 5000 + b"\n" + b"b", "app", part=Part.CHUNK))
-    last = only(parsed(b"c" * 10 + b"\n", "app", start=5002, part=Part.LAST_CHUNK))
+    first = one(b"a" * 5000 + b"\n" + b"b", "app", part=Part.CHUNK)
+    last = one(b"c" * 10 + b"\n", "app", start=5002, part=Part.LAST_CHUNK)
     assert (first["reason"], first["raw"]) == ("line_too_long", b"a" * 5000 + b"\nb")
     assert (last["reason"], last["raw"], last["position"]) == ("line_too_long", b"c" * 10, 5002)
 
 
 def test_an_event_over_kafkas_limit_is_a_dead_letter_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hourmark_delivery_service.parsing.records.EVENT_BYTES_MAX", 200)
-    assert reasons(parsed(syslog("note", b"x" * 100))) == ["event_too_large"]
+    assert refused(syslog("note", b"x" * 100)) == ["event_too_large"]
 
 
 def test_a_line_of_four_mebibytes_is_delivered() -> None:

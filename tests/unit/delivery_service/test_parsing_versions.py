@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.revisions import encoded
 from tests.support.service.examples import decoded, range_of, rules_of
-from tests.support.service.harness import run, running
+from tests.support.service.harness import Harness, fed, with_service
 from tools.keep_zone_data import installed_zones, zipped
 
 from hourmark.event_types import DEAD_LETTERS
 from hourmark.rules import PARSER, ParserVersion, Rules, TypeVersion
-from hourmark_delivery_service.metrics import Metrics
 from hourmark_delivery_service.parsing import CompiledRules, Record, parse, zones
 from hourmark_delivery_service.parsing.zones import zone_of, zone_versions
 from hourmark_delivery_service.rules_store import RulesStore
@@ -52,7 +52,8 @@ def times(records: list[Record]) -> list[int]:
 
 
 def feed(store: RulesStore, *revisions: Rules) -> None:
-    store.feed([(k.encode(), v.encode()) for rules in revisions for k, v in rules.records()], anew=False)
+    for rules in revisions:
+        store.feed(encoded(rules.records()), anew=False)
 
 
 @pytest.mark.usefixtures("planted")
@@ -113,39 +114,33 @@ def _instance(folders: tuple[Path, ...], machine: str) -> list[str]:
 @pytest.mark.parametrize(
     "parser", [LATER, ParserVersion(PARSER.parser + 1, PARSER.zones), ParserVersion(1, "../zone_data/2026.6")]
 )
-def test_where_the_newest_parser_is_not_at_hand_everything_waits(parser: ParserVersion) -> None:
-    async def test() -> None:
-        async with running() as harness:
-            unknown = of_parser(7, parser)
-            feed(harness.rules, of_parser(6, PARSER), unknown)
-            answer = await harness.post_range(LINE, "servers", rules=unknown.id)
-            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-            error = answer.json()["error"]
-            assert error["code"] == "not_ready"
-            for named in (
-                unknown.id,
-                repr(parser.parser),
-                repr(parser.zones),
-                "the parsers 1 ",
-                PARSER.zones,
-                "upgrade this service",
-            ):
-                assert named in error["message"]
-            assert not harness.queue.records
-            assert harness.rules.latest is None, "an older one would let in what hours no longer wait for"
-
-    run(test)
+@with_service()
+async def test_where_the_newest_parser_is_not_at_hand_everything_waits(h: Harness, parser: ParserVersion) -> None:
+    unknown = of_parser(7, parser)
+    feed(h.rules, of_parser(6, PARSER), unknown)
+    answer = await h.post_range(LINE, "servers", rules=unknown.id)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    error = answer.json()["error"]
+    assert error["code"] == "not_ready"
+    for named in (
+        unknown.id,
+        repr(parser.parser),
+        repr(parser.zones),
+        "the parsers 1 ",
+        PARSER.zones,
+        "upgrade this service",
+    ):
+        assert named in error["message"]
+    assert not h.queue.records
+    assert h.rules.latest is None, "an older one would let in what hours no longer wait for"
 
 
 @pytest.mark.usefixtures("planted")
-def test_an_upgraded_service_takes_the_ranges_that_waited() -> None:
-    async def test() -> None:
-        async with running() as harness:
-            rules = of_parser(7, LATER)
-            feed(harness.rules, rules)
-            assert (await harness.post_range(LINE, "servers", rules=rules.id)).status_code == 200
-
-    run(test)
+@with_service()
+async def test_an_upgraded_service_takes_the_ranges_that_waited(h: Harness) -> None:
+    rules = of_parser(7, LATER)
+    feed(h.rules, rules)
+    assert (await h.post_range(LINE, "servers", rules=rules.id)).status_code == 200
 
 
 def with_dead_letters(*fields: dict[str, Any]) -> Rules:
@@ -169,23 +164,21 @@ TENANT: dict[str, Any] = {"name": "tenant", "type": "string"}
         ([{**TENANT, "type": ["null", "string"], "default": None}, *OURS], {"tenant": None}),
     ],
 )
-def test_dead_letters_have_the_fields_that_their_revision_declares(
-    fields: list[dict[str, Any]], expected: dict[str, Any]
+@with_service()
+async def test_dead_letters_have_the_fields_that_their_revision_declares(
+    h: Harness, fields: list[dict[str, Any]], expected: dict[str, Any]
 ) -> None:
-    async def test(rules: Rules) -> None:
-        async with running() as harness:
-            feed(harness.rules, rules)
-            answer = await harness.post_range(b"no syslog\n", rules=rules.id)
-            assert answer.json() == {"end": 10, "events": 0, "dead_letters": 1}
-            (record,) = parse(range_of(b"no syslog\n", rules=rules.id), b"no syslog\n", CompiledRules(rules)).records
-            row = decoded(record, rules)
-            assert {name: row[name] for name in expected} == expected
-            assert row.keys() - expected.keys() - {f["name"] for f in OURS} == {
-                "event_id", "event_time", "host", "source", "file", "position",
-            }  # fmt: skip
-            assert all(row[name] == value for name, value in (("reason", "not_rfc5424"), ("raw", b"no syslog")) if name in row)
-
-    run(lambda: test(with_dead_letters(*fields)))
+    rules = with_dead_letters(*fields)
+    feed(h.rules, rules)
+    answer = await h.post_range(b"no syslog\n", rules=rules.id)
+    assert answer.json() == {"end": 10, "events": 0, "dead_letters": 1}
+    (record,) = parse(range_of(b"no syslog\n", rules=rules.id), b"no syslog\n", CompiledRules(rules)).records
+    row = decoded(record, rules)
+    assert {name: row[name] for name in expected} == expected
+    assert row.keys() - expected.keys() - {f["name"] for f in OURS} == {
+        "event_id", "event_time", "host", "source", "file", "position",
+    }  # fmt: skip
+    assert all(row[name] == value for name, value in (("reason", "not_rfc5424"), ("raw", b"no syslog")) if name in row)
 
 
 @pytest.mark.parametrize(
@@ -198,24 +191,22 @@ def test_dead_letters_have_the_fields_that_their_revision_declares(
         ([{"name": "reason", "type": {"type": "enum", "name": "Reason", "symbols": ["bad_json", "no_pattern"]}}], "reason"),
     ],
 )
-def test_dead_letters_that_cannot_be_written_make_ranges_wait_and_nothing_fails(fields: list[dict[str, Any]], named: str) -> None:
-    async def test() -> None:
-        async with running() as harness:
-            rules = with_dead_letters(*fields)
-            feed(harness.rules, rules)
-            for body in (b"no syslog\n", LINE):
-                answer = await harness.post_range(body, rules=rules.id)
-                assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
-                assert named in answer.json()["error"]["message"]
-            assert harness.rules.latest is None
-
-    run(test)
+@with_service()
+async def test_dead_letters_that_cannot_be_written_make_ranges_wait_and_nothing_fails(
+    h: Harness, fields: list[dict[str, Any]], named: str
+) -> None:
+    rules = with_dead_letters(*fields)
+    feed(h.rules, rules)
+    for body in (b"no syslog\n", LINE):
+        answer = await h.post_range(body, rules=rules.id)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
+        assert named in answer.json()["error"]["message"]
+    assert h.rules.latest is None
 
 
 def test_a_revision_with_another_envelope_waits() -> None:
     """Its events would be written into the wrong fields."""
-    store = RulesStore(Metrics())
-    feed(store, rules_of())
+    store = fed(*rules_of().records())
     version = rules_of().types["click"]
     text = version.text.replace('"name":"position"', '"name":"offset"')
     changed = dataclasses.replace(version, schema_id=51, published=text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import threading
 import types as python_types
@@ -11,12 +12,12 @@ import types as python_types
 import pytest
 from tests.support.revisions import CLICK, OTHER, VIEW, encoded, of_newer_software, revision
 from tests.support.rules_servers import MemoryRegistry
-from tests.support.service.harness import Harness, run
+from tests.support.service.harness import Harness, fed, with_service
 from tests.support.waiting import wait_for
 
 from hourmark.avro import canonical_json, digest
-from hourmark.config import Config, KafkaCluster, Parsing
-from hourmark.rules import Rules, RulesBook, TypeVersion
+from hourmark.config import Config, KafkaCluster
+from hourmark.rules import Record, Rules, RulesBook, TypeVersion
 from hourmark.topic_follower import TopicFollower
 from hourmark_delivery_service import framing, rules_follower
 from hourmark_delivery_service.metrics import Metrics
@@ -51,22 +52,16 @@ def test_a_record_that_is_refused_is_not_taken() -> None:
 def test_a_service_that_cannot_use_the_newest_revision_does_not_hand_out_the_one_before() -> None:
     """Services of two versions hand out 1 and 2 in turn, and both are ready."""
     first, second = revision(1, CLICK), revision(2, CLICK, VIEW)
-    store = RulesStore(Metrics())
-    store.feed(encoded([*first.records(), of_newer_software(second)]), anew=True)
+    store = fed(*first.records(), of_newer_software(second))
     assert store.latest is None, f"new ranges are given {store.latest.id}; lines of `view` are acknowledged as dead letters"
 
 
 def test_a_service_that_read_a_strangers_revision_goes_on_once_the_topic_is_repaired() -> None:
     """A second ledger's, a test's, or one of a time before ids were fixed; deleted topic, then `types repair`."""
     first, second = revision(1, CLICK), revision(2, CLICK, VIEW)
-    stranger = Rules(
-        sequence=1,
-        types={"dead-letters": first.types["dead-letters"], "other": TypeVersion(OTHER, 3)},
-        sources={},
-        parsing=Parsing(),
-    )
-    store = RulesStore(Metrics())
-    store.feed(encoded(first.records()), anew=True)
+    types = {"dead-letters": first.types["dead-letters"], "other": TypeVersion(OTHER, 3)}
+    stranger = dataclasses.replace(first, types=types, sources={})
+    store = fed(*first.records())
     store.feed(encoded(stranger.records()), anew=False)
     store.feed(encoded(second.records()), anew=False)
     store.feed([], anew=True)
@@ -74,10 +69,13 @@ def test_a_service_that_read_a_strangers_revision_goes_on_once_the_topic_is_repa
     assert store.latest is not None and store.latest.id == second.id, f"{store.latest and store.latest.id}; {store._unusable}"
 
 
+def unreadable(rules: Rules) -> list[Record]:
+    """Its types, and the revision as newer software writes it."""
+    return [*((t.key, t.text) for t in rules.types.values()), of_newer_software(rules)]
+
+
 def test_a_service_says_that_the_only_revision_cannot_be_read_here() -> None:
-    rules = revision(1, CLICK)
-    store = RulesStore(Metrics())
-    store.feed(encoded([*((t.key, t.text) for t in rules.types.values()), of_newer_software(rules)]), anew=True)
+    store = fed(*unreadable(revision(1, CLICK)))
     assert "no event types are applied yet" not in store.why_not_ready(), store.why_not_ready()
 
 
@@ -107,8 +105,7 @@ def test_one_odd_record_does_not_end_the_thread_that_follows_rules(odd: str, mon
 
 def test_one_answer_that_the_topic_is_unknown_does_not_empty_a_running_service(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that just started answers UNKNOWN_TOPIC_OR_PARTITION until it has its metadata; `TopicFollower` believes one."""
-    store, rules = RulesStore(Metrics()), revision(1, CLICK)
-    store.feed(encoded(rules.records()), anew=True)
+    store = fed(*revision(1, CLICK).records())
     follower = TopicFollower(KafkaCluster(bootstrap="127.0.0.1:1"), "hourmark.types")
     follower._topic_id = "made once"
     monkeypatch.setattr(follower._cluster, "topics", lambda _: {})
@@ -117,42 +114,27 @@ def test_one_answer_that_the_topic_is_unknown_does_not_empty_a_running_service(m
     assert store.latest is not None, store.why_not_ready()
 
 
-def test_readyz_says_that_the_registry_has_no_schema_of_audit_records() -> None:
+@with_service()
+async def test_readyz_says_that_the_registry_has_no_schema_of_audit_records(h: Harness) -> None:
     """After an upgrade that changed audit.avsc, each restarted service waits for `types apply`; only its log says so."""
-
-    async def ask() -> list[str]:
-        harness = Harness()
-        harness.service.framing = None
-        asking = asyncio.create_task(
-            framing.find(MemoryRegistry(), harness.rules.types_of_ids, harness.service.waits_for_framing)
-        )
-        await asyncio.sleep(0.1)
-        asking.cancel()
-        async with harness.client:
-            found: list[str] = (await harness.client.get("/readyz")).json()["reasons"]
-            return found
-
-    assert any("has no schema of hourmark.audit: `hourmark types apply`" in reason for reason in run(ask))
+    h.service.framing = None
+    asking = asyncio.create_task(framing.find(MemoryRegistry(), h.rules.types_of_ids, h.service.waits_for_framing))
+    await asyncio.sleep(0.1)
+    asking.cancel()
+    reasons = (await h.client.get("/readyz")).json()["reasons"]
+    assert any("has no schema of hourmark.audit: `hourmark types apply`" in reason for reason in reasons)
 
 
-def test_a_service_that_cannot_read_the_newest_revision_is_not_ready() -> None:
-    async def ask() -> tuple[int, str | None]:
-        harness = Harness()
-        newest = revision(99, CLICK, VIEW)
-        records = [*((t.key, t.text) for t in newest.types.values()), of_newer_software(newest)]
-        harness.rules.feed(encoded(records), anew=False)
-        async with harness.client:
-            ready = await harness.client.get("/readyz")
-            return ready.status_code, ready.headers.get("Hourmark-Rules")
-
-    status, told = run(ask)
-    assert (status, told) == (503, None)
+@with_service()
+async def test_a_service_that_cannot_read_the_newest_revision_is_not_ready(h: Harness) -> None:
+    h.rules.feed(encoded(unreadable(revision(99, CLICK, VIEW))), anew=False)
+    ready = await h.client.get("/readyz")
+    assert (ready.status_code, ready.headers.get("Hourmark-Rules")) == (503, None)
 
 
 def test_a_service_does_not_go_back_to_an_older_revision_because_the_topic_lost_its_end() -> None:
     """Restored from an older copy, or truncated: docs/operations.md says that it says so at /readyz and takes nothing new."""
     first, second = revision(1, CLICK), revision(2, CLICK, VIEW)
-    store = RulesStore(Metrics())
-    store.feed(encoded([*first.records(), *second.records()]), anew=True)
+    store = fed(*first.records(), *second.records())
     store.feed(encoded(first.records()), anew=True)
     assert store.latest is None or store.latest.id == second.id, f"hands out {store.latest.id} again, ready, and without a word"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tests.support.service.examples import range_of
-from tests.support.service.harness import Harness, run, running
+from tests.support.service.harness import Harness, with_service
 
 from hourmark import wire
 from hourmark.dead_letters import Reason
@@ -16,13 +16,10 @@ ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "http-api.md").read_text()
 
 
-def test_every_path_is_described() -> None:
-    async def paths() -> list[str]:
-        async with running() as harness:
-            return [route.path for route in create_app(harness.service)._routes]  # type: ignore[attr-defined]
-
-    described = set(re.findall(r"(?:GET|POST) (/[^`]*)`", TEXT))
-    assert set(run(paths)) <= described
+@with_service()
+async def test_every_path_is_described(h: Harness) -> None:
+    paths = {route.path for route in create_app(h.service)._routes}  # type: ignore[attr-defined]
+    assert paths <= set(re.findall(r"(?:GET|POST) (/[^`]*)`", TEXT))
 
 
 def test_every_reason_of_dead_letters_is_described() -> None:
@@ -41,19 +38,10 @@ def test_every_code_of_503_is_described() -> None:
     assert {found for found in codes if f"`{found}`" not in TEXT} == set()
 
 
-def test_the_example_of_the_documentation_works() -> None:
+@with_service()
+async def test_the_example_of_the_documentation_works(h: Harness) -> None:
     match = re.search(r"/v1/events/(\S+) -H 'Idempotency-Key: (\S+)' -d '(.*)'", TEXT)
     assert match is not None
-
-    async def post() -> dict[str, object]:
-        async with running() as harness:
-            return await _post(harness, *match.groups())
-
-    answer = run(post)
+    answer = (await h.post_events(match[3].encode(), match[1], Idempotency_Key=match[2])).json()
     assert list(answer) == ["events", "dead_letters", "delivery", "repeat"]
     assert (answer["events"], answer["delivery"]) == (1, "exactly once")
-
-
-async def _post(harness: Harness, event_type: str, key: str, body: str) -> dict[str, object]:
-    found: dict[str, object] = (await harness.post_events(body.encode(), event_type, Idempotency_Key=key)).json()
-    return found

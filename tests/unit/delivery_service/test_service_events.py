@@ -9,8 +9,8 @@ from typing import Any
 import fastavro
 import httpx
 from tests.support.service.examples import NOW_MS, TYPES, compiled
-from tests.support.service.harness import Harness
-from tests.unit.delivery_service.test_service_ranges import code, with_service
+from tests.support.service.harness import Harness, with_service
+from tests.unit.delivery_service.test_service_ranges import code
 
 from hourmark.audit import AuditRecord
 from hourmark.avro import unframe

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from tests.support.memory_queue import MemoryQueue
+from tests.support.service.harness import Test, with_scene
 from tests.support.service.queue_contract import CHECKS, Check
 
 from hourmark.config import Config
@@ -31,7 +33,7 @@ class ReadableMemory:
         return [(r.key, r.value, r.timestamp_ms) for r in self.queue.of(topic)]
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("check", CHECKS)
 def test_contract(check: Check) -> None:
     asyncio.run(check(ReadableMemory()))
 
@@ -80,128 +82,116 @@ class FakeProducer:
         raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
 
-def with_queue(test: Callable[[KafkaQueue, Metrics], Awaitable[None]], **service: Any) -> None:
-    """Run `test` over a queue whose producers are fake."""
+@contextlib.asynccontextmanager
+async def fake_queue(**service: Any) -> AsyncIterator[KafkaQueue]:
+    """A queue whose producers are fake."""
     FakeProducer.made, FakeProducer.answer, FakeProducer.full = [], None, False
-
-    async def main() -> None:
-        metrics = Metrics()
-        queue = KafkaQueue(Config(service=service), metrics, FakeProducer)
-        async with asyncio.timeout(20):
-            await test(queue, metrics)
-            await queue.close(1)
-
-    asyncio.run(main())
+    queue = KafkaQueue(Config(service=service), Metrics(), FakeProducer)
+    yield queue
+    await queue.close(1)
 
 
-def test_one_producer_takes_all_connections() -> None:
-    async def test(queue: KafkaQueue, _: Metrics) -> None:
-        await asyncio.gather(*(queue.append(RECORDS, 7) for _ in range(50)))
-        assert len(FakeProducer.made) == 1
-        assert len(FakeProducer.made[0].produced) == 150
-        assert FakeProducer.made[0].produced[0] == ("t", b"v", b"k0", 7)
-
-    with_queue(test)
+def with_queue(**service: Any) -> Callable[[Callable[..., Awaitable[None]]], Test]:
+    """The test gets such a queue."""
+    return with_scene(lambda: fake_queue(**service))
 
 
-def test_memory_is_not_enough_for_an_ack() -> None:
-    async def test(queue: KafkaQueue, _: Metrics) -> None:
-        FakeProducer.answer = "never"
-        append = asyncio.create_task(queue.append(RECORDS, 7))
-        await asyncio.sleep(0.1)
-        assert not append.done()
-        FakeProducer.answer = None
-        await append
-
-    with_queue(test)
+@with_queue()
+async def test_one_producer_takes_all_connections(queue: KafkaQueue) -> None:
+    await asyncio.gather(*(queue.append(RECORDS, 7) for _ in range(50)))
+    assert len(FakeProducer.made) == 1
+    assert len(FakeProducer.made[0].produced) == 150
+    assert FakeProducer.made[0].produced[0] == ("t", b"v", b"k0", 7)
 
 
-def test_a_record_that_was_not_delivered_fails_its_append() -> None:
-    async def test(queue: KafkaQueue, metrics: Metrics) -> None:
-        FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
-        with pytest.raises(NotDelivered):
-            await queue.append(RECORDS, 7)
-        FakeProducer.answer = None
+@with_queue()
+async def test_memory_is_not_enough_for_an_ack(queue: KafkaQueue) -> None:
+    FakeProducer.answer = "never"
+    append = asyncio.create_task(queue.append(RECORDS, 7))
+    await asyncio.sleep(0.1)
+    assert not append.done()
+    FakeProducer.answer = None
+    await append
+
+
+@with_queue()
+async def test_a_record_that_was_not_delivered_fails_its_append(queue: KafkaQueue) -> None:
+    FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
+    with pytest.raises(NotDelivered):
         await queue.append(RECORDS, 7)
-        assert metrics.registry.get_sample_value("hourmark_service_produce_errors_total", {"error": "_MSG_TIMED_OUT"}) == 3
-        assert len(FakeProducer.made) == 1, "one failure is no reason to suspect the producer"
-
-    with_queue(test)
-
-
-def test_a_full_producer_means_waiting_and_then_503_never_a_drop() -> None:
-    async def test(queue: KafkaQueue, _: Metrics) -> None:
-        FakeProducer.full = True
-        waiting = asyncio.create_task(queue.append(RECORDS, 7))
-        await asyncio.sleep(0.1)
-        FakeProducer.full = False
-        await waiting
-        FakeProducer.full = True
-        with pytest.raises(QueueUnavailable):
-            await queue.append(RECORDS, 7)
-
-    with_queue(test, delivery_timeout_seconds=0.3)
+    FakeProducer.answer = None
+    await queue.append(RECORDS, 7)
+    assert queue._metrics.registry.get_sample_value("hourmark_service_produce_errors_total", {"error": "_MSG_TIMED_OUT"}) == 3
+    assert len(FakeProducer.made) == 1, "one failure is no reason to suspect the producer"
 
 
-def test_a_producer_with_a_fatal_error_is_recreated_without_a_restart() -> None:
-    async def test(queue: KafkaQueue, metrics: Metrics) -> None:
-        FakeProducer.answer = "never"
-        under_way = asyncio.create_task(queue.append(RECORDS, 7))
-        await asyncio.sleep(0.05)
-        FakeProducer.made[0].settings["error_cb"](KafkaError(KafkaError._FATAL))
-        FakeProducer.made[0].answer = KafkaError(KafkaError._FATAL)
-        with pytest.raises(NotDelivered):
-            await under_way
-        FakeProducer.answer = None
+@with_queue(delivery_timeout_seconds=0.3)
+async def test_a_full_producer_means_waiting_and_then_503_never_a_drop(queue: KafkaQueue) -> None:
+    FakeProducer.full = True
+    waiting = asyncio.create_task(queue.append(RECORDS, 7))
+    await asyncio.sleep(0.1)
+    FakeProducer.full = False
+    await waiting
+    FakeProducer.full = True
+    with pytest.raises(QueueUnavailable):
         await queue.append(RECORDS, 7)
-        assert len(FakeProducer.made) == 2
-        assert metrics.registry.get_sample_value("hourmark_service_producer_renewals_total") == 1
-        while not FakeProducer.made[0].purged:
-            await asyncio.sleep(0.01)
-
-    with_queue(test)
 
 
-def test_a_producer_that_delivers_nothing_although_the_cluster_is_well_is_recreated(monkeypatch: pytest.MonkeyPatch) -> None:
+@with_queue()
+async def test_a_producer_with_a_fatal_error_is_recreated_without_a_restart(queue: KafkaQueue) -> None:
+    FakeProducer.answer = "never"
+    under_way = asyncio.create_task(queue.append(RECORDS, 7))
+    await asyncio.sleep(0.05)
+    FakeProducer.made[0].settings["error_cb"](KafkaError(KafkaError._FATAL))
+    FakeProducer.made[0].answer = KafkaError(KafkaError._FATAL)
+    with pytest.raises(NotDelivered):
+        await under_way
+    FakeProducer.answer = None
+    await queue.append(RECORDS, 7)
+    assert len(FakeProducer.made) == 2
+    assert queue._metrics.registry.get_sample_value("hourmark_service_producer_renewals_total") == 1
+    while not FakeProducer.made[0].purged:
+        await asyncio.sleep(0.01)
+
+
+@with_queue(delivery_timeout_seconds=0.1)
+async def test_a_producer_that_delivers_nothing_although_the_cluster_is_well_is_recreated(
+    queue: KafkaQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The classic: "producers fell into a state that only a restart cured"."""
 
-    async def test(queue: KafkaQueue, _: Metrics) -> None:
-        well: list[str] = []
+    well: list[str] = []
 
-        async def problems(topics: Sequence[str]) -> list[str]:
-            return well
+    async def problems(topics: Sequence[str]) -> list[str]:
+        return well
 
-        monkeypatch.setattr(queue, "_cluster_problems", problems)
-        well.append("a broker is down")
-        FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
-        deadline = asyncio.get_running_loop().time() + 0.5
-        while asyncio.get_running_loop().time() < deadline:
-            with pytest.raises(NotDelivered):
-                await queue.append(RECORDS, 7)
-        assert len(FakeProducer.made) == 1, "with the cluster in trouble a new producer would help nobody"
-        well.clear()
-        while len(FakeProducer.made) == 1:
-            with pytest.raises(NotDelivered):
-                await queue.append(RECORDS, 7)
-        FakeProducer.answer = None
-        await queue.append(RECORDS, 7)
-
-    with_queue(test, delivery_timeout_seconds=0.1)
-
-
-def test_a_queue_that_does_not_answer_has_a_problem_and_raises_nothing() -> None:
-    async def test(queue: KafkaQueue, _: Metrics) -> None:
-        (problem,) = await queue.problems(["t"])
-        assert "Kafka does not answer" in problem
-        FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
+    monkeypatch.setattr(queue, "_cluster_problems", problems)
+    well.append("a broker is down")
+    FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
+    deadline = asyncio.get_running_loop().time() + 0.5
+    while asyncio.get_running_loop().time() < deadline:
         with pytest.raises(NotDelivered):
             await queue.append(RECORDS, 7)
-        assert "nothing was delivered since 0 s" in await queue.problems(["t"]), "whatever the brokers say"
-        FakeProducer.answer = None
-        await queue.append(RECORDS, 7)
-        assert len(await queue.problems(["t"])) == 1
+    assert len(FakeProducer.made) == 1, "with the cluster in trouble a new producer would help nobody"
+    well.clear()
+    while len(FakeProducer.made) == 1:
+        with pytest.raises(NotDelivered):
+            await queue.append(RECORDS, 7)
+    FakeProducer.answer = None
+    await queue.append(RECORDS, 7)
 
-    with_queue(test)
+
+@with_queue()
+async def test_a_queue_that_does_not_answer_has_a_problem_and_raises_nothing(queue: KafkaQueue) -> None:
+    (problem,) = await queue.problems(["t"])
+    assert "Kafka does not answer" in problem
+    FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
+    with pytest.raises(NotDelivered):
+        await queue.append(RECORDS, 7)
+    assert "nothing was delivered since 0 s" in await queue.problems(["t"]), "whatever the brokers say"
+    FakeProducer.answer = None
+    await queue.append(RECORDS, 7)
+    assert len(await queue.problems(["t"])) == 1
 
 
 def test_an_ack_means_all_in_sync_replicas_and_no_reordering() -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import gzip
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
 import pytest
 import zstandard
 from tests.support.service.examples import NOW_MS, compiled, parsed, range_of, syslog
-from tests.support.service.harness import Harness, run, running
+from tests.support.service.harness import Harness, with_service
 
 from hourmark.audit import AuditRecord
 from hourmark.avro import unframe
@@ -21,24 +19,6 @@ from hourmark.wire import range_headers
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
 
 BODY = syslog() + syslog("note", b"words") + b"broken\n"
-
-
-def with_service(**settings: Any) -> Callable[[Callable[[Harness], Awaitable[None]]], Callable[[], None]]:
-    """The test gets a running harness."""
-
-    def decorate(test: Callable[[Harness], Awaitable[None]]) -> Callable[[], None]:
-        async def main() -> None:
-            async with running(**settings) as harness:
-                await test(harness)
-
-        @functools.wraps(test)
-        def run_it() -> None:
-            run(main)
-
-        del run_it.__wrapped__  # pytest must not look for a fixture `h`
-        return run_it
-
-    return decorate
 
 
 def code(answer: httpx.Response) -> tuple[int, str]:
@@ -91,14 +71,10 @@ async def test_a_retry_gets_the_same_answer_and_makes_the_same_records(h: Harnes
 
 
 @pytest.mark.parametrize("encoding", ["zstd", "gzip", "identity"])
-def test_bodies_come_compressed_or_plain(encoding: str) -> None:
+@with_service()
+async def test_bodies_come_compressed_or_plain(h: Harness, encoding: str) -> None:
     content = {"zstd": zstandard.compress(BODY), "gzip": gzip.compress(BODY), "identity": BODY}[encoding]
-
-    @with_service()
-    async def test(h: Harness) -> None:
-        assert (await h.post_range(BODY, content=content, encoding=encoding)).status_code == 200
-
-    test()
+    assert (await h.post_range(BODY, content=content, encoding=encoding)).status_code == 200
 
 
 @with_service()
@@ -114,14 +90,18 @@ async def test_a_body_of_several_frames_or_members_is_read_whole(h: Harness) -> 
 @with_service()
 async def test_bodies_that_are_not_what_the_headers_say_are_refused(h: Harness) -> None:
     compressed = zstandard.compress(BODY)
-    assert code(await h.post_range(BODY, content=BODY[:-5])) == (400, "length")
-    assert code(await h.post_range(BODY, content=BODY + b"x\n")) == (400, "length")
-    assert code(await h.post_range(BODY, content=b"")) == (400, "length")
-    assert code(await h.post_range(BODY, content=compressed, encoding="gzip")) == (400, "broken_encoding")
-    assert code(await h.post_range(BODY, content=BODY, encoding="zstd")) == (400, "broken_encoding")
-    assert code(await h.post_range(BODY, content=compressed[:-3], encoding="zstd"))[0] == 400
-    assert code(await h.post_range(BODY, content=gzip.compress(BODY)[:-9], encoding="gzip"))[0] == 400
-    assert code(await h.post_range(BODY, encoding="br")) == (415, "encoding")
+    refused: list[tuple[tuple[int, str], dict[str, Any]]] = [
+        ((400, "length"), {"content": BODY[:-5]}),
+        ((400, "length"), {"content": BODY + b"x\n"}),
+        ((400, "length"), {"content": b""}),
+        ((400, "broken_encoding"), {"content": compressed, "encoding": "gzip"}),
+        ((400, "broken_encoding"), {"content": BODY, "encoding": "zstd"}),
+        ((415, "encoding"), {"encoding": "br"}),
+    ]
+    for answer, sent in refused:
+        assert code(await h.post_range(BODY, **sent)) == answer, sent
+    for encoding, cut_short in (("zstd", compressed[:-3]), ("gzip", gzip.compress(BODY)[:-9])):
+        assert code(await h.post_range(BODY, content=cut_short, encoding=encoding))[0] == 400
     assert code(await h.post_range(b"no line feed")) == (400, "range")
     assert h.queue.records == []
 
@@ -142,14 +122,11 @@ async def test_bodies_that_are_not_what_the_headers_say_are_refused(h: Harness) 
         {"Content-Length": "ten"},
     ],
 )
-def test_wrong_headers_are_named(headers: dict[str, str]) -> None:
-    @with_service()
-    async def test(h: Harness) -> None:
-        status, _ = code(await h.post_range(BODY, headers=headers))
-        assert status == 400
-        assert h.queue.records == []
-
-    test()
+@with_service()
+async def test_wrong_headers_are_named(h: Harness, headers: dict[str, str]) -> None:
+    status, _ = code(await h.post_range(BODY, headers=headers))
+    assert status == 400
+    assert h.queue.records == []
 
 
 @with_service()
@@ -168,24 +145,22 @@ async def test_only_a_single_record_may_be_longer_than_a_range(h: Harness) -> No
     assert code(await h.post_range(b"x" * 8193 + b"\n")) == (413, "too_large")
 
 
-def bombs() -> dict[str, bytes]:
+def bomb_of(encoding: str) -> bytes:
+    """Bytes that inflate to far more."""
     zeros = b"\0" * (1 << 20)
+    if encoding == "gzip":
+        return gzip.compress(zeros * 16)
     packer = zstandard.ZstdCompressor().compressobj()
-    zstd = b"".join(packer.compress(zeros) for _ in range(64)) + packer.flush()
-    return {"zstd": zstd, "gzip": gzip.compress(zeros * 16)}
+    return b"".join(packer.compress(zeros) for _ in range(64)) + packer.flush()
 
 
 @pytest.mark.parametrize("encoding", ["zstd", "gzip"])
-def test_a_two_gibibyte_request_does_not_kill_the_process(encoding: str) -> None:
+@with_service(line_bytes_max=1 << 20)
+async def test_a_two_gibibyte_request_does_not_kill_the_process(h: Harness, encoding: str) -> None:
     """A small body that inflates without end is refused; no more than the limit is ever made of it."""
-    bomb = bombs()[encoding]
-
-    @with_service(line_bytes_max=1 << 20)
-    async def test(h: Harness) -> None:
-        assert len(bomb) < 1 << 20
-        assert code(await h.post_range(BODY, content=bomb, encoding=encoding)) == (413, "too_large")
-
-    test()
+    bomb = bomb_of(encoding)
+    assert len(bomb) < 1 << 20
+    assert code(await h.post_range(BODY, content=bomb, encoding=encoding)) == (413, "too_large")
 
 
 @with_service(line_bytes_max=1 << 20)
@@ -204,20 +179,16 @@ async def test_an_endless_body_is_refused_while_it_comes(h: Harness) -> None:
 
 @pytest.mark.parametrize("error", [QueueUnavailable("full"), NotDelivered("too few in-sync replicas")])
 @pytest.mark.parametrize("after", [0, 2, 3])
-def test_no_200_unless_every_record_and_the_audit_record_are_in_the_queue(error: Exception, after: int) -> None:
+@with_service()
+async def test_no_200_unless_every_record_and_the_audit_record_are_in_the_queue(h: Harness, error: Exception, after: int) -> None:
     """`after` 3: all events are in, the audit record is not."""
-
-    @with_service()
-    async def test(h: Harness) -> None:
-        h.queue.fail_with, h.queue.fail_after = error, after  # type: ignore[assignment]
-        assert code(await h.post_range(BODY)) == (503, "queue")
-        assert not h.queue.of("hourmark.audit")
-        assert h.metrics.registry.get_sample_value("hourmark_service_events_total", {"type": "click"}) is None
-        h.queue.fail_with = None
-        assert (await h.post_range(BODY)).status_code == 200
-        assert h.service.inflight.bytes == 0
-
-    test()
+    h.queue.fail_with, h.queue.fail_after = error, after  # type: ignore[assignment]
+    assert code(await h.post_range(BODY)) == (503, "queue")
+    assert not h.queue.of("hourmark.audit")
+    assert h.metrics.registry.get_sample_value("hourmark_service_events_total", {"type": "click"}) is None
+    h.queue.fail_with = None
+    assert (await h.post_range(BODY)).status_code == 200
+    assert h.service.inflight.bytes == 0
 
 
 @with_service()

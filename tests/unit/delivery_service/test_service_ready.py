@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.support.service.harness import Harness, run
+from tests.support.service.harness import run, running
 from tests.support.waiting import wait_for
 from tests.unit.delivery_service.test_service_queue import FakeProducer, with_queue
 
@@ -22,15 +22,16 @@ from hourmark_delivery_service.rules_follower import RulesFollower
 from hourmark_delivery_service.rules_store import RulesStore
 
 
-def reasons(rules: RulesStore) -> list[str]:
-    async def ask() -> list[str]:
-        harness = Harness()
-        async with harness.client:
-            harness.service.rules = rules
-            answer = await harness.client.get("/readyz")
+def reason(rules: RulesStore) -> str:
+    """Why it is not ready."""
+
+    async def ask() -> str:
+        async with running() as h:
+            h.service.rules = rules
+            answer = await h.client.get("/readyz")
             assert answer.status_code == 503
-            found: list[str] = answer.json()["reasons"]
-            return found
+            (found,) = answer.json()["reasons"]
+            return str(found)
 
     return run(ask)
 
@@ -50,12 +51,12 @@ def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(monkeyp
     follower.start()
     try:
         wait_for(lambda: store.trouble != "", "the follower met the trouble")
-        (reason,) = reasons(store)
-        assert reason == "the rules topic was not read to its end yet: told no offset of hourmark.types-0: no leader answers"
+        assert (
+            reason(store) == "the rules topic was not read to its end yet: told no offset of hourmark.types-0: no leader answers"
+        )
         back.set()
         wait_for(lambda: store.caught_up and not store.trouble, "the follower reads again")
-        (reason,) = reasons(store)
-        assert "no event types are applied yet" in reason
+        assert "no event types are applied yet" in reason(store)
     finally:
         follower.stop()
 
@@ -68,12 +69,11 @@ def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(monkeyp
         ({"t": SimpleNamespace(error=None, partitions={0: SimpleNamespace(id=0, leader=-1, isrs=[])})}, "t-0 has no leader"),
     ],
 )
-def test_what_metadata_lacks_is_a_problem(monkeypatch: pytest.MonkeyPatch, topics: dict[str, Any], problem: str) -> None:
+@with_queue()
+async def test_what_metadata_lacks_is_a_problem(
+    queue: KafkaQueue, monkeypatch: pytest.MonkeyPatch, topics: dict[str, Any], problem: str
+) -> None:
     told: Callable[..., Any] = lambda *_, **__: SimpleNamespace(topics=topics)  # noqa: E731
     monkeypatch.setattr(FakeProducer, "list_topics", told)
-
-    async def test(queue: KafkaQueue, _: Metrics) -> None:
-        (found,) = await queue.problems(["t"])
-        assert problem in found
-
-    with_queue(test)
+    (found,) = await queue.problems(["t"])
+    assert problem in found

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.service.examples import HOST, NOW_MS, syslog
-from tests.support.service.harness import Harness
-from tests.unit.delivery_service.test_service_ranges import code, with_service
+from tests.support.service.harness import Harness, with_service
+from tests.unit.delivery_service.test_service_ranges import code
 
 from hourmark.avro import unframe
 from hourmark.errors import ConfigError

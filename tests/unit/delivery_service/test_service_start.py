@@ -6,21 +6,18 @@ import asyncio
 
 import pytest
 from click.testing import CliRunner
+from tests.support.revisions import encoded
 from tests.support.service.examples import rules_of
+from tests.support.service.harness import fed
 
 from hourmark.avro import Schema
 from hourmark.config import Config, Parsing
 from hourmark.errors import ConfigError, Unavailable
-from hourmark.rules import Rules
 from hourmark_delivery_service import framing
 from hourmark_delivery_service.cli import serve
 from hourmark_delivery_service.metrics import Metrics
 from hourmark_delivery_service.rules_store import RulesStore
 from hourmark_delivery_service.server import check_limits
-
-
-def records(rules: Rules) -> list[tuple[bytes | None, bytes | None]]:
-    return [(key.encode(), value.encode()) for key, value in rules.records()]
 
 
 def test_the_http_limit_is_never_above_what_kafka_takes() -> None:
@@ -36,17 +33,14 @@ def test_rules_are_usable_only_once_the_topic_was_read_to_its_end() -> None:
     store = RulesStore(Metrics())
     assert store.latest is None
     assert not store.caught_up
-    store.feed(records(rules_of(1)), anew=True)
-    assert store.latest is not None
-    assert store.latest.id == rules_of(1).id
+    store.feed(encoded(rules_of(1).records()), anew=True)
+    assert store.latest is not None and store.latest.id == rules_of(1).id
 
 
 def test_ranges_may_name_any_revision_and_new_ones_get_the_latest() -> None:
-    store = RulesStore(Metrics())
     first, second = rules_of(1), rules_of(2, Parsing(future_seconds=60))
-    store.feed(records(first) + records(second), anew=True)
-    assert store.latest is not None
-    assert store.latest.id == second.id
+    store = fed(*first.records(), *second.records())
+    assert store.latest is not None and store.latest.id == second.id
     old = store.get(first.id)
     assert old is not None
     assert old.parsing.future_seconds == 900
@@ -54,21 +48,22 @@ def test_ranges_may_name_any_revision_and_new_ones_get_the_latest() -> None:
 
 
 def test_a_topic_that_lost_the_newest_revision_is_said_and_ranges_stay_readable() -> None:
-    store = RulesStore(Metrics())
     old, new = rules_of(5), rules_of(1, Parsing(future_seconds=60))
-    store.feed(records(old), anew=True)
+    store = fed(*old.records())
     store.feed([], anew=True)  # deleted
-    store.feed(records(new), anew=True)
+    store.feed(encoded(new.records()), anew=True)
     assert store.latest is None
     assert f"no longer holds the newest revision {old.id}" in store.why_not_ready()
     assert store.get(old.id) is not None and store.get(new.id) is not None
-    store.feed(records(old), anew=False)
+    store.feed(encoded(old.records()), anew=False)
     assert store.latest is not None and store.latest.id == old.id
 
 
 def test_a_record_that_is_no_rule_disturbs_nothing() -> None:
     store = RulesStore(Metrics())
-    store.feed([(b"\xff", b"x"), (b"rules/1-x", b"{}"), (None, b"x"), *records(rules_of(1)), (b"type/a/b", None)], anew=True)
+    store.feed(
+        [(b"\xff", b"x"), (b"rules/1-x", b"{}"), (None, b"x"), *encoded(rules_of(1).records()), (b"type/a/b", None)], anew=True
+    )
     assert store.latest is not None
 
 

@@ -14,9 +14,11 @@ import psutil
 import pytest
 from tests.support.waiting import wait_for
 
-from hourmark_infra.stack.process import is_alive, marked
+from hourmark_infra.stack.process import Process, is_alive, marked
 
 ROOT = Path(__file__).resolve().parents[3]
+OPTIONS = ("-q", "-p", "tests.support.ending", "-p", "no:cacheprovider", "-c", "pyproject.toml")
+PYTEST = (sys.executable, "-m", "pytest", *OPTIONS)
 
 # One server that a fixture takes down, and one that nobody would: its starter was cut short.
 TESTS = """
@@ -54,6 +56,15 @@ sys.exit(run_checks((Check("pytest", pytest, shown=True), Check("later", ("touch
 """
 
 
+def servers_below(folder: Path) -> list[Process]:
+    return [process for found in marked(f"{folder}/").values() for process in found]
+
+
+def kill_servers(folder: Path) -> None:
+    for process in servers_below(folder):
+        os.kill(process.pid, signal.SIGKILL)
+
+
 @contextmanager
 def checks(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`hourmark test`'s checks, of which the first is a test session with servers that has begun."""
@@ -66,9 +77,7 @@ def checks(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             yield run
         finally:
             run.kill()
-            for processes in marked(f"{folder}/").values():
-                for process in processes:
-                    os.kill(process.pid, signal.SIGKILL)
+            kill_servers(folder)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +87,7 @@ def checks(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 )
 def test_servers_end_with_it(tmp_path: Path, number: signal.Signals, to_group: bool) -> None:
     with checks(tmp_path) as run:
-        servers = [process for found in marked(f"{tmp_path}/").values() for process in found]
+        servers = servers_below(tmp_path)
         assert len(servers) == 2
         (os.killpg if to_group else os.kill)(run.pid, number)
         wait_for(lambda: run.poll() is not None or (tmp_path / "finalised").exists(), "the end begins", 60)
@@ -91,38 +100,23 @@ def test_servers_end_with_it(tmp_path: Path, number: signal.Signals, to_group: b
 
 def test_servers_of_a_home_that_was_named_are_left_by_this_session_and_the_next(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS.replace("time.sleep(300)\n", "pass\n").replace("os.kill(", "print("))
-    options = ["-q", "-p", "tests.support.ending", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
     named = {**os.environ, "HOURMARK_TEST_HOME": str(tmp_path)}
-    run = [sys.executable, "-m", "pytest", *options, str(tmp_path / "test_it.py")]
+    run = [*PYTEST, str(tmp_path / "test_it.py")]
     try:
         subprocess.run(run, cwd=ROOT, env=named, check=True, capture_output=True)
         subprocess.run([*run, "--collect-only"], cwd=ROOT, check=True, capture_output=True)
-        assert len(marked(f"{tmp_path}/")) == 2
+        assert len(servers_below(tmp_path)) == 2
     finally:
-        for processes in marked(f"{tmp_path}/").values():
-            for process in processes:
-                os.kill(process.pid, signal.SIGKILL)
+        kill_servers(tmp_path)
 
 
 def test_servers_of_a_session_that_was_killed_are_ended_by_the_next(tmp_path: Path) -> None:
     with checks(tmp_path) as run:
-        servers = [process for found in marked(f"{tmp_path}/").values() for process in found]
+        servers = servers_below(tmp_path)
         (session,) = psutil.Process(run.pid).children()
         run.kill()
         session.kill()
         session.wait(10)
         assert all(is_alive(server) for server in servers)
-        nothing = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "tests.support.ending",
-            "-c",
-            "pyproject.toml",
-            "--collect-only",
-            __file__,
-        ]
-        subprocess.run(nothing, cwd=ROOT, check=True, capture_output=True)
+        subprocess.run([*PYTEST, "--collect-only", __file__], cwd=ROOT, check=True, capture_output=True)
         assert not any(is_alive(server) for server in servers)

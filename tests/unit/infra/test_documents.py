@@ -1,4 +1,4 @@
-"""What a newly_seen_source must find in the documents, with the names that the code has."""
+"""What a newcomer must find in the documents, with the names that the code has."""
 
 from __future__ import annotations
 

@@ -58,6 +58,13 @@ def _ensure(root: Path, fetch: FakeFetch, said: list[str] | None = None) -> Path
     return ensure_jars("kafka", JARS, root, fetch, (said if said is not None else []).append)
 
 
+def _asked_again(root: Path) -> list[str]:
+    """What the next try fetches."""
+    again = FakeFetch()
+    _ensure(root, again)
+    return again.asked
+
+
 def test_all_files_arrive_under_their_maven_names(tmp_path: Path) -> None:
     folder = _ensure(tmp_path, FakeFetch())
     assert (folder / "one-1.0.jar").read_bytes() == b"first"
@@ -67,12 +74,10 @@ def test_all_files_arrive_under_their_maven_names(tmp_path: Path) -> None:
 
 def test_a_complete_set_asks_the_network_nothing(tmp_path: Path) -> None:
     _ensure(tmp_path, FakeFetch())
-    again = FakeFetch()
-    _ensure(tmp_path, again)
-    assert again.asked == []
+    assert _asked_again(tmp_path) == []
 
 
-def test_a_planted_file_is_refused_with_coordinate_expected_and_found(tmp_path: Path) -> None:
+def test_a_planted_file_is_refused_with_coordinate_expected_and_found_and_the_next_try_just_works(tmp_path: Path) -> None:
     with pytest.raises(Finding) as refused:
         _ensure(tmp_path, FakeFetch({**CONTENT, "two": b"planted"}))
     message = str(refused.value)
@@ -81,31 +86,20 @@ def test_a_planted_file_is_refused_with_coordinate_expected_and_found(tmp_path: 
     assert hashlib.sha256(b"planted").hexdigest() in message
     assert not list(tmp_path.rglob("two-1.0.jar"))
     assert not list(tmp_path.rglob(".complete"))
-
-
-def test_after_a_refusal_the_next_try_just_works(tmp_path: Path) -> None:
-    with pytest.raises(Finding):
-        _ensure(tmp_path, FakeFetch({**CONTENT, "two": b"planted"}))
-    again = FakeFetch()
-    _ensure(tmp_path, again)
-    assert again.asked == ["two"]
+    assert _asked_again(tmp_path) == ["two"]
 
 
 def test_what_an_interrupted_try_brought_is_not_fetched_again(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         _ensure(tmp_path, DiesAfterTheFirst())
-    again = FakeFetch()
-    _ensure(tmp_path, again)
-    assert again.asked == ["two"]
+    assert _asked_again(tmp_path) == ["two"]
 
 
 def test_a_torn_file_in_the_set_is_fetched_again(tmp_path: Path) -> None:
     folder = _ensure(tmp_path, FakeFetch())
     (folder / ".complete").unlink()
     (folder / "one-1.0.jar").write_bytes(b"fir")
-    again = FakeFetch()
-    _ensure(tmp_path, again)
-    assert again.asked == ["one"]
+    assert _asked_again(tmp_path) == ["one"]
     assert (folder / "one-1.0.jar").read_bytes() == b"first"
 
 

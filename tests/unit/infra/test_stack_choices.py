@@ -31,12 +31,9 @@ def bucket_seconds(home: Path) -> int:
 
 
 def test_the_length_of_buckets_that_was_chosen_stays_until_another_is(tmp_path: Path) -> None:
-    Stack.load_or_make(tmp_path)
-    assert bucket_seconds(tmp_path) == 3600
-    Stack.load_or_make(tmp_path, bucket_seconds=60)
-    assert bucket_seconds(tmp_path) == 60
-    Stack.load_or_make(tmp_path)
-    assert bucket_seconds(tmp_path) == 60
+    for chosen, length in ((None, 3600), (60, 60), (None, 60)):
+        Stack.load_or_make(tmp_path, bucket_seconds=chosen)
+        assert bucket_seconds(tmp_path) == length
 
 
 def test_a_length_that_is_no_bucket_s_is_refused_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.errors import HourmarkError, UsageError
@@ -29,6 +30,10 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
 
 def _spawn(tmp_path: Path, code: str) -> Process:
     return spawn([sys.executable, "-c", code], dict(os.environ), f"{tmp_path}::fake", tmp_path / "logs" / "fake.log")
+
+
+def _wait_until_on(tmp_path: Path) -> None:
+    wait_for(lambda: "on" in (tmp_path / "logs" / "fake.log").read_text(), "the process says so")
 
 
 def test_state_survives_a_round_trip(tmp_path: Path) -> None:
@@ -76,9 +81,8 @@ def test_a_daemon_is_found_by_its_mark_without_its_pid(tmp_path: Path, stranger:
 def test_children_of_a_killed_parent_are_found_by_the_same_mark(tmp_path: Path) -> None:
     code = "import subprocess, time; subprocess.Popen(['sleep', '60']); print('on', flush=True); time.sleep(60)"
     parent = _spawn(tmp_path, code)
-    log, clock = tmp_path / "logs" / "fake.log", SystemClock()
-    while "on" not in log.read_text():
-        clock.sleep(0.02)
+    clock = SystemClock()
+    _wait_until_on(tmp_path)
     send(parent, signal.SIGKILL)
     assert wait_gone(parent, 5, clock)
     (children,) = marked(f"{tmp_path}::").values()
@@ -90,10 +94,8 @@ def test_children_of_a_killed_parent_are_found_by_the_same_mark(tmp_path: Path) 
 def test_one_that_ignores_sigterm_is_killed_after_a_bounded_wait(tmp_path: Path) -> None:
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('on', flush=True); time.sleep(60)"
     process = _spawn(tmp_path, code)
-    clock = SystemClock()
-    while "on" not in (tmp_path / "logs" / "fake.log").read_text():
-        clock.sleep(0.02)
-    assert not end([process], clock, seconds=0.2)
+    _wait_until_on(tmp_path)
+    assert not end([process], SystemClock(), seconds=0.2)
     assert not is_alive(process)
 
 

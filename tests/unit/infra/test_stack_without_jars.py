@@ -20,31 +20,26 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def _hourmark(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """As on a machine with an empty cache, without Java, and without a network to fetch either from."""
+def _hourmark(home: Path, code: int, *arguments: str) -> str:
+    """As on a machine with an empty cache, without Java, and without a network to fetch either from; it fetches nothing."""
     cut_off = {"PATH": "/nowhere", "XDG_CACHE_HOME": str(home.parent / "cache"), "PIP_NO_INDEX": "1", "HOURMARK_HOME": str(home)}
     kept = {name: value for name, value in os.environ.items() if name != "JAVA_HOME" and not name.startswith("HOURMARK_")}
     command = [sys.executable, "-P", "-m", "hourmark", *arguments]
-    return subprocess.run(command, env={**kept, **cut_off}, cwd=home.parent, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env={**kept, **cut_off}, cwd=home.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert not (home.parent / "cache").exists()
+    return done.stdout
 
 
 def test_status_says_that_nothing_runs(home: Path) -> None:
-    done = _hourmark(home, "status", "--json")
-    assert done.returncode == 1, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(_hourmark(home, 1, "status", "--json"))
     assert {server["detail"] for server in found["servers"]} == {"does not run; `hourmark up` starts it"}
-    assert not (home.parent / "cache").exists()
 
 
 def test_down_ends_what_there_is(home: Path) -> None:
-    done = _hourmark(home, "down", "--json")
-    assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)["servers"].values()) == {"not running"}
-    assert not (home.parent / "cache").exists()
+    assert set(json.loads(_hourmark(home, 0, "down", "--json"))["servers"].values()) == {"not running"}
 
 
 def test_purge_deletes_the_data(home: Path) -> None:
-    done = _hourmark(home, "purge", "--yes")
-    assert done.returncode == 0, done.stderr
+    _hourmark(home, 0, "purge", "--yes")
     assert not state_file(home).exists()
-    assert not (home.parent / "cache").exists()

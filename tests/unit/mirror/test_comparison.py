@@ -9,13 +9,13 @@ from hourmark_mirror.comparison import Comparison, compare
 from hourmark_mirror.reading import Record, digest_of
 
 
-def records(contents: list[str], *, step: int = 1, first: int = 0) -> list[Record]:
+def records(contents: list[str], *, step: int = 1) -> list[Record]:
     """One record for each content `key=value`; the target's offsets leave gaps for markers (`step`)."""
-    found = []
+    made = []
     for i, content in enumerate(contents):
         key, value = (part.encode() for part in content.split("="))
-        found.append(Record(first + i * step, 1000 + i, key, digest_of(key, value)))
-    return found
+        made.append(Record(i * step, 1000 + i, key, digest_of(key, value)))
+    return made
 
 
 def names(comparison: Comparison) -> list[tuple[str, int | None, int | None, int]]:
@@ -27,44 +27,48 @@ def check(edge: list[str], central: list[str], *, cut: int | None = None, window
     return compare(iter(side), iter(records(central, step=2)), len(edge) if cut is None else cut, window=window)
 
 
+def found(edge: list[str], central: list[str], *, cut: int | None = None) -> list[tuple[str, int | None, int | None, int]]:
+    return names(check(edge, central, cut=cut))
+
+
 EDGE = ["a=1", "b=2", "c=3", "d=4"]
 
 
 def test_equal_sides_have_no_finding() -> None:
-    assert names(check(EDGE, EDGE)) == []
+    assert found(EDGE, EDGE) == []
     assert check(EDGE, EDGE).matched == 4
-    assert names(check([], [])) == []
+    assert found([], []) == []
 
 
 def test_a_missing_record_is_named_by_its_edge_offset() -> None:
-    assert names(check(EDGE, ["a=1", "d=4"])) == [("missing", 1, None, 2)]
-    assert names(check(EDGE, ["b=2", "c=3", "d=4"])) == [("missing", 0, None, 1)]
-    assert names(check(EDGE, ["a=1", "b=2", "c=3"])) == [("missing", 3, None, 1)]
+    assert found(EDGE, ["a=1", "d=4"]) == [("missing", 1, None, 2)]
+    assert found(EDGE, ["b=2", "c=3", "d=4"]) == [("missing", 0, None, 1)]
+    assert found(EDGE, ["a=1", "b=2", "c=3"]) == [("missing", 3, None, 1)]
 
 
 def test_a_doubled_record_is_named_with_both_offsets() -> None:
-    assert names(check(EDGE, ["a=1", "b=2", "b=2", "c=3", "d=4"])) == [("doubled", 1, 4, 1)]
-    assert names(check(EDGE, [*EDGE, "a=1"])) == [("doubled", 0, 8, 1)]
+    assert found(EDGE, ["a=1", "b=2", "b=2", "c=3", "d=4"]) == [("doubled", 1, 4, 1)]
+    assert found(EDGE, [*EDGE, "a=1"]) == [("doubled", 0, 8, 1)]
 
 
 def test_an_altered_record_is_named() -> None:
-    assert names(check(EDGE, ["a=1", "b=X", "c=3", "d=4"])) == [("altered", 1, 2, 1)]
+    assert found(EDGE, ["a=1", "b=X", "c=3", "d=4"]) == [("altered", 1, 2, 1)]
 
 
 def test_a_foreign_record_is_named() -> None:
-    assert names(check(EDGE, ["a=1", "z=9", "b=2", "c=3", "d=4"])) == [("foreign", 1, 2, 1)]
-    assert names(check(EDGE, [*EDGE, "z=9"])) == [("foreign", None, 8, 1)]
+    assert found(EDGE, ["a=1", "z=9", "b=2", "c=3", "d=4"]) == [("foreign", 1, 2, 1)]
+    assert found(EDGE, [*EDGE, "z=9"]) == [("foreign", None, 8, 1)]
 
 
 def test_records_past_the_cut_may_have_arrived_or_not() -> None:
-    assert names(check(EDGE, EDGE[:2], cut=2)) == []
-    assert names(check(EDGE, EDGE[:3], cut=2)) == []
-    assert names(check(EDGE, EDGE[:1], cut=2)) == [("missing", 1, None, 1)]
+    assert found(EDGE, EDGE[:2], cut=2) == []
+    assert found(EDGE, EDGE[:3], cut=2) == []
+    assert found(EDGE, EDGE[:1], cut=2) == [("missing", 1, None, 1)]
 
 
 def test_duplicates_of_the_edge_are_no_finding_and_one_of_them_lost_is() -> None:
-    assert names(check(["a=1", "a=1", "b=2"], ["a=1", "a=1", "b=2"])) == []
-    assert names(check(["a=1", "a=1", "b=2"], ["a=1", "b=2"])) == [("missing", 1, None, 1)]
+    assert found(["a=1", "a=1", "b=2"], ["a=1", "a=1", "b=2"]) == []
+    assert found(["a=1", "a=1", "b=2"], ["a=1", "b=2"]) == [("missing", 1, None, 1)]
 
 
 def test_what_retention_deleted_on_either_side_is_no_finding() -> None:

@@ -112,22 +112,22 @@ def test_a_task_that_connect_starts_again_by_itself_is_left_alone() -> None:
     [Unavailable("no leader"), Finding("no"), UsageError("no"), KafkaException(KafkaError(KafkaError._TRANSPORT))],
     ids=lambda error: type(error).__name__,
 )
-def test_a_look_that_fails_is_said_once_and_ends_nothing(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_poll_that_fails_is_said_once_and_ends_nothing(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     """The failure is seen once the cluster answers again, and what the watch could not see is no failure."""
     clock = FakeClock()
-    born_s, looks = clock.monotonic_s(), [0]
+    born_s, polls = clock.monotonic_s(), [0]
 
-    def look() -> list[Failure]:
-        looks[0] += 1
+    def poll() -> list[Failure]:
+        polls[0] += 1
         if clock.monotonic_s() - born_s < 300:
             raise error
         return [Failure("task", "it failed")]
 
     processes = [FakeProcess(clock, None), FakeProcess(clock, None)]
-    supervise(clock, processes, FakeWatch(look))
+    supervise(clock, processes, FakeWatch(poll))
     assert caplog.text.count("cannot be told for now") == 1
     assert 300 < processes[1].started_s - born_s < 350
-    assert looks[0] < 300 / 30 + 10, "it backs off"
+    assert polls[0] < 300 / 30 + 10, "it backs off"
 
 
 def test_a_watch_that_cannot_begin_ends_nothing() -> None:

@@ -21,25 +21,26 @@ from hourmark_producer.tailer import Tailer
 
 RANGE = ByteRange(
     host_id="0" * 32,
-    file_id="1" * 32,
-    generation=0,
-    start=100,
-    end=150,
-    observed_at_ms=0,
-    rules="r",
-    zone="UTC",
-    source="app",
-    path="/app.log",
+    file_id="1" * 32, generation=0, start=100, end=150, observed_at_ms=0, rules="r", zone="UTC", source="app", path="/app.log",
     host_name="host",
-)
+)  # fmt: skip
+
+
+def observed(size: int) -> Observation:
+    return Observation(size=size, mtime_ns=0, at_s=0.0, high=size, low=None, base_s=0.0)
 
 
 def tracked(size: int, **progress: object) -> TrackedFile:
     file = TrackedFile(file_id="1" * 32, identity=Identity(1, 1, 1), place=Place("app", "/app.log", "/app.log"))
-    file.observed = Observation(size=size, mtime_ns=0, at_s=0.0, high=size, low=None, base_s=0.0)
+    file.observed = observed(size)
     file.due = 1
     file.progress = dataclasses.replace(Progress(examined_scan=1), **progress)  # type: ignore[arg-type]
     return file
+
+
+def in_flight(size: int, *, acknowledged: bool = False) -> TrackedFile:
+    """Read to 150; the range that ends there is on its way, or its answer has come."""
+    return tracked(size, position=Position(offset=150), quiet_to=150, in_flight=Outgoing(1, RANGE, acknowledged=acknowledged))
 
 
 @pytest.mark.parametrize(
@@ -49,10 +50,10 @@ def tracked(size: int, **progress: object) -> TrackedFile:
         (tracked(100, position=Position(offset=90), quiet_to=100), True),  # an unterminated last line
         (tracked(100, position=Position(offset=90), quiet_to=99), False),
         (tracked(100, position=Position(offset=100), quiet_to=100, examined_scan=0), False),  # not looked at since
-        (tracked(100, position=Position(offset=150), quiet_to=150, in_flight=Outgoing(1, RANGE)), True),  # behind the target
-        (tracked(101, position=Position(offset=150), quiet_to=150, in_flight=Outgoing(1, RANGE)), False),
-        (tracked(100, position=Position(offset=150), quiet_to=150, in_flight=Outgoing(1, RANGE, acknowledged=True)), True),
-        (tracked(120, position=Position(offset=150), quiet_to=150, in_flight=Outgoing(1, RANGE, acknowledged=True)), False),
+        (in_flight(100), True),  # behind the target
+        (in_flight(101), False),
+        (in_flight(100, acknowledged=True), True),
+        (in_flight(120, acknowledged=True), False),
     ],
 )
 def test_when_a_file_is_read_up_to_its_target(file: TrackedFile, met: bool) -> None:
@@ -74,7 +75,7 @@ def test_an_attempt_is_kept_until_it_succeeds_and_given_up_when_it_cannot() -> N
     assert claim.at_ms() is None
     file.progress = dataclasses.replace(file.progress, quiet_to=100)
     assert claim.at_ms() == 1000
-    file.observed, file.due = Observation(size=200, mtime_ns=1, at_s=1.0, high=200, low=None, base_s=0.0), 3
+    file.observed, file.due = observed(200), 3
     claim.begin(3000, [Target.of(file)])
     assert claim.at_ms() == 1000
     file.progress = dataclasses.replace(file.progress, position=Position(generation=1))  # truncated
@@ -85,23 +86,21 @@ def test_an_attempt_is_kept_until_it_succeeds_and_given_up_when_it_cannot() -> N
 def test_a_source_without_files_is_caught_up(host: Host, recorder: Recorder) -> None:
     summary = host.drain()
     assert summary.goodbye
-    assert recorder.reports[-1].sources[0].caught_up_at_ms is not None
+    assert recorder.last.caught_up_at_ms is not None
 
 
 def test_the_first_report_precedes_the_first_range_and_a_hello_both(host: Host, recorder: Recorder) -> None:
     recorder.report_status = 503
-    host.append(lines(10))
-    with host.running():
+    with host.running(lines(10)):
         wait_for(lambda: recorder.requests.count("/v1/reports") >= 3, "reports are tried")
         assert "/v1/ranges" not in recorder.requests
         recorder.report_status = 200
-        wait_for(lambda: len(recorder.stored) == 1, "then the range")
+        recorder.wait_stored(1)
     assert recorder.requests[0] == "/v1/hello"
 
 
 def test_reports_of_one_incarnation_are_numbered_and_end_with_goodbye(host: Host, recorder: Recorder) -> None:
-    host.append(lines(10))
-    host.drain()
+    host.drain(lines(10))
     first = list(recorder.reports)
     assert [one.sequence for one in first] == list(range(len(first)))
     assert [one.goodbye for one in first] == [False] * (len(first) - 1) + [True]
@@ -114,16 +113,14 @@ def test_reports_of_one_incarnation_are_numbered_and_end_with_goodbye(host: Host
 def test_no_goodbye_with_work_left(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hourmark_producer.tailer.STOP_WITHIN_S", 0.3)
     recorder.behaviour = lambda _: 503
-    host.append(lines(10))
-    with host.running():
-        wait_for(lambda: len(recorder.received) >= 1, "a range is on its way")
+    with host.running(lines(10)):
+        recorder.wait_received(1)
     assert not any(one.goodbye for one in recorder.reports)
 
 
 def test_a_stop_is_no_goodbye_as_the_application_writes_on(host: Host, recorder: Recorder) -> None:
-    host.append(lines(10))
-    with host.running():
-        wait_for(lambda: len(recorder.stored) == 1, "delivered")
+    with host.running(lines(10)):
+        recorder.wait_stored(1)
     assert not any(one.goodbye for one in recorder.reports)
     host.drain()
     assert recorder.reports[-1].goodbye
@@ -131,15 +128,15 @@ def test_a_stop_is_no_goodbye_as_the_application_writes_on(host: Host, recorder:
 
 def test_an_unacknowledged_range_holds_the_claim_back(host: Host, recorder: Recorder) -> None:
     with host.running():
-        wait_for(lambda: bool(recorder.reports) and recorder.reports[-1].sources[0].caught_up_at_ms is not None, "caught up")
+        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "caught up")
         recorder.behaviour = lambda _: 503
         host.append(lines(10))
         written_ms = recorder.clock()
-        wait_for(lambda: len(recorder.received) >= 5, "refused a few times")
-        held_ms = recorder.reports[-1].sources[0].caught_up_at_ms
+        recorder.wait_received(5)
+        held_ms = recorder.last.caught_up_at_ms
         assert held_ms is not None and held_ms <= written_ms
         recorder.behaviour = lambda _: 200
-        wait_for(lambda: (recorder.reports[-1].sources[0].caught_up_at_ms or 0) > written_ms, "caught up again")
+        wait_for(lambda: (recorder.last.caught_up_at_ms or 0) > written_ms, "caught up again")
 
 
 def test_a_file_that_cannot_be_opened_holds_its_source_back_and_is_named(
@@ -164,11 +161,11 @@ def test_a_file_that_cannot_be_opened_holds_its_source_back_and_is_named(
             lambda: bool(recorder.reports) and recorder.reports[-1].sources[1].caught_up_at_ms is not None,
             "the other source is caught up",
         )
-        wait_for(lambda: len(recorder.stored) == 1, "the readable file is read")
-        assert recorder.reports[-1].sources[0].caught_up_at_ms is None
+        recorder.wait_stored(1)
+        assert recorder.last.caught_up_at_ms is None
         assert "app.log.secret" in caplog.text
         denied.clear()
-        wait_for(lambda: recorder.reports[-1].sources[0].caught_up_at_ms is not None, "caught up once it can be read")
+        wait_for(lambda: recorder.last.caught_up_at_ms is not None, "caught up once it can be read")
     assert len(recorder.contents()) == 2
 
 

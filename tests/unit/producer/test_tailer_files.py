@@ -28,6 +28,12 @@ def unborn(host: Host) -> None:
     host.identify = lambda descriptor: identify(descriptor)._replace(birth_ns=0)
 
 
+def generations(recorder: Recorder) -> dict[int, bytes]:
+    """What there was of the one file."""
+    assert len({file_id for file_id, _ in recorder.contents()}) == 1
+    return {generation: content for (_, generation), content in recorder.contents().items()}
+
+
 def rename(path: Path, name: str) -> Path:
     return path.rename(path.with_name(name))
 
@@ -43,15 +49,14 @@ def test_birth_times_are_known_here(tmp_path: Path) -> None:
 
 def test_rotation_while_running_loses_and_doubles_nothing(host: Host, recorder: Recorder) -> None:
     narrow(host)
-    host.append(lines(10))
-    with host.running():
-        wait_for(lambda: len(recorder.stored) == 1, "the first lines")
+    with host.running(lines(10)):
+        recorder.wait_stored(1)
         old = rename(host.app, "app.log.1")
         host.append(lines(10, 10), old)  # the writer has not noticed yet
         host.append(lines(10, 20))
-        wait_for(lambda: len(recorder.text()) == len(lines(30)), "all lines")
+        recorder.wait_text(lines(30))
         host.append(lines(10, 30), old)
-        wait_for(lambda: len(recorder.text()) == len(lines(40)), "what the writer still wrote to the old file")
+        recorder.wait_text(lines(40))
     contents = recorder.contents()
     assert sorted(contents.values()) == sorted([lines(20) + lines(10, 30), lines(10, 20)])
     assert {one.range.path for one in recorder.received} == {str(host.app)}, "a range names the file as it was found"
@@ -59,13 +64,11 @@ def test_rotation_while_running_loses_and_doubles_nothing(host: Host, recorder: 
 
 def test_rotation_while_the_agent_is_down_does_not_lose_the_rest_of_the_old_file(host: Host, recorder: Recorder) -> None:
     narrow(host)
-    host.append(lines(10))
-    host.drain()
+    host.drain(lines(10))
     host.append(lines(10, 10))
     rename(rename(host.app, "app.log.1"), "old-app.7")
-    host.append(lines(10, 20))
-    summary = host.drain()
-    assert sorted(recorder.contents().values()) == sorted([lines(20), lines(10, 20)])
+    summary = host.drain(lines(10, 20))
+    assert recorder.files() == sorted([lines(20), lines(10, 20)])
     assert summary.lost_bytes == 0
 
 
@@ -73,20 +76,17 @@ def test_a_reused_inode_is_not_skipped_in_silence(host: Host, recorder: Recorder
     """Birth times tell; here the second file is longer than what was read of the first."""
     births = iter([111, 111, 222])
     host.identify = lambda descriptor: identify(descriptor)._replace(birth_ns=next(births))
-    host.append(lines(10))
-    host.drain()
-    host.append(lines(2, 10))
-    host.drain()
+    host.drain(lines(10))
+    host.drain(lines(2, 10))
     host.app.write_bytes(lines(50, 1000))
     host.drain()
-    assert sorted(recorder.contents().values()) == sorted([lines(12), lines(50, 1000)])
+    assert recorder.files() == sorted([lines(12), lines(50, 1000)])
     assert len({one.range.file_id for one in recorder.received}) == 2
 
 
 def test_a_reused_inode_without_birth_times_is_told_by_its_content(host: Host, recorder: Recorder) -> None:
     unborn(host)
-    host.append(lines(10))
-    host.drain()
+    host.drain(lines(10))
     host.app.write_bytes(lines(50, 1000))  # longer than the position
     host.drain()
     assert recorder.contents()[recorder.received[0].range.file_id, 1] == lines(50, 1000)
@@ -98,13 +98,12 @@ def test_without_birth_times_a_deleted_file_and_its_successor_never_share_ids(
     monkeypatch.setattr(retirement, "DELETED_LINGER_S", 0.0)
     fixed = Identity(1, 1, 0)
     host.identify = lambda _: fixed
-    host.append(lines(10))
-    with host.running() as tailer:
-        wait_for(lambda: len(recorder.stored) == 1, "the first file")
+    with host.running(lines(10)) as tailer:
+        recorder.wait_stored(1)
         host.app.unlink()
         wait_for(lambda: all(file.descriptor is None for file in tailer.files), "the deleted file is let go")
         host.append(lines(12))
-        wait_for(lambda: len(recorder.stored) == 2, "the second file")
+        recorder.wait_stored(2)
     assert [(one.range.generation, one.range.start, one.body) for one in recorder.received] == [
         (0, 0, lines(10)),
         (1, 0, lines(12)),
@@ -114,64 +113,56 @@ def test_without_birth_times_a_deleted_file_and_its_successor_never_share_ids(
 def test_truncation_is_a_new_generation_and_what_it_destroyed_is_counted(
     host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    host.append(lines(10))
-    with host.running():
-        wait_for(lambda: len(recorder.stored) == 1, "the first lines")
+    with host.running(lines(10)):
+        recorder.wait_stored(1)
         recorder.behaviour = lambda _: 503
         host.append(lines(10, 10))
-        wait_for(lambda: len(recorder.received) >= 2, "the next lines, refused for now")
+        recorder.wait_received(2)
         host.append(b"never read\n")
-        wait_for(lambda: recorder.reports[-1].sources[0].pending_bytes == len(lines(10)) + 11, "the last line was seen")
+        wait_for(lambda: recorder.last.pending_bytes == len(lines(10)) + 11, "the last line was seen")
         host.app.write_bytes(b"new\n")
-        wait_for(lambda: recorder.reports[-1].sources[0].pending_bytes == len(lines(10)), "the truncation was seen")
+        wait_for(lambda: recorder.last.pending_bytes == len(lines(10)), "the truncation was seen")
         recorder.behaviour = lambda _: 200
-        wait_for(lambda: recorder.reports[-1].sources[0].lost_bytes == 11, "the loss is reported")
+        wait_for(lambda: recorder.last.lost_bytes == 11, "the loss is reported")
         wait_for(lambda: recorder.received[-1].range.generation == 1, "the new generation")
-    file_id = recorder.received[0].range.file_id
-    assert recorder.contents() == {(file_id, 0): lines(20), (file_id, 1): b"new\n"}
+    assert generations(recorder) == {0: lines(20), 1: b"new\n"}
     assert "11 bytes" in caplog.text and str(host.app) in caplog.text
     assert host.drain().lost_bytes == 11, "losses are durable"
 
 
 def test_truncation_while_down(host: Host, recorder: Recorder) -> None:
-    host.append(lines(10))
-    host.drain()
+    host.drain(lines(10))
     host.app.write_bytes(lines(3, 100))
     host.drain()
-    file_id = recorder.received[0].range.file_id
-    assert recorder.contents() == {(file_id, 0): lines(10), (file_id, 1): lines(3, 100)}
+    assert generations(recorder) == {0: lines(10), 1: lines(3, 100)}
 
 
-def test_truncated_and_grown_to_the_same_size_between_two_looks(host: Host, recorder: Recorder) -> None:
-    host.append(lines(10))
-    with host.running():
-        wait_for(lambda: len(recorder.stored) == 1, "the first lines")
+def test_truncated_and_grown_to_the_same_size_between_two_scans(host: Host, recorder: Recorder) -> None:
+    with host.running(lines(10)):
+        recorder.wait_stored(1)
         host.app.write_bytes(lines(10, 5000))
-        wait_for(lambda: len(recorder.stored) == 2, "the new lines")
-    file_id = recorder.received[0].range.file_id
-    assert recorder.contents() == {(file_id, 0): lines(10), (file_id, 1): lines(10, 5000)}
+        recorder.wait_stored(2)
+    assert generations(recorder) == {0: lines(10), 1: lines(10, 5000)}
 
 
 def test_copytruncate_neither_doubles_nor_stops(host: Host, recorder: Recorder) -> None:
     narrow(host)  # as documented: the copy must not match
-    host.append(lines(10))
-    with host.running():
-        wait_for(lambda: len(recorder.stored) == 1, "the first lines")
+    with host.running(lines(10)):
+        recorder.wait_stored(1)
         shutil.copy(host.app, host.logs / "app.log.1")
         os.truncate(host.app, 0)
         host.append(lines(3, 10))
-        wait_for(lambda: len(recorder.stored) == 2, "the lines after it")
-    assert sorted(recorder.contents().values()) == sorted([lines(10), lines(3, 10)])
+        recorder.wait_stored(2)
+    assert recorder.files() == sorted([lines(10), lines(3, 10)])
 
 
 def test_a_retry_is_the_same_though_the_file_was_truncated_meanwhile(host: Host, recorder: Recorder) -> None:
     recorder.behaviour = lambda one: 503 if one.number == 0 else 200
     host.settings["backoff_max_seconds"] = 0.2
-    host.append(lines(10))
-    with host.running():
-        wait_for(lambda: len(recorder.received) == 1, "the first try")
+    with host.running(lines(10)):
+        recorder.wait_received(1)
         host.app.write_bytes(b"")
-        wait_for(lambda: len(recorder.stored) == 1, "the second")
+        recorder.wait_stored(1)
     assert recorder.text() == lines(10)
 
 
@@ -180,11 +171,10 @@ def test_a_deleted_file_is_read_to_its_end_and_then_frees_the_disk(
 ) -> None:
     monkeypatch.setattr(retirement, "DELETED_LINGER_S", 0.05)
     recorder.behaviour = lambda one: 503 if one.number < 3 else 200
-    host.append(lines(50_000))
-    with host.running() as tailer:
-        wait_for(lambda: len(recorder.received) >= 1, "the first try")
+    with host.running(lines(50_000)) as tailer:
+        recorder.wait_received(1)
         host.app.unlink()
-        wait_for(lambda: len(recorder.text()) == len(lines(50_000)), "all of it")
+        recorder.wait_text(lines(50_000))
         wait_for(lambda: len(tailer.files) == 0, "it is let go")
     assert recorder.text() == lines(50_000)
 
@@ -193,51 +183,46 @@ def test_a_deleted_files_unterminated_end_is_counted_as_lost(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retirement, "DELETED_LINGER_S", 0.0)
-    host.append(b"whole\nhalf")
-    with host.running():
-        wait_for(lambda: len(recorder.stored) == 1, "the whole line")
+    with host.running(b"whole\nhalf"):
+        recorder.wait_stored(1)
         host.app.unlink()
-        wait_for(lambda: recorder.reports[-1].sources[0].lost_bytes == 4, "the loss is reported")
-        wait_for(lambda: recorder.reports[-1].sources[0].pending_bytes == 0, "nothing is pending")
+        wait_for(lambda: recorder.last.lost_bytes == 4, "the loss is reported")
+        wait_for(lambda: recorder.last.pending_bytes == 0, "nothing is pending")
 
 
 def test_deleted_while_down_with_bytes_known_unread(host: Host, recorder: Recorder) -> None:
     recorder.behaviour = lambda _: 503
     host.settings["range_bytes"] = 1024
-    host.append(lines(100))
-    with host.running():
-        wait_for(lambda: len(recorder.received) >= 1, "a range is spooled")
+    with host.running(lines(100)):
+        recorder.wait_received(1)
     host.app.unlink()
     recorder.behaviour = lambda _: 200
     summary = host.drain()
-    sent = recorder.contents().popitem()[1]
+    sent = recorder.text()
     assert sent == lines(100)[: len(sent)] and sent, "the spooled range arrives though its file is gone"
     assert summary.lost_bytes == len(lines(100)) - len(sent)
     assert host.drain().lost_bytes == summary.lost_bytes, "counted once"
 
 
 def test_a_file_that_comes_back_is_read_on(host: Host, recorder: Recorder) -> None:
-    host.append(lines(10))
-    host.drain()
+    host.drain(lines(10))
     away = host.state.parent / "elsewhere"
     host.app.rename(away)
     host.drain()
     host.append(lines(10, 10), away)
     away.rename(host.app)
     host.drain()
-    assert recorder.contents().popitem()[1] == lines(20)
+    assert recorder.text() == lines(20)
 
 
 def test_a_device_number_that_changes_with_a_reboot_does_not_make_the_files_new(host: Host, recorder: Recorder) -> None:
-    host.append(lines(10))
-    host.drain()
+    host.drain(lines(10))
     db = sqlite3.connect(host.state / "checkpoint.sqlite")
     db.execute("UPDATE files SET device = device + 7")
     db.commit()
     db.close()
-    host.append(lines(10, 10))
-    host.drain()
-    assert recorder.contents().popitem()[1] == lines(20)
+    host.drain(lines(10, 10))
+    assert recorder.text() == lines(20)
     assert len({one.range.file_id for one in recorder.received}) == 1
 
 
@@ -250,8 +235,8 @@ def test_lines_are_not_skipped_when_a_file_is_rotated_while_acks_are_slow(host: 
             host.append(lines(200, n * 200))
             wait_for(lambda n=n: len(recorder.contents()) > n, "the file was found")  # type: ignore[misc]
             rename(host.app, f"app.log.{n}")
-        wait_for(lambda: len(recorder.text()) == len(lines(1000)), "all lines")
-    assert sorted(recorder.contents().values()) == sorted(lines(200, n * 200) for n in range(5))
+        recorder.wait_text(lines(1000))
+    assert recorder.files() == sorted(lines(200, n * 200) for n in range(5))
 
 
 def test_a_rotated_file_is_let_go_once_it_is_idle_and_read_on_should_it_match_again(
@@ -259,15 +244,14 @@ def test_a_rotated_file_is_let_go_once_it_is_idle_and_read_on_should_it_match_ag
 ) -> None:
     monkeypatch.setattr(retirement, "UNMATCHED_LINGER_S", 0.0)
     narrow(host)
-    host.append(lines(10))
-    with host.running() as tailer:
-        wait_for(lambda: len(recorder.stored) == 1, "read")
+    with host.running(lines(10)) as tailer:
+        recorder.wait_stored(1)
         old = rename(host.app, "old")
         wait_for(lambda: all(file.descriptor is None for file in tailer.files), "let go")
         host.append(lines(10, 10), old)
         rename(old, "app.log")
-        wait_for(lambda: len(recorder.stored) == 2, "read on")
-    assert recorder.contents().popitem()[1] == lines(20)
+        recorder.wait_stored(2)
+    assert recorder.text() == lines(20)
 
 
 @pytest.mark.parametrize("pattern", ["**/*.log", "*/deep/x?.log", "[a]/**/x1.log", "a/deep/x1.log"])
@@ -284,6 +268,6 @@ Make = Callable[[Path], None]
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["fifo", "folder"])
-def test_what_is_no_regular_file_is_left_alone(host: Host, recorder: Recorder, make: Make) -> None:
+def test_what_is_no_regular_file_is_left_alone(host: Host, make: Make) -> None:
     make(host.app)
     assert host.drain().files == 0

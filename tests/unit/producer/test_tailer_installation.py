@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -18,14 +17,13 @@ from hourmark.errors import UsageError
 CHECKPOINT = "checkpoint.sqlite"
 
 
-def test_a_first_start_makes_both_and_a_second_keeps_them(host: Host, recorder: Recorder) -> None:
+def test_a_first_start_makes_both_and_a_second_keeps_them(host: Host) -> None:
     first = host.drain().host_id
     assert host.drain().host_id == first == (host.state / "host-id").read_text().strip()
 
 
 def test_a_lost_checkpoint_is_refused_and_reread_repeats_with_the_same_host_and_file_ids(host: Host, recorder: Recorder) -> None:
-    host.append(lines(10))
-    host.drain()
+    host.drain(lines(10))
     (host.state / CHECKPOINT).unlink()
     with pytest.raises(UsageError, match=r"--reread.*sent again.*may repeat"):
         host.drain()
@@ -37,8 +35,7 @@ def test_a_lost_checkpoint_is_refused_and_reread_repeats_with_the_same_host_and_
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 4096, b"SQLite format 3\0 and then nothing"], ids=["empty", "zeros", "torn"])
 def test_an_empty_or_corrupt_checkpoint_after_a_kill_is_refused(host: Host, recorder: Recorder, content: bytes) -> None:
-    host.append(lines(10))
-    host.drain()
+    host.drain(lines(10))
     (host.state / CHECKPOINT).write_bytes(content)
     with pytest.raises(UsageError, match=r"cannot be used.*--reread"):
         host.drain()
@@ -49,19 +46,18 @@ def test_an_empty_or_corrupt_checkpoint_after_a_kill_is_refused(host: Host, reco
 
 
 def test_reread_has_no_effect_while_the_checkpoint_is_in_order(host: Host, recorder: Recorder) -> None:
-    host.append(lines(10))
-    host.drain()
+    host.drain(lines(10))
     host.drain(reread=True)
     assert len(recorder.received) == 1
 
 
-def test_a_first_start_killed_between_checkpoint_and_host_id_goes_on(host: Host, recorder: Recorder) -> None:
+def test_a_first_start_killed_between_checkpoint_and_host_id_goes_on(host: Host) -> None:
     first = host.drain().host_id
     (host.state / "host-id").unlink()
     assert host.drain().host_id == first
 
 
-def test_a_checkpoint_of_another_host_is_refused(host: Host, recorder: Recorder) -> None:
+def test_a_checkpoint_of_another_host_is_refused(host: Host) -> None:
     host.drain()
     (host.state / "host-id").write_text("0" * 32)
     with pytest.raises(UsageError, match="belongs to host id"):
@@ -73,22 +69,9 @@ def test_a_second_tailer_is_refused_with_the_first_ones_pid(host: Host) -> None:
         pass
 
 
-def config(host: Host, recorder: Recorder, more: str = "") -> Path:
-    path = host.logs.parent / "hourmark.toml"
-    path.write_text(f"""
-[tailer]
-state_dir = "{host.state}"
-service_urls = ["{recorder.url}"]
-scan_seconds = 0.02
-report_seconds = 0.05
-{more or f'[[tailer.sources]]{chr(10)}name = "app"{chr(10)}paths = ["{host.logs}/app.log*"]'}
-""")
-    return path
-
-
-def test_the_command_drains_and_sums_up(host: Host, recorder: Recorder) -> None:
+def test_the_command_drains_and_sums_up(host: Host) -> None:
     host.append(lines(10) + b"half")
-    result = CliRunner().invoke(root, ["tail", "--config", str(config(host, recorder)), "--drain", "--json"])
+    result = CliRunner().invoke(root, ["tail", "--config", str(host.configured(host.logs.parent)), "--drain", "--json"])
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout)
     assert (summary["bytes"], summary["events"], summary["pending_bytes"], summary["goodbye"]) == (len(lines(10)), 10, 4, True)
@@ -112,6 +95,6 @@ def test_help_says_what_reread_may_repeat_and_gives_examples() -> None:
         ),
     ],
 )
-def test_wrong_settings_stop_the_start(host: Host, recorder: Recorder, more: str, said: str) -> None:
+def test_wrong_settings_stop_the_start(host: Host, more: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        CliRunner().invoke(root, ["tail", "--config", str(config(host, recorder, more))], catch_exceptions=False)
+        CliRunner().invoke(root, ["tail", "--config", str(host.configured(host.logs.parent, more))], catch_exceptions=False)

@@ -18,15 +18,11 @@ from tests.support.waiting import wait_for
 from hourmark.cli import root
 
 
-def configured(host: Host, recorder: Recorder) -> Path:
+def configured(host: Host) -> Path:
     """In a folder with a space, as the command is to be copied."""
-    path = host.logs.parent / "log host" / "hourmark.toml"
-    path.parent.mkdir()
-    path.write_text(
-        f'[tailer]\nstate_dir = "{host.state}"\nservice_urls = ["{recorder.url}"]\nscan_seconds = 0.02\nreport_seconds = 0.05\n'
-        f'[[tailer.sources]]\nname = "app"\npaths = ["{host.logs}/app.log*"]\n'
-    )
-    return path
+    folder = host.logs.parent / "log host"
+    folder.mkdir()
+    return host.configured(folder)
 
 
 def stopped(config: Path, recorder: Recorder) -> subprocess.CompletedProcess[str]:
@@ -44,7 +40,7 @@ def stopped(config: Path, recorder: Recorder) -> subprocess.CompletedProcess[str
 
 def test_a_stopped_tailer_says_what_waits_for_it_and_how_to_take_the_host_away(host: Host, recorder: Recorder) -> None:
     host.append(lines(10))
-    config = configured(host, recorder)
+    config = configured(host)
     done = stopped(config, recorder)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["goodbye"] is False

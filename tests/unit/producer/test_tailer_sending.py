@@ -20,8 +20,7 @@ from hourmark_producer.service_client import Busy, Refused, ServiceLink
 
 def test_a_lost_ack_makes_the_same_range_again(host: Host, recorder: Recorder) -> None:
     recorder.behaviour = lambda one: "drop" if one.number in (0, 1, 3) else 200
-    host.append(lines(30_000))
-    host.drain()
+    host.drain(lines(30_000))
     assert recorder.text() == lines(30_000)
     assert len(recorder.received) > len(recorder.contents())
 
@@ -29,8 +28,7 @@ def test_a_lost_ack_makes_the_same_range_again(host: Host, recorder: Recorder) -
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
 def test_busy_answers_are_retried_with_the_same_range(host: Host, recorder: Recorder, status: int) -> None:
     recorder.behaviour = lambda one: status if one.number < 3 else 200
-    host.append(lines(10))
-    host.drain()
+    host.drain(lines(10))
     assert [one.compressed for one in recorder.received] == [recorder.received[0].compressed] * 4
     assert recorder.text() == lines(10)
 
@@ -41,11 +39,9 @@ def test_rules_that_change_before_a_retry_do_not_change_the_range(host: Host, re
         return 503 if len(recorder.received) == 1 else 200
 
     recorder.behaviour = change
-    host.append(lines(1))
-    host.drain()
+    host.drain(lines(1))
     assert [one.range.rules for one in recorder.received] == ["rules-1", "rules-1"]
-    host.append(lines(1, 1))
-    host.drain()
+    host.drain(lines(1, 1))
     assert recorder.received[-1].range.rules == "rules-2"
 
 
@@ -57,20 +53,19 @@ def test_a_permanent_refusal_of_one_file_does_not_hold_up_others_and_loses_nothi
     for n in range(20):  # more than there are sender threads
         host.append(b"bad %d\n" % n, host.logs / f"app.log.bad{n}")
     with host.running():
-        wait_for(lambda: len(recorder.received) >= 20, "all refused once")
+        recorder.wait_received(20)
         host.append(lines(10))
-        wait_for(lambda: len(recorder.stored) == 1, "the other file goes on")
-        assert recorder.reports[-1].sources[0].caught_up_at_ms is None
+        recorder.wait_stored(1)
+        assert recorder.last.caught_up_at_ms is None
         allow.set()
-        wait_for(lambda: len(recorder.stored) == 21, "the refused ones, once accepted")
+        recorder.wait_stored(21)
     assert "answered 413" in caplog.text and "app.log.bad" in caplog.text and recorder.url in caplog.text
     assert len(recorder.contents()) == 21
 
 
 def test_an_ack_of_another_end_is_no_ack(host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture) -> None:
     recorder.acknowledged_end = lambda one: one.range.end - (one.number == 0)
-    host.append(lines(1))
-    host.drain()
+    host.drain(lines(1))
     assert len(recorder.received) == 2
     assert "acknowledged up to byte" in caplog.text
 
@@ -79,8 +74,7 @@ def test_the_next_address_is_tried_in_turn(host: Host, recorder: Recorder) -> No
     with recording() as dead:
         pass
     host.settings["service_urls"] = [dead.url, recorder.url]
-    host.append(lines(10))
-    host.drain()
+    host.drain(lines(10))
     assert recorder.text() == lines(10)
 
 
@@ -93,21 +87,20 @@ def test_no_service_for_a_while(host: Host) -> None:
     with host.running() as tailer:
         wait_for(lambda: len(tailer.files) == 1, "the file was found")
         with recording(back, port):
-            wait_for(lambda: len(back.stored) == 1, "delivered once there is a service")
+            back.wait_stored(1)
         host.append(lines(10, 10))
         with recording(back, port):
-            wait_for(lambda: len(back.stored) == 2, "and again")
+            back.wait_stored(2)
     assert back.text() == lines(20)
 
 
 def test_no_rules_yet(host: Host, recorder: Recorder) -> None:
     recorder.rules = ""
-    host.append(lines(10))
-    with host.running():
+    with host.running(lines(10)):
         wait_for(lambda: len(recorder.reports) > 3, "reports go on")
         assert not recorder.received
         recorder.rules = "rules-1"
-        wait_for(lambda: len(recorder.stored) == 1, "delivered once there are rules")
+        recorder.wait_stored(1)
 
 
 def test_a_checkpoint_that_cannot_be_written_stops_the_send(
@@ -125,9 +118,8 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_send(
             ticket.error, ticket.done = sqlite3.OperationalError("database or disk is full"), True
 
     monkeypatch.setattr(Checkpoint, "_write", failing)
-    host.append(lines(10))
-    with host.running():
-        wait_for(lambda: len(recorder.stored) == 1, "the first lines")
+    with host.running(lines(10)):
+        recorder.wait_stored(1)
         full.set()
         stored_when_full.append(len(recorder.received))
         host.append(lines(10, 10))
@@ -137,7 +129,7 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_send(
         assert len(recorder.received) == stored_when_full[0], "nothing is sent that is not durable"
         full.clear()
         wait_for(lambda: len(recorder.contents()) == 2 and len(recorder.text()) == len(lines(30)), "all, once there is room")
-    assert sorted(recorder.contents().values()) == sorted([lines(20), lines(10)])
+    assert recorder.files() == sorted([lines(20), lines(10)])
 
 
 def test_a_full_database_changes_nothing_and_says_so(host: Host) -> None:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hourmark_producer.truncation import ANCHOR_BYTES, Judgement, Verdict, judge, next_anchor
 
 
-def test_growing_is_no_truncation() -> None:
-    assert judge(offset=50, size_seen=100, size=200, anchored=True) == Judgement(Verdict.SAME, 0)
-
-
-def test_a_size_below_the_position_is_one_and_what_was_unread_is_lost() -> None:
-    assert judge(offset=50, size_seen=100, size=49, anchored=False) == Judgement(Verdict.REPLACED, 50)
-
-
-def test_other_bytes_before_the_position_are_one_whatever_the_size() -> None:
-    assert judge(offset=50, size_seen=100, size=500, anchored=False) == Judgement(Verdict.REPLACED, 50)
-
-
-def test_cut_off_behind_the_position_loses_only_the_difference() -> None:
-    assert judge(offset=50, size_seen=100, size=60, anchored=True) == Judgement(Verdict.SHORTENED, 40)
+@pytest.mark.parametrize(
+    ("size", "anchored", "verdict", "lost"),
+    [
+        (200, True, Verdict.SAME, 0),
+        (49, False, Verdict.REPLACED, 50),  # below the position: what was unread is lost
+        (500, False, Verdict.REPLACED, 50),  # other bytes before the position, whatever the size
+        (60, True, Verdict.SHORTENED, 40),  # cut off behind the position: only the difference is lost
+    ],
+)
+def test_what_a_size_and_the_bytes_before_the_position_say(size: int, anchored: bool, verdict: Verdict, lost: int) -> None:
+    assert judge(offset=50, size_seen=100, size=size, anchored=anchored) == Judgement(verdict, lost)
 
 
 @given(st.binary(max_size=ANCHOR_BYTES), st.lists(st.binary(max_size=600), max_size=5))

@@ -7,7 +7,7 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 from click.testing import CliRunner
@@ -153,8 +153,8 @@ def test_closing_that_stands_still_is_told_from_a_slow_one() -> None:
 
 
 def test_waiting_ends_with_the_condition_with_a_fault_or_with_what_was_awaited() -> None:
-    clock, looks = FakeClock(), iter([False, False, True])
-    wait_for(lambda: next(looks), "it", 10, clock, lambda: None)
+    clock, polls = FakeClock(), iter([False, False, True])
+    wait_for(lambda: next(polls), "it", 10, clock, lambda: None)
     with pytest.raises(Unavailable, match="5 s in vain for it"):
         wait_for(lambda: False, "it", 5, clock, lambda: None)
 
@@ -195,21 +195,9 @@ def test_two_demos_of_one_home_do_not_mix(tmp_path: Path) -> None:
 def record(range_id: int, count: int) -> AuditRecord:
     promised = (Promise("lines", 0, count, 1), Promise("lines", 60, 1, 1), Promise("dead-letters", 0, 1, 1))
     return AuditRecord(
-        range_id=RangeId(range_id.to_bytes(8, "big")),
-        kind="range",
-        host_id="h",
-        host_name="h",
-        file_id="f",
-        generation=0,
-        start=0,
-        end=1,
-        observed_at_ms=0,
-        rules="r",
-        source="s",
-        path="p",
-        lines=count + 2,
-        promised=promised,
-    )
+        range_id=RangeId(range_id.to_bytes(8, "big")), kind="range", host_id="h", host_name="h", file_id="f", generation=0,
+        start=0, end=1, observed_at_ms=0, rules="r", source="s", path="p", lines=count + 2, promised=promised,
+    )  # fmt: skip
 
 
 def test_a_range_sent_twice_was_acknowledged_once() -> None:
@@ -263,13 +251,11 @@ def test_nothing_compared_fails_the_demo() -> None:
 
 
 def test_the_judge_is_asked_again_only_while_something_is_missing(tmp_path: Path) -> None:
-    config_values: dict[str, Any] = {}
     log = LiveLog(tmp_path / "named-lines" / "1-a.log", "lines", iter([Due(0.0, lambda _: b"a line", True)]), FakeClock())
     log.write_due(1.0)
     log.close()
     write_declarations(tmp_path / "types")
     with serve(tmp_path) as address:
-        config_values["webhdfs"] = address
         config = demo_config(tmp_path)
         config = config.model_copy(update={"storage": config.storage.model_copy(update={"webhdfs": address, "user": "me"})})
         known = write_expectations(

@@ -94,10 +94,13 @@ def test_lines_carry_the_time_of_their_writing(tmp_path: Path) -> None:
     assert len(log.minutes) == 4
 
 
+def rendered(count: int, seed: int, broken_each: int) -> list[bytes]:
+    return [due.render(_NOW_MS) for due in events(count, seed, broken_at_least_each=broken_each)]
+
+
 def test_events_are_seeded_seven_to_three_and_a_few_are_broken() -> None:
-    lines = [due.render(_NOW_MS) for due in events(20_000, 5, broken_at_least_each=2000)]
-    assert lines == [due.render(_NOW_MS) for due in events(20_000, 5, broken_at_least_each=2000)]
-    assert lines != [due.render(_NOW_MS) for due in events(20_000, 6, broken_at_least_each=2000)]
+    lines = rendered(20_000, 5, 2000)
+    assert lines == rendered(20_000, 5, 2000) != rendered(20_000, 6, 2000)
     parts = [split(line) for line in lines]
     kinds = Counter(part.msgid if part else None for part in parts)
     assert 2.1 < kinds[TRACK_PLAYED] / kinds[AD_SHOWN] < 2.6
@@ -107,7 +110,7 @@ def test_events_are_seeded_seven_to_three_and_a_few_are_broken() -> None:
 
 
 def test_even_a_slow_stream_has_a_broken_event_in_time() -> None:
-    lines = [due.render(_NOW_MS) for due in events(100, 1, broken_at_least_each=10)]
+    lines = rendered(100, 1, 10)
     assert all(any(_is_broken(line) for line in lines[at : at + 10]) for at in range(0, 100, 10))
 
 

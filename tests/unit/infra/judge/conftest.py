@@ -11,11 +11,7 @@ from tests.support.judged.world import World, small_world
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return small_world(tmp_path)
-
-
-@pytest.fixture
-def webhdfs(world: World) -> Iterator[str]:
-    with serve(world.hdfs) as address:
-        yield address
+def world(tmp_path: Path) -> Iterator[World]:
+    made = small_world(tmp_path)
+    with serve(made.hdfs) as made.webhdfs:
+        yield made

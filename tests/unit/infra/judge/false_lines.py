@@ -7,27 +7,41 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support.judged.world import MINUTE, START_MS, BucketPlan, Row, World
-from tests.unit.infra.judge.planting import dead, line_of, made_by, moved, on_rows, put, required, rows, take
+from tests.support.judged.world import MINUTE, BucketPlan, Row, World
+from tests.unit.infra.judge.planting import (
+    dead,
+    held_with,
+    line_of,
+    made_by,
+    moved,
+    on_rows,
+    put,
+    required,
+    rows,
+    take,
+)
 
 from hourmark.event_id import client_event_id
 
 
 # What becomes of a line.
 @on_rows(need=required)
+@on_rows(posted=True, name="posted_event_dropped")
 def dropped(world: World, plan: BucketPlan, row: Row) -> None:
     take(plan, row)
 
 
 @on_rows()
+@on_rows(need=lambda world, row: not required(world, row), name="past_the_size_doubled")
+@on_rows(posted=True, name="posted_event_doubled")
 def doubled_in_its_file(world: World, plan: BucketPlan, row: Row) -> None:
-    (plan.rows if row in plan.rows else plan.late).append(dict(row))
+    held_with(plan, row).append(dict(row))
 
 
 @on_rows()
 def doubled_as_late(world: World, plan: BucketPlan, row: Row) -> None:
     last = max((p for p in world.plans if p.event_type == plan.event_type), key=lambda p: p.hour)
-    world.plan(plan.event_type, (last.hour.start_s * 1000 - START_MS) // MINUTE + 1).late.append(dict(row))
+    world.plan_at(plan.event_type, last.hour.end_ms).late.append(dict(row))
 
 
 @on_rows(dead=False)
@@ -62,42 +76,28 @@ def whole_type_dead_lettered(world: World, plan: BucketPlan, row: Row) -> None:
             put(world, "dead-letters", dead(world, found, "wrong_field"))
 
 
+def in_field(fault: str, name: str, change: Callable[[Any], Any], dead: bool | None = None, **which: Any) -> None:
+    """A fault in one field of a row; `which`: see `on_rows`."""
+
+    @on_rows(dead, name=fault, **which)
+    def changed(world: World, plan: BucketPlan, row: Row) -> None:
+        row[name] = change(row[name])
+
+
 # The envelope.
-@on_rows()
-def source_wrong(world: World, plan: BucketPlan, row: Row) -> None:
-    row["source"] = "/no/such/file"
-
-
-@on_rows()
-def host_wrong(world: World, plan: BucketPlan, row: Row) -> None:
-    row["host"] = "evil"
-
-
-@on_rows(need=required)
-def generation_wrong(world: World, plan: BucketPlan, row: Row) -> None:
-    row["file"] = {**row["file"], "generation": 1}
-
-
-@on_rows(need=required)
-def file_id_wrong(world: World, plan: BucketPlan, row: Row) -> None:
-    row["file"] = {**row["file"], "id": "0" * 32}
-
-
-@on_rows(need=lambda world, row: len(line_of(world, row)) > 0)
-def position_wrong(world: World, plan: BucketPlan, row: Row) -> None:
-    row["position"] += 1
-
-
-@on_rows()
-def id_wrong(world: World, plan: BucketPlan, row: Row) -> None:
-    row["event_id"] = row["event_id"][:-1] + bytes([row["event_id"][-1] ^ 1])
+in_field("source_wrong", "source", lambda _: "/no/such/file")
+in_field("host_wrong", "host", lambda _: "evil")
+in_field("generation_wrong", "file", lambda file: {**file, "generation": 1}, need=required)
+in_field("file_id_wrong", "file", lambda file: {**file, "id": "0" * 32}, need=required)
+in_field("position_wrong", "position", lambda at: at + 1, need=lambda world, row: len(line_of(world, row)) > 0)
+in_field("id_wrong", "event_id", lambda event_id: event_id[:-1] + bytes([event_id[-1] ^ 1]))
 
 
 @on_rows()
 def hour_wrong(world: World, plan: BucketPlan, row: Row) -> None:
     if row in plan.late:
         plan.late.remove(row)
-        world.plan(plan.event_type, (plan.hour.start_s * 1000 - START_MS) // MINUTE).rows.append(row)
+        plan.rows.append(row)
     else:
         plan.rows.remove(row)
         plan.late.append(row)
@@ -125,11 +125,7 @@ def observed_when_nothing_was_sent(world: World, plan: BucketPlan, row: Row) -> 
 def of_dead(name: str, change: Callable[[Any], Any]) -> None:
     """A fault in one field of a dead letter."""
 
-    def fault(world: World, plan: BucketPlan, row: Row) -> None:
-        row[name] = change(row[name])
-
-    fault.__name__ = f"dead_letter_{name}_wrong"
-    on_rows(dead=True)(fault)
+    in_field(f"dead_letter_{name}_wrong", name, change, dead=True)
 
 
 of_dead("reason", lambda reason: "not_utf8" if reason != "not_utf8" else "bad_json")
@@ -172,19 +168,14 @@ def changeable(row: Row) -> list[str]:
 
 
 @on_rows(dead=False, need=lambda _, row: bool(changeable(row)))
+@on_rows(dead=False, need=lambda world, row: not required(world, row) and bool(changeable(row)), name="past_the_size_altered")
 def field_changed(world: World, plan: BucketPlan, row: Row) -> None:
     name = changeable(row)[0]
     row[name] = other(row[name])
 
 
-@on_rows(dead=False, need=lambda _, row: row.get("opt", 0) is None)
-def field_invented(world: World, plan: BucketPlan, row: Row) -> None:
-    row["opt"] = 8
-
-
-@on_rows(dead=False, need=lambda _, row: row.get("opt") is not None)
-def field_forgotten(world: World, plan: BucketPlan, row: Row) -> None:
-    row["opt"] = None
+in_field("field_invented", "opt", lambda _: 8, dead=False, need=lambda _, row: row.get("opt", 0) is None)
+in_field("field_forgotten", "opt", lambda _: None, dead=False, need=lambda _, row: row.get("opt") is not None)
 
 
 @on_rows(dead=False, need=lambda _, row: row.get("v_double") == 0 or row.get("v_union") == 0.0)
@@ -205,39 +196,17 @@ def of_an_unterminated_line(world: World, plan: BucketPlan, row: Row) -> None:
     at = content.rfind(b"\n") + 1
     new = {**row, "position": at}
     new["event_id"] = bytes(made_by(world, row).make(row["event_time"], at, content[at:]))
-    (plan.rows if row in plan.rows else plan.late).append(new)
+    held_with(plan, row).append(new)
 
 
 @on_rows(dead=False)
 def of_no_file(world: World, plan: BucketPlan, row: Row) -> None:
     made = client_event_id(row["event_time"], plan.event_type, "never sent")
-    (plan.rows if row in plan.rows else plan.late).append({**row, "file": None, "event_id": bytes(made), "source": "shop"})
-
-
-@on_rows(need=lambda world, row: not required(world, row))
-def past_the_size_doubled(world: World, plan: BucketPlan, row: Row) -> None:
-    (plan.rows if row in plan.rows else plan.late).append(dict(row))
-
-
-@on_rows(dead=False, need=lambda world, row: not required(world, row) and bool(changeable(row)))
-def past_the_size_altered(world: World, plan: BucketPlan, row: Row) -> None:
-    row[changeable(row)[0]] = other(row[changeable(row)[0]])
+    held_with(plan, row).append({**row, "file": None, "event_id": bytes(made), "source": "shop"})
 
 
 # The API.
-@on_rows(posted=True)
-def posted_event_dropped(world: World, plan: BucketPlan, row: Row) -> None:
-    take(plan, row)
-
-
-@on_rows(posted=True)
-def posted_event_doubled(world: World, plan: BucketPlan, row: Row) -> None:
-    (plan.rows if row in plan.rows else plan.late).append(dict(row))
-
-
-@on_rows(posted=True)
-def posted_event_altered(world: World, plan: BucketPlan, row: Row) -> None:
-    row["ms"] += 1
+in_field("posted_event_altered", "ms", lambda ms: ms + 1, posted=True)
 
 
 @on_rows(posted=True)
@@ -249,7 +218,7 @@ def posted_event_of_another_sender(world: World, plan: BucketPlan, row: Row) -> 
 @on_rows()
 def source_cut_short_with_its_events(world: World, plan: BucketPlan, row: Row) -> None:
     path = Path(row["source"])
-    next(file for file in world.files if file["path"] == str(path)).pop("size", None)  # one that its writer keeps a record of
+    world.told_of(path).pop("size", None)  # one that its writer keeps a record of
     for other_plan, found in list(rows(world)):
         if found["source"] == row["source"] and found["position"] >= row["position"]:
             take(other_plan, found)
@@ -258,7 +227,7 @@ def source_cut_short_with_its_events(world: World, plan: BucketPlan, row: Row) -
 
 @on_rows()
 def source_gone_with_its_events(world: World, plan: BucketPlan, row: Row) -> None:
-    told = next(file for file in world.files if file["path"] == row["source"])
+    told = world.told_of(Path(row["source"]))
     told.pop("size", None)
     told["path"] += "*"
     world.files.append({"path": str(world.source("empty.log", b""))})

@@ -13,6 +13,13 @@ from tests.support.judged.world import BucketPlan, World
 from tests.unit.infra.judge.planting import FAULTS
 
 
+def edit(marker: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change what a marker says: in place, or by an answer with what is to be changed."""
+    said = json.loads(marker.read_bytes())
+    said |= change(said) or {}
+    marker.write_text(json.dumps(said))
+
+
 # Markers: they are written, then one is changed.
 def on_marker(name: str, change: Callable[[dict[str, Any]], Any], fits: Callable[[BucketPlan], bool] = lambda _: True) -> None:
     """A fault in one marker: `change` does it in place, or answers what is to be changed."""
@@ -22,10 +29,7 @@ def on_marker(name: str, change: Callable[[dict[str, Any]], Any], fits: Callable
         world.write()
         if not fit:
             return False
-        marker = world.folder(chance.choice(fit)) / "_SUCCESS"
-        said = json.loads(marker.read_bytes())
-        said |= change(said) or {}
-        marker.write_text(json.dumps(said))
+        edit(world.folder(chance.choice(fit)) / "_SUCCESS", change)
         world.chain()  # so that it is this fault that is found
         return True
 
@@ -129,37 +133,26 @@ def in_chain(change: Callable[[list[Path]], None]) -> None:
     FAULTS[change.__name__] = fault
 
 
-def edit(marker: Path, **changes: Any) -> None:
-    """Change what a marker says."""
-    marker.write_text(json.dumps(json.loads(marker.read_bytes()) | changes))
+def in_second(name: str, **changes: Any) -> None:
+    """A fault in the second of three markers."""
+
+    def change(markers: list[Path]) -> None:
+        edit(markers[1], lambda _: changes)
+
+    change.__name__ = name
+    in_chain(change)
 
 
-@in_chain
-def ledger_that_comes_back(markers: list[Path]) -> None:
-    edit(markers[1], ledger="other")
-
-
-@in_chain
-def ledger_commit_that_falls(markers: list[Path]) -> None:
-    edit(markers[1], ledger_commit=1)
-
-
-@in_chain
-def marker_that_follows_another(markers: list[Path]) -> None:
-    edit(markers[1], previous={"hour": "2025-11-21T00:00", "blake2b": "0" * 32})
-
-
-@in_chain
-def second_marker_that_says_it_is_the_first(markers: list[Path]) -> None:
-    edit(markers[1], previous=None)
+in_second("ledger_that_comes_back", ledger="other")
+in_second("ledger_commit_that_falls", ledger_commit=1)
+in_second("marker_that_follows_another", previous={"hour": "2025-11-21T00:00", "blake2b": "0" * 32})
+in_second("second_marker_that_says_it_is_the_first", previous=None)
 
 
 @in_chain
 def markers_that_name_none_before_them(markers: list[Path]) -> None:
     for marker in markers[0].parents[3].rglob("_SUCCESS"):
-        said = json.loads(marker.read_bytes())
-        del said["previous"]
-        marker.write_text(json.dumps(said))
+        edit(marker, lambda said: said.pop("previous") and None)
 
 
 @in_chain
@@ -168,72 +161,72 @@ def hour_missing_in_the_chain(markers: list[Path]) -> None:
 
 
 # What lies beside buckets.
-def beside(change: Callable[[World, Path], None]) -> None:
+def beside(change: Callable[[Path], None]) -> None:
     """A fault beside a bucket that is not empty."""
 
     def fault(world: World, chance: random.Random) -> bool:
         world.write()
         fit = [plan for plan in world.plans if plan.rows]
         if fit:
-            change(world, world.folder(chance.choice(fit)))
+            change(world.folder(chance.choice(fit)))
         return bool(fit)
 
     FAULTS[change.__name__] = fault
 
 
 @beside
-def file_unlisted(world: World, folder: Path) -> None:
+def file_unlisted(folder: Path) -> None:
     shutil.copy(folder / "part-00000.avro", folder / "part-00009.avro")
 
 
 @beside
-def file_unlisted_and_hidden(world: World, folder: Path) -> None:
+def file_unlisted_and_hidden(folder: Path) -> None:
     (folder / "_leftover").touch()
 
 
 @beside
-def folder_unlisted(world: World, folder: Path) -> None:
+def folder_unlisted(folder: Path) -> None:
     (folder / "sub").mkdir()
 
 
 @beside
-def attempt_in_a_bucket(world: World, folder: Path) -> None:
+def attempt_in_a_bucket(folder: Path) -> None:
     shutil.copytree(folder, folder / "attempt-1")
 
 
 @beside
-def attempt_named_like_a_bucket(world: World, folder: Path) -> None:
+def attempt_named_like_a_bucket(folder: Path) -> None:
     shutil.copytree(folder, folder.with_name("minute=00.attempt"))
 
 
 @beside
-def attempt_in_a_type(world: World, folder: Path) -> None:
+def attempt_in_a_type(folder: Path) -> None:
     shutil.copytree(folder, folder.parents[2] / "attempt-1")
 
 
 @beside
-def folder_without_marker(world: World, folder: Path) -> None:
+def folder_without_marker(folder: Path) -> None:
     shutil.copytree(folder, folder.with_name("minute=59"))
     (folder.with_name("minute=59") / "_SUCCESS").unlink()
 
 
 @beside
-def marker_gone(world: World, folder: Path) -> None:
+def marker_gone(folder: Path) -> None:
     (folder / "_SUCCESS").unlink()
 
 
 @beside
-def file_in_the_root(world: World, folder: Path) -> None:
-    shutil.copy(folder / "part-00000.avro", world.root / "part-00000.avro")
+def file_in_the_root(folder: Path) -> None:
+    shutil.copy(folder / "part-00000.avro", folder.parents[3])
 
 
 @beside
-def hour_closed_above_its_minutes(world: World, folder: Path) -> None:
+def hour_closed_above_its_minutes(folder: Path) -> None:
     shutil.copy(folder / "_SUCCESS", folder.parent / "_SUCCESS")
 
 
 @beside
-def byte_of_a_file_flipped(world: World, folder: Path) -> None:
+def byte_of_a_file_flipped(folder: Path) -> None:
     file = folder / "part-00000.avro"
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1

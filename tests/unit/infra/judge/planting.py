@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.support.judged.world import MINUTE, START_MS, BucketPlan, Row, World
-from tests.unit.infra.judge.random_worlds import hour_of
 
 from hourmark.event_id import LineIds
 
@@ -30,8 +29,13 @@ def rows(world: World, *, dead: bool | None = None, posted: bool = False) -> Ite
             yield from ((plan, row) for row in (*plan.rows, *plan.late) if (row["file"] is None) == posted)
 
 
-def on_rows(dead: bool | None = None, *, posted: bool = False, need: Need = lambda *_: True) -> Decorator:
-    """A fault in one row of a bucket, before buckets are written."""
+def anything(world: World, row: Row) -> bool:
+    """Any row will do."""
+    return True
+
+
+def on_rows(dead: bool | None = None, *, posted: bool = False, need: Need = anything, name: str = "") -> Decorator:
+    """A fault in one row of a bucket, before buckets are written, by its `name`, or by that of what it decorates."""
 
     def decorate(change: Change) -> Change:
         def fault(world: World, chance: random.Random) -> bool:
@@ -44,10 +48,15 @@ def on_rows(dead: bool | None = None, *, posted: bool = False, need: Need = lamb
             world.write()
             return True
 
-        FAULTS[change.__name__] = fault
+        FAULTS[name or change.__name__] = fault
         return change
 
     return decorate
+
+
+def held_with(plan: BucketPlan, row: Row) -> list[Row]:
+    """The rows of its file."""
+    return plan.rows if row in plan.rows else plan.late
 
 
 def take(plan: BucketPlan, row: Row) -> None:
@@ -77,17 +86,14 @@ def made_by(world: World, row: Row) -> LineIds:
 
 def put(world: World, event_type: str, row: Row) -> None:
     """Into the bucket of its time; hours between are closed."""
-    hour = hour_of(row)
-    minutes = [p.hour.start_s for p in world.plans if p.event_type == event_type] + [hour.start_s]
-    for start_s in range(min(minutes), max(minutes) + 60, 60):
-        world.plan(event_type, (start_s * 1000 - START_MS) // MINUTE)
-    world.plan(event_type, (hour.start_s * 1000 - START_MS) // MINUTE).rows.append(row)
+    world.plan_at(event_type, row["event_time"]).rows.append(row)
+    world.leave_no_gap(event_type)
 
 
 def required(world: World, row: Row) -> bool:
     """Whether its line has to be there."""
-    told = next(file for file in world.files if file["path"] == row["source"])
-    return bool(row["position"] + len(line_of(world, row)) < told.get("size", 1 << 60))
+    size = world.told_of(Path(row["source"])).get("size", 1 << 60)
+    return bool(row["position"] + len(line_of(world, row)) < size)
 
 
 def dead(world: World, row: Row, reason: str, start: int = 0, end: int | None = None) -> Row:

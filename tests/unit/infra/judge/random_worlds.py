@@ -15,7 +15,6 @@ from tests.support.judged.world import MINUTE, SCHEMAS, START_MS, TYPES, World, 
 from tests.unit.infra.judge.values_of_types import VALUES
 
 from hourmark.avro import event_schema
-from hourmark.hours import Hour
 from hourmark.ranges import Part
 from hourmark_delivery_service.parsing import Batch, BatchParser
 from hourmark_infra.judge.webhdfs import Entry, Opened, WebHdfs
@@ -64,10 +63,9 @@ def random_world(folder: Path, seed: int) -> World:
         event_type = ("ad", "json")[number]  # one is judged before dead letters, one after them
         schemas[event_type], types[event_type] = event_schema(event_type, fields), {"content": "json"}
     own: list[dict[str, Any]] = [
-        {"name": "line", "type": "bytes"},
-        {"name": "level", "type": ["null", "string"], "default": None},
-    ]
-    own.append({"name": "message", "type": ["null", "bytes"], "default": None})
+        {"name": "line", "type": "bytes"}, {"name": "level", "type": ["null", "string"], "default": None},
+        {"name": "message", "type": ["null", "bytes"], "default": None},
+    ]  # fmt: skip
     schemas["pattern-log"], types["pattern-log"] = event_schema("pattern-log", own), PATTERN
     world = World(folder, schemas, types)
     world.told["line_bytes_max"] = LINE_BYTES_MAX
@@ -83,21 +81,18 @@ def random_world(folder: Path, seed: int) -> World:
             told["size"] = sum(len(line) + 1 for line in lines[: chance.randint(0, len(lines))])
         _send(world, chance, f"server{number}.log", lines, told)
     _post(world, chance)
-    for event_type in {plan.event_type for plan in world.plans}:  # no gap between its buckets
-        minutes = [(p.hour.start_s * 1000 - START_MS) // MINUTE for p in world.plans if p.event_type == event_type]
-        for minute in range(min(minutes), max(minutes) + 1):
-            world.plan(event_type, minute)
+    for event_type in {plan.event_type for plan in world.plans}:
+        world.leave_no_gap(event_type)
     return world
 
 
 def place(world: World, event_type: str, row: dict[str, Any], chance: random.Random) -> None:
     """Put a row into its bucket; now and then it is late."""
-    minute = (row["event_time"] - START_MS) // MINUTE
+    plan = world.plan_at(event_type, row["event_time"])
     if chance.random() < 0.1:
-        world.plan(event_type, minute + chance.randint(1, 2)).late.append(row)
-        world.plan(event_type, minute)
+        world.plan_at(event_type, row["event_time"] + MINUTE * chance.randint(1, 2)).late.append(row)
     else:
-        world.plan(event_type, minute).rows.append(row)
+        plan.rows.append(row)
 
 
 def _time(chance: random.Random) -> int:
@@ -195,7 +190,7 @@ def _in_pieces(world: World, chance: random.Random, path: Path, line: tuple[int,
 def _parsed(
     world: World, chance: random.Random, path: Path, span: tuple[int, int], sent_ms: int, part: Part, host_id: str
 ) -> None:
-    beyond = span[0] >= next(file for file in world.files if file["path"] == str(path)).get("size", 1 << 60)
+    beyond = span[0] >= world.told_of(path).get("size", 1 << 60)
     if beyond and chance.random() < 0.3:
         return  # what is past the recorded size need not have been delivered
     for event_type, row in world.parse(path, *span, sent_ms, part, host_id):
@@ -218,8 +213,3 @@ def _post(world: World, chance: random.Random) -> None:
             told = dict(rows[index])
             told = {"client": "shop", "event_id": told.pop("event_id"), "time_ms": told.pop("event_time"), "fields": told}
             world.api.append({"type": "track-played", "position": index, **told})
-
-
-def hour_of(row: dict[str, Any]) -> Hour:
-    """The bucket of a row's time."""
-    return Hour.of(row["event_time"], 60)

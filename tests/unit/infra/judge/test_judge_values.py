@@ -27,7 +27,7 @@ def compare(folder: Path, line: bytes, schemas: dict[str, Any], types: dict[str,
     world = World(folder, {**SCHEMAS, **schemas}, {**TYPES, **types})
     path = world.source("a.log", line + b"\n", **told)
     ((event_type, row),) = world.parse(path, 0, len(line) + 1, START_MS + MINUTE, Part.LINES)
-    said = Expectations.model_validate(world.expectations("http://x"))
+    said = Expectations.model_validate(world.expectations())
     expected = LineReader(said, said.types).read(said.files[0], line, "lines", (row["event_time"], row["event_time"]))
     assert expected.type == event_type, (line, expected, row)
     assert (expected.time_ms or START_MS + MINUTE) == row["event_time"] or event_type == "dead-letters"
@@ -103,10 +103,9 @@ _FREE = [
 @pytest.mark.parametrize("message", ["string", "bytes", ["null", "string"], "boolean", ["null", "double"]])
 def test_patterns_are_read_alike(tmp_path: Path, message: Any) -> None:
     fields: list[dict[str, Any]] = [
-        {"name": "line", "type": "bytes"},
-        {"name": "level", "type": ["null", "string"], "default": None},
-    ]
-    fields += [{"name": "thread", "type": ["null", "long"], "default": None}, {"name": "message", "type": message}]
+        {"name": "line", "type": "bytes"}, {"name": "level", "type": ["null", "string"], "default": None},
+        {"name": "thread", "type": ["null", "long"], "default": None}, {"name": "message", "type": message},
+    ]  # fmt: skip
     schemas = {"log": event_schema("log", fields)}
     for number, line in enumerate((*_FREE, b"2025-11-21 00:00:07,5 X true", b"2025-11-21 00:00:07,5 X -1.5e3")):
         for catch_all in (None, "server-log"):

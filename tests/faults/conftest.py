@@ -1,0 +1,34 @@
+"""One running scene for the tests of a module, made as its `SCENE` says."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from tests.support.etl_scene import Scene, scene
+
+from hourmark_infra.stack import Stack
+
+
+@pytest.fixture(scope="module")
+def root() -> str | None:
+    """Where buckets stand: by default on the stack's HDFS."""
+    return None
+
+
+@pytest.fixture(scope="module")
+def fresh(
+    request: pytest.FixtureRequest, stack: Stack, tmp_path_factory: pytest.TempPathFactory, root: str | None
+) -> Iterator[Scene]:
+    """A driver at work, and no hour begun."""
+    folder = tmp_path_factory.mktemp(f"scene-{uuid.uuid4().hex[:6]}-")
+    with scene(stack.layout.config_file, folder, root=root, **request.module.SCENE) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def running(fresh: Scene) -> Scene:
+    """An hour was closed."""
+    fresh.closed(fresh.begin_hour())
+    return fresh
