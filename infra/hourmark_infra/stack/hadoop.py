@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 from hourmark_infra.stack.layout import Layout
 
-LOG4J = """# Hadoop"s own pattern and level, to the console, which is the server"s log file.
+LOG4J = """# Hadoop's own pattern and level, to the console, which is the server's log file.
 log4j.rootLogger=INFO,console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.target=System.err
@@ -63,7 +63,7 @@ def hdfs_site(layout: Layout) -> dict[str, str]:
 
 
 def render_site(values: Mapping[str, str]) -> str:
-    """Hadoop"s XML format."""
+    """Hadoop's XML format."""
     rows = "".join(
         f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
         for name, value in sorted(values.items())
