@@ -209,8 +209,8 @@ def test_a_topic_recreated_at_the_edge_is_an_alarm_until_it_is_accepted(sites: S
     for _ in range(2):  # it stays
         alarms = sites.verify("replaced").alarms
         assert len(alarms) == 1
-        assert f"topic {topic('anew')} was deleted and recreated" in alarms[0]
-        assert f"{topic('anew')}-0 up to 30" in alarms[0]
+        assert f"topic {topic('replaced')} was deleted and recreated" in alarms[0]
+        assert f"{topic('replaced')}-0 up to 30" in alarms[0]
     assert not any("recreated" in alarm for alarm in sites.verify("replaced", timeout_s=0, accept=True).alarms)
 
 

@@ -127,6 +127,8 @@ class Consumer:
             began_s = self._clock.monotonic_s()
             try:
                 answers: list[TaskResult] = [pickle.loads(row[COLUMN]) for row in frame.collect()]  # noqa: S301  # of our own tasks
+                if not answers:
+                    return
                 batch = self._commit(answers)
             except HourmarkError as error:
                 self._error = error

@@ -48,7 +48,7 @@ class _StreamReader(DataSourceStreamReader):
     def __init__(self, config: Config, lease: Lease, shard: str, ledger: str) -> None:
         self._config, self._lease, self._shard, self._ledger = config, lease, shard, ledger
         self._planner: Planner | None = None
-        self._last: dict[str, Any] = {"nothing": "planned yet"}
+        self._last = PlannedBatch("", ()).to_json()
 
     def initialOffset(self) -> dict[str, Any]:
         return self._last
@@ -60,6 +60,8 @@ class _StreamReader(DataSourceStreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
         planned = PlannedBatch.from_json(end)
+        if not planned.tasks:  # a query begins with a batch, also where there is nothing to stage
+            return []
         schema_types = self._plans().schema_types()
         return [_Task(planned.folder, spans, schema_types) for spans in planned.tasks]
 
