@@ -13,7 +13,7 @@ from typing import Final
 import uvicorn
 import uvloop
 
-from hourmark.clock import SystemClock
+from hourmark.clock import Clock, SystemClock
 from hourmark.config import Config
 from hourmark.errors import ConfigError
 from hourmark.ranges import LINE_BYTES_MAX
@@ -29,7 +29,7 @@ from hourmark_delivery_service.parsing.parser_check import check_parser
 from hourmark_delivery_service.reporter import Reporter
 from hourmark_delivery_service.rules_follower import RulesFollower
 from hourmark_delivery_service.rules_store import RulesStore
-from hourmark_delivery_service.service import Service
+from hourmark_delivery_service.service import OBSERVED_AT_MS_MIN, Service
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ def run(config: Config, on_listening: Callable[[str], None]) -> None:
     ConfigError, or Finding where this software does not parse as it did, before anything is started.
     """
     check_limits(config)
+    check_machines_clock(SystemClock())
     check_parser()
     identity = take_identity(config.service.state_dir)
     listener = _listen(config.service.host, config.service.port)
@@ -59,6 +60,13 @@ def check_limits(config: Config) -> None:
         )
     if config.service.line_bytes_max > LINE_BYTES_MAX:
         raise ConfigError(f"service.line_bytes_max = {config.service.line_bytes_max}: allowed are up to {LINE_BYTES_MAX}")
+
+
+def check_machines_clock(clock: Clock) -> None:
+    """Tailers write this clock's time into ranges, which would be refused for ever if it could not be right. ConfigError."""
+    now_ms = clock.now_ms()
+    if now_ms < OBSERVED_AT_MS_MIN:
+        raise ConfigError(f"this machine's clock says {now_ms} ms, which is before 2000: set it, then start again")
 
 
 async def _run(config: Config, identity: Identity, listener: socket.socket, on_listening: Callable[[str], None]) -> None:
