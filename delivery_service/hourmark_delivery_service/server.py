@@ -21,6 +21,7 @@ from hourmark.registry import SchemaRegistry
 from hourmark_delivery_service.app import create_app
 from hourmark_delivery_service.errors import NotNow, QueueError
 from hourmark_delivery_service.framing import find
+from hourmark_delivery_service.http_protocol import HttpProtocol
 from hourmark_delivery_service.identity import Identity, take_identity
 from hourmark_delivery_service.kafka_queue import KafkaQueue
 from hourmark_delivery_service.metrics import Metrics
@@ -78,7 +79,7 @@ async def _run(config: Config, identity: Identity, listener: socket.socket, on_l
     follower.start()
     reporter = Reporter(service, identity)
     background = asyncio.create_task(_report(service, reporter, config))
-    server = _Server(_uvicorn_config(service, config))
+    server = Server(uvicorn_config(service, config))
     host, port = listener.getsockname()[:2]
     on_listening(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
     await server.serve(sockets=[listener])
@@ -122,10 +123,12 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _uvicorn_config(service: Service, config: Config) -> uvicorn.Config:
+def uvicorn_config(service: Service, config: Config) -> uvicorn.Config:
+    """How the HTTP server is set up."""
     return uvicorn.Config(
         create_app(service),
-        http="httptools",
+        http=HttpProtocol,
+        ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -136,7 +139,7 @@ def _uvicorn_config(service: Service, config: Config) -> uvicorn.Config:
     )
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """uvicorn, but a signal ends it with exit code 0, after the drain."""
 
     @contextlib.contextmanager
