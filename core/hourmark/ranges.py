@@ -65,7 +65,7 @@ class ByteRange:
         for name in ("host_id", "file_id"):
             if not HEX_128.fullmatch(getattr(self, name)):
                 raise ValueError(f"{name} must be 32 hex digits, not {getattr(self, name)!r}")
-        for name in ("generation", "start", "observed_at_ms"):
+        for name in ("generation", "start", "end", "observed_at_ms"):
             if not 0 <= getattr(self, name) < 1 << 63:
                 raise ValueError(f"{name} must be from 0 to 2^63 - 1, not {getattr(self, name)}")
         if self.end <= self.start:

@@ -70,8 +70,8 @@ def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
         if not text.isascii():
             raise ValueError(f"the header {header} must be percent-encoded: it has bytes that are not ASCII")
         if name in _INTEGERS:
-            if not (text.isdigit() and len(text) <= 19):
-                raise ValueError(f"the header {header} must be a whole number, not {text[:40]!r}")
+            if not (text.isdigit() and len(text) <= 19 and int(text) < 1 << 63):
+                raise ValueError(f"the header {header} must be a whole number below 2^63, not {text[:40]!r}")
             values[name] = int(text)
         else:
             values[name] = unquote_to_bytes(text).decode(errors="surrogateescape")

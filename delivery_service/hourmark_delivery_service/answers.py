@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from typing import Any, Final
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,7 +15,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hourmark.wire import CLOCK_HEADER, RULES_HEADER
-from hourmark_delivery_service.errors import ServiceError
+from hourmark_delivery_service.errors import BadRequest, ServiceError
 from hourmark_delivery_service.service import Service
 
 _LOG = logging.getLogger(__name__)
@@ -23,6 +24,7 @@ _HTTP_ERRORS: Final = {
     404: ("no_such_path", "there is nothing under this path", "see docs/http-api.md for the paths"),
     405: ("method", "this path does not take this method", "see docs/http-api.md for the methods"),
 }
+_CLOSE: Final = {"Connection": "close"}
 
 
 def json_answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -55,6 +57,17 @@ async def fault(_: Request, __: Exception) -> Response:
     return json_answer(error.answer, 500)
 
 
+def _wants_upgrade(scope: Scope) -> bool:
+    """Whether the HTTP parser leaves the connection to another protocol after the headers, and never gives a body."""
+    headers = Headers(scope=scope)
+    return "upgrade" in headers and "upgrade" in re.split(r"[\s,]+", ",".join(headers.getlist("connection")).lower())
+
+
+async def _refuse_upgrade(scope: Scope, receive: Receive, send: Send) -> None:
+    error = BadRequest("upgrade", "this service speaks HTTP/1.1 alone", "send it without the header Upgrade")
+    await json_answer(error.answer, error.status, _CLOSE)(scope, receive, send)
+
+
 class EveryAnswer:
     """Around the whole application: clock and rules on every answer, whatever its status, and the request metrics."""
 
@@ -78,8 +91,10 @@ class EveryAnswer:
                 self._mark(MutableHeaders(scope=message))
             await send(message)
 
+        bodiless = scope["method"] in ("GET", "HEAD")  # of these an Upgrade is passed over, as HTTP allows
+        app = self._app if bodiless or not _wants_upgrade(scope) else _refuse_upgrade
         try:
-            await self._app(scope, receive, send_marked)
+            await app(scope, receive, send_marked)
         except Exception:
             _LOG.exception("%s %s failed", scope["method"], path)
             if status != 500:  # otherwise `fault` has answered
@@ -87,6 +102,14 @@ class EveryAnswer:
         finally:
             self._service.metrics.requests.labels(path, str(status)).inc()
             self._service.metrics.request_seconds.labels(path).observe(self._service.clock.monotonic_s() - began_s)
+
+    def malformed(self) -> Response:
+        """The answer to what the server could not read as a request."""
+        error = BadRequest("malformed", "this is no request of HTTP/1.1", "send one, to a path of docs/http-api.md")
+        answer = json_answer(error.answer, error.status, _CLOSE)
+        self._mark(answer.headers)
+        self._service.metrics.requests.labels("other", str(error.status)).inc()
+        return answer
 
     def _mark(self, headers: MutableHeaders) -> None:
         headers[CLOCK_HEADER] = str(self._service.clock.now_ms())

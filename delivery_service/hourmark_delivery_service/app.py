@@ -32,4 +32,5 @@ def create_app(service: Service) -> ASGIApp:
     ]
     handlers = {ServiceError: service_error, HTTPException: http_error, ClientDisconnect: gone, Exception: fault}
     app = Starlette(routes=list(routes), exception_handlers=handlers)
+    app.router.redirect_slashes = False  # a path with a slash more is no path, and is said to be none
     return EveryAnswer(app, service, routes)

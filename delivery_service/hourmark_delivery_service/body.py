@@ -17,11 +17,14 @@ ENCODINGS: Final = ("zstd", "gzip", "identity")
 READ_TIMEOUT_S: Final = 30.0
 COMPRESSED_SLACK: Final = 64 * 1024  # what compression may add to bytes that cannot be compressed
 _WINDOW_MAX: Final = 8 << 20  # of zstd; level 19 needs no more
+_SKIPPABLE: Final = 0x184D2A5  # of zstd: a frame's magic number without its last 4 bits, which are free
+_RUN_LENGTH: Final = 1  # of zstd: a block that is one byte, repeated
+_FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
 
 
 def encoding_of(request: Request) -> str:
     """The body's content encoding; UnknownEncoding names those that are understood."""
-    encoding = request.headers.get("content-encoding", "identity").strip().lower() or "identity"
+    encoding = ", ".join(request.headers.getlist("content-encoding")).strip().lower() or "identity"
     if encoding not in ENCODINGS:
         raise UnknownEncoding("encoding", f"Content-Encoding {encoding[:40]!r} is not understood", f"use {', '.join(ENCODINGS)}")
     return encoding
@@ -78,7 +81,36 @@ def inflate(encoding: str, body: bytes, bytes_max: int) -> bytes:
 def _unzstd(body: bytes, size_max: int) -> bytes:
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_MAX)
     with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
-        return reader.read(size_max)
+        plain = reader.read(size_max)
+    if len(plain) < size_max:
+        _check_frames(body)
+    return plain
+
+
+def _check_frames(body: bytes) -> None:
+    """EOFError if the last frame is not finished: the reader ends there as if it were."""
+    at = 0
+    while at < len(body):
+        at = _end_of_frame(body, at)
+    if at > len(body):
+        raise EOFError("it ends within a frame")
+
+
+def _end_of_frame(body: bytes, at: int) -> int:
+    """Where the frame ends that begins there (RFC 8878, 3.1); after the body if it is not finished."""
+    if int.from_bytes(body[at : at + 4], "little") >> 4 == _SKIPPABLE:
+        return at + 8 + int.from_bytes(body[at + 4 : at + 8], "little")
+    header = body[at : at + _FRAME_HEADER_MAX]
+    checksum_size = 4 if zstandard.get_frame_parameters(header).has_checksum else 0
+    at += zstandard.frame_header_size(header)
+    last = 0
+    while not last:
+        if at >= len(body):
+            return len(body) + 1
+        block = int.from_bytes(body[at : at + 3], "little")
+        last, kind, size = block & 1, block >> 1 & 3, block >> 3
+        at += 3 + (1 if kind == _RUN_LENGTH else size)
+    return at + checksum_size
 
 
 def _gunzip(body: bytes, size_max: int) -> bytes:

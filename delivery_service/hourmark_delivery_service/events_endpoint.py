@@ -16,7 +16,7 @@ from hourmark_delivery_service.body import declared_length, encoding_of, plain_b
 from hourmark_delivery_service.errors import BadRequest, NotFound, ServiceError, TooLarge, bad_request
 from hourmark_delivery_service.parsing import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
-from hourmark_delivery_service.service import Service
+from hourmark_delivery_service.service import Service, check_observed_at
 
 _CLIENT_DEFAULT: Final = "api"
 _NAME_CHARS_MAX: Final = 255
@@ -100,9 +100,10 @@ def _observed_at(http: Request, start_ms: int) -> int:
     text = http.headers.get(OBSERVED_AT_HEADER)
     if text is None:
         return start_ms
-    if not (text.isascii() and text.isdigit() and len(text) <= 15):
-        raise BadRequest("headers", f"{OBSERVED_AT_HEADER} must be Unix milliseconds", "repeat what the first answer said")
-    return int(text)
+    with bad_request("headers", "repeat what the first answer said"):
+        observed_at_ms = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else -1
+        check_observed_at(observed_at_ms)
+    return observed_at_ms
 
 
 def _name(http: Request, header: str) -> str | None:

@@ -13,7 +13,7 @@ from hourmark_delivery_service.answers import json_answer
 from hourmark_delivery_service.body import encoding_of, plain_body
 from hourmark_delivery_service.errors import BadRequest, TooLarge, bad_request
 from hourmark_delivery_service.parsing import RangeParser
-from hourmark_delivery_service.service import Service
+from hourmark_delivery_service.service import Service, check_observed_at
 
 
 class RangesEndpoint:
@@ -29,6 +29,7 @@ class RangesEndpoint:
         with service.inflight.request() as request:
             with bad_request("headers", "send the headers that docs/http-api.md lists"):
                 byte_range = parse_range_headers(http.headers)
+                check_observed_at(byte_range.observed_at_ms)
             encoding = encoding_of(http)
             size = byte_range.end - byte_range.start
             if size > self._inflated_max:

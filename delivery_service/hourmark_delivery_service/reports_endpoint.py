@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from hourmark.wire import report_from_json
 from hourmark_delivery_service.answers import json_answer
-from hourmark_delivery_service.body import read_body
+from hourmark_delivery_service.body import encoding_of, plain_body
 from hourmark_delivery_service.errors import NotNow, QueueError, bad_request
 from hourmark_delivery_service.service import Service
 
@@ -24,7 +24,7 @@ class ReportsEndpoint:
 
     async def post(self, http: Request) -> Response:
         """200 once the report is on all in-sync replicas."""
-        body = await read_body(http, REPORT_BYTES_MAX)
+        body = await plain_body(http, encoding_of(http), REPORT_BYTES_MAX)
         with bad_request("report", "send a report as docs/http-api.md shows"):
             sent = report_from_json(body)
             if len(sent.host_id) != 32:

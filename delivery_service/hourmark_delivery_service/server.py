@@ -13,7 +13,7 @@ from typing import Final
 import uvicorn
 import uvloop
 
-from hourmark.clock import SystemClock
+from hourmark.clock import Clock, SystemClock
 from hourmark.config import Config
 from hourmark.errors import ConfigError
 from hourmark.ranges import LINE_BYTES_MAX
@@ -21,6 +21,7 @@ from hourmark.registry import SchemaRegistry
 from hourmark_delivery_service.app import create_app
 from hourmark_delivery_service.errors import NotNow, QueueError
 from hourmark_delivery_service.framing import find
+from hourmark_delivery_service.http_protocol import HttpProtocol
 from hourmark_delivery_service.identity import Identity, take_identity
 from hourmark_delivery_service.kafka_queue import KafkaQueue
 from hourmark_delivery_service.metrics import Metrics
@@ -29,7 +30,7 @@ from hourmark_delivery_service.parsing.parser_check import check_parser
 from hourmark_delivery_service.reporter import Reporter
 from hourmark_delivery_service.rules_follower import RulesFollower
 from hourmark_delivery_service.rules_store import RulesStore
-from hourmark_delivery_service.service import Service
+from hourmark_delivery_service.service import OBSERVED_AT_MS_MIN, Service
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ def run(config: Config, on_listening: Callable[[str], None]) -> None:
     ConfigError, or Finding where this software does not parse as it did, before anything is started.
     """
     check_limits(config)
+    check_machines_clock(SystemClock())
     check_parser()
     identity = take_identity(config.service.state_dir)
     listener = _listen(config.service.host, config.service.port)
@@ -61,6 +63,13 @@ def check_limits(config: Config) -> None:
         raise ConfigError(f"service.line_bytes_max = {config.service.line_bytes_max}: allowed are up to {LINE_BYTES_MAX}")
 
 
+def check_machines_clock(clock: Clock) -> None:
+    """Tailers write this clock's time into ranges, which would be refused for ever if it could not be right. ConfigError."""
+    now_ms = clock.now_ms()
+    if now_ms < OBSERVED_AT_MS_MIN:
+        raise ConfigError(f"this machine's clock says {now_ms} ms, which is before 2000: set it, then start again")
+
+
 async def _run(config: Config, identity: Identity, listener: socket.socket, on_listening: Callable[[str], None]) -> None:
     metrics = Metrics()
     rules = RulesStore(metrics)
@@ -70,7 +79,7 @@ async def _run(config: Config, identity: Identity, listener: socket.socket, on_l
     follower.start()
     reporter = Reporter(service, identity)
     background = asyncio.create_task(_report(service, reporter, config))
-    server = _Server(_uvicorn_config(service, config))
+    server = Server(uvicorn_config(service, config))
     host, port = listener.getsockname()[:2]
     on_listening(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
     await server.serve(sockets=[listener])
@@ -114,10 +123,12 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _uvicorn_config(service: Service, config: Config) -> uvicorn.Config:
+def uvicorn_config(service: Service, config: Config) -> uvicorn.Config:
+    """How the HTTP server is set up."""
     return uvicorn.Config(
         create_app(service),
-        http="httptools",
+        http=HttpProtocol,
+        ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -128,7 +139,7 @@ def _uvicorn_config(service: Service, config: Config) -> uvicorn.Config:
     )
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """uvicorn, but a signal ends it with exit code 0, after the drain."""
 
     @contextlib.contextmanager

@@ -13,18 +13,26 @@ from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.host_reports import HostReport
 from hourmark.topics import AUDIT, HOSTS, events_topic
+from hourmark.wire import OBSERVED_AT_HEADER
 from hourmark_delivery_service.errors import NotNow, QueueError
 from hourmark_delivery_service.framing import Framing
 from hourmark_delivery_service.inflight import Inflight
 from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.parsing import CompiledRules, Parser
+from hourmark_delivery_service.parsing import TIME_MS_END, CompiledRules, Parser
 from hourmark_delivery_service.queue import Queue, QueueRecord
 from hourmark_delivery_service.rules_store import RulesStore
 
 AHEAD_MS_MAX: Final = 15 * 60_000  # how far `observed_at` may be ahead of this service's clock
+OBSERVED_AT_MS_MIN: Final = 946_684_800_000  # 2000-01-01: seconds, taken for milliseconds, lie before it
 _APPEND_RECORDS: Final = 4096  # given to the queue at once: a usual range is one append
 _APPEND_BYTES: Final = 4 << 20
 _LONG_BODY: Final = 1 << 20  # above it, a slice may be one long record: parsed in a thread, so that others are not held up
+
+
+def check_observed_at(observed_at_ms: int) -> None:
+    """ValueError unless this can be Unix milliseconds: no other unit, and within what ids hold. A spool may be of any age."""
+    if not OBSERVED_AT_MS_MIN <= observed_at_ms < TIME_MS_END:
+        raise ValueError(f"{OBSERVED_AT_HEADER} must be Unix milliseconds, from 2000 to 8999")
 
 
 class Service:

@@ -11,6 +11,17 @@
 from hourmark_delivery_service.parsing.batch import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
 from hourmark_delivery_service.parsing.range import RangeParser, parse
-from hourmark_delivery_service.parsing.records import EVENT_BYTES_MAX, ParsedRange, Parser, Record
+from hourmark_delivery_service.parsing.records import EVENT_BYTES_MAX, TIME_MS_END, ParsedRange, Parser, Record
 
-__all__ = ["EVENT_BYTES_MAX", "Batch", "BatchParser", "CompiledRules", "ParsedRange", "Parser", "RangeParser", "Record", "parse"]
+__all__ = [
+    "EVENT_BYTES_MAX",
+    "TIME_MS_END",
+    "Batch",
+    "BatchParser",
+    "CompiledRules",
+    "ParsedRange",
+    "Parser",
+    "RangeParser",
+    "Record",
+    "parse",
+]

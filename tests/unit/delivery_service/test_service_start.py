@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from click.testing import CliRunner
+from tests.support.clock import FakeClock
 from tests.support.revisions import encoded
 from tests.support.service.examples import rules_of
 from tests.support.service.harness import fed
@@ -17,7 +18,8 @@ from hourmark_delivery_service import framing
 from hourmark_delivery_service.cli import serve
 from hourmark_delivery_service.metrics import Metrics
 from hourmark_delivery_service.rules_store import RulesStore
-from hourmark_delivery_service.server import check_limits
+from hourmark_delivery_service.server import check_limits, check_machines_clock
+from hourmark_delivery_service.service import OBSERVED_AT_MS_MIN
 
 
 def test_the_http_limit_is_never_above_what_kafka_takes() -> None:
@@ -27,6 +29,13 @@ def test_the_http_limit_is_never_above_what_kafka_takes() -> None:
         check_limits(Config(kafka={"max_message_bytes": 4 << 20}))
     with pytest.raises(ConfigError, match=r"service\.line_bytes_max"):
         check_limits(Config(service={"line_bytes_max": 5 << 20}))
+
+
+def test_a_clock_before_2000_stops_the_start() -> None:
+    """Or tailers would spool ranges of that time, and no service would take them."""
+    check_machines_clock(FakeClock(OBSERVED_AT_MS_MIN))
+    with pytest.raises(ConfigError, match="clock"):
+        check_machines_clock(FakeClock(OBSERVED_AT_MS_MIN - 1))
 
 
 def test_rules_are_usable_only_once_the_topic_was_read_to_its_end() -> None:

@@ -1,0 +1,73 @@
+"""The service over a queue in memory, behind the HTTP server that `hourmark serve` runs, and raw requests to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+from tests.support.service.harness import Harness, running
+
+from hourmark_delivery_service.server import Server, uvicorn_config
+
+
+class RawAnswer(NamedTuple):
+    """An answer as it came. `headers`: names in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def code(self) -> tuple[int, str]:
+        """Status and code of an error, which has the form that is promised."""
+        error: dict[str, Any] = json.loads(self.body)["error"]
+        assert error["message"]
+        assert error["next_step"]
+        assert self.headers["content-type"] == "application/json"
+        assert self.headers["hourmark-clock"].isdigit()
+        return self.status, error["code"]
+
+
+class Network:
+    """A harness and the port where it is served."""
+
+    def __init__(self, harness: Harness, port: int) -> None:
+        self.harness = harness
+        self._port = port
+
+    async def exchange(self, request: bytes, *more: bytes) -> RawAnswer:
+        """Send the request, in as many pieces; the first answer, which must come within five seconds."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            async with asyncio.timeout(5):
+                for piece in (request, *more):
+                    writer.write(piece)
+                    await asyncio.sleep(0.05)  # so that they come one by one
+                return await _read(reader)
+        finally:
+            writer.close()
+
+
+async def _read(reader: asyncio.StreamReader) -> RawAnswer:
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+    return RawAnswer(int(first.split()[1]), headers, await reader.readexactly(int(headers["content-length"])))
+
+
+@contextlib.asynccontextmanager
+async def networked() -> AsyncIterator[Network]:
+    """A harness that is served on a port of its own."""
+    async with running() as harness:
+        listener = socket.create_server(("127.0.0.1", 0))
+        server = Server(uvicorn_config(harness.service, harness.config))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        try:
+            yield Network(harness, listener.getsockname()[1])
+        finally:
+            server.should_exit = True
+            await serving
