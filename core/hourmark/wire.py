@@ -1,7 +1,7 @@
 """The HTTP contract between tailer and delivery service: paths, headers, bodies.
 
     GET  /v1/hello            what a tailer asks once before its first range
-    POST /v1/ranges           a byte range; 200 {"end", "events", "dead_letters"} once all of it is on all in-sync replicas
+    POST /v1/ranges           a byte range; 200 {"end", "events", "dead_letters", …} once all of it is on all in-sync replicas
     POST /v1/reports          a host report, JSON
     POST /v1/events/{type}    NDJSON events of one type
 
@@ -84,7 +84,7 @@ def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RangeAnswer:
-    """The body of a 200 to `POST /v1/ranges`: the next byte to send, and what became of the bytes before it."""
+    """What a tailer takes from a 200 to `POST /v1/ranges`: the next byte to send, and what became of the bytes before it."""
 
     end: int
     events: int

@@ -4,6 +4,7 @@ A reader's path:
 
 - `cli` → `server`, `http_protocol`: the running process
 - `app` and the endpoints: `hourmark.wire` in HTTP terms; `answers`, `body`, `errors`
+- `key_time`: the time that an idempotency key of a batch holds
 - `service`: what may be accepted, and the order events → audit record → answer
 - `parsing/`: bytes to Avro records, a pure function; begin at its docstring
 - `queue`: the port to the durable queue; `kafka_queue` is Kafka, `memory_queue` is for tests

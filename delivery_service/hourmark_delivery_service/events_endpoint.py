@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
@@ -14,12 +14,24 @@ from hourmark.wire import CLIENT_HEADER, IDEMPOTENCY_HEADER, OBSERVED_AT_HEADER,
 from hourmark_delivery_service.answers import json_answer
 from hourmark_delivery_service.body import declared_length, encoding_of, plain_body
 from hourmark_delivery_service.errors import BadRequest, NotFound, ServiceError, TooLarge, bad_request
+from hourmark_delivery_service.key_time import time_of_key
 from hourmark_delivery_service.parsing import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
 from hourmark_delivery_service.service import Service, check_observed_at
 
 _CLIENT_DEFAULT: Final = "api"
 _NAME_CHARS_MAX: Final = 255
+_NEXT_STEP: Final = (
+    "sent again, this may be doubled; send as Idempotency-Key a UUIDv7 or a ULID that is made with the batch and kept for its "
+    "retries, or see docs/http-api.md"
+)
+
+
+class _Fixed(NamedTuple):
+    """Whether the request itself says the batch's key and time; what it leaves out is another one on every try."""
+
+    key: bool
+    time: bool
 
 
 class EventsEndpoint:
@@ -39,7 +51,7 @@ class EventsEndpoint:
         with service.inflight.request() as request:
             encoding = encoding_of(http)
             service.check_accepting()
-            batch, keyed = self._batch(http, request.start_ms)
+            batch, fixed = self._batch(http, request.start_ms)
             try:
                 service.check_clock(batch.observed_at_ms)
                 rules = service.rules_of(batch.rules)
@@ -53,29 +65,31 @@ class EventsEndpoint:
             except ServiceError as error:
                 error.answer["repeat"] = _repeat(batch)
                 raise
-            exactly = keyed or parser.keyed_by_batch == 0
+            exactly = (fixed.key or not parser.rests_on_key) and (fixed.time or not parser.rests_on_time)
             return json_answer(
                 {
                     "events": parser.event_count,
                     "dead_letters": parser.dead_letter_count,
-                    "delivery": "exactly once" if exactly else "at least once",
+                    "dead_letter_reasons": parser.reasons,
+                    **({"delivery": "exactly once"} if exactly else {"delivery": "at least once", "next_step": _NEXT_STEP}),
                     "repeat": _repeat(batch),
                 }
             )
 
-    def _batch(self, http: Request, start_ms: int) -> tuple[Batch, bool]:
-        """Who sent what; and whether the client gave it a key."""
+    def _batch(self, http: Request, start_ms: int) -> tuple[Batch, _Fixed]:
+        """Who sent what; and what of it a plain retry says again."""
         key = _name(http, IDEMPOTENCY_HEADER)
+        time_ms = _time_ms(http, key)
         latest = self._service.rules.latest
         assert latest is not None, "check_accepting comes first"
         batch = Batch(
             event_type=http.path_params["type"],
             client=_name(http, CLIENT_HEADER) or _CLIENT_DEFAULT,
             key=key or uuid.uuid4().hex,
-            observed_at_ms=_observed_at(http, start_ms),
+            observed_at_ms=start_ms if time_ms is None else time_ms,
             rules=http.headers.get(RULES_HEADER, latest.id),
         )
-        return batch, key is not None
+        return batch, _Fixed(key is not None, time_ms is not None)
 
     def _expected_size(self, http: Request, encoding: str) -> int:
         declared = declared_length(http)
@@ -96,10 +110,11 @@ def _check_type(event_type: str, rules: CompiledRules) -> None:
         )
 
 
-def _observed_at(http: Request, start_ms: int) -> int:
+def _time_ms(http: Request, key: str | None) -> int | None:
+    """The batch's time as the request says it: in its header, else in its key."""
     text = http.headers.get(OBSERVED_AT_HEADER)
     if text is None:
-        return start_ms
+        return None if key is None else time_of_key(key)
     with bad_request("headers", "repeat what the first answer said"):
         observed_at_ms = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else -1
         check_observed_at(observed_at_ms)

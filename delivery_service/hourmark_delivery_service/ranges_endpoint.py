@@ -46,7 +46,7 @@ class RangesEndpoint:
                 parser = RangeParser(byte_range, body, rules)
             await service.deliver(parser, len(body), request.start_ms)
             answer = RangeAnswer(byte_range.end, parser.event_count, parser.dead_letter_count)
-            return json_answer(dataclasses.asdict(answer))
+            return json_answer({**dataclasses.asdict(answer), "dead_letter_reasons": parser.reasons})
 
     def _check_size(self, byte_range: ByteRange, body: bytes) -> None:
         size = byte_range.end - byte_range.start

@@ -76,7 +76,8 @@ class Service:
         """NotNow if this service's clock is so far behind that plausible times would seem to lie in the future."""
         behind_ms = observed_at_ms - self.clock.now_ms()
         if behind_ms > AHEAD_MS_MAX:
-            raise NotNow("clock_behind", f"this service's clock is {behind_ms} ms behind observed_at", retry_after_s=10)
+            message = f"this service's clock is {behind_ms} ms behind the time that the request or its key names"
+            raise NotNow("clock_behind", message, retry_after_s=10)
 
     def rules_of(self, revision: str) -> CompiledRules:
         """The named revision. NotNow if this instance has not seen it."""

@@ -82,9 +82,9 @@ def documented(start: str) -> str:
     return found
 
 
-def posting(shell: Shell) -> str:
-    """The README's way to post, to the address that `up` named: another one where somebody has the README's port."""
-    return documented("curl").replace("http://127.0.0.1:8780", shell.service)
+def curl(shell: Shell, start: str) -> str:
+    """The README's one `curl` that begins so, to the address that `up` named: another where somebody has the README's port."""
+    return documented(f"curl -fsS --retry 30 {start}").replace("http://127.0.0.1:8780", shell.service)
 
 
 def bucket_with_events(shell: Shell, since: Hour) -> str | None:
@@ -98,8 +98,8 @@ def bucket_with_events(shell: Shell, since: Hour) -> str | None:
 
 def post(shell: Shell) -> Hour:
     """Post the documented event; the minute whose bucket it belongs to."""
-    answer = json.loads(shell.run(posting(shell)))
-    assert (answer["events"], answer["dead_letters"]) == (1, 0)
+    answer = json.loads(shell.run(curl(shell, "-H")))
+    assert (answer["events"], answer["dead_letters"], answer["delivery"]) == (1, 0, "exactly once")
     return Hour.of(int(answer["repeat"]["Hourmark-Observed-At"]), 60)
 
 
@@ -119,7 +119,8 @@ def test_the_session_works_as_it_is_written(shell: Shell) -> None:
         shell.run(documented(start))
     shell.start(documented("./hourmark serve").removesuffix(" &"))
     etl = shell.start(documented("./hourmark etl run &").removesuffix(" &"))
-    minute = post(shell)  # at once, as one who pastes all of it: the service need not be ready
+    shell.run(curl(shell, "--retry-connrefused"))  # at once, as one who pastes all of it: the service need not be ready
+    minute = post(shell)
     posted_s = time.monotonic()
     said = Hour.parse(shell.run(f'{documented("minute=")}; echo "$minute"').strip(), 60)
     assert said in (minute, minute.next()), "the clock may have passed the minute's end in between"

@@ -56,7 +56,7 @@ class BatchParser(Parser):
         self._parsing = rules.parsing
         self._host = avro_string(batch.client)
         self._key = f"{batch.client}\n{batch.key}\n{hashlib.blake2b(body, digest_size=16).hexdigest()}"
-        self.keyed_by_batch = 0  # records whose ids rest on the batch's key
+        self.rests_on_key = self.rests_on_time = False  # whether the id of any record does, on those of the batch
         origin = Origin(
             range_id=batch_range_id(batch.event_type, batch.key, batch.client, batch.observed_at_ms, batch.rules, body),
             observed_at_ms=batch.observed_at_ms,
@@ -93,26 +93,26 @@ class BatchParser(Parser):
             event = Event(kind, time_ms, self._host, kind.encode_object(values))
             self._event(event, event_id, index)
         except Rejected as refusal:
-            self.keyed_by_batch += 1
+            self.rests_on_key = self.rests_on_time = True
             refusal.claimed_type = kind.name
             dead_id = batch_event_id(self._batch.observed_at_ms, dead_letters.TYPE, self._key, index)
             self._dead_letter(refusal, line, dead_id, index)
 
     def _id_and_time(self, values: dict[str, Any], index: int) -> tuple[EventId, int]:
         """Id and time, taken out of `values`."""
-        client_id, time_ms = values.pop("event_id", None), _time_ms(values.pop("event_time", None), self._batch.observed_at_ms)
+        client_id, said_time = values.pop("event_id", None), values.pop("event_time", None)
+        self.rests_on_time |= said_time is None
+        time_ms = self._batch.observed_at_ms if said_time is None else _time_ms(said_time)
         check_plausible(time_ms, self._batch.observed_at_ms, self._parsing, self._type.name)
         if client_id is None:
-            self.keyed_by_batch += 1
+            self.rests_on_key = True
             return batch_event_id(time_ms, self._type.name, self._key, index), time_ms
         if type(client_id) is not str or not 0 < len(client_id) <= CLIENT_ID_CHARS_MAX:
             raise Rejected(Reason.WRONG_FIELD, f"event_id must be a string of 1 to {CLIENT_ID_CHARS_MAX} characters")
         return client_event_id(time_ms, self._type.name, client_id), time_ms
 
 
-def _time_ms(value: object, observed_at_ms: int) -> int:
-    if value is None:
-        return observed_at_ms
+def _time_ms(value: object) -> int:
     if type(value) is int:
         return value
     micros = rfc3339_us(value.encode()) if type(value) is str else None

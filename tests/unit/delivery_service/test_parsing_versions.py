@@ -171,7 +171,7 @@ async def test_dead_letters_have_the_fields_that_their_revision_declares(
     rules = with_dead_letters(*fields)
     feed(h.rules, rules)
     answer = await h.post_range(b"no syslog\n", rules=rules.id)
-    assert answer.json() == {"end": 10, "events": 0, "dead_letters": 1}
+    assert answer.json() == {"end": 10, "events": 0, "dead_letters": 1, "dead_letter_reasons": {"not_rfc5424": 1}}
     (record,) = parse(range_of(b"no syslog\n", rules=rules.id), b"no syslog\n", CompiledRules(rules)).records
     row = decoded(record, rules)
     assert {name: row[name] for name in expected} == expected

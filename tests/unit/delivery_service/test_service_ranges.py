@@ -33,7 +33,10 @@ def code(answer: httpx.Response) -> tuple[int, str]:
 @with_service()
 async def test_events_come_before_their_audit_record_and_both_before_the_answer(h: Harness) -> None:
     answer = await h.post_range(BODY)
-    assert (answer.status_code, answer.json()) == (200, {"end": len(BODY), "events": 2, "dead_letters": 1})
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {"end": len(BODY), "events": 2, "dead_letters": 1, "dead_letter_reasons": {"not_rfc5424": 1}},
+    )
     assert [r.topic for r in h.queue.records] == ["events.click", "events.note", "events.dead-letters", "hourmark.audit"]
     expected = parsed(BODY)
     assert [(r.key, r.value) for r in h.queue.records[:3]] == [(r.key, r.value) for r in expected.records]
@@ -180,7 +183,12 @@ async def test_a_missing_header_is_named(h: Harness) -> None:
 @with_service(range_bytes_max=2048, line_bytes_max=8192)
 async def test_only_a_single_record_may_be_longer_than_a_range(h: Harness) -> None:
     long_line = b"x" * 8192 + b"\n"
-    assert (await h.post_range(long_line)).json() == {"end": 8193, "events": 0, "dead_letters": 1}
+    assert (await h.post_range(long_line)).json() == {
+        "end": 8193,
+        "events": 0,
+        "dead_letters": 1,
+        "dead_letter_reasons": {"not_rfc5424": 1},
+    }
     assert (await h.post_range(b"x" * 8192, part=Part.CHUNK)).status_code == 200
     assert code(await h.post_range(b"a\n" * 1025)) == (413, "too_large")
     assert code(await h.post_range(b"x" * 8193 + b"\n")) == (413, "too_large")
@@ -283,7 +291,12 @@ async def test_a_mebibyte_of_line_feeds_is_as_many_dead_letters_and_holds_nobody
         assert (await h.client.get("/healthz")).status_code == 200
         await asyncio.sleep(0)  # without a network nothing else yields
         turns += 1
-    assert post.result().json() == {"end": 10_000, "events": 0, "dead_letters": 10_000}
+    assert post.result().json() == {
+        "end": 10_000,
+        "events": 0,
+        "dead_letters": 10_000,
+        "dead_letter_reasons": {"empty_line": 10_000},
+    }
     assert turns > 20
 
 
