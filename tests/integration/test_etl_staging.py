@@ -14,7 +14,7 @@ from tests.integration.delivered import times
 from tests.support.delivery import DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.ledger_queries import rewrite
-from tests.support.waiting import wait_for
+from tests.support.waiting import holds, wait_for
 
 from hourmark.errors import UsageError
 from hourmark.hours import Hour
@@ -89,6 +89,19 @@ def test_a_type_and_a_partition_made_while_the_driver_runs_are_staged_too(
     delivery.report(third.end_ms)
     assert [run.closed(t, third, 300).events for t in (CLICK, NEW)] == [40, 40]
     assert run.running()
+
+
+def test_a_driver_that_begins_with_nothing_to_stage_goes_on(run: EtlRun, delivery: DirectDelivery, first_hour: Hour) -> None:
+    """Spark begins each query with a batch, whether there is something to stage or not."""
+    hour, begins = Hour(first_hour.start_s + 180, 60), "staging shard default from"
+    times_begun = run.log.read_text(errors="replace").count(begins)
+    run.kill()
+    run.start()
+    wait_for(lambda: run.log.read_text(errors="replace").count(begins) > times_begun, "staging begins", 120)
+    holds(run.running, "the driver runs", 10)
+    delivery.deliver(delivery.make(CLICK, times(hour, 10)))
+    delivery.report(hour.end_ms)
+    assert run.closed(CLICK, hour, 300).events == 10
 
 
 def test_a_driver_told_to_stop_ends_well(run: EtlRun) -> None:
