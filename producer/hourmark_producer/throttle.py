@@ -24,8 +24,7 @@ class Throttle:
         """`message` is a whole sentence."""
         now_s = self._clock.monotonic_s()
         with self._lock:
-            self._last = {k: v for k, v in self._last.items() if now_s - v < INTERVAL_S}
-            if key in self._last:
+            if now_s - self._last.get(key, -INTERVAL_S) < INTERVAL_S:
                 return
-            self._last[key] = now_s
+            self._last = {k: v for k, v in self._last.items() if now_s - v < INTERVAL_S} | {key: now_s}
         _LOG.log(level, "%s", message)

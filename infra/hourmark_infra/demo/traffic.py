@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,4 +66,5 @@ class Traffic:
             self.failure = error
         finally:
             for log in self.logs:
-                log.close()
+                with contextlib.suppress(OSError):  # that a full disk refused what is buffered was said above
+                    log.close()
