@@ -15,8 +15,8 @@ _NAME: Final = re.compile(r"pass|pwd|secret|token|credential|jaas|key|pem|auth|s
 _PLAIN_NAMES: Final = ("sasl.mechanism", "sasl.mechanisms", "ssl.ca.location", "ssl.endpoint.identification.algorithm")
 # Options within one text, such as `-Djavax.net.ssl.keyStorePassword=…` for Java.
 _ASSIGNED: Final = re.compile(r"(pass|pwd|secret|token|credential|jaas|key)[\w.-]*[\"']?\s*[=:]", re.IGNORECASE)
-# Greedy, as a password may hold an `@` or a `/` of its own.
-_USER: Final = re.compile(r"^([a-z][\w+.-]*:/+)?.*@", re.IGNORECASE | re.DOTALL)
+# Greedy, as a password may hold an `@` or a `/` of its own. SQLite has no users, and a path may hold an `@`.
+_USER: Final = re.compile(r"^(?!sqlite:///)([a-z][\w+.-]*:/+)?.*@", re.IGNORECASE | re.DOTALL)
 _OPTIONS: Final = re.compile(r"(://[^?]*\?).*", re.DOTALL)
 
 

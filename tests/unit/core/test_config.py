@@ -148,6 +148,7 @@ def test_secrets_within_maps_and_lists_of_maps_are_hidden() -> None:
         (f'{{"token": "{SECRET}"}}', "(hidden)"),
         ("/jars/auth-token-1.jar:/jars/b@2.jar", "/jars/auth-token-1.jar:/jars/b@2.jar"),
         ("spark://host:7077", "spark://host:7077"),
+        ("sqlite:////srv/etl@site/ledger.db", "sqlite:////srv/etl@site/ledger.db"),
         ("", ""),
     ],
 )

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from hourmark.errors import Finding
 from hourmark.hours import Hour
-from hourmark_etl.arrow import matching
+from hourmark_etl.arrow import distinct, matching
 from hourmark_etl.closing.ids import as_ids, held
 from hourmark_etl.closing.proof.evidence import RowsItem, item_rows, rows_items
 from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows
@@ -79,7 +79,7 @@ def second_readings(
     if not len(keys):
         return {}
     hours = defaultdict[int, set[int]](set)
-    for key in keys.to_pylist():
+    for key in distinct(keys, ["asked", "hour"]).to_pylist():
         hours[key["asked"]].add(key["hour"])
     of = {at: asked[at] for at in sorted(hours)}
     groups = listed_groups(database, list(of.values()))

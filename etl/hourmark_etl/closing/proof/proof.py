@@ -227,7 +227,8 @@ def with_partially_counted(
             wanted[g.path].add((at, g.hour_s))
     promised = [defaultdict(Sums, of.promised) for of in sums]
     for path, hours in wanted.items():
-        for p in Windows.of({at: asked[at] for at, _ in hours}, below).counting(read_promises(storage, path)).to_pylist():
+        counting = Windows.of({at: asked[at] for at, _ in hours}, below).counting(read_promises(storage, path))
+        for p in counting.select([*KEY, "count", "sum"]).to_pylist():
             if (p["asked"], p["hour"]) in hours:
                 digest = p["sum"] + RANGE_WEIGHT * p["count"] * int.from_bytes(p["range_id"], "big")
                 promised[p["asked"]][p["hour"]] += Sums(1, p["count"], to_unsigned(digest))
@@ -239,7 +240,7 @@ def proof_of(at: int, f: Frontier, joined: Joined, file: UnauditedFile | None, t
     unmet = [_described(u, f.hour.length_s) for u in joined.unmet if u.asked == at]
     unaudited = Counter[int]()
     rows = joined.unaudited.filter(pc.equal(joined.unaudited.column("asked"), at))
-    for row in rows.to_pylist():
+    for row in rows.select(["hour", "rows"]).to_pylist():
         unaudited[row["hour"]] += row["rows"]
     promised = {hour: count for (one, hour), count in joined.verdict.promised.items() if one == at}
     records = sum(count for (one, _), count in joined.verdict.records.items() if one == at)
