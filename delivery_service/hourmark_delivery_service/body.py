@@ -16,6 +16,7 @@ from hourmark_delivery_service.errors import BadRequest, TooLarge, TooSlow, Unkn
 ENCODINGS: Final = ("zstd", "gzip", "identity")
 READ_TIMEOUT_S: Final = 30.0
 COMPRESSED_SLACK: Final = 64 * 1024  # what compression may add to bytes that cannot be compressed
+_LONG_BODY: Final = 64 * 1024  # above it, tiny frames by the thousand: inflated in a thread, so that others are not held up
 _WINDOW_MAX: Final = 8 << 20  # of zstd; level 19 needs no more
 _SKIPPABLE: Final = 0x184D2A5  # of zstd: a frame's magic number without its last 4 bits, which are free
 _RUN_LENGTH: Final = 1  # of zstd: a block that is one byte, repeated
@@ -61,7 +62,10 @@ async def read_body(request: Request, bytes_max: int) -> bytes:
 
 async def plain_body(request: Request, encoding: str, bytes_max: int) -> bytes:
     """The body, inflated, at most `bytes_max` bytes."""
-    return inflate(encoding, await read_body(request, bytes_max + COMPRESSED_SLACK), bytes_max)
+    body = await read_body(request, bytes_max + COMPRESSED_SLACK)
+    if encoding != "identity" and len(body) > _LONG_BODY:
+        return await asyncio.to_thread(inflate, encoding, body, bytes_max)
+    return inflate(encoding, body, bytes_max)
 
 
 def inflate(encoding: str, body: bytes, bytes_max: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -16,6 +17,7 @@ from tests.unit.delivery_service.test_service_ranges import code
 
 from hourmark.host_reports import HostReport
 from hourmark.wire import report_to_json
+from hourmark_delivery_service import body as bodies
 from hourmark_delivery_service.body import inflate
 from hourmark_delivery_service.errors import ServiceError
 
@@ -108,6 +110,38 @@ async def test_a_body_that_something_follows_is_refused(h: Harness, packer: str,
     for more in (b"x", b"\n", b"more than a few bytes of something else", body[:3], body[:-1], b"\0\x5e\x2a\x4d\x18\0\0\0\0"):
         assert code(await post(h, path, encoding, body + more)) == (400, "broken_encoding"), more
     assert h.queue.records == []
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("packer", ["zstd", "gzip"])
+def test_a_long_body_is_inflated_beside_the_event_loop(packer: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One body of very many tiny frames takes a second: nobody else may wait for it."""
+    threads: list[int] = []
+
+    def watched(encoding: str, body: bytes, bytes_max: int) -> bytes:
+        threads.append(threading.get_ident())
+        return inflate(encoding, body, bytes_max)
+
+    monkeypatch.setattr(bodies, "inflate", watched)
+    encoding, pack = PACKERS[packer]
+    nothing = pack(b"")
+
+    @with_service()
+    async def posted(h: Harness) -> None:
+        assert (await post(h, path, encoding, pack(plain(path)) + nothing * (100_000 // len(nothing)))).status_code == 200
+
+    posted()
+    assert len(threads) == 1 and threads[0] != threading.get_ident()
+
+
+@with_service()
+async def test_zero_bytes_after_gzip_are_padding(h: Harness) -> None:
+    """As RFC 1952's readers take them, and tape drives write them."""
+    assert (await h.post_events(gzip.compress(EVENTS) + bytes(512), Content_Encoding="gzip")).json()["events"] == 200
+    assert code(await h.post_events(gzip.compress(EVENTS) + bytes(512) + b"x", Content_Encoding="gzip")) == (
+        400,
+        "broken_encoding",
+    )
 
 
 @with_service()
