@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from typing import Any, Final
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,6 +23,7 @@ _HTTP_ERRORS: Final = {
     404: ("no_such_path", "there is nothing under this path", "see docs/http-api.md for the paths"),
     405: ("method", "this path does not take this method", "see docs/http-api.md for the methods"),
 }
+REFUSE_UPGRADE: Final = "hourmark.refuse_upgrade"  # in a scope's extensions: the HTTP server never reads this request's body
 _CLOSE: Final = {"Connection": "close"}
 
 
@@ -57,14 +57,8 @@ async def fault(_: Request, __: Exception) -> Response:
     return json_answer(error.answer, 500)
 
 
-def _wants_upgrade(scope: Scope) -> bool:
-    """Whether the HTTP parser leaves the connection to another protocol after the headers, and never gives a body."""
-    headers = Headers(scope=scope)
-    return "upgrade" in headers and "upgrade" in re.split(r"[\s,]+", ",".join(headers.getlist("connection")).lower())
-
-
 async def _refuse_upgrade(scope: Scope, receive: Receive, send: Send) -> None:
-    error = BadRequest("upgrade", "this service speaks HTTP/1.1 alone", "send it without the header Upgrade")
+    error = BadRequest("upgrade", "this service speaks HTTP/1.1 alone", "send it without Upgrade or CONNECT")
     await json_answer(error.answer, error.status, _CLOSE)(scope, receive, send)
 
 
@@ -91,8 +85,7 @@ class EveryAnswer:
                 self._mark(MutableHeaders(scope=message))
             await send(message)
 
-        bodiless = scope["method"] in ("GET", "HEAD")  # of these an Upgrade is passed over, as HTTP allows
-        app = self._app if bodiless or not _wants_upgrade(scope) else _refuse_upgrade
+        app = _refuse_upgrade if REFUSE_UPGRADE in scope.get("extensions", {}) else self._app
         try:
             await app(scope, receive, send_marked)
         except Exception:

@@ -50,6 +50,19 @@ class Network:
         finally:
             writer.close()
 
+    async def exchange_all(self, *pieces: bytes) -> bytes:
+        """Send the pieces; all that is answered until the service ends the connection, which it must within five seconds."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            async with asyncio.timeout(5):
+                with contextlib.suppress(ConnectionError):
+                    for piece in pieces:
+                        writer.write(piece)
+                        await asyncio.sleep(0.05)
+                return await reader.read()
+        finally:
+            writer.close()
+
 
 async def _read(reader: asyncio.StreamReader) -> RawAnswer:
     first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
