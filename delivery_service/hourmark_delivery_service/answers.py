@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hourmark.wire import CLOCK_HEADER, RULES_HEADER
 from hourmark_delivery_service.errors import BadRequest, ServiceError
-from hourmark_delivery_service.service import Service
+from hourmark_delivery_service.service import Service, clock_trouble
 
 _LOG = logging.getLogger(__name__)
 
@@ -105,7 +105,9 @@ class EveryAnswer:
         return answer
 
     def _mark(self, headers: MutableHeaders) -> None:
-        headers[CLOCK_HEADER] = str(self._service.clock.now_ms())
+        now_ms = self._service.clock.now_ms()
+        if not clock_trouble(now_ms):
+            headers[CLOCK_HEADER] = str(now_ms)
         latest = self._service.rules.latest
         if latest is not None:
             headers[RULES_HEADER] = latest.id

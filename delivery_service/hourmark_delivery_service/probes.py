@@ -12,7 +12,7 @@ from starlette.responses import Response
 from hourmark.topics import AUDIT, HOSTS, events_topic
 from hourmark_delivery_service.answers import json_answer
 from hourmark_delivery_service.errors import NotNow
-from hourmark_delivery_service.service import Service
+from hourmark_delivery_service.service import Service, clock_trouble
 
 _ANSWER_KEPT_S: Final = 1.0  # readiness is asked of Kafka at most that often
 
@@ -26,11 +26,11 @@ class Probes:
         self._asking = asyncio.Lock()
 
     async def hello(self, _: Request) -> Response:
-        """The clock and the rules revision; 503 while no revision is known."""
-        latest = self._service.rules.latest
-        if latest is None:
+        """The clock and the rules revision; 503 while no revision is known, or the clock cannot be right."""
+        latest, now_ms = self._service.rules.latest, self._service.clock.now_ms()
+        if latest is None or clock_trouble(now_ms):
             raise NotNow("not_ready", "; ".join(self._service.waits()))
-        return json_answer({"clock_ms": self._service.clock.now_ms(), "rules": latest.id})
+        return json_answer({"clock_ms": now_ms, "rules": latest.id})
 
     async def alive(self, _: Request) -> Response:
         """The process runs and its event loop turns; says nothing of Kafka."""

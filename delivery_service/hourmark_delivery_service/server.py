@@ -30,7 +30,7 @@ from hourmark_delivery_service.parsing.parser_check import check_parser
 from hourmark_delivery_service.reporter import Reporter
 from hourmark_delivery_service.rules_follower import RulesFollower
 from hourmark_delivery_service.rules_store import RulesStore
-from hourmark_delivery_service.service import OBSERVED_AT_MS_MIN, Service
+from hourmark_delivery_service.service import Service, clock_trouble
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,9 +65,8 @@ def check_limits(config: Config) -> None:
 
 def check_machines_clock(clock: Clock) -> None:
     """Tailers write this clock's time into ranges, which would be refused for ever if it could not be right. ConfigError."""
-    now_ms = clock.now_ms()
-    if now_ms < OBSERVED_AT_MS_MIN:
-        raise ConfigError(f"this machine's clock says {now_ms} ms, which is before 2000: set it, then start again")
+    if trouble := clock_trouble(clock.now_ms()):
+        raise ConfigError(f"{trouble}, then start again")
 
 
 async def _run(config: Config, identity: Identity, listener: socket.socket, on_listening: Callable[[str], None]) -> None:

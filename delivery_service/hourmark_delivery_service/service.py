@@ -35,6 +35,15 @@ def check_observed_at(observed_at_ms: int) -> None:
         raise ValueError(f"{OBSERVED_AT_HEADER} must be Unix milliseconds, from 2000 to 8999")
 
 
+def clock_trouble(now_ms: int) -> str:
+    """Why a clock cannot be right; empty if it can. Tailers write it into ranges, which would be refused for ever."""
+    try:
+        check_observed_at(now_ms)
+    except ValueError:
+        return f"this machine's clock says {now_ms} ms, which is not from 2000 to 8999: set it"
+    return ""
+
+
 class Service:
     """Shared by all endpoints; lives in one event loop."""
 
@@ -56,10 +65,12 @@ class Service:
             raise NotNow("not_ready", "; ".join(waits))
 
     def waits(self) -> list[str]:
-        """What this instance waits for before it takes its first event."""
+        """What this instance waits for before it takes events."""
+        clock = clock_trouble(self.clock.now_ms())
         return [
             text
             for missing, text in (
+                (bool(clock), clock),
                 (not self.rules.caught_up, f"the rules topic was not read to its end yet{self.rules.trouble}"),
                 (self.rules.caught_up and self.rules.latest is None, self.rules.why_not_ready()),
                 (self.framing is None, f"the schema ids of audit records are not known yet{self.framing_trouble}"),

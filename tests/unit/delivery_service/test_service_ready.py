@@ -8,18 +8,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.support.service.harness import run, running
+from tests.support.clock import FakeClock
+from tests.support.service.examples import NOW_MS, syslog
+from tests.support.service.harness import Harness, run, running, with_service
 from tests.support.waiting import wait_for
 from tests.unit.delivery_service.test_service_queue import FakeProducer, with_queue
 
 from hourmark.config import Config
 from hourmark.errors import Unavailable
 from hourmark.topic_follower import KeyValue
+from hourmark.wire import CLOCK_HEADER
 from hourmark_delivery_service import rules_follower
 from hourmark_delivery_service.kafka_queue import KafkaQueue
 from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.parsing import TIME_MS_END
 from hourmark_delivery_service.rules_follower import RulesFollower
 from hourmark_delivery_service.rules_store import RulesStore
+from hourmark_delivery_service.service import OBSERVED_AT_MS_MIN
 
 
 def reason(rules: RulesStore) -> str:
@@ -59,6 +64,25 @@ def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(monkeyp
         assert "no event types are applied yet" in reason(store)
     finally:
         follower.stop()
+
+
+@pytest.mark.parametrize("now_ms", [0, OBSERVED_AT_MS_MIN - 1, TIME_MS_END])
+@with_service()
+async def test_a_clock_that_goes_wrong_is_told_to_nobody_and_nothing_is_taken_until_it_is_right(h: Harness, now_ms: int) -> None:
+    """Or tailers would write its time into ranges, and no service would take them ever."""
+    h.service.clock = FakeClock(now_ms)
+    for answer in (await h.client.get("/v1/hello"), await h.post_range(syslog()), await h.post_events(b'{"user":"u","ms":1}\n')):
+        assert answer.status_code == 503
+        error = answer.json()["error"]
+        assert error["code"] == "not_ready"
+        assert f"this machine's clock says {now_ms} ms" in error["message"] and "set it" in error["message"]
+    assert h.queue.records == []
+    assert "clock" in (await h.client.get("/readyz")).json()["reasons"][0]
+    for path in ("/v1/hello", "/healthz", "/nothing"):
+        assert CLOCK_HEADER not in (await h.client.get(path)).headers
+    h.service.clock = FakeClock(NOW_MS)
+    assert (await h.client.get("/v1/hello")).headers[CLOCK_HEADER] == str(NOW_MS)
+    assert (await h.post_range(syslog())).status_code == 200
 
 
 @pytest.mark.parametrize(
