@@ -80,8 +80,8 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Positio
             known = [position_of(row) for row in connection.execute(select(tables.positions).where(*of_topic)).mappings()]
             if any(k.topic_id != p.topic_id for k in known):
                 raise TopicReplaced(
-                    f"topic {p.topic} has id {p.topic_id}, the ledger remembers {known[0].topic_id}: it was deleted and made "
-                    "anew, and what it held may be missing. Restore the old topic, or have an operator decide"
+                    f"topic {p.topic} has id {p.topic_id}, the ledger remembers {known[0].topic_id}: it was deleted and "
+                    "recreated, and what it held may be missing. Restore the old topic, or have an operator decide"
                 )
             if not any(k.partition == p.partition for k in known):
                 put_positions(connection, [p])
@@ -112,8 +112,8 @@ def check_other_topics(database: Database, infos: Iterable[TopicInfo]) -> None:
     for info in infos:
         if known.get(info.name, info.topic_id) != info.topic_id:
             raise TopicReplaced(
-                f"topic {info.name} has id {info.topic_id} now, the ledger stages {known[info.name]}: it was deleted and made "
-                "anew on the central cluster. Nothing closes until an operator has decided"
+                f"topic {info.name} has id {info.topic_id} now, the ledger stages {known[info.name]}: it was deleted and "
+                "recreated on the central cluster. Nothing closes until an operator has decided"
             )
 
 
