@@ -12,6 +12,7 @@ import pytest
 from fastavro import parse_schema
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from tests.support.avro_types import array, logical, map_of
 
 from hourmark.avro_fields import check_fields
 from hourmark.errors import TypeFileError
@@ -28,18 +29,6 @@ POINT = {
     "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 0}],
 }
 TREE = {"type": "record", "name": "Tree", "fields": [{"name": "next", "type": ["null", "Tree"], "default": None}]}
-
-
-def array(items: object) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-def map_of(values: object) -> dict[str, Any]:
-    return {"type": "map", "values": values}
-
-
-def logical(avro_type: str, name: str, **more: int) -> dict[str, Any]:
-    return {"type": avro_type, "logicalType": name, **more}
 
 
 def field(avro_type: object, **more: object) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.avro_types import array, logical, map_of
 
 from hourmark_delivery_service.parsing.encode import SchemaCompiler
 from hourmark_delivery_service.parsing.primitives import Mismatch, encoded
@@ -24,18 +25,6 @@ TREE = {
 }
 ENUM = {"type": "enum", "name": "Colour", "symbols": ["red", "green"]}
 FIXED = {"type": "fixed", "name": "Four", "size": 4}
-
-
-def array(items: object) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-def map_of(values: object) -> dict[str, Any]:
-    return {"type": "map", "values": values}
-
-
-def logical(avro_type: str, name: str, **more: int) -> dict[str, Any]:
-    return {"type": avro_type, "logicalType": name, **more}
 
 
 def compiled(avro_type: Any) -> Any:
