@@ -130,6 +130,18 @@ class Service(Group):
     """a longer line becomes dead-letter chunks"""
     inflight_bytes_max: int = Field(64 << 20, ge=1 << 20)
     """memory for requests under way; above it 503"""
+    connections_max: int = Field(2048, ge=1)
+    """open at once; for one more, the idle or half-open one goes whose time is nearest to its end"""
+    header_bytes_max: int = Field(32 << 10, ge=1024)
+    """of one request; a path of 4096 bytes, percent-encoded, takes 12 KiB. Over it 431"""
+    headers_max: int = Field(100, ge=20)
+    """of one request; a range has 12 of its own, proxies add theirs. Over it 431"""
+    header_seconds: Seconds = 10.0
+    """until the headers are whole, else 408; clients send them in one piece"""
+    body_seconds: Seconds = 30.0
+    """until the body is whole, else 408; while memory is short, one that brings no 64 KiB a second goes first"""
+    idle_seconds: Seconds = 75.0
+    """between two requests, or for an answer to be read; longer than clients keep a connection, so that they close first"""
     delivery_timeout_seconds: Seconds = 30.0
     """no ack from all in-sync replicas by then: 503"""
     report_seconds: Seconds = 2.0

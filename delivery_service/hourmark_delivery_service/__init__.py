@@ -2,10 +2,11 @@
 
 A reader's path:
 
-- `cli` → `server`, `http_protocol`: the running process
+- `cli` → `server`: the running process; `http_protocol`, `connections`: what a connection may cost, and which one goes
 - `app` and the endpoints: `hourmark.wire` in HTTP terms; `answers`, `body`, `errors`
 - `key_time`: the time that an idempotency key of a batch holds
 - `service`: what may be accepted, and the order events → audit record → answer
+- `workers`, `turns`, `twins`, `peer`: where work runs, whose turn it is; the same is done once, and only for whom still waits
 - `parsing/`: bytes to Avro records, a pure function; begin at its docstring
 - `queue`: the port to the durable queue; `kafka_queue` is Kafka, `memory_queue` is for tests
 - `rules_store`, `rules_follower`, `framing`: what must be known before the first event

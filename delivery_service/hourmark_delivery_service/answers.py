@@ -96,9 +96,8 @@ class EveryAnswer:
             self._service.metrics.requests.labels(path, str(status)).inc()
             self._service.metrics.request_seconds.labels(path).observe(self._service.clock.monotonic_s() - began_s)
 
-    def malformed(self) -> Response:
-        """The answer to what the server could not read as a request."""
-        error = BadRequest("malformed", "this is no request of HTTP/1.1", "send one, to a path of docs/http-api.md")
+    def refusal(self, error: ServiceError) -> Response:
+        """The answer to what never became a request; the connection ends with it."""
         answer = json_answer(error.answer, error.status, _CLOSE)
         self._mark(answer.headers)
         self._service.metrics.requests.labels("other", str(error.status)).inc()

@@ -1,4 +1,7 @@
-"""Request bodies, read and inflated within limits: a small body that inflates to gigabytes is refused before it does."""
+"""Request bodies, read and inflated within limits: a small body that inflates to gigabytes is refused before it does.
+
+Memory is reserved for each part as it comes, and for what inflating made of them.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,15 @@ import zlib
 from typing import Final
 
 import zstandard
-from starlette.requests import Request
+from starlette.requests import Request as HttpRequest
 
 from hourmark_delivery_service.errors import BadRequest, TooLarge, TooSlow, UnknownEncoding
+from hourmark_delivery_service.inflight import Inflight, Request
+from hourmark_delivery_service.peer import peer_of
+from hourmark_delivery_service.turns import Job
+from hourmark_delivery_service.workers import Workers
 
 ENCODINGS: Final = ("zstd", "gzip", "identity")
-READ_TIMEOUT_S: Final = 30.0
 COMPRESSED_SLACK: Final = 64 * 1024  # what compression may add to bytes that cannot be compressed
 _LONG_BODY: Final = 64 * 1024  # above it, tiny frames by the thousand: inflated in a thread, so that others are not held up
 _WINDOW_MAX: Final = 8 << 20  # of zstd; level 19 needs no more
@@ -23,7 +29,7 @@ _RUN_LENGTH: Final = 1  # of zstd: a block that is one byte, repeated
 _FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
 
 
-def encoding_of(request: Request) -> str:
+def encoding_of(request: HttpRequest) -> str:
     """The body's content encoding; UnknownEncoding names those that are understood."""
     encoding = ", ".join(request.headers.getlist("content-encoding")).strip().lower() or "identity"
     if encoding not in ENCODINGS:
@@ -31,7 +37,7 @@ def encoding_of(request: Request) -> str:
     return encoding
 
 
-def declared_length(request: Request) -> int | None:
+def declared_length(request: HttpRequest) -> int | None:
     """Content-Length, where there is one."""
     text = request.headers.get("content-length")
     if text is None:
@@ -41,31 +47,51 @@ def declared_length(request: Request) -> int | None:
     return int(text)
 
 
-async def read_body(request: Request, bytes_max: int) -> bytes:
-    """The body as it was sent; TooLarge as soon as it is known to be over `bytes_max`."""
-    declared = declared_length(request)
-    if declared is not None and declared > bytes_max:
-        raise _too_large(bytes_max)
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(READ_TIMEOUT_S):
-            async for part in request.stream():
-                size += len(part)
-                if size > bytes_max:
-                    raise _too_large(bytes_max)
-                parts.append(part)
-    except TimeoutError:
-        raise TooSlow("slow_body", f"the body did not come within {READ_TIMEOUT_S:g} s", "send the same request again") from None
-    return b"".join(parts)
+class BodyReader:
+    """Reads bodies of one service."""
 
+    def __init__(self, inflight: Inflight, workers: Workers, within_s: float) -> None:
+        self._inflight = inflight
+        self._workers = workers
+        self._within_s = within_s
 
-async def plain_body(request: Request, encoding: str, bytes_max: int) -> bytes:
-    """The body, inflated, at most `bytes_max` bytes."""
-    body = await read_body(request, bytes_max + COMPRESSED_SLACK)
-    if encoding != "identity" and len(body) > _LONG_BODY:
-        return await asyncio.to_thread(inflate, encoding, body, bytes_max)
-    return inflate(encoding, body, bytes_max)
+    async def plain(self, http: HttpRequest, request: Request, bytes_max: int) -> bytes:
+        """The body, inflated, at most `bytes_max` bytes; `request` holds the memory."""
+        encoding = encoding_of(http)
+        sent = await self._read(http, request, bytes_max if encoding == "identity" else bytes_max + COMPRESSED_SLACK)
+        if encoding == "identity":
+            return sent
+        if len(sent) > _LONG_BODY:
+            plain = await self._workers.beside(Job(), lambda: inflate(encoding, sent, bytes_max), peer_of(http))
+        else:
+            plain = inflate(encoding, sent, bytes_max)
+        self._inflight.reserve_body(request, len(plain) - len(sent))
+        return plain
+
+    async def _read(self, http: HttpRequest, request: Request, bytes_max: int) -> bytes:
+        """The body as it was sent; TooLarge as soon as it is known to be over `bytes_max`."""
+        declared = declared_length(http)
+        if declared is not None and declared > bytes_max:
+            raise _too_large(bytes_max)
+        parts: list[bytes] = []
+        size = 0
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._within_s) as limit:
+                with self._inflight.reading(request, lambda: limit.reschedule(loop.time())):
+                    async for part in http.stream():
+                        size += len(part)
+                        if size > bytes_max:
+                            raise _too_large(bytes_max)
+                        self._inflight.reserve_body(request, len(part))
+                        parts.append(part)
+        except TimeoutError:
+            raise TooSlow(
+                "slow_body",
+                f"the body did not come within {self._within_s:g} s, or others needed the memory",
+                "send the same request again",
+            ) from None
+        return b"".join(parts)
 
 
 def inflate(encoding: str, body: bytes, bytes_max: int) -> bytes:

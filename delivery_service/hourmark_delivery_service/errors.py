@@ -7,6 +7,7 @@ HourmarkError
 │   ├── TooSlow             408  the body did not come in time
 │   ├── TooLarge            413
 │   ├── UnknownEncoding     415
+│   ├── HeadersTooLarge     431
 │   └── NotNow              503  with Retry-After: nothing was acknowledged, send the same again
 └── Unavailable
     └── QueueError          nothing may be acknowledged; trying again may help
@@ -71,6 +72,12 @@ class UnknownEncoding(ServiceError):
     """The body's encoding is not understood."""
 
     status = 415
+
+
+class HeadersTooLarge(ServiceError):
+    """The headers are over a limit."""
+
+    status = 431
 
 
 class NotNow(ServiceError):

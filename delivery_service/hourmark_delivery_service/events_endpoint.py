@@ -12,11 +12,12 @@ from starlette.responses import Response
 from hourmark import dead_letters
 from hourmark.wire import CLIENT_HEADER, IDEMPOTENCY_HEADER, OBSERVED_AT_HEADER, RULES_HEADER
 from hourmark_delivery_service.answers import json_answer
-from hourmark_delivery_service.body import declared_length, encoding_of, plain_body
+from hourmark_delivery_service.body import encoding_of
 from hourmark_delivery_service.errors import BadRequest, NotFound, ServiceError, TooLarge, bad_request
 from hourmark_delivery_service.key_time import time_of_key
 from hourmark_delivery_service.parsing import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
+from hourmark_delivery_service.peer import peer_of
 from hourmark_delivery_service.service import Service, check_observed_at
 
 _CLIENT_DEFAULT: Final = "api"
@@ -49,19 +50,18 @@ class EventsEndpoint:
         """
         service = self._service
         with service.inflight.request() as request:
-            encoding = encoding_of(http)
+            encoding_of(http)
             service.check_accepting()
             batch, fixed = self._batch(http, request.start_ms)
             try:
                 service.check_clock(batch.observed_at_ms)
                 rules = service.rules_of(batch.rules)
                 _check_type(batch.event_type, rules)
-                service.inflight.reserve(request, 2 * self._expected_size(http, encoding))
-                body = await plain_body(http, encoding, self._line_max + 1)
+                body = await service.bodies.plain(http, request, self._line_max + 1)
                 self._check_size(body)
                 with bad_request("batch", "send at least one line of JSON"):
                     parser = BatchParser(batch, body, rules)
-                await service.deliver(parser, len(body), request.start_ms)
+                parser = await service.deliver(parser, body, request, peer_of(http))
             except ServiceError as error:
                 error.answer["repeat"] = _repeat(batch)
                 raise
@@ -90,10 +90,6 @@ class EventsEndpoint:
             rules=http.headers.get(RULES_HEADER, latest.id),
         )
         return batch, _Fixed(key is not None, time_ms is not None)
-
-    def _expected_size(self, http: Request, encoding: str) -> int:
-        declared = declared_length(http)
-        return min(declared, self._line_max) if declared is not None and encoding == "identity" else self._batch_max
 
     def _check_size(self, body: bytes) -> None:
         if len(body) > self._batch_max and body.find(b"\n") not in (-1, len(body) - 1):

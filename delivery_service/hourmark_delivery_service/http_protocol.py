@@ -1,33 +1,287 @@
-"""The HTTP server's own refusals, in the form of all errors: of what is no request, and of one whose body it never reads."""
+"""The HTTP server's edge: what a connection may cost before there is a request, and refusals of what is none.
+
+uvicorn and httptools bound neither headers nor connections. What is bounded here, each by a setting of `[service]`: bytes and
+number of headers, the time for headers and between requests, and how many connections there are (see `connections`). Bytes of a
+message that are not its body (headers, chunk sizes, trailers) are counted as they come, since httptools keeps a header that
+does not end. An answer that is given before the body was read whole ends the connection: its rest must never be the next request.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from http import HTTPStatus
+from typing import Any, ClassVar, Final
+
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from hourmark.config import Service as Settings
 from hourmark_delivery_service.answers import REFUSE_UPGRADE, EveryAnswer
+from hourmark_delivery_service.connections import Connections, Phase
+from hourmark_delivery_service.errors import BadRequest, HeadersTooLarge, NotNow, ServiceError, TooSlow
+from hourmark_delivery_service.peer import Peer, extensions
+
+_LINGER_S: Final = 2.0  # for a client to read the refusal while it still sends
+_GRACE_S: Final = 5.0  # after a body's time, for the endpoint's own refusal
+_SWEEP_S: Final = 0.5  # between looks for connections that are overdue
+_FRAMING: Final = 9  # bytes that may come for each byte of a body: a chunk of one byte has six
+_PIPELINE_MAX: Final = 32  # requests that came before an earlier one was answered
+
+
+class Door:
+    """What all connections of one server share."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.connections: Connections[HttpProtocol] = Connections(
+            settings.connections_max,
+            {
+                Phase.HEAD: settings.header_seconds,
+                Phase.BODY: settings.body_seconds + _GRACE_S,
+                Phase.IDLE: settings.idle_seconds,
+                Phase.READ: settings.idle_seconds,
+                Phase.LINGER: _LINGER_S,
+            },
+        )
+        self._sweeping = False
+
+    def enter(self, protocol: HttpProtocol) -> bool:
+        """A new connection, for which another one goes if there is no place; False if none may go."""
+        if self.connections.full():
+            nearest = self.connections.nearest()
+            if nearest is None:
+                return False
+            nearest.drop()
+        self.connections.enter(protocol, Phase.HEAD, protocol.loop.time())
+        if not self._sweeping:
+            self._sweeping = True
+            protocol.loop.call_later(_SWEEP_S, self._sweep, protocol.loop)
+        return True
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        for protocol, phase in self.connections.overdue(loop.time()):
+            protocol.overdue(phase)
+        self._sweeping = len(self.connections) > 0
+        if self._sweeping:
+            loop.call_later(_SWEEP_S, self._sweep, loop)
+
+
+def protocol_of(settings: Settings) -> type[HttpProtocol]:
+    """The protocol of one server with these limits."""
+    return type("ServersProtocol", (HttpProtocol,), {"door": Door(settings)})
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's, on httptools; the connection ends with the refusal."""
+    """uvicorn's, on httptools, within limits."""
+
+    door: ClassVar[Door]
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._peer = Peer()
+        self._in_head = False  # headers have begun and are not whole
+        self._head_bytes = 0
+        self._body_bytes = 0  # of what is being fed to the parser
+        self._began = False  # whether a message began in it
+        self._allowance = 0  # bytes of this message that may still come without being its body
+        self._keep_alive = False  # of the newest request, once its body is whole
+        self._refusal: ServiceError | None = None  # why a callback of the parser gave up
+        self._ended = False  # nothing that comes any more is read
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]  # uvicorn narrows it
+        if not self.door.enter(self):
+            busy = f"the service owes an answer on each of {self.door.settings.connections_max} connections"
+            self._write(NotNow("connections", busy))
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.door.connections.leave(self)
+        self._ended = True
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        self._peer.leave()
+
+    def data_received(self, data: bytes) -> None:
+        if self._ended:
+            return
+        self._unset_keepalive_if_required()
+        self._began, self._body_bytes, size = False, 0, len(data)
+        while data and not self._ended:
+            data = self._feed(data)
+        if not self._ended and not self._began:  # what came with a message's first bytes may be of the one before
+            self._allowance = min(self._allowance_max, self._allowance - size + _FRAMING * self._body_bytes)
+            if self._allowance < 0:
+                self._refuse(self._too_much())
+        self._move()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._move()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._move()
+
+    def shutdown(self) -> None:
+        self._keep_alive = False
+        super().shutdown()
+
+    def drop(self) -> None:
+        """Close it at once; whatever was under way was not acknowledged."""
+        self.door.connections.leave(self)
+        self._ended = True
+        self.transport.abort()
+
+    def overdue(self, phase: Phase) -> None:
+        """The client took too long."""
+        if phase is Phase.HEAD and self._in_head:
+            limit_s = self.door.settings.header_seconds
+            self._refuse(TooSlow("slow_headers", f"the headers did not come within {limit_s:g} s", "send the same request again"))
+        else:
+            self.drop()
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = self._began = True
+        self._head_bytes, self._allowance = 0, self._allowance_max
+        if len(self.pipeline) >= _PIPELINE_MAX:
+            raise self._give_up(BadRequest("pipeline", f"over {_PIPELINE_MAX} requests wait for one answer", "send one by one"))
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # otherwise it is a trailer, which must never be taken for a header
+            super().on_header(name, value)
+            self._count(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
         """Mark a request after whose headers the parser leaves HTTP, although something of HTTP or of a tunnel follows them."""
+        self._in_head = False
+        self.scope["extensions"] = extensions(self._peer)  # type: ignore[typeddict-item]  # an object, for the application alone
         connect = self.parser.get_method() == b"CONNECT"
         if connect:
             self.url = b"/"  # uvicorn cannot read host:port
         if self.parser.should_upgrade() and (connect or _has_body(self.headers)):
-            self.scope["extensions"] = {REFUSE_UPGRADE: {}}
+            self.scope["extensions"][REFUSE_UPGRADE] = {}
         super().on_headers_complete()
+        self._keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
+        self.cycle.transport = _Answering(self)  # type: ignore[assignment]  # it has what a cycle uses of a transport
 
-    def send_400_response(self, _: str) -> None:
-        """Called by uvicorn when its parser gives up."""
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self.cycle.response_started and REFUSE_UPGRADE not in self.cycle.scope["extensions"]:
+            self.cycle.keep_alive = self._keep_alive
+        super().on_message_complete()
+
+    # What a request's cycle calls
+
+    def on_response_complete(self) -> None:
+        if not self._ended:
+            super().on_response_complete()
+            self._move()
+
+    def end(self) -> None:
+        """After an answer. A client that still sends is let read it: closing at once would reset the connection and lose it."""
+        if self._ended:
+            return
+        self._ended = True
+        if self.cycle is None or self.cycle.more_body or self._in_head or self.parser.should_upgrade():
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+            self.flow.resume_reading()
+            self._move()
+        else:
+            self.transport.close()
+
+    def _feed(self, data: bytes) -> bytes:
+        """Parse; what is left of it after a request whose offer to upgrade is passed over."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            return b"" if REFUSE_UPGRADE in self.cycle.scope["extensions"] else data[upgrade.args[0] :]
+        except httptools.HttpParserError:
+            malformed = BadRequest("malformed", "this is no request of HTTP/1.1", "send one, to a path of docs/http-api.md")
+            self._refuse(self._refusal or malformed)
+        return b""
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self._allowance_max or len(self.headers) > self.door.settings.headers_max:
+            raise self._give_up(self._too_much())
+
+    @property
+    def _allowance_max(self) -> int:
+        return self.door.settings.header_bytes_max
+
+    def _too_much(self) -> ServiceError:
+        settings = self.door.settings
+        if not self._in_head:
+            return BadRequest("malformed", "chunk sizes and trailers outweigh the body", "send larger chunks")
+        limits = f"{settings.header_bytes_max} bytes and {settings.headers_max} headers"
+        return HeadersTooLarge("headers_too_large", f"a request may have {limits}", "send fewer or shorter headers")
+
+    def _give_up(self, error: ServiceError) -> ServiceError:
+        self._refusal = error
+        return error
+
+    def _refuse(self, error: ServiceError) -> None:
+        """Answer in place of the request that came last, unless one before it is not answered yet: its client would take it for
+        that one's answer."""
+        pending = self.cycle if self.cycle is not None and not self.cycle.response_complete else None
+        if self.pipeline or (pending and (self._in_head or pending.response_started or not pending.more_body)):
+            self.drop()
+            return
+        if pending:
+            pending.disconnected = True  # its endpoint waits for the rest of the body in vain
+            pending.message_event.set()
+        self._write(error)
+        self._peer.leave()
+        self.end()
+
+    def _write(self, error: ServiceError) -> None:
         app = self.config.loaded_app
         assert isinstance(app, EveryAnswer)
-        answer = app.malformed()
+        answer = app.refusal(error)
+        status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}".encode()
         headers = [*self.server_state.default_headers, *answer.raw_headers]
-        lines = [b"HTTP/1.1 400 Bad Request", *(b": ".join(header) for header in headers), b"", bytes(answer.body)]
+        lines = [status, *(b": ".join(header) for header in headers), b"", bytes(answer.body)]
         self.transport.write(b"\r\n".join(lines))
-        self.transport.close()
+
+    def _move(self) -> None:
+        """Into the phase that it is in now."""
+        if self.door.connections.phase(self) is not None:
+            self.door.connections.enter(self, self._phase(), self.loop.time())
+
+    def _phase(self) -> Phase:
+        if self._ended:
+            return Phase.LINGER
+        if self.flow.write_paused:
+            return Phase.READ
+        if self.cycle is not None and not self.cycle.response_complete:
+            return Phase.BODY if self.cycle.more_body and not self.pipeline else Phase.ANSWER
+        return Phase.HEAD if self._in_head or self.cycle is None else Phase.IDLE
+
+
+class _Answering:
+    """The transport as a request's cycle uses it."""
+
+    def __init__(self, protocol: HttpProtocol) -> None:
+        self._protocol = protocol
+        self.write = protocol.transport.write
+
+    def is_closing(self) -> bool:
+        return self._protocol.transport.is_closing()
+
+    def close(self) -> None:
+        self._protocol.end()
 
 
 def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:

@@ -10,9 +10,10 @@ from starlette.responses import Response
 from hourmark.ranges import ByteRange, Part
 from hourmark.wire import RangeAnswer, parse_range_headers
 from hourmark_delivery_service.answers import json_answer
-from hourmark_delivery_service.body import encoding_of, plain_body
+from hourmark_delivery_service.body import encoding_of
 from hourmark_delivery_service.errors import BadRequest, TooLarge, bad_request
 from hourmark_delivery_service.parsing import RangeParser
+from hourmark_delivery_service.peer import peer_of
 from hourmark_delivery_service.service import Service, check_observed_at
 
 
@@ -30,7 +31,7 @@ class RangesEndpoint:
             with bad_request("headers", "send the headers that docs/http-api.md lists"):
                 byte_range = parse_range_headers(http.headers)
                 check_observed_at(byte_range.observed_at_ms)
-            encoding = encoding_of(http)
+            encoding_of(http)
             size = byte_range.end - byte_range.start
             if size > self._inflated_max:
                 raise TooLarge(
@@ -39,12 +40,11 @@ class RangesEndpoint:
             service.check_accepting()
             service.check_clock(byte_range.observed_at_ms)
             rules = service.rules_of(byte_range.rules)
-            service.inflight.reserve(request, 2 * size)  # the body, and what the producer holds of it
-            body = await plain_body(http, encoding, self._inflated_max)
+            body = await service.bodies.plain(http, request, self._inflated_max)
             self._check_size(byte_range, body)
             with bad_request("range", "cut the range as docs/http-api.md says"):
                 parser = RangeParser(byte_range, body, rules)
-            await service.deliver(parser, len(body), request.start_ms)
+            parser = await service.deliver(parser, body, request, peer_of(http))
             answer = RangeAnswer(byte_range.end, parser.event_count, parser.dead_letter_count)
             return json_answer({**dataclasses.asdict(answer), "dead_letter_reasons": parser.reasons})
 

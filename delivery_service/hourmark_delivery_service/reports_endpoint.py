@@ -9,9 +9,8 @@ from starlette.responses import Response
 
 from hourmark.wire import report_from_json
 from hourmark_delivery_service.answers import json_answer
-from hourmark_delivery_service.body import encoding_of, plain_body
 from hourmark_delivery_service.errors import NotNow, QueueError, bad_request
-from hourmark_delivery_service.service import Service
+from hourmark_delivery_service.service import Service, clock_trouble
 
 REPORT_BYTES_MAX: Final = 1 << 20
 
@@ -24,7 +23,13 @@ class ReportsEndpoint:
 
     async def post(self, http: Request) -> Response:
         """200 once the report is on all in-sync replicas."""
-        body = await plain_body(http, encoding_of(http), REPORT_BYTES_MAX)
+        service = self._service
+        if trouble := clock_trouble(service.clock.now_ms()):
+            raise NotNow("not_ready", trouble)
+        with service.inflight.request() as request:
+            return await self._keep(await service.bodies.plain(http, request, REPORT_BYTES_MAX))
+
+    async def _keep(self, body: bytes) -> Response:
         with bad_request("report", "send a report as docs/http-api.md shows"):
             sent = report_from_json(body)
             if len(sent.host_id) != 32:

@@ -21,7 +21,7 @@ from hourmark.registry import SchemaRegistry
 from hourmark_delivery_service.app import create_app
 from hourmark_delivery_service.errors import NotNow, QueueError
 from hourmark_delivery_service.framing import find
-from hourmark_delivery_service.http_protocol import HttpProtocol
+from hourmark_delivery_service.http_protocol import protocol_of
 from hourmark_delivery_service.identity import Identity, take_identity
 from hourmark_delivery_service.kafka_queue import KafkaQueue
 from hourmark_delivery_service.metrics import Metrics
@@ -126,14 +126,14 @@ def uvicorn_config(service: Service, config: Config) -> uvicorn.Config:
     """How the HTTP server is set up."""
     return uvicorn.Config(
         create_app(service),
-        http=HttpProtocol,
+        http=protocol_of(config.service),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        timeout_keep_alive=75,
+        timeout_keep_alive=int(config.service.idle_seconds) + 1,
         timeout_graceful_shutdown=int(config.service.delivery_timeout_seconds) + 5,
     )
 

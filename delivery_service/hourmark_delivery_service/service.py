@@ -6,27 +6,34 @@ answer. Whatever fails on the way, nothing was acknowledged, and the retry makes
 
 from __future__ import annotations
 
-import asyncio
-from typing import Final
+import functools
+from typing import Final, TypeVar
 
 from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.host_reports import HostReport
 from hourmark.topics import AUDIT, HOSTS, events_topic
 from hourmark.wire import OBSERVED_AT_HEADER
+from hourmark_delivery_service.body import BodyReader
 from hourmark_delivery_service.errors import NotNow, QueueError
 from hourmark_delivery_service.framing import Framing
-from hourmark_delivery_service.inflight import Inflight
+from hourmark_delivery_service.inflight import Inflight, Request
 from hourmark_delivery_service.metrics import Metrics
 from hourmark_delivery_service.parsing import TIME_MS_END, CompiledRules, Parser
+from hourmark_delivery_service.peer import Peer
 from hourmark_delivery_service.queue import Queue, QueueRecord
 from hourmark_delivery_service.rules_store import RulesStore
+from hourmark_delivery_service.turns import Job
+from hourmark_delivery_service.twins import Twins
+from hourmark_delivery_service.workers import LONG_RECORDS, Workers, has_long_line, is_large
+
+P = TypeVar("P", bound=Parser)
 
 AHEAD_MS_MAX: Final = 15 * 60_000  # how far `observed_at` may be ahead of this service's clock
 OBSERVED_AT_MS_MIN: Final = 946_684_800_000  # 2000-01-01: seconds, taken for milliseconds, lie before it
 _APPEND_RECORDS: Final = 4096  # given to the queue at once: a usual range is one append
 _APPEND_BYTES: Final = 4 << 20
-_LONG_BODY: Final = 1 << 20  # above it, a slice may be one long record: parsed in a thread, so that others are not held up
+_RECORD_BYTES: Final = 176  # what a parser keeps of each record for the audit, as measured; a short line has far fewer itself
 
 
 def check_observed_at(observed_at_ms: int) -> None:
@@ -57,7 +64,9 @@ class Service:
         self.framing: Framing | None = None  # known once the registry has answered
         self.framing_trouble = ""  # why it is not known
         self.reported = False  # whether this incarnation's first report is in the queue: it precedes all events
-        self._parsing = asyncio.Lock()
+        self.workers = Workers()
+        self.bodies = BodyReader(self.inflight, self.workers, self.settings.body_seconds)
+        self._twins: Twins[Parser] = Twins()
 
     def check_accepting(self) -> None:
         """NotNow while events cannot be taken at all."""
@@ -97,12 +106,30 @@ class Service:
             raise NotNow("rules_unknown", self.rules.why_not(revision))
         return rules
 
-    async def deliver(self, parser: Parser, size: int, received_ms: int) -> None:
+    async def deliver(self, parser: P, body: bytes, request: Request, peer: Peer) -> P:
+        """Deliver everything, or join the delivery of the very same that is under way; whichever parser did it.
+
+        NotNow if the queue did not take all of it; ClientDisconnect if nobody waits for it any longer.
+        """
+        key = (type(parser), parser.range_id)
+        return await self._twins.join(key, body, lambda: self._work(parser, body, request), peer)  # type: ignore[return-value]  # it is of the key's type
+
+    async def _work(self, parser: Parser, body: bytes, request: Request) -> Parser:
+        with self.inflight.taken_over(request) as work:
+            records = body.count(b"\n") + 1
+            async with self.workers.admitted(records):
+                if not is_large(records):  # one large one at a time needs no other bound
+                    self.inflight.reserve(work, max(0, records * _RECORD_BYTES - len(body)))
+                await self._deliver(parser, body, work.start_ms)
+            return parser
+
+    async def _deliver(self, parser: Parser, body: bytes, received_ms: int) -> None:
         """Parse and append everything, then the audit record. NotNow if the queue did not take all of it."""
         try:
-            await self._append_all(parser, size, received_ms)
+            await self._append_all(parser, body, received_ms)
             assert self.framing is not None, "check_accepting comes first"
-            audit = await asyncio.to_thread(parser.audit) if size >= _LONG_BODY else parser.audit()
+            records = parser.event_count + parser.dead_letter_count
+            audit = await self.workers.beside(Job(), parser.audit) if records > LONG_RECORDS else parser.audit()
             await self.queue.append([QueueRecord(AUDIT, audit.range_id, self.framing.audit + audit.encode())], received_ms)
         except QueueError as error:
             raise NotNow("queue", f"nothing was acknowledged: {error}") from error
@@ -111,7 +138,7 @@ class Service:
             self.metrics.events.labels(event_type).inc(count)
         for reason, count in parser.reasons.items():
             self.metrics.dead_letters.labels(reason).inc(count)
-        self.metrics.received_bytes.inc(size)
+        self.metrics.received_bytes.inc(len(body))
 
     async def append_report(self, report: HostReport) -> None:
         """Append a host report, stamped already. Raises QueueError; NotNow before the registry has answered."""
@@ -121,14 +148,13 @@ class Service:
         await self.queue.append([QueueRecord(HOSTS, report.host_id.encode(), value)], report.received_at_ms)
         self.metrics.reports.labels(report.kind).inc()
 
-    async def _append_all(self, parser: Parser, size: int, received_ms: int) -> None:
-        slices = parser.slices()
+    async def _append_all(self, parser: Parser, body: bytes, received_ms: int) -> None:
+        slices, job = parser.slices(), Job()
+        turn = self.workers.beside if has_long_line(body) else self.workers.short
         records: list[QueueRecord] = []
         waiting_bytes = 0
         while True:
-            async with self._parsing:  # one slice at a time: the event loop turns between any two, whoever's they are
-                part = await asyncio.to_thread(next, slices, None) if size > _LONG_BODY else next(slices, None)
-                await asyncio.sleep(0)
+            part = await turn(job, functools.partial(next, slices, None))
             if part is None:
                 break
             records += [QueueRecord(events_topic(record.event_type), record.key, record.value) for record in part]

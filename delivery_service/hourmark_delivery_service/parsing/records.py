@@ -132,6 +132,11 @@ class Parser:
         )
 
     @property
+    def range_id(self) -> RangeId:
+        """The identity of the whole: of all that parsing depends on, and the bytes."""
+        return self._origin.range_id
+
+    @property
     def event_count(self) -> int:
         """Events so far."""
         return self.events.total()

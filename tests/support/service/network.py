@@ -63,6 +63,16 @@ class Network:
         finally:
             writer.close()
 
+    @contextlib.asynccontextmanager
+    async def connected(self, number: int) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
+        """So many connections, one after another."""
+        pairs = [await asyncio.open_connection("127.0.0.1", self._port) for _ in range(number)]
+        try:
+            yield pairs
+        finally:
+            for _, writer in pairs:
+                writer.close()
+
 
 async def _read(reader: asyncio.StreamReader) -> RawAnswer:
     first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
@@ -71,9 +81,9 @@ async def _read(reader: asyncio.StreamReader) -> RawAnswer:
 
 
 @contextlib.asynccontextmanager
-async def networked() -> AsyncIterator[Network]:
+async def networked(**settings: Any) -> AsyncIterator[Network]:
     """A harness that is served on a port of its own."""
-    async with running() as harness:
+    async with running(**settings) as harness:
         listener = socket.create_server(("127.0.0.1", 0))
         server = Server(uvicorn_config(harness.service, harness.config))
         serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
+from typing import Final
 
 import pytest
 from tests.support.service.harness import with_scene
@@ -99,3 +102,168 @@ async def test_what_is_no_request_is_refused_in_the_form_of_errors(n: Network) -
         answer = await n.exchange(sent)
         assert answer.code() == (400, "malformed"), sent
         assert answer.headers["connection"] == "close"
+
+
+def ended(answers: bytes) -> bool:
+    return b"\r\nconnection: close\r\n" in answers.lower()
+
+
+@with_scene(networked)
+async def test_what_follows_an_upgrade_that_is_passed_over_is_answered_too(n: Network) -> None:
+    offer = ("Upgrade: h2c", "Connection: Upgrade")
+    three = [request("/v1/hello", *offer, method="GET", body=b""), request(EVENTS, *offer, body=b""), request()]
+    last = request(EVENTS, "Connection: close")
+    assert statuses(await n.exchange_all(b"".join(three) + last)) == [200, 400, 200, 200]
+
+
+@with_scene(networked)
+async def test_a_refusal_is_read_although_the_client_still_sends_and_then_the_connection_ends(n: Network) -> None:
+    """Closed at once, a connection with unread bytes is reset, and the client never learns why."""
+    body = b"x" * (8 << 20)
+    for headers in (("Content-Encoding: identity",), ("Content-Encoding: br",), ("Hourmark-Observed-At: 1",)):
+        answers = await n.exchange_all(request(EVENTS, *headers, body=body), request())
+        assert statuses(answers) in ([413], [415], [400])
+        assert ended(answers)
+    assert n.harness.queue.records == []
+
+
+@with_scene(lambda: networked(header_bytes_max=2048, headers_max=20))
+async def test_headers_are_bounded_in_bytes_and_number_however_they_come(n: Network) -> None:
+    many = [f"X-{number}: 1" for number in range(30)]
+    for pieces in (
+        (request(EVENTS, "X: " + "x" * 3000),),
+        (request(EVENTS, *many),),
+        (request("/" + "x" * 3000),),
+        (b"GET / HTTP/1.1\r\nX: ", *[b"x" * 1000] * 6),
+        (b"GET /", *[b"x" * 1000] * 6),
+        (b"GET / HTTP/1.1\r\n" + b"x" * 700, *[b"x" * 1000] * 6),
+    ):
+        answers = await n.exchange_all(*pieces)
+        assert statuses(answers) == [431], pieces[0][:60]
+        assert b"headers_too_large" in answers and ended(answers)
+    assert (await n.exchange(request(EVENTS, "X: " + "x" * 1500))).status == 200
+
+
+def chunked(*parts: bytes, path: str = EVENTS, headers: tuple[str, ...] = ()) -> bytes:
+    head = "\r\n".join([f"POST {path} HTTP/1.1", "Host: service", "Transfer-Encoding: chunked", *headers, "", ""]).encode()
+    return head + b"".join(parts)
+
+
+def chunk(part: bytes, extension: bytes = b"") -> bytes:
+    return b"%x%s\r\n%s\r\n" % (len(part), extension, part)
+
+
+@with_scene(lambda: networked(header_bytes_max=2048))
+async def test_a_body_in_chunks_of_a_byte_is_taken_and_one_that_is_all_framing_is_not(n: Network) -> None:
+    fine = chunked(*(chunk(bytes([one])) for one in LINE * 100), chunk(b""))
+    assert (await n.exchange(*(fine[at : at + 4000] for at in range(0, len(fine), 4000)))).status == 200
+    for tail in (chunk(b"x", b";e=" + b"e" * 9000), chunk(LINE) + b"0\r\nT: " + b"t" * 9000):
+        sent = chunked(tail)
+        answers = await n.exchange_all(sent[:200], *(sent[at : at + 1000] for at in range(200, len(sent), 1000)))
+        assert statuses(answers) == [400]
+    assert len(n.harness.queue.of("hourmark.audit")) == 1
+
+
+@with_scene(networked)
+async def test_a_trailer_is_never_taken_for_a_header(n: Network) -> None:
+    trailers = b"0\r\nHourmark-Client: other\r\nIdempotency-Key: k\r\nContent-Encoding: gzip\r\n\r\n"
+    assert (await n.exchange(chunked(chunk(LINE), trailers))).status == 200
+
+
+@with_scene(networked)
+async def test_after_what_is_no_request_nothing_is_read_and_what_came_before_gets_no_answer_of_another(n: Network) -> None:
+    answers = await n.exchange_all(request() + b"\x16\x03\x01 garbage\r\n\r\n" + request())
+    assert 400 not in statuses(answers)
+    assert len(n.harness.queue.of("hourmark.audit")) <= 1
+
+
+TWO_READINGS: Final = [
+    ("Content-Length: 5", "Content-Length: 6"),
+    ("Content-Length: 5", "Content-Length: 5"),
+    ("Content-Length: 5, 6",),
+    ("Content-Length: +5",),
+    ("Content-Length: 0x5",),
+    ("Content-Length: 99999999999999999999999",),
+    ("Content-Length: 5", "Transfer-Encoding: chunked"),
+    ("Transfer-Encoding: chunked", "Content-Length: 5"),
+    ("Transfer-Encoding: chunked, identity",),
+    ("Transfer-Encoding: xchunked",),
+    ("Transfer-Encoding: chunked", "Transfer-Encoding: identity"),
+    ("Transfer-Encoding : chunked",),
+    (" Transfer-Encoding: chunked",),
+]
+
+
+@with_scene(networked)
+async def test_two_readings_of_a_length_are_none(n: Network) -> None:
+    """What a proxy in front might read otherwise, a hidden request among it, is refused whole."""
+    for framing in TWO_READINGS:
+        head = "\r\n".join([f"POST {EVENTS} HTTP/1.1", "Host: service", *framing, "", ""]).encode()
+        answers = await n.exchange_all(head + b"0\r\n\r\n" + request())
+        assert statuses(answers) == [400], framing
+        assert ended(answers)
+    assert n.harness.queue.records == []
+
+
+@with_scene(networked)
+async def test_a_wrong_chunk_size_is_refused(n: Network) -> None:
+    for size in (b"-1", b"0x5", b"5 5", b"", b"fffffffffffffffff", b"5\n", b"g", b"+5", b"5_0"):
+        answers = await n.exchange_all(chunked(size + b"\r\n12345\r\n0\r\n\r\n") + request())
+        assert statuses(answers) == [400], size
+    assert n.harness.queue.records == []
+
+
+@with_scene(networked)
+async def test_more_requests_than_may_wait_end_the_connection(n: Network) -> None:
+    n.harness.queue.hold = asyncio.Event()
+    answers = await n.exchange_all(request() * 40)
+    assert statuses(answers) == []
+    n.harness.queue.hold.set()
+    assert (await n.exchange(request() * 30)).status == 200
+
+
+@with_scene(lambda: networked(header_seconds=0.3, idle_seconds=0.6))
+async def test_who_is_slow_with_headers_or_says_nothing_is_not_waited_for(n: Network) -> None:
+    answers = await n.exchange_all(b"GET /healthz HTTP/1.1\r\nX: ", *[b"x"] * 12)
+    assert statuses(answers) == [408]
+    with contextlib.suppress(ConnectionError):
+        assert await n.exchange_all() == b""
+    with contextlib.suppress(ConnectionError):
+        assert statuses(await n.exchange_all(request())) == [200]
+
+
+@with_scene(lambda: networked(connections_max=8))
+async def test_for_one_more_connection_the_one_goes_that_waited_longest(n: Network) -> None:
+    async with n.connected(50) as half_open:
+        for _, writer in half_open:
+            writer.write(b"GET / HTTP/1.1\r\n")
+        for _ in range(20):
+            assert (await n.exchange(request())).status == 200
+        _, last = half_open[-1]
+        last.write(b"\r\n")
+    n.harness.queue.hold = asyncio.Event()
+    async with n.connected(8) as busy:
+        for _, writer in busy:
+            writer.write(request())
+        while n.harness.service.inflight.requests < 16:
+            await asyncio.sleep(0.01)
+        assert (await n.exchange(b"")).code() == (503, "connections")
+        n.harness.queue.hold.set()
+        for reader, _ in busy:
+            assert b" 200 " in await reader.readuntil(b"\r\n")
+
+
+@with_scene(networked)
+async def test_work_for_a_client_that_left_ends_and_a_retry_is_delivered(n: Network) -> None:
+    n.harness.queue.hold = asyncio.Event()
+    async with n.connected(1) as [(_, writer)]:
+        writer.write(request())
+        while n.harness.service.inflight.requests < 2:
+            await asyncio.sleep(0.01)
+    while n.harness.service.inflight.requests:
+        await asyncio.sleep(0.01)
+    n.harness.queue.hold.set()
+    await asyncio.sleep(0.05)
+    assert n.harness.queue.records == []
+    assert (await n.exchange(request())).status == 200
+    assert n.harness.service.inflight.bytes == 0

@@ -71,7 +71,9 @@ def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(monkeyp
 async def test_a_clock_that_goes_wrong_is_told_to_nobody_and_nothing_is_taken_until_it_is_right(h: Harness, now_ms: int) -> None:
     """Or tailers would write its time into ranges, and no service would take them ever."""
     h.service.clock = FakeClock(now_ms)
-    for answer in (await h.client.get("/v1/hello"), await h.post_range(syslog()), await h.post_events(b'{"user":"u","ms":1}\n')):
+    report = h.client.post("/v1/reports", content=b"{}")
+    for posted in (h.client.get("/v1/hello"), h.post_range(syslog()), h.post_events(b'{"user":"u","ms":1}\n'), report):
+        answer = await posted
         assert answer.status_code == 503
         error = answer.json()["error"]
         assert error["code"] == "not_ready"

@@ -1,0 +1,51 @@
+"""Who waits for an answer. The HTTP server puts it into each request's scope, and says when it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from starlette.requests import ClientDisconnect, Request
+
+_PEER: Final = "hourmark.peer"  # in a scope's extensions
+
+
+class Peer:
+    """The other side of one connection."""
+
+    def __init__(self) -> None:
+        self.gone = False
+        self._leaving: dict[Callable[[], None], None] = {}
+
+    def on_leaving(self, callback: Callable[[], None]) -> None:
+        """Call this once when it leaves, or now if it did."""
+        if self.gone:
+            callback()
+        else:
+            self._leaving[callback] = None
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        """Do not call it any more."""
+        self._leaving.pop(callback, None)
+
+    def leave(self) -> None:
+        """The connection is lost."""
+        self.gone = True
+        while self._leaving:
+            self._leaving.popitem()[0]()
+
+    def check(self) -> None:
+        """ClientDisconnect if there is nobody to work for."""
+        if self.gone:
+            raise ClientDisconnect
+
+
+def extensions(peer: Peer) -> dict[str, dict[str, object]]:
+    """A scope's extensions, with who waits."""
+    return {_PEER: {"peer": peer}}
+
+
+def peer_of(request: Request) -> Peer:
+    """Who waits for this request's answer; one that never leaves where no server says."""
+    peer = request.scope.get("extensions", {}).get(_PEER, {}).get("peer")
+    return peer if isinstance(peer, Peer) else Peer()

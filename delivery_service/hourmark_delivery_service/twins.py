@@ -1,0 +1,87 @@
+"""The same request twice at once is done once: a retry joins the work that is under way, and is told what comes of it.
+
+Who joins waits for the very work whose records and audit record go into the queue, and is acknowledged only by its success. Work
+goes on while anyone waits for it, whoever came first, and ends with the last of them: nobody works for a client that left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any, Generic, TypeVar
+
+from starlette.requests import ClientDisconnect
+
+from hourmark_delivery_service.peer import Peer
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Work(Generic[T]):
+    """`body`: what a twin must have too, byte for byte; a key may be only a digest."""
+
+    task: asyncio.Task[T]
+    body: bytes
+    waiting: set[asyncio.Future[T]] = dataclasses.field(default_factory=set)
+
+
+class Twins(Generic[T]):
+    """Work under way, by its key."""
+
+    def __init__(self) -> None:
+        self._works: dict[Hashable, _Work[T]] = {}
+
+    def __len__(self) -> int:
+        return len(self._works)
+
+    async def join(self, key: Hashable, body: bytes, start: Callable[[], Coroutine[Any, Any, T]], peer: Peer) -> T:
+        """What `start` returns or raises, or what it does that was started for the same key and body and is not done yet.
+
+        ClientDisconnect once `peer` is gone.
+        """
+        work = self._works.get(key)
+        if work is None or work.body != body:
+            work = self._begin(key, body, start())
+        mine: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        work.waiting.add(mine)
+
+        def left() -> None:
+            if not mine.done():
+                mine.set_exception(ClientDisconnect())
+
+        peer.on_leaving(left)
+        try:
+            return await mine
+        finally:
+            peer.forget(left)
+            work.waiting.discard(mine)
+            if not work.waiting and not work.task.done():
+                self._forget(key, work)  # nobody must join what is being ended
+                work.task.cancel()
+
+    def _begin(self, key: Hashable, body: bytes, coroutine: Coroutine[Any, Any, T]) -> _Work[T]:
+        work = self._works[key] = _Work(asyncio.create_task(coroutine), body)
+
+        def ended(task: asyncio.Task[T]) -> None:
+            self._forget(key, work)
+            for one in work.waiting:
+                if not one.done():
+                    _tell(one, task)
+
+        work.task.add_done_callback(ended)
+        return work
+
+    def _forget(self, key: Hashable, work: _Work[T]) -> None:
+        if self._works.get(key) is work:
+            del self._works[key]
+
+
+def _tell(one: asyncio.Future[T], task: asyncio.Task[T]) -> None:
+    if task.cancelled():
+        one.cancel()
+    elif (error := task.exception()) is not None:
+        one.set_exception(error)
+    else:
+        one.set_result(task.result())

@@ -1,0 +1,72 @@
+"""Where parsing and inflating run: short turns in the event loop, what cannot be cut into such turns in one thread beside it.
+
+One thread, since Python runs one at a time anyway: more would hold others up, not be faster. The loop turns between any two
+turns, whoever's they are, so probes and new requests are answered while everybody parses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeVar
+
+from hourmark_delivery_service.errors import NotNow
+from hourmark_delivery_service.peer import Peer
+from hourmark_delivery_service.turns import Job, Lane
+
+T = TypeVar("T")
+
+LONG_BYTES: Final = 64 * 1024  # one piece of work over more bytes than that may take over ten milliseconds
+LARGE_RECORDS: Final = 65_536  # of a request: lines of at most 16 bytes; parsing them takes a second and more
+_LARGE_WAITING_MAX: Final = 4  # they hold memory, which others need
+LONG_RECORDS: Final = 4096  # and so may one over more records
+
+
+class Workers:
+    """Both lanes."""
+
+    def __init__(self) -> None:
+        self._short = Lane()
+        self._long = Lane()
+        self._large = Lane()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="long-work")
+
+    def admitted(self, records: int) -> AbstractAsyncContextManager[None]:
+        """Work of so many records; of large works, one at a time. NotNow if several wait already."""
+        if not is_large(records):
+            return contextlib.nullcontext()
+        if self._large.waiting >= _LARGE_WAITING_MAX:
+            raise NotNow("overloaded", f"{self._large.waiting} requests of over {LARGE_RECORDS} lines wait", retry_after_s=10)
+        return self._large.turn(Job())
+
+    async def short(self, job: Job, call: Callable[[], T]) -> T:
+        """In the event loop; for a turn that is bounded."""
+        async with self._short.turn(job):
+            result = call()
+            await asyncio.sleep(0)
+            return result
+
+    async def beside(self, job: Job, call: Callable[[], T], peer: Peer | None = None) -> T:
+        """In the thread. ClientDisconnect, instead of beginning, where `peer` is gone."""
+        async with self._long.turn(job):
+            if peer is not None:
+                peer.check()
+            return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+
+def is_large(records: int) -> bool:
+    """Whether work of so many records takes much memory and time."""
+    return records > LARGE_RECORDS
+
+
+def has_long_line(body: bytes) -> bool:
+    """Whether a line has more than `LONG_BYTES` bytes."""
+    at = 0
+    while at + LONG_BYTES < len(body):
+        at = body.rfind(b"\n", at, at + LONG_BYTES + 1) + 1
+        if at == 0:
+            return True
+    return False

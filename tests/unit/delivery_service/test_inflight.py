@@ -1,0 +1,113 @@
+"""Memory is taken for what has come: announcing is free, and a body that does not come gives way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.clock import FakeClock
+from tests.support.service.examples import range_of, syslog
+from tests.support.service.harness import Harness, with_service
+from tests.unit.delivery_service.test_service_encodings import PACKERS
+from tests.unit.delivery_service.test_service_ranges import code
+
+from hourmark.wire import range_headers
+from hourmark_delivery_service.errors import NotNow
+from hourmark_delivery_service.inflight import HELD_PER_BYTE, Inflight
+from hourmark_delivery_service.metrics import Metrics
+
+MEBIBYTE = 1 << 20
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 400), st.booleans()), max_size=60))
+def test_never_more_than_the_limit_but_for_one_alone_and_all_of_it_comes_back(steps: list[tuple[int, int, bool]]) -> None:
+    inflight, limit = Inflight(FakeClock(), 1000, Metrics()), 1000
+    open_requests = {}
+    for number, size, ends in steps:
+        if number not in open_requests:
+            context = inflight.request()
+            open_requests[number] = (context, context.__enter__())
+        context, request = open_requests[number]
+        if ends:
+            context.__exit__(None, None, None)
+            del open_requests[number]
+            continue
+        try:
+            inflight.reserve(request, size)
+            assert inflight.bytes <= limit or inflight.bytes == request.bytes
+        except NotNow:
+            assert inflight.bytes + size > limit and inflight.bytes > request.bytes
+    assert inflight.bytes == sum(request.bytes for _, request in open_requests.values())
+    for context, _ in open_requests.values():
+        context.__exit__(None, None, None)
+    assert (inflight.bytes, inflight.requests) == (0, 0)
+
+
+def announcing(h: Harness, number: int, comes: bytes) -> asyncio.Task[httpx.Response]:
+    """A range of 4 MiB of which only this comes."""
+    headers = range_headers(range_of(b"x" * (4 * MEBIBYTE), start=number << 23))
+
+    async def content() -> AsyncIterator[bytes]:
+        if comes:
+            yield comes
+        await asyncio.Event().wait()
+
+    return asyncio.create_task(h.client.post("/v1/ranges", content=content(), headers=headers))
+
+
+async def cancelled(tasks: list[asyncio.Task[httpx.Response]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@with_service(inflight_bytes_max=MEBIBYTE)
+async def test_idle_connections_that_announce_much_lock_nobody_out(h: Harness) -> None:
+    idle = [announcing(h, n, b"") for n in range(50)]
+    while h.service.inflight.requests < 50:
+        await asyncio.sleep(0)
+    assert h.service.inflight.bytes == 0
+    assert (await h.post_range(syslog())).status_code == 200
+    await cancelled(idle)
+
+
+@with_service(inflight_bytes_max=MEBIBYTE)
+async def test_bodies_that_stopped_coming_give_way_and_only_as_many_as_must(h: Harness) -> None:
+    part = b"x" * (MEBIBYTE // (2 * HELD_PER_BYTE) - 100)
+    stalled = [announcing(h, n, part) for n in range(2)]
+    while h.service.inflight.bytes < 2 * HELD_PER_BYTE * len(part):
+        await asyncio.sleep(0)
+    small = syslog() * 10
+    assert code(await h.post_range(small)) == (503, "overloaded"), "they may still come"
+    h.clock.advance(1)
+    assert (await h.post_range(small)).status_code == 200
+    done, waits = await asyncio.wait(stalled, timeout=0.1)
+    assert [code(task.result()) for task in done] == [(408, "slow_body")]
+    assert h.service.inflight.bytes == HELD_PER_BYTE * len(part)
+    await cancelled(list(waits))
+    assert h.service.inflight.bytes == 0
+
+
+@with_service(inflight_bytes_max=MEBIBYTE, body_seconds=0.2)
+async def test_a_body_that_does_not_come_in_time_gives_its_memory_back(h: Harness) -> None:
+    assert code(await announcing(h, 0, b"x" * 1000)) == (408, "slow_body")
+    assert (h.service.inflight.bytes, h.service.inflight.requests) == (0, 0)
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "gzip"])
+@with_service(inflight_bytes_max=MEBIBYTE)
+async def test_what_inflating_makes_counts(h: Harness, encoding: str) -> None:
+
+    plain = syslog() * 6000
+    h.queue.hold = asyncio.Event()
+    first = asyncio.create_task(h.post_range(syslog()))
+    while not h.service.inflight.bytes:
+        await asyncio.sleep(0)
+    _, pack = PACKERS[encoding]
+    assert code(await h.post_range(plain, content=pack(plain), encoding=encoding)) == (503, "overloaded")
+    h.queue.hold.set()
+    assert (await first).status_code == 200
