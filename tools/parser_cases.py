@@ -152,7 +152,9 @@ REVISIONS: Final = (USUAL, ALL_TIMES, OTHER)
 def cases() -> Iterator[Case]:
     """All of them, each with a name of its own."""
     numbers: dict[str, Iterator[int]] = {}
-    for case in itertools.chain(_syslog(), _json(), _texts(), _patterns(), _times(), _zones(), _mutated(), _batches(), _ranges()):
+    for case in itertools.chain(
+        _syslog(), _json(), _texts(), _patterns(), _times(), _zones(), _mutated(), _batches(), _ranges(), _blanks()
+    ):
         number = next(numbers.setdefault(case["name"], itertools.count(1)))
         yield {**case, "name": f"{case['name']} {number}"}
 
@@ -278,3 +280,19 @@ def _ranges() -> Iterator[Case]:
     yield {**many, "body": [[many["body"], 100]]}
     yield {**_range("long line", []), "body": [["x", (4 << 20) + 1], ["\n", 1], [line.decode() + "\n", 2]]}
     yield _range("other dead letters", [b"", b"\xff", json.dumps({"ä": 1}).encode(), line], OTHER)
+
+
+def _blanks() -> Iterator[Case]:
+    """Lines of no byte but CR, and those that are nearly so."""
+    line, event = _line("click", b'{"user":"u","ms":1}'), b'{"user":"u","ms":1}'
+    nearly = [b"", b"\r", b"\r\r", b" ", b"\t", b"\r \r", b"\x00", b"\x0b", b"\x0c", b"\xc2\x85", b"\r\rx", b"x\r"]
+    for source in ("app", "caught", "anything", "nowhere"):
+        yield _range("blank lines", [b"", b"\r", line, *nearly, line, b"\r"], source=source, start=7)
+        yield _range("nothing but blank lines", [b"", b"\r"], source=source)
+    yield {**_range("many blank lines", []), "body": [["\n", 40_000], ["\r\n", 20_000], ["\r", 20_000], ["\n", 1]]}
+    batch = {"event_type": "click", "client": "shop", "key": "blanks", "observed_at_ms": NOW_MS}
+    for end in (b"", b"\n", b"\r", b"\n\r\n"):
+        body = b"\n".join([b"", event, *nearly, event])
+        yield {"name": "batch with blank lines", "rules": USUAL.id, "batch": batch, "body": (body + end).decode("latin-1")}
+    for body in (b"\n", b"\r", b"\r\n\n"):
+        yield {"name": "batch of blank lines", "rules": USUAL.id, "batch": batch, "body": body.decode("latin-1")}

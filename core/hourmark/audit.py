@@ -3,6 +3,10 @@
 The delivery service appends one after all of a range is in Kafka and before it acknowledges it. A retry makes the very same
 record, so two records with one key and different content are an alarm. What is in Kafka without an audit record was never
 acknowledged.
+
+`lines = events + dead letters + blanks`: a blank line makes no record. Ranges whose rules are of a parser that made dead letters
+of blank lines have records without `blanks`, in the schema of then, byte for byte. The later schema has the same fields first, so
+a reader of then passes over `blanks`, and one of now tells the two by their length.
 """
 
 from __future__ import annotations
@@ -19,7 +23,9 @@ from hourmark.ranges import RangeId
 _MODULUS: Final = 1 << 64
 
 SCHEMA: Final = read_schema("audit.avsc")
+SCHEMA_BEFORE_BLANKS: Final = read_schema("audit_before_blanks.avsc")
 _DATUM: Final = Datum(SCHEMA)
+_DATUM_BEFORE_BLANKS: Final = Datum(SCHEMA_BEFORE_BLANKS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
@@ -55,6 +61,7 @@ class AuditRecord:
     lines: int
     promised: tuple[Promise, ...]
     ids: bytes = b""  # digest of the records' ids in their order: it also tells a time that moved within its hour
+    blanks: int | None = None  # None: its parser made dead letters of blank lines
 
     def encode(self) -> bytes:
         """The Avro datum, without framing."""
@@ -62,12 +69,15 @@ class AuditRecord:
             {"type": p.event_type, "hour_start": p.hour_start_s, "count": p.count, "sum": p.sum.to_bytes(8, "big")}
             for p in self.promised
         ]
-        return _DATUM.encode(dataclasses.asdict(self) | {"observed_at": self.observed_at_ms, "promised": promised})
+        datum = _DATUM_BEFORE_BLANKS if self.blanks is None else _DATUM
+        return datum.encode(dataclasses.asdict(self) | {"observed_at": self.observed_at_ms, "promised": promised})
 
     @classmethod
     def decode(cls, datum: bytes) -> AuditRecord:
         """The inverse of `encode`."""
-        row = _DATUM.decode(datum)
+        row, size = _DATUM_BEFORE_BLANKS.decode_first(datum)
+        if size < len(datum):
+            row = _DATUM.decode(datum)
         return cls(
             range_id=RangeId(row.pop("range_id")),
             observed_at_ms=unix_ms(row.pop("observed_at")),

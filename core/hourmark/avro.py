@@ -61,8 +61,13 @@ class Datum:
 
     def decode(self, datum: bytes) -> dict[str, Any]:
         """The inverse; timestamps come as `datetime`."""
-        row: Any = fastavro.schemaless_reader(io.BytesIO(datum), self._schema, None)
-        return dict(row)
+        return self.decode_first(datum)[0]
+
+    def decode_first(self, content: bytes) -> tuple[dict[str, Any], int]:
+        """The datum that `content` begins with, and its size."""
+        stream = io.BytesIO(content)
+        row: Any = fastavro.schemaless_reader(stream, self._schema, None)
+        return dict(row), stream.tell()
 
 
 def unix_ms(time: dt.datetime) -> int:

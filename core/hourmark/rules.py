@@ -36,8 +36,13 @@ class ParserVersion(NamedTuple):
     parser: int
     zones: str
 
+    @property
+    def counts_blanks(self) -> bool:
+        """Whether a blank line is counted and makes no record. The first parser made a dead letter of it."""
+        return self.parser >= 2
 
-PARSER: Final = ParserVersion(1, "2026.6")  # of new revisions; the delivery service's `parsing` knows which it can still be
+
+PARSER: Final = ParserVersion(2, "2026.6")  # of new revisions; the delivery service's `parsing` knows which it can still be
 
 
 class SchemaMeaning(NamedTuple):

@@ -1,7 +1,7 @@
 """The HTTP contract between tailer and delivery service: paths, headers, bodies.
 
     GET  /v1/hello            what a tailer asks once before its first range
-    POST /v1/ranges           a byte range; 200 {"end", "events", "dead_letters", …} once all of it is on all in-sync replicas
+    POST /v1/ranges           a byte range; 200 {"end", "events", "dead_letters", "blanks", …} once all is on all in-sync replicas
     POST /v1/reports          a host report, JSON
     POST /v1/events/{type}    NDJSON events of one type
 
@@ -89,6 +89,7 @@ class RangeAnswer:
     end: int
     events: int
     dead_letters: int
+    blanks: int = 0  # blank lines, which made neither; a service before this one says nothing of them
 
 
 def report_to_json(report: HostReport) -> bytes:

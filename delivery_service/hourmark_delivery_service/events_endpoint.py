@@ -70,6 +70,7 @@ class EventsEndpoint:
                 {
                     "events": parser.event_count,
                     "dead_letters": parser.dead_letter_count,
+                    "blanks": parser.blanks,
                     "dead_letter_reasons": parser.reasons,
                     **({"delivery": "exactly once"} if exactly else {"delivery": "at least once", "next_step": _NEXT_STEP}),
                     "repeat": _repeat(batch),

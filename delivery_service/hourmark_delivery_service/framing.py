@@ -1,4 +1,5 @@
-"""Schema ids of audit records and host reports: asked of the registry at start, again and again while it is away.
+"""Schema ids of audit records and host reports: asked of the registry at start, again and again while it is away, and once more
+where a revision comes whose ranges have audit records in another schema.
 
 They are only asked for: `hourmark types apply` registers them. A service that registered schemas would take ids from types in a
 registry that was recreated, before anybody could repair it.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Final, Protocol
 
 from hourmark import audit, host_reports
@@ -20,6 +21,7 @@ from hourmark.topics import AUDIT, HOSTS
 _LOG = logging.getLogger(__name__)
 
 _PAUSE_MAX_S: Final = 10.0
+_AUDIT: Final = {True: audit.SCHEMA, False: audit.SCHEMA_BEFORE_BLANKS}
 
 
 class Registry(Protocol):
@@ -32,18 +34,22 @@ class Registry(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Framing:
-    """What stands before each datum."""
+    """What stands before each datum. `audit`: by whether the record counts blank lines, as far as known rules need it."""
 
-    audit: bytes
+    audit: Mapping[bool, bytes]
     hosts: bytes
 
 
-async def find(registry: Registry, taken: Callable[[], Mapping[int, str]], say: Callable[[str], None]) -> Framing:
-    """Both ids, however long it takes. `taken`: the ids of the rules, and their types. `say` is told why it takes long."""
+async def find(
+    registry: Registry, needed: Set[bool], taken: Callable[[], Mapping[int, str]], say: Callable[[str], None]
+) -> Framing:
+    """All ids, however long it takes. `needed`: of which audit records; `taken`: the ids of the rules, and their types. `say` is
+    told why it takes long.
+    """
     pause_s = 0.5
     while True:
         try:
-            return await asyncio.to_thread(_find, registry, taken())
+            return await asyncio.to_thread(_find, registry, needed, taken())
         except (Unavailable, UsageError) as error:
             _LOG.warning("the schema ids of audit records and reports are not known yet: %s", error)
             say(f": {error}")
@@ -51,9 +57,9 @@ async def find(registry: Registry, taken: Callable[[], Mapping[int, str]], say: 
         pause_s = min(pause_s * 2, _PAUSE_MAX_S)
 
 
-def _find(registry: Registry, taken: Mapping[int, str]) -> Framing:
+def _find(registry: Registry, needed: Set[bool], taken: Mapping[int, str]) -> Framing:
     return Framing(
-        audit=frame(_id(registry, AUDIT, audit.SCHEMA, taken)),
+        audit={counts_blanks: frame(_id(registry, AUDIT, _AUDIT[counts_blanks], taken)) for counts_blanks in sorted(needed)},
         hosts=frame(_id(registry, HOSTS, host_reports.SCHEMA, taken)),
     )
 

@@ -23,6 +23,7 @@ class Metrics:
         )
         self.events = Counter("hourmark_service_events", "Events acknowledged.", ["type"], registry=r)
         self.dead_letters = Counter("hourmark_service_dead_letters", "Dead letters acknowledged.", ["reason"], registry=r)
+        self.blank_lines = Counter("hourmark_service_blank_lines", "Blank lines acknowledged: they make no record.", registry=r)
         self.received_bytes = Counter("hourmark_service_received_bytes", "Bytes acknowledged, inflated.", registry=r)
         self.inflight_bytes = Gauge("hourmark_service_inflight_bytes", "Bytes of requests under way.", registry=r)
         self.produce_errors = Counter(

@@ -45,7 +45,7 @@ class RangesEndpoint:
             with bad_request("range", "cut the range as docs/http-api.md says"):
                 parser = RangeParser(byte_range, body, rules)
             parser = await service.deliver(parser, body, request, peer_of(http))
-            answer = RangeAnswer(byte_range.end, parser.event_count, parser.dead_letter_count)
+            answer = RangeAnswer(byte_range.end, parser.event_count, parser.dead_letter_count, parser.blanks)
             return json_answer({**dataclasses.asdict(answer), "dead_letter_reasons": parser.reasons})
 
     def _check_size(self, byte_range: ByteRange, body: bytes) -> None:

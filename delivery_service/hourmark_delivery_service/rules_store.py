@@ -29,6 +29,7 @@ class RulesStore:
         self._types: dict[tuple[str, int], CompiledType] = {}  # by key and schema id: revisions share them
         self._unusable: dict[str, str] = {}  # revisions, and why they cannot be used here
         self._latest: CompiledRules | None = None
+        self.counting_blanks: frozenset[bool] = frozenset()  # whether revisions count blank lines: each answer that one gives
         self.caught_up = False  # whether the topic was once read to its end
         self.trouble = ""  # why it cannot be read at the moment
 
@@ -39,6 +40,7 @@ class RulesStore:
         for key, value in records:
             if key is not None and value is not None:
                 self._add(key, value)
+        self.counting_blanks = frozenset(rules.parser.counts_blanks for rules in self._book.revisions)
         newest = self._newest
         rules = self._book.get(newest) if newest in self._published else None
         latest = self._compile(rules) if rules is not None else None

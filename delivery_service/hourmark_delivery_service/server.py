@@ -95,8 +95,22 @@ async def _report(service: Service, reporter: Reporter, config: Config) -> None:
     with contextlib.closing(SchemaRegistry(config.registry)) as registry:
         while service.rules.latest is None:
             await asyncio.sleep(_LOOK_S)
-        service.framing = await find(registry, service.rules.types_of_ids, service.waits_for_framing)
-    await reporter.run()
+        await _find_framing(service, registry)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(reporter.run())
+            tasks.create_task(_follow_framing(service, registry))
+
+
+async def _follow_framing(service: Service, registry: SchemaRegistry) -> None:
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        if service.lacks_framing():
+            await _find_framing(service, registry)
+
+
+async def _find_framing(service: Service, registry: SchemaRegistry) -> None:
+    needed = service.rules.counting_blanks
+    service.framing = await find(registry, needed, service.rules.types_of_ids, service.waits_for_framing)
 
 
 async def _say_goodbye(service: Service, reporter: Reporter) -> None:

@@ -82,11 +82,15 @@ class Service:
                 (bool(clock), clock),
                 (not self.rules.caught_up, f"the rules topic was not read to its end yet{self.rules.trouble}"),
                 (self.rules.caught_up and self.rules.latest is None, self.rules.why_not_ready()),
-                (self.framing is None, f"the schema ids of audit records are not known yet{self.framing_trouble}"),
+                (self.lacks_framing(), f"the schema ids of audit records are not known yet{self.framing_trouble}"),
                 (not self.reported, "the first own report is not in Kafka yet"),
             )
             if missing
         ]
+
+    def lacks_framing(self) -> bool:
+        """Whether a revision is known whose audit records could not be written."""
+        return self.framing is None or not self.rules.counting_blanks <= self.framing.audit.keys()
 
     def waits_for_framing(self, why: str) -> None:
         """The schema ids of audit records and reports are not known yet."""
@@ -104,6 +108,8 @@ class Service:
         rules = self.rules.get(revision)
         if rules is None:
             raise NotNow("rules_unknown", self.rules.why_not(revision))
+        if self.lacks_framing():  # the revision may have come since `check_accepting`
+            raise NotNow("not_ready", f"the schema ids of audit records are not known yet{self.framing_trouble}")
         return rules
 
     async def deliver(self, parser: P, body: bytes, request: Request, peer: Peer) -> P:
@@ -130,14 +136,16 @@ class Service:
             assert self.framing is not None, "check_accepting comes first"
             records = parser.event_count + parser.dead_letter_count
             audit = await self.workers.beside(Job(), parser.audit) if records > LONG_RECORDS else parser.audit()
-            await self.queue.append([QueueRecord(AUDIT, audit.range_id, self.framing.audit + audit.encode())], received_ms)
+            assert audit.lines == parser.event_count + parser.dead_letter_count + parser.blanks, "each line is one of the three"
+            value = self.framing.audit[audit.blanks is not None] + audit.encode()
+            await self.queue.append([QueueRecord(AUDIT, audit.range_id, value)], received_ms)
         except QueueError as error:
             raise NotNow("queue", f"nothing was acknowledged: {error}") from error
-        assert audit.lines == parser.event_count + parser.dead_letter_count, "each line is one or the other"
         for event_type, count in parser.events.items():
             self.metrics.events.labels(event_type).inc(count)
         for reason, count in parser.reasons.items():
             self.metrics.dead_letters.labels(reason).inc(count)
+        self.metrics.blank_lines.inc(parser.blanks)
         self.metrics.received_bytes.inc(len(body))
 
     async def append_report(self, report: HostReport) -> None:

@@ -94,7 +94,8 @@ class ServiceLink:
         response = self._exchange("POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
         try:
             fields = response.json()
-            answer = RangeAnswer(*(int(fields[name]) for name in ("end", "events", "dead_letters")))
+            end, events, dead_letters = (int(fields[name]) for name in ("end", "events", "dead_letters"))
+            answer = RangeAnswer(end, events, dead_letters, int(fields.get("blanks", 0)))
         except (ValueError, KeyError, TypeError) as error:
             raise Refused(f"{response.url} answered 200 without end, events and dead_letters: {response.text[:200]!r}") from error
         if answer.end != byte_range.end:

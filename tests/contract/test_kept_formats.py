@@ -25,7 +25,7 @@ from hourmark.config import Parsing
 from hourmark.event_types import EventType, Source
 from hourmark.host_reports import HostReport, SourceReport
 from hourmark.ranges import ByteRange, RangeId
-from hourmark.rules import Rules, RulesBook, TypeVersion
+from hourmark.rules import ParserVersion, Rules, RulesBook, TypeVersion
 from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import damaged_rows
@@ -43,6 +43,7 @@ RULES: Final = Rules(
     types={"click": TypeVersion(CLICK, 1)},
     sources={"app": Source(name="app", types=["click"])},
     parsing=Parsing(),
+    parser=ParserVersion(1, "2026.6"),
 )
 AUDIT_RECORD: Final = AuditRecord(
     range_id=RangeId(bytes(range(8))),

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.records import audit_record, byte_range
 
+from hourmark import audit
 from hourmark.audit import AuditRecord, Promise, promises, sum_low64
-from hourmark.avro import digest, fingerprint, frame, unframe
+from hourmark.avro import Datum, digest, fingerprint, frame, unframe
 from hourmark.config import Parsing
 from hourmark.event_id import EventId
 from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
@@ -22,6 +23,7 @@ from hourmark.manifest import Manifest
 from hourmark.ranges import Part, RangeId
 from hourmark.rules import Rules, RulesBook, TypeVersion
 from hourmark.wire import parse_range_headers, range_headers, report_from_json, report_to_json
+from hourmark_declare.avro_evolution import why_unreadable
 
 TEXT = st.text(max_size=30)
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,10}", fullmatch=True)
@@ -46,13 +48,27 @@ def test_promises_count_distinct_ids_by_type_and_hour(events: list[tuple[str, in
 @given(
     st.binary(min_size=8, max_size=8), TEXT, TEXT, COUNTS, MILLIS,
     st.lists(st.builds(Promise, NAMES, st.integers(0, 1 << 40), st.integers(1, 1 << 40), st.integers(0, 2**64 - 1)), max_size=5),
+    st.none() | COUNTS,
 )  # fmt: skip
-def test_audit_records_come_back(range_id: bytes, name: str, path: str, at: int, ms: int, promised: list[Promise]) -> None:
+def test_audit_records_come_back(
+    range_id: bytes, name: str, path: str, at: int, ms: int, promised: list[Promise], blanks: int | None
+) -> None:
     record = audit_record(
         range_id=RangeId(range_id), host_name=name, generation=3, start=at, end=at, observed_at_ms=ms, path=path,
-        promised=tuple(promised),
+        promised=tuple(promised), blanks=blanks,
     )  # fmt: skip
     assert AuditRecord.decode(record.encode()) == record
+    before = Datum(audit.SCHEMA_BEFORE_BLANKS).decode(record.encode())  # as version 0.2.0 reads it, whichever wrote it
+    assert (before["range_id"], before["lines"], len(before["promised"])) == (range_id, record.lines, len(promised))
+
+
+def test_the_two_schemas_of_audit_records_read_each_other() -> None:
+    for written, reader in itertools.permutations((audit.SCHEMA, audit.SCHEMA_BEFORE_BLANKS)):
+        assert why_unreadable(written, reader) is None
+    assert audit.SCHEMA["fields"][:-1] == [
+        {**field, "doc": audit.SCHEMA["fields"][at]["doc"]} if field["name"] == "lines" else field
+        for at, field in enumerate(audit.SCHEMA_BEFORE_BLANKS["fields"])
+    ], "a reader of then passes over what follows"
 
 
 @given(st.lists(IDS, max_size=10))

@@ -22,8 +22,9 @@ Answer = subprocess.CompletedProcess[str]
 
 HEAVY = {"pyspark", "pyarrow", "pandas", "numpy"}
 DATA = (  # the kinds of files that are no Python
-    "hourmark/audit.avsc", "hourmark/envelope.avsc", "hourmark/host_report.avsc",
+    "hourmark/audit.avsc", "hourmark/audit_before_blanks.avsc", "hourmark/envelope.avsc", "hourmark/host_report.avsc",
     "hourmark_delivery_service/parsing/zone_data/2026.6.zip", "hourmark_delivery_service/parsing/vectors/1.json",
+    "hourmark_delivery_service/parsing/vectors/2.json",
     "hourmark_infra/jars/jars.lock", "hourmark_infra/java/jdk.lock", "hourmark_etl/ledger/migrations/versions/v2.py",
 )  # fmt: skip
 # What is installed, its own commands, and what of HEAVY comes with it.

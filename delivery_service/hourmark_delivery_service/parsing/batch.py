@@ -48,9 +48,9 @@ class BatchParser(Parser):
     """
 
     def __init__(self, batch: Batch, body: bytes, rules: CompiledRules) -> None:
-        self._lines = body.removesuffix(b"\n").split(b"\n") if body else []
-        if not self._lines:
+        if not body:
             raise ValueError("the body holds no line")
+        self._body = body if body.endswith(b"\n") else body + b"\n"
         self._batch = batch
         self._type: CompiledType = rules.types[batch.event_type]
         self._parsing = rules.parsing
@@ -64,7 +64,7 @@ class BatchParser(Parser):
             source_and_file=self._host + _NO_FILE,
             declared_source=batch.client,
             start=0,
-            end=len(self._lines),
+            end=self._body.count(b"\n"),
         )
         super().__init__(
             rules,
@@ -79,9 +79,9 @@ class BatchParser(Parser):
         )
 
     def _read(self) -> Iterator[int]:
-        for index, line in enumerate(self._lines):
-            self._line(line, index)
-            yield len(line) + 1
+        for taken, (at, end) in enumerate(self._lines(self._body)):
+            self._line(self._body[at:end], taken + self.blanks)
+            yield end + 1 - at
 
     def _line(self, line: bytes, index: int) -> None:
         kind = self._type

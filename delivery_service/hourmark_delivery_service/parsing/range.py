@@ -1,7 +1,7 @@
 """Parsing of a byte range: a pure function of the range, its bytes and the rules revision it names.
 
-It is total: whatever the bytes, each line becomes one event or one dead letter, and a retry gives the same, byte for byte,
-on any instance and years later. There is no clock and no configuration in here.
+It is total: whatever the bytes, each line becomes one event or one dead letter, or is blank and counted, and a retry gives the
+same, byte for byte, on any instance and years later. There is no clock and no configuration in here.
 """
 
 from __future__ import annotations
@@ -57,12 +57,9 @@ class RangeParser(Parser):
                 Rejected(Reason.LINE_TOO_LONG, f"{self._range.part.value} of a line over {LINE_BYTES_MAX} bytes"), raw, 0
             )
             return
-        at = 0
-        while at < len(self._body):
-            end = self._body.index(b"\n", at)
+        for at, end in self._lines(self._body):
             self._line(self._body[at:end], at)
             yield end + 1 - at
-            at = end + 1
 
     def _line(self, line: bytes, at: int) -> None:
         position = self._range.start + at

@@ -14,6 +14,7 @@ from hourmark.event_id import EventId
 from hourmark.hours import hour_start_s
 from hourmark.ranges import RangeId
 from hourmark.record_key import KEY_SIZE, RecordKey
+from hourmark_delivery_service.parsing.blank_lines import blank_lines
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.primitives import put_bytes
 from hourmark_delivery_service.parsing.reject import Rejected
@@ -65,12 +66,13 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRange:
-    """All of a range. `lines = events + dead_letters`, always."""
+    """All of a range. `lines = events + dead_letters + blanks`, always."""
 
     records: tuple[Record, ...]
     lines: int
     events: int
     dead_letters: int
+    blanks: int
     audit: AuditRecord
 
 
@@ -97,6 +99,7 @@ class Parser:
         self._pending: list[Record] = []
         self.reasons: collections.Counter[str] = collections.Counter()
         self.events: collections.Counter[str] = collections.Counter()
+        self.blanks = 0
 
     def slices(self) -> Iterator[list[Record]]:
         """The records, some at a time."""
@@ -118,17 +121,24 @@ class Parser:
             end=origin.end,
             observed_at_ms=origin.observed_at_ms,
             rules=self._rules.id,
-            lines=len(self._promised),
+            lines=len(self._promised) + self.blanks,
             promised=promises(self._promised),
             ids=digest_of_ids(event_id for _, _, event_id in self._promised),
+            blanks=self.blanks if self._rules.parser.counts_blanks else None,
             **self._identity,  # type: ignore[arg-type]  # the subclasses' literal keyword arguments
         )
 
     def whole(self) -> ParsedRange:
         """All of it in one go."""
         records = tuple(record for part in self.slices() for record in part)
+        audit = self.audit()
         return ParsedRange(
-            records=records, lines=len(records), events=self.event_count, dead_letters=self.dead_letter_count, audit=self.audit()
+            records=records,
+            lines=audit.lines,
+            events=self.event_count,
+            dead_letters=self.dead_letter_count,
+            blanks=self.blanks,
+            audit=audit,
         )
 
     @property
@@ -149,6 +159,19 @@ class Parser:
     def _read(self) -> Iterator[int]:
         """Take line by line, each as `_event` or `_dead_letter`; after each, its size."""
         raise NotImplementedError
+
+    def _lines(self, body: bytes) -> Iterator[tuple[int, int]]:
+        """Where each line begins, and its LF stands. Blank lines are counted and left out, where the rules say so."""
+        at, counts_blanks = 0, self._rules.parser.counts_blanks
+        while at < len(body):
+            if counts_blanks and body[at] in b"\r\n":
+                at, blanks = blank_lines(body, at)
+                self.blanks += blanks
+                if at == len(body):
+                    return
+            end = body.index(b"\n", at)
+            yield at, end
+            at = end + 1
 
     def _event(self, event: Event, event_id: EventId, position: int) -> None:
         """Take an event. Rejected, and nothing is taken, if it is too large."""

@@ -105,6 +105,10 @@ class Expectations(_Told):
     host: Several = Field((), description="of events whose line names none; absent: not checked")
     host_id: Several = Field((), description="32 hex digits; absent: digests in event ids and range ids are not checked")
     line_bytes_max: int = Field(4 << 20, description="a longer line must be there in pieces, as dead letters")
+    blank_lines: Literal["counted", "read", "either"] = Field(
+        "counted",
+        description="a line of no byte but CR makes no record; `read`, as any other, where all rules are of the first parser",
+    )
     other_files: Literal["unexpected", "ignore"] = Field("unexpected", description="events of files that are not listed")
     written: list[Written] | None = Field(None, description="of every file without `size`; absent: not checked")
     api: list[ApiEvent] = Field([], description="what was posted to the API, all of it")

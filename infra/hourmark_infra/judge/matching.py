@@ -56,6 +56,8 @@ class Matcher:
         if line is None or line.start != position:
             what = "but no terminated line is there" if line is None else "but no line starts there"
             return self.report.add(Kind.UNEXPECTED, source.name, f"in {path}, {what}", position)
+        if line.blank and self.told.blank_lines == "counted":
+            return self.report.add(Kind.UNEXPECTED, source.name, f"in {path}, but the line there is blank", position)
         if (before := source.where[line.index]) != 0:
             detail = f"in {path} again, after {self._places[before - 1]}"
             return self.report.add(Kind.DOUBLED, source.name, detail, position)
@@ -184,7 +186,11 @@ class Matcher:
         dead_places = {number for number, path in enumerate(self._places, 1) if path.startswith(f"{DEAD_LETTERS}/")}
         dead = set()
         for index, place in enumerate(source.where[: source.required]):
-            by_type, start = self.report.of_type(source.type_of(index)), source.starts[index]
+            start = source.starts[index]
+            if place == 0 and self._may_be_nowhere(source, start):
+                count.blanks += 1
+                continue
+            by_type = self.report.of_type(source.type_of(index))
             by_type.expected += 1
             if place == 0:
                 count.lost += 1
@@ -201,6 +207,10 @@ class Matcher:
             for position in sorted(dead ^ {*source.record.broken}):
                 what = "whole, and it is a dead letter" if position in dead else "broken, and it is no dead letter"
                 self.report.add(Kind.ALTERED, source.name, f"the writer wrote this line {what}", position)
+
+    def _may_be_nowhere(self, source: SourceFile, start: int) -> bool:
+        line = source.line_at(start)
+        return self.told.blank_lines != "read" and line is not None and line.blank
 
 
 def _host_of(source: SourceFile, line: Line, event_id: bytes) -> tuple[str | None, int | None]:

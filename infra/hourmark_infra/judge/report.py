@@ -12,7 +12,7 @@ NAMED_MAX: Final = 20  # findings of a kind that are named; all are counted
 class Kind(enum.StrEnum):
     """What can be wrong."""
 
-    LOST = "lost"  # a terminated line that is in no bucket and no dead letter
+    LOST = "lost"  # a terminated line, not blank, that is in no bucket and no dead letter
     DOUBLED = "doubled"  # a line, or an id, that is there again
     ALTERED = "altered"  # an event that says other than its line
     UNEXPECTED = "unexpected"  # an event of no line: unterminated, between lines, of a file not listed
@@ -60,6 +60,7 @@ class FileCount:
     lines: int
     in_buckets: int = 0
     dead_letters: int = 0
+    blanks: int = 0
     lost: int = 0
 
 
@@ -114,7 +115,7 @@ class Report:
             lines.append("(no host id was given, so the digests in event ids were not checked)")
         lines.append(
             f"compared: {self.compared:,}, of which {self.posted:,} of the API; {self.beyond:,} past the recorded size of their "
-            f"file, {self.others:,} of other files"
+            f"file, {self.others:,} of other files; {sum(file.blanks for file in self.files):,} blank lines"
         )
         total = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
         return "\n".join([*lines, f"{'content' if self.content else 'NOT content'}: {total}"])

@@ -31,6 +31,11 @@ class Line:
     content: bytes
     part: str
 
+    @property
+    def blank(self) -> bool:
+        """Whether it has no byte but CR."""
+        return self.part == "lines" and not self.content.strip(b"\r")
+
 
 class SourceFile:
     """One file, held open, so that a rename does not matter.

@@ -342,7 +342,7 @@ def plain(schema: Any) -> Any:
 
 
 def small_world(folder: Path) -> World:
-    """Two minutes of three types, a late event, dead letters, an empty bucket, and an unterminated line. Nothing is wrong."""
+    """Two minutes of three types, a late event, a dead letter, blanks, an empty bucket, a half line. Nothing is wrong."""
     world = World(folder)
     content, rows = b"", []
     for number in range(6):
@@ -353,13 +353,12 @@ def small_world(folder: Path) -> World:
         rows.append((event_type, len(content), line, time_ms, message))
         content += line + b"\n"
     broken = rfc5424("track-played", START_MS, b"{no json")
-    app = world.source("app.log", content + broken + b"\n" + b"\n" + rfc5424("lines", START_MS, b"half"))
+    app = world.source("app.log", content + broken + b"\n" + b"\n\r\n" + rfc5424("lines", START_MS, b"half"))
     for event_type, position, line, time_ms, message in rows:
         fields = {"line": message} if event_type == "lines" else json.loads(message)
         world.plan_at(event_type, time_ms).rows.append(world.row(app, position, line, time_ms, **fields))
     dead = world.plan("dead-letters", 1)
     dead.rows.append(world.dead_letter(app, len(content), broken, START_MS + MINUTE))
-    dead.rows.append(world.dead_letter(app, len(content) + len(broken) + 1, b"", START_MS + MINUTE + 1, "empty_line"))
     server = world.source("kafka.log", b"[x] INFO a\nlate one\nlater", form="free", type="server-log", size=20)
     world.plan("server-log", 1).rows.append(world.row(server, 0, b"[x] INFO a", START_MS + MINUTE, line=b"[x] INFO a"))
     world.plan("server-log", 2)

@@ -42,7 +42,7 @@ class Harness:
         self.rules = RulesStore(self.metrics)
         self.rules.feed(encoded(rules_of().records()), anew=True)
         self.service = Service(self.config, self.clock, self.queue, self.rules, self.metrics)
-        self.service.framing = Framing(frame(101), frame(102))
+        self.service.framing = Framing({True: frame(101), False: frame(103)}, frame(102))
         self.service.reported = True
         transport = httpx.ASGITransport(create_app(self.service), raise_app_exceptions=False)
         self.client = httpx.AsyncClient(transport=transport, base_url="http://service")

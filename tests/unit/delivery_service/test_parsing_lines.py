@@ -49,8 +49,7 @@ def test_the_position_is_the_byte_offset_of_each_line() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"\n", "empty_line"),
-        (b"\r\n", "not_rfc5424"),
+        (b" \n", "not_rfc5424"),
         (b"\0\n", "not_rfc5424"),
         (b"free text\n", "not_rfc5424"),
         (b"<192>1 - - - - click -\n", "not_rfc5424"),
@@ -168,7 +167,7 @@ def test_without_a_timestamp_observed_types_take_the_observed_time() -> None:
 
 
 def test_an_unknown_source_makes_dead_letters_of_all_lines() -> None:
-    assert refused(syslog() + b"x\n\n", "nowhere") == ["unknown_source", "unknown_source", "empty_line"]
+    assert refused(syslog() + b"x\n\n", "nowhere") == ["unknown_source", "unknown_source"]
 
 
 @pytest.mark.parametrize("line", [b"no syslog\n", b"\xff\0\r\n", syslog("other"), syslog("-", b"x", time="-")])
@@ -178,9 +177,9 @@ def test_catch_all_takes_whole_lines_that_fit_nothing_else(line: bytes) -> None:
     assert row["event_time"] == moment("2026-11-21T01:40:00+00:00")
 
 
-def test_catch_all_takes_no_broken_events_and_no_empty_lines() -> None:
-    assert refused(syslog(msg=b"{") + b"\n", "caught") == ["bad_json", "empty_line"]
-    assert refused(b"\n", "anything") == ["empty_line"]
+def test_catch_all_takes_no_broken_events_and_no_blank_lines() -> None:
+    assert refused(syslog(msg=b"{") + b"\n", "caught") == ["bad_json"]
+    assert parsed(b"\n", "anything").records == ()
 
 
 def test_a_pattern_fills_fields_and_takes_the_ranges_zone() -> None:
@@ -262,8 +261,9 @@ def test_the_audit_record_counts_what_was_made() -> None:
     result = parsed(body)
     audit = result.audit
     promised = {(p.event_type, p.hour_start_s): p.count for p in audit.promised}
-    assert promised == {("click", 1_795_222_800): 2, ("click", 1_795_219_200): 1, ("dead-letters", 1_795_222_800): 2}
-    assert (audit.kind, audit.lines, audit.start, audit.end, audit.source) == ("range", 5, 0, len(body), "app")
+    assert promised == {("click", 1_795_222_800): 2, ("click", 1_795_219_200): 1, ("dead-letters", 1_795_222_800): 1}
+    assert (audit.kind, audit.lines, audit.blanks) == ("range", 5, 1)
+    assert (audit.start, audit.end, audit.source) == (0, len(body), "app")
     assert audit.range_id == range_of(body).range_id(body)
     assert audit.observed_at_ms == NOW_MS
     assert DEAD_LETTERS.name in {p.event_type for p in audit.promised}

@@ -36,19 +36,20 @@ SOURCE_NAMES = st.sampled_from([*(s.name for s in SOURCES), "nowhere"])
 
 
 @given(LINES, SOURCE_NAMES, st.integers(0, 1 << 40))
-def test_every_line_is_one_event_or_one_dead_letter_and_a_retry_is_the_same(lines: list[bytes], source: str, start: int) -> None:
+def test_every_line_is_one_of_three_and_a_retry_is_the_same(lines: list[bytes], source: str, start: int) -> None:
     body = b"\n".join(lines) + b"\n"
     count = body.count(b"\n")
     result = parsed(body, source, start=start)
-    assert result.lines == result.events + result.dead_letters == len(result.records) == count
+    blanks = sum(not line.strip(b"\r") for line in body.split(b"\n")[:-1])
+    assert (result.lines, result.blanks) == (count, blanks)
+    assert result.events + result.dead_letters == len(result.records) == count - blanks
     assert parsed(body, source, start=start) == result
-    assert sum(p.count for p in result.audit.promised) == len({r.key for r in result.records}) == count
-    wanted = body.split(b"\n")
-    offset = start
-    for line, record in zip(wanted, result.records, strict=False):
+    assert sum(p.count for p in result.audit.promised) == len({r.key for r in result.records}) == count - blanks
+    wanted = {start + sum(len(line) + 1 for line in body.split(b"\n")[:n]): line for n, line in enumerate(body.split(b"\n")[:-1])}
+    wanted = {offset: line for offset, line in wanted.items() if line.strip(b"\r")}
+    for (offset, line), record in zip(wanted.items(), result.records, strict=True):
         row = decoded(record)
         assert row["position"] == offset
-        offset += len(line) + 1
         if record.event_type == "dead-letters":
             assert row["raw"] == line
         elif record.event_type == "raw" and source != "app":

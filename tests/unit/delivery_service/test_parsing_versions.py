@@ -18,8 +18,10 @@ from tests.support.service.examples import decoded, range_of, rules_of
 from tests.support.service.harness import Harness, fed, with_service
 from tools.keep_zone_data import installed_zones, zipped
 
+from hourmark.avro import frame, unframe
 from hourmark.event_types import DEAD_LETTERS
 from hourmark.rules import PARSER, ParserVersion, Rules, TypeVersion
+from hourmark_delivery_service.framing import Framing
 from hourmark_delivery_service.parsing import CompiledRules, Record, parse, zones
 from hourmark_delivery_service.parsing.zones import zone_of, zone_versions
 from hourmark_delivery_service.rules_store import RulesStore
@@ -126,7 +128,7 @@ async def test_where_the_newest_parser_is_not_at_hand_everything_waits(h: Harnes
         unknown.id,
         repr(parser.parser),
         repr(parser.zones),
-        "the parsers 1 ",
+        "the parsers 1, 2 ",
         PARSER.zones,
         "upgrade this service",
     ):
@@ -141,6 +143,27 @@ async def test_an_upgraded_service_takes_the_ranges_that_waited(h: Harness) -> N
     rules = of_parser(7, LATER)
     feed(h.rules, rules)
     assert (await h.post_range(LINE, "servers", rules=rules.id)).status_code == 200
+
+
+@with_service()
+async def test_during_an_upgrade_ranges_keep_the_audit_records_of_their_own_revision(h: Harness) -> None:
+    """Services first, then `types apply`: until then nobody reads what a service or an ETL before this one could not."""
+    before = of_parser(5, ParserVersion(1, PARSER.zones))
+    feed(h.rules, before)
+    for rules, schema_id in ((before, 103), (rules_of(), 101)):
+        await h.post_range(b"\n" + LINE, "servers", rules=rules.id)
+        assert unframe(h.queue.records[-1].value)[0] == schema_id
+    assert [record.topic for record in h.queue.records].count("events.dead-letters") == 1, "of the first alone"
+
+
+@with_service()
+async def test_a_service_waits_for_the_audit_schema_of_a_revision_that_came(h: Harness) -> None:
+    h.service.framing = Framing({True: frame(101)}, frame(102))
+    feed(h.rules, before := of_parser(5, ParserVersion(1, PARSER.zones)))
+    assert h.service.lacks_framing()
+    answer = await h.post_range(LINE, "servers", rules=before.id)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
+    assert h.queue.records == []
 
 
 def with_dead_letters(*fields: dict[str, Any]) -> Rules:
@@ -171,7 +194,7 @@ async def test_dead_letters_have_the_fields_that_their_revision_declares(
     rules = with_dead_letters(*fields)
     feed(h.rules, rules)
     answer = await h.post_range(b"no syslog\n", rules=rules.id)
-    assert answer.json() == {"end": 10, "events": 0, "dead_letters": 1, "dead_letter_reasons": {"not_rfc5424": 1}}
+    assert answer.json() == {"end": 10, "events": 0, "dead_letters": 1, "blanks": 0, "dead_letter_reasons": {"not_rfc5424": 1}}
     (record,) = parse(range_of(b"no syslog\n", rules=rules.id), b"no syslog\n", CompiledRules(rules)).records
     row = decoded(record, rules)
     assert {name: row[name] for name in expected} == expected

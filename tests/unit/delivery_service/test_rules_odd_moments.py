@@ -118,7 +118,7 @@ def test_one_answer_that_the_topic_is_unknown_does_not_empty_a_running_service(m
 async def test_readyz_says_that_the_registry_has_no_schema_of_audit_records(h: Harness) -> None:
     """After an upgrade that changed audit.avsc, each restarted service waits for `types apply`; only its log says so."""
     h.service.framing = None
-    asking = asyncio.create_task(framing.find(MemoryRegistry(), h.rules.types_of_ids, h.service.waits_for_framing))
+    asking = asyncio.create_task(framing.find(MemoryRegistry(), {True}, h.rules.types_of_ids, h.service.waits_for_framing))
     await asyncio.sleep(0.1)
     asking.cancel()
     reasons = (await h.client.get("/readyz")).json()["reasons"]

@@ -40,6 +40,7 @@ async def test_a_batch_is_delivered_with_its_audit_record(h: Harness) -> None:
     assert answer.json() == {
         "events": 3,
         "dead_letters": 0,
+        "blanks": 0,
         "dead_letter_reasons": {},
         "delivery": "at least once",
         "next_step": answer.json()["next_step"],
@@ -100,7 +101,7 @@ async def test_without_key_or_id_each_post_is_a_batch_of_its_own(h: Harness) -> 
 async def test_a_bad_line_is_a_dead_letter_and_the_answer_counts_it(h: Harness) -> None:
     bad = {
         b"{": "bad_json",
-        b"": "empty_line",
+        b" ": "empty_line",
         b"  \r": "empty_line",
         b'{"user":"u"}': "missing_field",
         b'{"user":"u","ms":1,"x":1}': "unknown_field",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import time
 from typing import Any
 
 import httpx
@@ -35,7 +36,7 @@ async def test_events_come_before_their_audit_record_and_both_before_the_answer(
     answer = await h.post_range(BODY)
     assert (answer.status_code, answer.json()) == (
         200,
-        {"end": len(BODY), "events": 2, "dead_letters": 1, "dead_letter_reasons": {"not_rfc5424": 1}},
+        {"end": len(BODY), "events": 2, "dead_letters": 1, "blanks": 0, "dead_letter_reasons": {"not_rfc5424": 1}},
     )
     assert [r.topic for r in h.queue.records] == ["events.click", "events.note", "events.dead-letters", "hourmark.audit"]
     expected = parsed(BODY)
@@ -187,6 +188,7 @@ async def test_only_a_single_record_may_be_longer_than_a_range(h: Harness) -> No
         "end": 8193,
         "events": 0,
         "dead_letters": 1,
+        "blanks": 0,
         "dead_letter_reasons": {"not_rfc5424": 1},
     }
     assert (await h.post_range(b"x" * 8192, part=Part.CHUNK)).status_code == 200
@@ -283,8 +285,8 @@ async def test_one_long_record_is_taken_even_if_it_is_over_the_memory_limit(h: H
 
 
 @with_service()
-async def test_a_mebibyte_of_line_feeds_is_as_many_dead_letters_and_holds_nobody_up(h: Harness) -> None:
-    body = b"\n" * 10_000
+async def test_many_short_lines_are_as_many_dead_letters_and_hold_nobody_up(h: Harness) -> None:
+    body = b" \n" * 10_000
     post = asyncio.create_task(h.post_range(body))
     turns = 0
     while not post.done():
@@ -292,12 +294,32 @@ async def test_a_mebibyte_of_line_feeds_is_as_many_dead_letters_and_holds_nobody
         await asyncio.sleep(0)  # without a network nothing else yields
         turns += 1
     assert post.result().json() == {
-        "end": 10_000,
+        "end": 20_000,
         "events": 0,
         "dead_letters": 10_000,
-        "dead_letter_reasons": {"empty_line": 10_000},
+        "blanks": 0,
+        "dead_letter_reasons": {"not_rfc5424": 10_000},
     }
     assert turns > 20
+
+
+@with_service()
+async def test_a_mebibyte_of_line_feeds_makes_an_audit_record_alone(h: Harness) -> None:
+    began_s = time.process_time()
+    answer = await h.post_range(b"\n" * (1 << 20))
+    assert time.process_time() - began_s < 0.2, "it was seconds, and hundreds of mebibytes"
+    assert answer.json() == {"end": 1 << 20, "events": 0, "dead_letters": 0, "blanks": 1 << 20, "dead_letter_reasons": {}}
+    (record,) = h.queue.records
+    audit = AuditRecord.decode(unframe(record.value)[1])
+    assert (record.topic, audit.lines, audit.blanks, audit.promised) == ("hourmark.audit", 1 << 20, 1 << 20, ())
+    assert h.metrics.registry.get_sample_value("hourmark_service_blank_lines_total") == 1 << 20
+
+
+@with_service()
+async def test_a_batch_of_a_mebibyte_of_line_feeds_makes_an_audit_record_alone(h: Harness) -> None:
+    answer = await h.post_events(b"\n" * (1 << 19))
+    assert [answer.json()[name] for name in ("events", "dead_letters", "blanks")] == [0, 0, 1 << 19]
+    assert [record.topic for record in h.queue.records] == ["hourmark.audit"]
 
 
 @with_service()

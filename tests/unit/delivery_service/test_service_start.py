@@ -8,9 +8,11 @@ import pytest
 from click.testing import CliRunner
 from tests.support.clock import FakeClock
 from tests.support.revisions import encoded
+from tests.support.rules_servers import MemoryRegistry
 from tests.support.service.examples import rules_of
 from tests.support.service.harness import fed
 
+from hourmark import audit, host_reports
 from hourmark.avro import Schema
 from hourmark.config import Config, Parsing
 from hourmark.errors import ConfigError, Unavailable
@@ -96,14 +98,30 @@ def test_schema_ids_are_asked_for_however_long_the_registry_is_away_or_gives_ids
     async def main() -> framing.Framing:
         async with asyncio.timeout(10):
             return await framing.find(
-                Registry(), lambda: dict.fromkeys((7, 8), "click") if Registry.calls < 6 else {}, said.append
+                Registry(), {True}, lambda: dict.fromkeys((7, 8), "click") if Registry.calls < 6 else {}, said.append
             )
 
     with caplog.at_level("WARNING"):
-        assert asyncio.run(main()) == framing.Framing(audit=b"\0\0\0\0\x07", hosts=b"\0\0\0\0\x08")
+        assert asyncio.run(main()) == framing.Framing(audit={True: b"\0\0\0\0\x07"}, hosts=b"\0\0\0\0\x08")
     assert "has no schema of hourmark.audit" in caplog.text
     assert any("has no schema of hourmark.audit" in why for why in said)
     assert "gives id 7 for hourmark.audit, which the rules know as that of click" in caplog.text
+
+
+def test_only_the_schemas_of_audit_records_that_known_rules_need_are_asked_for() -> None:
+    registry = MemoryRegistry()
+    registry.register("hourmark.hosts", host_reports.SCHEMA)
+    registry.register("hourmark.audit", audit.SCHEMA_BEFORE_BLANKS)
+
+    async def found(needed: set[bool]) -> framing.Framing:
+        async with asyncio.timeout(0.4):
+            return await framing.find(registry, needed, dict, lambda _: None)
+
+    assert asyncio.run(found({False})).audit == {False: b"\0\0\0\0\x02"}, "before `types apply` of this version"
+    with pytest.raises(TimeoutError):
+        asyncio.run(found({False, True}))
+    registry.register("hourmark.audit", audit.SCHEMA)
+    assert asyncio.run(found({False, True})).audit == {False: b"\0\0\0\0\x02", True: b"\0\0\0\0\x03"}
 
 
 def test_help_has_examples() -> None:

@@ -26,10 +26,10 @@ def test_a_clean_tree_passes_and_is_counted(world: World) -> None:
         "lines": (3, 3, 0, 0, 0),
         "track-played": (4, 3, 0, 1, 0),
         "server-log": (2, 2, 1, 0, 0),
-        "dead-letters": (0, 2, 0, 0, 0),
-        "(none)": (1, 0, 0, 1, 0),
+        "dead-letters": (0, 1, 0, 0, 0),
     }
-    assert [(f["lines"], f["in_buckets"], f["dead_letters"]) for f in verdict["files"]] == [(8, 6, 2), (2, 2, 0)]
+    counts_of_files = [(f["lines"], f["in_buckets"], f["dead_letters"], f["blanks"]) for f in verdict["files"]]
+    assert counts_of_files == [(9, 6, 1, 2), (2, 2, 0, 0)]
     assert verdict["types"]["server-log"]["grades"] == {"proved": 3}
     assert verdict["types"]["server-log"]["buckets_with_events"] == 2
 
@@ -40,6 +40,20 @@ def test_a_dropped_event_is_lost(world: World) -> None:
     verdict = run(world)
     assert findings(verdict, "lost") == [("lost", "app.log", position(world, 1))]
     assert verdict["types"]["lines"]["lost"] == 1
+
+
+@pytest.mark.parametrize("line", [b"", b"\r"])
+def test_a_record_of_a_blank_line_is_unexpected(world: World, line: bytes) -> None:
+    app, content = world.sources / "app.log", (world.sources / "app.log").read_bytes()
+    at = content.index(b"\n\n\r\n") + 1 + len(line)
+    world.plan("dead-letters", 1).rows.append(world.dead_letter(app, at, line, START_MS + MINUTE + 1, "empty_line"))
+    assert found(world) == [("unexpected", "app.log", at)]
+
+
+def test_blank_lines_are_demanded_where_all_rules_are_of_the_first_parser(world: World) -> None:
+    world.told["blank_lines"] = "read"
+    at = (world.sources / "app.log").read_bytes().index(b"\n\n\r\n") + 1
+    assert found(world) == [("lost", "app.log", at), ("lost", "app.log", at + 1)]
 
 
 def test_an_event_twice_in_a_bucket_is_doubled(world: World) -> None:
