@@ -1,9 +1,10 @@
-"""Answers: JSON, errors as JSON, and the two headers that every answer carries."""
+"""Answers: JSON, errors as problems of RFC 9457, and the two headers that every answer carries."""
 
 from __future__ import annotations
 
 import json
 import logging
+from http import HTTPStatus
 from typing import Any, Final
 
 from starlette.datastructures import MutableHeaders
@@ -23,6 +24,7 @@ _HTTP_ERRORS: Final = {
     404: ("no_such_path", "there is nothing under this path", "see docs/http-api.md for the paths"),
     405: ("method", "this path does not take this method", "see docs/http-api.md for the methods"),
 }
+PROBLEM: Final = "application/problem+json"
 REFUSE_UPGRADE: Final = "hourmark.refuse_upgrade"  # in a scope's extensions: the HTTP server never reads this request's body
 _CLOSE: Final = {"Connection": "close"}
 
@@ -32,18 +34,25 @@ def json_answer(content: Any, status: int = 200, headers: dict[str, str] | None 
     return Response(json.dumps(content) + "\n", status, headers, media_type="application/json")
 
 
+def problem(error: ServiceError, status: int | None = None, headers: dict[str, str] | None = None) -> Response:
+    """An error as its answer. `type` is left out: by RFC 9457 the title then is the status' own, and `code` tells kinds apart."""
+    status = error.status if status is None else status
+    content = {"title": HTTPStatus(status).phrase, "status": status, **error.problem}
+    return Response(json.dumps(content) + "\n", status, headers, media_type=PROBLEM)
+
+
 async def service_error(_: Request, error: Exception) -> Response:
     """A `ServiceError` as its answer."""
     assert isinstance(error, ServiceError)
     headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else None
-    return json_answer(error.answer, error.status, headers)
+    return problem(error, headers=headers)
 
 
 async def http_error(_: Request, error: Exception) -> Response:
     """The framework's own refusals: unknown path, wrong method."""
     assert isinstance(error, HTTPException)
     code, message, next_step = _HTTP_ERRORS.get(error.status_code, ("refused", error.detail, "see docs/http-api.md"))
-    return json_answer(ServiceError(code, message, next_step).answer, error.status_code, dict(error.headers or {}))
+    return problem(ServiceError(code, message, next_step), error.status_code, dict(error.headers or {}))
 
 
 async def gone(_: Request, __: Exception) -> Response:
@@ -53,13 +62,12 @@ async def gone(_: Request, __: Exception) -> Response:
 
 async def fault(_: Request, __: Exception) -> Response:
     """What nobody expected. The framework raises it again after this answer, and `EveryAnswer` logs it."""
-    error = ServiceError("fault", "the service failed; nothing was acknowledged", "send it again; see its log")
-    return json_answer(error.answer, 500)
+    return problem(ServiceError("fault", "the service failed; nothing was acknowledged", "send it again; see its log"))
 
 
 async def _refuse_upgrade(scope: Scope, receive: Receive, send: Send) -> None:
     error = BadRequest("upgrade", "this service speaks HTTP/1.1 alone", "send it without Upgrade or CONNECT")
-    await json_answer(error.answer, error.status, _CLOSE)(scope, receive, send)
+    await problem(error, headers=_CLOSE)(scope, receive, send)
 
 
 class EveryAnswer:
@@ -98,7 +106,7 @@ class EveryAnswer:
 
     def refusal(self, error: ServiceError) -> Response:
         """The answer to what never became a request; the connection ends with it."""
-        answer = json_answer(error.answer, error.status, _CLOSE)
+        answer = problem(error, headers=_CLOSE)
         self._mark(answer.headers)
         self._service.metrics.requests.labels("other", str(error.status)).inc()
         return answer

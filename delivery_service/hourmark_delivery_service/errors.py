@@ -1,7 +1,7 @@
 """What the service answers when it does not answer 200, and what may go wrong behind it.
 
 HourmarkError
-├── ServiceError            becomes an HTTP answer: {"error": {"code", "message", "next_step"}}
+├── ServiceError            becomes an HTTP answer: a problem of RFC 9457, with a code and a next step
 │   ├── BadRequest          400  the same request will never be accepted
 │   ├── NotFound            404
 │   ├── TooSlow             408  the body did not come in time
@@ -27,12 +27,12 @@ from hourmark.errors import HourmarkError, Unavailable
 class ServiceError(HourmarkError):
     """Base of HTTP answers other than 200. `code` is stable, `message` and `next_step` are human-readable."""
 
-    status: ClassVar[int]
+    status: ClassVar[int] = 500
     retry_after_s: int | None = None
 
     def __init__(self, code: str, message: str, next_step: str) -> None:
         super().__init__(f"{message}; {next_step}")
-        self.answer: dict[str, Any] = {"error": {"code": code, "message": message, "next_step": next_step}}  # as JSON
+        self.problem: dict[str, Any] = {"detail": message, "code": code, "next_step": next_step}  # its own members, as JSON
 
 
 class BadRequest(ServiceError):

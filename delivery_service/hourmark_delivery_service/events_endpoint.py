@@ -63,7 +63,7 @@ class EventsEndpoint:
                     parser = BatchParser(batch, body, rules)
                 parser = await service.deliver(parser, body, request, peer_of(http))
             except ServiceError as error:
-                error.answer["repeat"] = _repeat(batch)
+                error.problem["repeat"] = _repeat(batch)
                 raise
             exactly = (fixed.key or not parser.rests_on_key) and (fixed.time or not parser.rests_on_time)
             return json_answer(

@@ -137,10 +137,10 @@ class ServiceLink:
 
 
 def _message(response: httpx.Response) -> str:
-    """What an answer says went wrong; the service's own errors carry a message and a next step."""
+    """What an answer says went wrong; the service's own errors carry a detail and a next step."""
     try:
-        error = json.loads(response.content)["error"]
-        return f"{error['message']}; {error['next_step']}"[:300]
+        problem = json.loads(response.content)
+        return f"{problem['detail']}; {problem['next_step']}"[:300]
     except (ValueError, KeyError, TypeError):
         return response.text[:300].strip() or response.reason_phrase
 

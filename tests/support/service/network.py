@@ -23,10 +23,11 @@ class RawAnswer(NamedTuple):
 
     def code(self) -> tuple[int, str]:
         """Status and code of an error, which has the form that is promised."""
-        error: dict[str, Any] = json.loads(self.body)["error"]
-        assert error["message"]
+        error: dict[str, Any] = json.loads(self.body)
+        assert error["detail"]
         assert error["next_step"]
-        assert self.headers["content-type"] == "application/json"
+        assert error["status"] == self.status
+        assert self.headers["content-type"] == "application/problem+json"
         assert self.headers["hourmark-clock"].isdigit()
         return self.status, error["code"]
 

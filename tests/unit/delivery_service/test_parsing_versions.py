@@ -122,7 +122,7 @@ async def test_where_the_newest_parser_is_not_at_hand_everything_waits(h: Harnes
     feed(h.rules, of_parser(6, PARSER), unknown)
     answer = await h.post_range(LINE, "servers", rules=unknown.id)
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-    error = answer.json()["error"]
+    error = answer.json()
     assert error["code"] == "not_ready"
     for named in (
         unknown.id,
@@ -132,7 +132,7 @@ async def test_where_the_newest_parser_is_not_at_hand_everything_waits(h: Harnes
         PARSER.zones,
         "upgrade this service",
     ):
-        assert named in error["message"]
+        assert named in error["detail"]
     assert not h.queue.records
     assert h.rules.latest is None, "an older one would let in what hours no longer wait for"
 
@@ -222,8 +222,8 @@ async def test_dead_letters_that_cannot_be_written_make_ranges_wait_and_nothing_
     feed(h.rules, rules)
     for body in (b"no syslog\n", LINE):
         answer = await h.post_range(body, rules=rules.id)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
-        assert named in answer.json()["error"]["message"]
+        assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+        assert named in answer.json()["detail"]
     assert h.rules.latest is None
 
 
