@@ -35,7 +35,7 @@ IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
 CLIENT_HEADER: Final = "Hourmark-Client"
 
 # header: (attribute of ByteRange, how to read it)
-_RANGE_HEADERS: Final = {
+RANGE_HEADERS: Final = {
     "Hourmark-Host": "host_id",
     "Hourmark-Host-Name": "host_name",
     "Hourmark-File": "file_id",
@@ -48,22 +48,22 @@ _RANGE_HEADERS: Final = {
     "Hourmark-Source": "source",
     "Hourmark-Path": "path",
 }
-_PART_HEADER: Final = "Hourmark-Part"
+PART_HEADER: Final = "Hourmark-Part"
 _INTEGERS: Final = frozenset({"generation", "start", "end", "observed_at_ms"})
 _REPORT: Final = TypeAdapter(HostReport)
 
 
 def range_headers(byte_range: ByteRange) -> dict[str, str]:
     """A range as headers of `POST /v1/ranges`. Bytes that are no UTF-8 (surrogate escapes, as in paths) stay what they are."""
-    headers = {header: _escape(str(getattr(byte_range, name))) for header, name in _RANGE_HEADERS.items()}
-    headers[_PART_HEADER] = byte_range.part.value
+    headers = {header: _escape(str(getattr(byte_range, name))) for header, name in RANGE_HEADERS.items()}
+    headers[PART_HEADER] = byte_range.part.value
     return headers
 
 
 def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
     """The inverse, from a case-insensitive mapping; ValueError names the header that is missing or wrong."""
     values: dict[str, str | int] = {}
-    for header, name in _RANGE_HEADERS.items():
+    for header, name in RANGE_HEADERS.items():
         text = headers.get(header)
         if text is None:
             raise ValueError(f"the header {header} is missing")
@@ -76,9 +76,9 @@ def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
         else:
             values[name] = unquote_to_bytes(text).decode(errors="surrogateescape")
     try:
-        part = Part(headers.get(_PART_HEADER, Part.LINES.value))
+        part = Part(headers.get(PART_HEADER, Part.LINES.value))
     except ValueError:
-        raise ValueError(f"the header {_PART_HEADER} must be one of {[p.value for p in Part]}") from None
+        raise ValueError(f"the header {PART_HEADER} must be one of {[p.value for p in Part]}") from None
     return ByteRange(part=part, **values)  # type: ignore[arg-type]  # names and kinds come from the table above
 
 

@@ -12,6 +12,7 @@ from hourmark.wire import EVENTS_PATH, HELLO_PATH, RANGES_PATH, REPORTS_PATH
 from hourmark_delivery_service.answers import EveryAnswer, fault, gone, http_error, service_error
 from hourmark_delivery_service.errors import ServiceError
 from hourmark_delivery_service.events_endpoint import EventsEndpoint
+from hourmark_delivery_service.openapi import OPENAPI_PATH
 from hourmark_delivery_service.probes import Probes
 from hourmark_delivery_service.ranges_endpoint import RangesEndpoint
 from hourmark_delivery_service.reports_endpoint import ReportsEndpoint
@@ -29,6 +30,7 @@ def create_app(service: Service) -> ASGIApp:
         Route("/healthz", probes.alive),
         Route("/readyz", probes.ready),
         Route("/metrics", probes.metrics),
+        Route(OPENAPI_PATH, probes.openapi),
     ]
     handlers = {ServiceError: service_error, HTTPException: http_error, ClientDisconnect: gone, Exception: fault}
     app = Starlette(routes=list(routes), exception_handlers=handlers)

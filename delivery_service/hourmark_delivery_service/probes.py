@@ -1,4 +1,4 @@
-"""What is asked of the service itself: hello, health, readiness, metrics."""
+"""What is asked of the service itself: hello, health, readiness, metrics, and its interface."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from starlette.responses import Response
 from hourmark.topics import AUDIT, HOSTS, events_topic
 from hourmark_delivery_service.answers import json_answer
 from hourmark_delivery_service.errors import NotNow
+from hourmark_delivery_service.openapi import document
 from hourmark_delivery_service.service import Service, clock_trouble
 
 _ANSWER_KEPT_S: Final = 1.0  # readiness is asked of Kafka at most that often
@@ -46,6 +47,10 @@ class Probes:
     async def metrics(self, _: Request) -> Response:
         """Prometheus' text format."""
         return Response(self._service.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
+
+    async def openapi(self, _: Request) -> Response:
+        """The interface as an OpenAPI document."""
+        return json_answer(document(self._service.settings))
 
     async def _queue_problems(self) -> list[str]:
         async with self._asking:

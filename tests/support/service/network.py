@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from typing import Any, NamedTuple
 
 from tests.support.service.harness import Harness, running
@@ -37,11 +37,11 @@ class Network:
 
     def __init__(self, harness: Harness, port: int) -> None:
         self.harness = harness
-        self._port = port
+        self.port = port
 
     async def exchange(self, request: bytes, *more: bytes) -> RawAnswer:
         """Send the request, in as many pieces; the first answer, which must come within five seconds."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             async with asyncio.timeout(5):
                 for piece in (request, *more):
@@ -53,7 +53,7 @@ class Network:
 
     async def exchange_all(self, *pieces: bytes) -> bytes:
         """Send the pieces; all that is answered until the service ends the connection, which it must within five seconds."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             async with asyncio.timeout(5):
                 with contextlib.suppress(ConnectionError):
@@ -67,7 +67,7 @@ class Network:
     @contextlib.asynccontextmanager
     async def connected(self, number: int) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
         """So many connections, one after another."""
-        pairs = [await asyncio.open_connection("127.0.0.1", self._port) for _ in range(number)]
+        pairs = [await asyncio.open_connection("127.0.0.1", self.port) for _ in range(number)]
         try:
             yield pairs
         finally:
@@ -81,14 +81,22 @@ async def _read(reader: asyncio.StreamReader) -> RawAnswer:
     return RawAnswer(int(first.split()[1]), headers, await reader.readexactly(int(headers["content-length"])))
 
 
+class _Unsignalled(Server):
+    """It runs in any thread: signals belong to the main one."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
 @contextlib.asynccontextmanager
 async def networked(**settings: Any) -> AsyncIterator[Network]:
     """A harness that is served on a port of its own."""
     async with running(**settings) as harness:
         listener = socket.create_server(("127.0.0.1", 0))
-        server = Server(uvicorn_config(harness.service, harness.config))
+        server = _Unsignalled(uvicorn_config(harness.service, harness.config))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
-        while not server.started:
+        while not server.started and not serving.done():
             await asyncio.sleep(0.01)
         try:
             yield Network(harness, listener.getsockname()[1])
