@@ -41,6 +41,11 @@ class ParserVersion(NamedTuple):
         """Whether a blank line is counted and makes no record. The first parser made a dead letter of it."""
         return self.parser >= 2
 
+    @property
+    def reads_json_bodies(self) -> bool:
+        """Whether a batch may be one JSON value over several lines. To the first parser each of its lines was one."""
+        return self.parser >= 2
+
 
 PARSER: Final = ParserVersion(2, "2026.6")  # of new revisions; the delivery service's `parsing` knows which it can still be
 

@@ -3,7 +3,7 @@
     GET  /v1/hello            what a tailer asks once before its first range
     POST /v1/ranges           a byte range; 200 {"end", "events", "dead_letters", "blanks", …} once all is on all in-sync replicas
     POST /v1/reports          a host report, JSON
-    POST /v1/events/{type}    NDJSON events of one type
+    POST /v1/events/{type}    events of one type, NDJSON or a JSON array
 
 Every answer, of any status, carries `Hourmark-Clock` (the service's Unix milliseconds) and, once it knows one,
 `Hourmark-Rules` (the revision to name in the next range). 503 carries `Retry-After`. Values that may hold other than ASCII

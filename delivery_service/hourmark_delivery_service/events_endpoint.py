@@ -1,7 +1,8 @@
-"""`POST /v1/events/{type}`: NDJSON events of one type, from any client."""
+"""`POST /v1/events/{type}`: events of one type, from any client, as NDJSON or as a JSON array or object."""
 
 from __future__ import annotations
 
+import functools
 import uuid
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -17,8 +18,11 @@ from hourmark_delivery_service.errors import BadRequest, NotFound, ServiceError,
 from hourmark_delivery_service.key_time import time_of_key
 from hourmark_delivery_service.parsing import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
-from hourmark_delivery_service.peer import peer_of
+from hourmark_delivery_service.parsing.json_bodies import as_lines
+from hourmark_delivery_service.peer import Peer, peer_of
 from hourmark_delivery_service.service import Service, check_observed_at
+from hourmark_delivery_service.turns import Job
+from hourmark_delivery_service.workers import LONG_BYTES
 
 _CLIENT_DEFAULT: Final = "api"
 _NAME_CHARS_MAX: Final = 255
@@ -58,6 +62,8 @@ class EventsEndpoint:
                 rules = service.rules_of(batch.rules)
                 _check_type(batch.event_type, rules)
                 body = await service.bodies.plain(http, request, self._line_max + 1)
+                if rules.parser.reads_json_bodies:
+                    body = await self._as_lines(body, peer_of(http))
                 self._check_size(body)
                 with bad_request("batch", "send at least one line of JSON"):
                     parser = BatchParser(batch, body, rules)
@@ -91,6 +97,11 @@ class EventsEndpoint:
             rules=http.headers.get(RULES_HEADER, latest.id),
         )
         return batch, _Fixed(key is not None, time_ms is not None)
+
+    async def _as_lines(self, body: bytes, peer: Peer) -> bytes:
+        if len(body) <= LONG_BYTES:
+            return as_lines(body)
+        return await self._service.workers.beside(Job(), functools.partial(as_lines, body), peer)
 
     def _check_size(self, body: bytes) -> None:
         if len(body) > self._batch_max and body.find(b"\n") not in (-1, len(body) - 1):

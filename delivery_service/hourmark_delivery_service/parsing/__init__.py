@@ -1,7 +1,7 @@
 """Parsing: from raw bytes and a rules revision to Avro records, as a pure function. Nothing here knows a clock or a server.
 
 - `range` and `batch` begin: they split into lines, and gather (`records`) what each line becomes
-- `blank_lines` make nothing
+- `blank_lines` make nothing; `json_bodies` are made lines first
 - `lines` decides: which type, what time, which fields; on `rfc5424`, `json_payload`, `patterns`, `text_values`
 - `timestamps`, `time_formats` and `zones` read times
 - `compiled` is a rules revision made ready; `encode` and `primitives` write Avro

@@ -25,7 +25,7 @@ def json_object(payload: bytes) -> dict[str, Any]:
     """The object. Rejected with BAD_JSON or NOT_UTF8; a byte order mark before it is skipped."""
     if payload.startswith(BOM):
         payload = payload[len(BOM) :]
-    if payload.count(b"[") + payload.count(b"{") > DEPTH_MAX and _depth(payload) > DEPTH_MAX:
+    if nested_deeper(payload, DEPTH_MAX):
         raise Rejected(Reason.BAD_JSON, f"nested deeper than {DEPTH_MAX} levels")
     try:
         value = _decode(payload)
@@ -36,16 +36,20 @@ def json_object(payload: bytes) -> dict[str, Any]:
     return value
 
 
-def _depth(payload: bytes) -> int:
-    depth = deepest = 0
+def nested_deeper(payload: bytes, depth_max: int) -> bool:
+    """Whether values stand within more than so many others; of what is no JSON either may be said."""
+    if payload.count(b"[") + payload.count(b"{") <= depth_max:
+        return False
+    depth = 0
     for match in _BRACKETS.finditer(payload):
         first = match[0][:1]
         if first in b"[{":
             depth += 1
-            deepest = max(deepest, depth)
+            if depth > depth_max:
+                return True
         elif first in b"]}":
             depth -= 1
-    return deepest
+    return False
 
 
 def _refusal(payload: bytes, error: Exception) -> Rejected:
