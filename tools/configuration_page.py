@@ -29,6 +29,7 @@ A log host needs no more than [examples/tailer.toml](../examples/tailer.toml).
 """
 COLUMNS: Final = ("setting", "type, allowed", "default", "variable", "what it says")
 _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_KINDS: Final = {"string": "text", "integer": "integer", "number": "number", "boolean": "true or false"}
 
 
 def page() -> str:
@@ -111,9 +112,9 @@ def _allowed(schema: dict[str, Any]) -> str:
         return f"table of {_allowed(schema['additionalProperties'])}s"
     if "pattern" in schema:
         return f"text, `{schema['pattern']}`"
-    kind = (
-        "path" if schema.get("format") == "path" else {"string": "text", "integer": "integer", "number": "number"}[schema["type"]]
-    )
+    if "anyOf" in schema:  # a setting that may be absent
+        return _allowed(next(kind for kind in schema["anyOf"] if kind["type"] != "null"))
+    kind = "path" if schema.get("format") == "path" else _KINDS[schema["type"]]
     words = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most"}
     return ", ".join([kind, *(f"{word} {schema[bound]}" for bound, word in words.items() if bound in schema)])
 
@@ -122,6 +123,8 @@ def _default(name: str, field: FieldInfo) -> str:
     if field.is_required():
         return "none, required"
     value = field.get_default()
+    if value is None:
+        return "absent"
     text = f"`{json.dumps(str(value) if isinstance(value, Path) else value)}`"
     if "bytes" in name:
         text += next((f" ({value // size} {unit})" for size, unit in _UNITS if value % size == 0), "")

@@ -27,6 +27,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "purge": ("hourmark_infra.stack.cli:purge", "Stop the local stack and delete its data."),
     "config": ("hourmark.config_show:config_group", "Settings: which are in force, and where each is from."),
     "types": ("hourmark_declare.cli:types", "Event types: apply, list, check."),
+    "token": (
+        "hourmark_delivery_service.access.cli:token",
+        "Tokens of those who may post to delivery services: create, list, revoke.",
+    ),
     "tail": ("hourmark_producer.cli:tail", "Run the File Tailer on a log host."),
     "serve": ("hourmark_delivery_service.cli:serve", "Run the Event Delivery Service."),
     "mirror": ("hourmark_mirror.cli:mirror", "MirrorMaker 2: run it, show its lag, verify it."),

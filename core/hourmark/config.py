@@ -16,10 +16,10 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 import click
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from hourmark.errors import ConfigError
@@ -30,6 +30,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
 
+LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 PREFIX: Final = "HOURMARK_"
 _NEXT: Final = "docs/configuration.md lists all"
 
@@ -115,11 +116,32 @@ class Parsing(Limits, Buckets):
     """Goes into every rules revision, so that parsing stays a pure function of the range."""
 
 
+class ServiceTls(Group):
+    """TLS of the Event Delivery Service, 1.2 or newer. Files that change are read again, at once on SIGHUP."""
+
+    certificate: Path | None = None
+    """PEM: its certificate and those between it and the CA; absent: no TLS"""
+    key: Path | None = None
+    """PEM: the certificate's private key, without a passphrase; absent: in the same file"""
+    client_ca: Path | None = None
+    """PEM: the CAs of clients' certificates; absent: none are asked for"""
+    client_required: bool = True
+    """whether a client without a certificate is refused, where client_ca is given"""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.certificate is None and (self.key is not None or self.client_ca is not None):
+            raise ValueError("key and client_ca need a certificate beside them")
+        return self
+
+
 class Service(Group):
     """The Event Delivery Service."""
 
     host: str = "127.0.0.1"
-    """127.0.0.1, ::1 or localhost, because there is no authentication yet"""
+    """where it listens; beyond this machine (not 127.0.0.1, ::1 or localhost) only with a certificate, and with tokens_required
+    or clients' certificates required
+    """
     port: Port = 8780
     """0 takes a free one and prints it"""
     state_dir: Path = Path("/var/lib/hourmark/service")
@@ -146,13 +168,24 @@ class Service(Group):
     """no ack from all in-sync replicas by then: 503"""
     report_seconds: Seconds = 2.0
     """between the service's own reports"""
+    tokens_required: bool = False
+    """whether requests need a token of `hourmark token create`; all but /healthz and /readyz"""
+    tls: ServiceTls = ServiceTls()
+    """TLS, and clients' certificates"""
 
-    @field_validator("host")
-    @classmethod
-    def _loopback_only(cls, value: str) -> str:
-        if value not in ("127.0.0.1", "::1", "localhost"):
-            raise ValueError("allowed: 127.0.0.1, ::1 or localhost, because there is no authentication yet")
-        return value
+    @model_validator(mode="after")
+    def _closed_beyond_this_machine(self) -> Self:
+        if self.host in LOOPBACK_HOSTS:
+            return self
+        missing = [] if self.tls.certificate is not None else ["service.tls.certificate"]
+        if not (self.tokens_required or (self.tls.client_ca is not None and self.tls.client_required)):
+            missing.append("service.tokens_required = true, or service.tls.client_ca with service.tls.client_required")
+        if missing:
+            raise ValueError(
+                f"service.host = {self.host!r} lets other machines in, which needs {'; and '.join(missing)}. "
+                f"Without: {', '.join(LOOPBACK_HOSTS)}"
+            )
+        return self
 
 
 class TailedSource(Group):
@@ -166,6 +199,23 @@ class TailedSource(Group):
     """IANA time zone of timestamps without one"""
 
 
+class TailerTls(Group):
+    """TLS of the File Tailer, to services of https://. Files that change are read again."""
+
+    ca: Path | None = None
+    """PEM: the CAs of services' certificates; absent: those of the machine"""
+    certificate: Path | None = None
+    """PEM: the certificate shown to services that ask for one"""
+    key: Path | None = None
+    """PEM: its private key, without a passphrase; absent: in the same file"""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.certificate is None and self.key is not None:
+            raise ValueError("key needs a certificate beside it")
+        return self
+
+
 class Tailer(Group):
     """The File Tailer."""
 
@@ -173,6 +223,10 @@ class Tailer(Group):
     """host id, checkpoint, unacknowledged ranges"""
     service_urls: list[str] = Field(["http://127.0.0.1:8780"], min_length=1)
     """tried in turn"""
+    token_file: Path | None = None
+    """holds the token of `hourmark token create`, for services that require one; read again when it changes"""
+    tls: TailerTls = TailerTls()
+    """certificates, for services of https://"""
     host_name: str = ""
     """the envelope's `host`; empty: the machine's name"""
     range_bytes: int = Field(512 * 1024, ge=1024, le=1 << 20)

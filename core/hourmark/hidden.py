@@ -12,7 +12,14 @@ from typing import Any, Final
 
 HIDDEN: Final = "(hidden)"
 _NAME: Final = re.compile(r"pass|pwd|secret|token|credential|jaas|key|pem|auth|sasl|ssl", re.IGNORECASE)
-_PLAIN_NAMES: Final = ("sasl.mechanism", "sasl.mechanisms", "ssl.ca.location", "ssl.endpoint.identification.algorithm")
+_PLAIN_NAMES: Final = (
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "ssl.ca.location",
+    "ssl.endpoint.identification.algorithm",
+    "tokens_required",
+    "token_file",
+)
 # Options within one text, such as `-Djavax.net.ssl.keyStorePassword=…` for Java.
 _ASSIGNED: Final = re.compile(r"(pass|pwd|secret|token|credential|jaas|key)[\w.-]*[\"']?\s*[=:]", re.IGNORECASE)
 # Greedy, as a password may hold an `@` or a `/` of its own. SQLite has no users, and a path may hold an `@`.

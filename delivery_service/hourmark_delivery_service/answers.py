@@ -44,8 +44,7 @@ def problem(error: ServiceError, status: int | None = None, headers: dict[str, s
 async def service_error(_: Request, error: Exception) -> Response:
     """A `ServiceError` as its answer."""
     assert isinstance(error, ServiceError)
-    headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else None
-    return problem(error, headers=headers)
+    return problem(error, headers=error.headers)
 
 
 async def http_error(_: Request, error: Exception) -> Response:

@@ -9,6 +9,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from hourmark.wire import EVENTS_PATH, HELLO_PATH, RANGES_PATH, REPORTS_PATH
+from hourmark_delivery_service.access.gate import Gate
 from hourmark_delivery_service.answers import EveryAnswer, fault, gone, http_error, service_error
 from hourmark_delivery_service.errors import ServiceError
 from hourmark_delivery_service.events_endpoint import EventsEndpoint
@@ -35,4 +36,4 @@ def create_app(service: Service) -> ASGIApp:
     handlers = {ServiceError: service_error, HTTPException: http_error, ClientDisconnect: gone, Exception: fault}
     app = Starlette(routes=list(routes), exception_handlers=handlers)
     app.router.redirect_slashes = False  # a path with a slash more is no path, and is said to be none
-    return EveryAnswer(app, service, routes)
+    return EveryAnswer(Gate(app, service.access), service, routes)

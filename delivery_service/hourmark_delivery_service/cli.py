@@ -14,7 +14,8 @@ from hourmark.log import set_up_logging
 def serve(config: Config, port: Port | None) -> None:
     """Run the Event Delivery Service: tailers and clients post to it, it acknowledges what Kafka holds.
 
-    Listens on loopback only and prints its address; ends with SIGTERM, after everything under way is answered.
+    Listens on loopback, elsewhere only with TLS and tokens or clients' certificates, and prints its address; ends with SIGTERM,
+    after everything under way is answered. SIGHUP reads certificates again.
 
     \b
     Examples:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import ssl
 from collections.abc import Collection
-from typing import Final
+from typing import IO, Final
 from urllib.error import HTTPError
+from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, build_opener
 
+from hourmark.certificates import load_cas, load_pair
 from hourmark.component_status import FRESH_MS, LOOPBACK, ComponentStatus, State, age, must_listen
-from hourmark.config import Config
-from hourmark.errors import Unavailable
+from hourmark.config import Config, Service, ServiceTls
+from hourmark.errors import ConfigError, Unavailable
 from hourmark.host_reports import HostReport
 from hourmark.recent_reports import recent_reports
 from hourmark.state_folder import StateFolder
@@ -20,12 +24,11 @@ _NAMED_MAX: Final = 5
 
 def service(config: Config, now_ms: int) -> ComponentStatus:
     """The service of this configuration, asked at /readyz; where it does not answer, whoever reported last."""
-    host = f"[{config.service.host}]" if ":" in config.service.host else config.service.host
-    address = f"http://{host}:{config.service.port}"
+    address, opener = _address(config.service), _opener(config.service.tls)
     pid = StateFolder(config.service.state_dir, "service").holder()
     try:
-        with LOOPBACK.open(f"{address}/readyz", timeout=_ANSWER_S):
-            return ComponentStatus(State.RUNNING, f"ready at {address}", pid, now_ms)
+        with opener.open(f"{address}/readyz", timeout=_ANSWER_S) as answer:
+            return ComponentStatus(State.RUNNING, "; ".join([f"ready at {address}", *_told(answer, "warnings")]), pid, now_ms)
     except HTTPError as error:
         with error:
             return ComponentStatus(State.RUNNING, f"answers at {address}, not ready: {_reasons(error)}", pid, now_ms)
@@ -69,7 +72,31 @@ def _named(what: str, reports: Collection[HostReport], now_ms: int) -> str:
 
 
 def _reasons(answer: HTTPError) -> str:
+    return "; ".join(_told(answer, "reasons")) or f"status {answer.code}"
+
+
+def _told(answer: IO[bytes], member: str) -> list[str]:
     try:
-        return "; ".join(json.load(answer)["reasons"])
+        return [str(text) for text in json.load(answer)[member]]
     except (ValueError, KeyError, TypeError):
-        return f"status {answer.code}"
+        return []
+
+
+def _address(settings: Service) -> str:
+    """Where this machine asks it: one that listens everywhere is asked on loopback."""
+    host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
+    return f"{'http' if settings.tls.certificate is None else 'https'}://{f'[{host}]' if ':' in host else host}:{settings.port}"
+
+
+def _opener(settings: ServiceTls) -> OpenerDirector:
+    """Believes the service's own certificate and no other, whatever names it has."""
+    if settings.certificate is None:
+        return LOOPBACK
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is the anchor, not its CA
+    with contextlib.suppress(ConfigError):  # then nothing is believed, and the answer says why
+        load_cas(context, "service.tls.certificate", settings.certificate)
+        if settings.client_ca is not None:
+            load_pair(context, "service.tls", settings.certificate, settings.key)
+    return build_opener(ProxyHandler({}), HTTPSHandler(context=context))

@@ -3,10 +3,13 @@
 HourmarkError
 ├── ServiceError            becomes an HTTP answer: a problem of RFC 9457, with a code and a next step
 │   ├── BadRequest          400  the same request will never be accepted
+│   ├── Unauthorized        401  no token, or none that is in force
+│   ├── Forbidden           403  the token does not cover this
 │   ├── NotFound            404
 │   ├── TooSlow             408  the body did not come in time
 │   ├── TooLarge            413
 │   ├── UnknownEncoding     415
+│   ├── TooMuch             429  with Retry-After: the token's rate is used up; send the same again
 │   ├── HeadersTooLarge     431
 │   └── NotNow              503  with Retry-After: nothing was acknowledged, send the same again
 └── Unavailable
@@ -32,7 +35,13 @@ class ServiceError(HourmarkError):
 
     def __init__(self, code: str, message: str, next_step: str) -> None:
         super().__init__(f"{message}; {next_step}")
+        self.code = code
         self.problem: dict[str, Any] = {"detail": message, "code": code, "next_step": next_step}  # its own members, as JSON
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the answer's headers say of it."""
+        return {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
 
 
 class BadRequest(ServiceError):
@@ -48,6 +57,25 @@ def bad_request(code: str, next_step: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise BadRequest(code, str(error)[:500], next_step) from error
+
+
+class Unauthorized(ServiceError):
+    """Whoever this is has no token that is in force. The connection ends: nothing of its body is read."""
+
+    status = 401
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"WWW-Authenticate": 'Bearer realm="hourmark"', "Connection": "close"}
+
+
+class Forbidden(ServiceError):
+    """The token does not cover what is posted."""
+
+    status = 403
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code, message, "send it with another token: `hourmark token create --help` tells how to make one")
 
 
 class NotFound(ServiceError):
@@ -78,6 +106,16 @@ class HeadersTooLarge(ServiceError):
     """The headers are over a limit."""
 
     status = 431
+
+
+class TooMuch(ServiceError):
+    """More than the token's rate; nothing was acknowledged."""
+
+    status = 429
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__("rate", message, f"send the same request again after {retry_after_s} s, or ask for a higher rate")
+        self.retry_after_s = retry_after_s
 
 
 class NotNow(ServiceError):

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from hourmark import dead_letters
 from hourmark.wire import CLIENT_HEADER, IDEMPOTENCY_HEADER, OBSERVED_AT_HEADER, RULES_HEADER
+from hourmark_delivery_service.access.grants import grant_of
 from hourmark_delivery_service.answers import json_answer
 from hourmark_delivery_service.body import encoding_of
 from hourmark_delivery_service.errors import BadRequest, NotFound, ServiceError, TooLarge, bad_request
@@ -54,6 +55,9 @@ class EventsEndpoint:
         """
         service = self._service
         with service.inflight.request() as request:
+            grant = grant_of(http)
+            grant.check_types((http.path_params["type"],))
+            grant.check_rate()
             encoding_of(http)
             service.check_accepting()
             batch, fixed = self._batch(http, request.start_ms)
@@ -62,12 +66,14 @@ class EventsEndpoint:
                 rules = service.rules_of(batch.rules)
                 _check_type(batch.event_type, rules)
                 body = await service.bodies.plain(http, request, self._line_max + 1)
+                grant.charge(size=len(body))
                 if rules.parser.reads_json_bodies:
                     body = await self._as_lines(body, peer_of(http))
                 self._check_size(body)
                 with bad_request("batch", "send at least one line of JSON"):
                     parser = BatchParser(batch, body, rules)
                 parser = await service.deliver(parser, body, request, peer_of(http))
+                grant.charge(events=parser.event_count + parser.dead_letter_count)
             except ServiceError as error:
                 error.problem["repeat"] = _repeat(batch)
                 raise

@@ -32,6 +32,16 @@ class Metrics:
         self.producer_renewals = Counter("hourmark_service_producer_renewals", "Kafka producers recreated.", registry=r)
         self.rules_sequence = Gauge("hourmark_service_rules_sequence", "Sequence of the latest rules revision.", registry=r)
         self.reports = Counter("hourmark_service_reports", "Host reports acknowledged.", ["kind"], registry=r)
+        self.denied = Counter(
+            "hourmark_service_denied", "Requests denied by their token, or for want of one.", ["reason"], registry=r
+        )
+        self.tokens = Gauge("hourmark_service_tokens", "Tokens known that are not revoked.", registry=r)
+        self.tokens_lost = Gauge(
+            "hourmark_service_tokens_lost", "Of these, those that hourmark.tokens no longer holds.", registry=r
+        )
+        self.tokens_read = Gauge(
+            "hourmark_service_tokens_read_timestamp_seconds", "When hourmark.tokens was last read to its end.", registry=r
+        )
 
     def exposition(self) -> bytes:
         """Prometheus' text format."""

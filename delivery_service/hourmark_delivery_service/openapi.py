@@ -59,7 +59,8 @@ _HEADER_SCHEMAS: Final[dict[str, _Json]] = {
     "Hourmark-End": {"type": "string", "pattern": _WHOLE_NUMBER},
     OBSERVED_AT_HEADER: _OBSERVED_AT,
 }
-_COMMON: Final = (500, 503)
+_COMMON: Final = (401, 500, 503)
+_DENIED: Final = (403, 429)  # by what a token covers
 _BODY: Final = (400, 408, 413, 415)  # what may be wrong with a body
 
 
@@ -73,12 +74,15 @@ def document(settings: ServiceSettings) -> _Json:
             "summary": "Takes byte ranges from tailers and events from any client; 200 means that all replicas have them.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
+        "security": [{"token": []}] if settings.tokens_required else [],
         "paths": {
             RANGES_PATH: {"post": _ranges(settings)},
             EVENTS_PATH: {"post": _events(settings)},
             REPORTS_PATH: {"post": _reports()},
             HELLO_PATH: {"get": _hello()},
-            "/healthz": {"get": _probe("alive", "Whether the process runs", _object(alive={"type": "boolean"}))},
+            "/healthz": {
+                "get": {**_probe("alive", "Whether the process runs", _object(alive={"type": "boolean"})), "security": []}
+            },
             "/readyz": {"get": _ready()},
             "/metrics": {"get": _probe("metrics", "Prometheus' text format", {"type": "string"}, _TEXT)},
             OPENAPI_PATH: {"get": _probe("openapi", "This document", {"type": "object"})},
@@ -88,6 +92,7 @@ def document(settings: ServiceSettings) -> _Json:
                 "Problem": _problem(),
                 "HostReport": TypeAdapter(HostReport).json_schema(ref_template="#/components/schemas/HostReport/$defs/{model}"),
             },
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "of `hourmark token create`"}},
             "headers": {
                 CLOCK_HEADER: {"description": "the service's Unix milliseconds", "schema": {"type": "string"}},
                 RULES_HEADER: {"description": "the rules revision to name in the next range", "schema": {"type": "string"}},
@@ -108,7 +113,7 @@ def _ranges(settings: ServiceSettings) -> _Json:
         "requestBody": {"required": True, "content": {_STREAM: {"schema": {"type": "string", "contentEncoding": "binary"}}}},
         "responses": {
             "200": _answer("All of it is on all in-sync replicas", _object(end=_COUNT, **_delivered())),
-            **_problems(*_BODY, *_COMMON),
+            **_problems(*_BODY, *_DENIED, *_COMMON),
         },
     }
 
@@ -145,7 +150,7 @@ def _events(settings: ServiceSettings) -> _Json:
         },
         "responses": {
             "200": _answer("All of it is on all in-sync replicas", answer),
-            **_problems(*_BODY, 404, *_COMMON),
+            **_problems(*_BODY, 404, *_DENIED, *_COMMON),
         },
     }
 
@@ -159,7 +164,7 @@ def _reports() -> _Json:
         "requestBody": body,
         "responses": {
             "200": _answer("It is kept", _object(received_at_ms=_MILLISECONDS)),
-            **_problems(*_BODY, *_COMMON),
+            **_problems(*_BODY, 403, *_COMMON),
         },
     }
 
@@ -170,13 +175,14 @@ def _hello() -> _Json:
 
 
 def _ready() -> _Json:
-    schema = _object(ready={"type": "boolean"}, reasons={"type": "array", "items": {"type": "string"}})
+    texts = {"type": "array", "items": {"type": "string"}}
+    schema = _object(ready={"type": "boolean"}, reasons=texts, warnings=texts)
     responses = {"200": _answer("A range could be taken now", schema), "503": _answer("It could not", schema), **_problems(500)}
-    return {"operationId": "ready", "summary": "Whether a range could be taken now", "responses": responses}
+    return {"operationId": "ready", "security": [], "summary": "Whether a range could be taken now", "responses": responses}
 
 
 def _probe(name: str, summary: str, schema: _Json, media_type: str = _JSON) -> _Json:
-    responses = {"200": _answer(summary, schema, media_type), **_problems(500)}
+    responses = {"200": _answer(summary, schema, media_type), **_problems(401, 500)}
     return {"operationId": name, "summary": summary, "responses": responses}
 
 

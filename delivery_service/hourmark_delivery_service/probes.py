@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from ipaddress import ip_address
 from typing import Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -15,6 +16,7 @@ from hourmark_delivery_service.errors import NotNow
 from hourmark_delivery_service.openapi import document
 from hourmark_delivery_service.service import Service, clock_trouble
 
+_ELSEWHERE: Final = ["the service says what, asked from its own machine"]
 _ANSWER_KEPT_S: Final = 1.0  # readiness is asked of Kafka at most that often
 
 
@@ -37,12 +39,14 @@ class Probes:
         """The process runs and its event loop turns; says nothing of Kafka."""
         return json_answer({"alive": True})
 
-    async def ready(self, _: Request) -> Response:
-        """200 if a range could be taken now, else 503 with every reason."""
+    async def ready(self, http: Request) -> Response:
+        """200 if a range could be taken now, else 503 with every reason; and what is not as it should be all the same."""
         reasons = self._service.waits() + await self._queue_problems()
-        if reasons:
-            return json_answer({"ready": False, "reasons": reasons}, 503, {"Retry-After": "1"})
-        return json_answer({"ready": True, "reasons": []})
+        warnings = self._service.access.warnings()
+        told = {"ready": not reasons, "reasons": reasons, "warnings": warnings}
+        if self._service.access.required and not _of_this_machine(http):  # they name brokers and topics
+            told |= {"reasons": _ELSEWHERE[: len(reasons)], "warnings": _ELSEWHERE[: len(warnings)]}
+        return json_answer(told, 503, {"Retry-After": "1"}) if reasons else json_answer(told)
 
     async def metrics(self, _: Request) -> Response:
         """Prometheus' text format."""
@@ -61,3 +65,7 @@ class Probes:
                 found = await self._service.queue.problems([HOSTS, AUDIT, *map(events_topic, types)])
                 self._problems = (self._service.clock.monotonic_s(), found)
             return self._problems[1]
+
+
+def _of_this_machine(http: Request) -> bool:
+    return http.client is not None and ip_address(http.client.host).is_loopback

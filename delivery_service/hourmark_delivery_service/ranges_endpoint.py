@@ -9,10 +9,11 @@ from starlette.responses import Response
 
 from hourmark.ranges import ByteRange, Part
 from hourmark.wire import RangeAnswer, parse_range_headers
+from hourmark_delivery_service.access.grants import grant_of
 from hourmark_delivery_service.answers import json_answer
 from hourmark_delivery_service.body import encoding_of
 from hourmark_delivery_service.errors import BadRequest, TooLarge, bad_request
-from hourmark_delivery_service.parsing import RangeParser
+from hourmark_delivery_service.parsing import CompiledRules, RangeParser
 from hourmark_delivery_service.peer import peer_of
 from hourmark_delivery_service.service import Service, check_observed_at
 
@@ -31,6 +32,9 @@ class RangesEndpoint:
             with bad_request("headers", "send the headers that docs/http-api.md lists"):
                 byte_range = parse_range_headers(http.headers)
                 check_observed_at(byte_range.observed_at_ms)
+            grant = grant_of(http)
+            grant.check_host(byte_range.host_name, byte_range.host_id)
+            grant.check_rate()
             encoding_of(http)
             size = byte_range.end - byte_range.start
             if size > self._inflated_max:
@@ -40,11 +44,14 @@ class RangesEndpoint:
             service.check_accepting()
             service.check_clock(byte_range.observed_at_ms)
             rules = service.rules_of(byte_range.rules)
+            grant.check_types(_types_of(byte_range.source, rules))
             body = await service.bodies.plain(http, request, self._inflated_max)
+            grant.charge(size=len(body))
             self._check_size(byte_range, body)
             with bad_request("range", "cut the range as docs/http-api.md says"):
                 parser = RangeParser(byte_range, body, rules)
             parser = await service.deliver(parser, body, request, peer_of(http))
+            grant.charge(events=parser.event_count + parser.dead_letter_count)
             answer = RangeAnswer(byte_range.end, parser.event_count, parser.dead_letter_count, parser.blanks)
             return json_answer({**dataclasses.asdict(answer), "dead_letter_reasons": parser.reasons})
 
@@ -56,3 +63,11 @@ class RangesEndpoint:
         single = byte_range.part is not Part.LINES or body.find(b"\n") == len(body) - 1
         if len(body) > limit and not single:
             raise TooLarge("too_large", f"a range of several lines may have {limit} bytes", "send smaller ranges")
+
+
+def _types_of(source: str, rules: CompiledRules) -> list[str]:
+    """What lines of the source may become: a token for one type must not get others in by way of a file."""
+    declared = rules.sources.get(source)
+    if declared is None:
+        return []
+    return [*declared.types, *([declared.catch_all] if declared.catch_all is not None else [])]

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hourmark.wire import report_from_json
+from hourmark_delivery_service.access.grants import grant_of
 from hourmark_delivery_service.answers import json_answer
 from hourmark_delivery_service.errors import NotNow, QueueError, bad_request
 from hourmark_delivery_service.service import Service, clock_trouble
@@ -34,6 +35,7 @@ class ReportsEndpoint:
             sent = report_from_json(body)
             if len(sent.host_id) != 32:
                 raise ValueError("host_id must be 32 hex digits")
+        grant_of(http).check_host(sent.host_name, sent.host_id)
         report = sent.received(self._service.clock.now_ms())
         try:
             await self._service.append_report(report)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 import socket
 from collections.abc import Callable, Generator
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 import uvloop
@@ -18,6 +19,7 @@ from hourmark.config import Config
 from hourmark.errors import ConfigError
 from hourmark.ranges import LINE_BYTES_MAX
 from hourmark.registry import SchemaRegistry
+from hourmark.topics import TOKENS, TYPES
 from hourmark_delivery_service.app import create_app
 from hourmark_delivery_service.errors import NotNow, QueueError
 from hourmark_delivery_service.framing import find
@@ -28,13 +30,15 @@ from hourmark_delivery_service.metrics import Metrics
 from hourmark_delivery_service.parsing import EVENT_BYTES_MAX
 from hourmark_delivery_service.parsing.parser_check import check_parser
 from hourmark_delivery_service.reporter import Reporter
-from hourmark_delivery_service.rules_follower import RulesFollower
 from hourmark_delivery_service.rules_store import RulesStore
 from hourmark_delivery_service.service import Service, clock_trouble
+from hourmark_delivery_service.store_follower import StoreFollower
+from hourmark_delivery_service.tls import Tls
 
 _LOG = logging.getLogger(__name__)
 
 _GOODBYE_S: Final = 10.0
+_HANDSHAKE_S: Final = 10.0
 _LOOK_S: Final = 0.05  # between looks whether there are rules
 _RECORD_OVERHEAD: Final = 1 << 20  # Kafka's batch around the largest event, with room to spare
 
@@ -48,8 +52,9 @@ def run(config: Config, on_listening: Callable[[str], None]) -> None:
     check_machines_clock(SystemClock())
     check_parser()
     identity = take_identity(config.service.state_dir)
+    tls = Tls(config.service.tls) if config.service.tls.certificate is not None else None
     listener = _listen(config.service.host, config.service.port)
-    uvloop.run(_run(config, identity, listener, on_listening))
+    uvloop.run(_run(config, identity, listener, tls, on_listening), loop_factory=Loop)
 
 
 def check_limits(config: Config) -> None:
@@ -69,26 +74,36 @@ def check_machines_clock(clock: Clock) -> None:
         raise ConfigError(f"{trouble}, then start again")
 
 
-async def _run(config: Config, identity: Identity, listener: socket.socket, on_listening: Callable[[str], None]) -> None:
+async def _run(
+    config: Config, identity: Identity, listener: socket.socket, tls: Tls | None, on_listening: Callable[[str], None]
+) -> None:
     metrics = Metrics()
     rules = RulesStore(metrics)
     queue = KafkaQueue(config, metrics)
     service = Service(config, SystemClock(), queue, rules, metrics)
-    follower = RulesFollower(config, rules)
-    follower.start()
+    followers = [StoreFollower(config, TYPES, rules)]
+    if config.service.tokens_required:
+        followers.append(StoreFollower(config, TOKENS, service.access.book))
+    for follower in followers:
+        follower.start()
     reporter = Reporter(service, identity)
-    background = asyncio.create_task(_report(service, reporter, config))
-    server = Server(uvicorn_config(service, config))
+    background = [asyncio.create_task(_report(service, reporter, config))]
+    if tls is not None:
+        background.append(asyncio.create_task(tls.watch()))
+    server = Server(uvicorn_config(service, config, tls), on_hangup=tls.reload if tls is not None else None)
     host, port = listener.getsockname()[:2]
-    on_listening(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    scheme = "http" if tls is None else "https"
+    on_listening(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
     await server.serve(sockets=[listener])
     _LOG.info("drained; saying goodbye")
-    background.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await background
+    for task in background:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
     await _say_goodbye(service, reporter)
     await queue.close(_GOODBYE_S)
-    await asyncio.to_thread(follower.stop)
+    for follower in followers:
+        await asyncio.to_thread(follower.stop)
 
 
 async def _report(service: Service, reporter: Reporter, config: Config) -> None:
@@ -136,7 +151,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def uvicorn_config(service: Service, config: Config) -> uvicorn.Config:
+def uvicorn_config(service: Service, config: Config, tls: Tls | None = None) -> uvicorn.Config:
     """How the HTTP server is set up."""
     return uvicorn.Config(
         create_app(service),
@@ -149,19 +164,38 @@ def uvicorn_config(service: Service, config: Config) -> uvicorn.Config:
         proxy_headers=False,
         timeout_keep_alive=int(config.service.idle_seconds) + 1,
         timeout_graceful_shutdown=int(config.service.delivery_timeout_seconds) + 5,
+        ssl_context_factory=None if tls is None else lambda *_: tls.context,
     )
 
 
+class Loop(uvloop.Loop):
+    """uvloop, but a client has not a minute for its TLS handshake: uvicorn leaves that to the loop."""
+
+    async def create_server(  # type: ignore[override]  # what uvicorn gives it is passed on
+        self, *given: Any, **named: Any
+    ) -> asyncio.AbstractServer:
+        if named.get("ssl") is not None:
+            named = {"ssl_handshake_timeout": _HANDSHAKE_S, **named}
+        return await super().create_server(*given, **named)
+
+
 class Server(uvicorn.Server):
-    """uvicorn, but a signal ends it with exit code 0, after the drain."""
+    """uvicorn, but a signal ends it with exit code 0, after the drain. `on_hangup` is what SIGHUP does."""
+
+    def __init__(self, config: uvicorn.Config, on_hangup: Callable[[], object] | None = None) -> None:
+        super().__init__(config)
+        self._handlers: dict[signal.Signals, Callable[[], object]] = {
+            number: functools.partial(self.handle_exit, number, None) for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        self._handlers[signal.SIGHUP] = on_hangup or (lambda: _LOG.info("SIGHUP: there are no certificates to be read again"))
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.handle_exit, number, None)
+        for number, handler in self._handlers.items():
+            loop.add_signal_handler(number, handler)
         try:
             yield
         finally:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in self._handlers:
                 loop.remove_signal_handler(number)

@@ -14,6 +14,7 @@ from hourmark.config import Config
 from hourmark.host_reports import HostReport
 from hourmark.topics import AUDIT, HOSTS, events_topic
 from hourmark.wire import OBSERVED_AT_HEADER
+from hourmark_delivery_service.access.grants import Access
 from hourmark_delivery_service.body import BodyReader
 from hourmark_delivery_service.errors import NotNow, QueueError
 from hourmark_delivery_service.framing import Framing
@@ -61,6 +62,7 @@ class Service:
         self.rules = rules
         self.metrics = metrics
         self.inflight = Inflight(clock, config.service.inflight_bytes_max, metrics)
+        self.access = Access(clock, metrics, required=config.service.tokens_required)
         self.framing: Framing | None = None  # known once the registry has answered
         self.framing_trouble = ""  # why it is not known
         self.reported = False  # whether this incarnation's first report is in the queue: it precedes all events
@@ -86,7 +88,7 @@ class Service:
                 (not self.reported, "the first own report is not in Kafka yet"),
             )
             if missing
-        ]
+        ] + self.access.waits()
 
     def lacks_framing(self) -> bool:
         """Whether a revision is known whose audit records could not be written."""

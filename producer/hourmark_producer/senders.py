@@ -14,7 +14,7 @@ from hourmark.errors import HourmarkError
 from hourmark_producer.files import TrackedFile
 from hourmark_producer.follower import Follower
 from hourmark_producer.schedule import Schedule
-from hourmark_producer.service_client import Busy, Refused
+from hourmark_producer.service_client import Busy, NotAllowed, Refused
 from hourmark_producer.throttle import Throttle
 
 FIRST_S: Final = 0.1
@@ -80,7 +80,13 @@ class Senders:
         sent = file.progress.in_flight
         where = f"{file.place.seen_at}, generation {file.progress.position.generation}, "
         where += f"bytes {sent.range.start} to {sent.range.end}" if sent else f"from byte {file.progress.position.offset}"
-        if isinstance(error, Refused):
+        if isinstance(error, NotAllowed):
+            self.throttle.warn(
+                "not allowed",
+                f"{error}. Nothing is dropped. Waiting: {where}, perhaps others; tried again every {pause:.0f} s",
+                logging.ERROR,
+            )
+        elif isinstance(error, Refused):
             self.throttle.warn(
                 f"refused {file.file_id}",
                 f"{error}. This holds up {where}; other files go on. Compare the limits and types of service and tailer; "
@@ -101,7 +107,7 @@ def pause_s(error: Exception, *, failures: int, addresses: int, max_s: float, rn
     `failures`: in a row, this one included. Exponential with jitter, so that many tailers do not come back together.
     """
     assert failures >= 1, "there is no pause without a failure"
-    if isinstance(error, Refused):
+    if isinstance(error, Refused) and not (isinstance(error, NotAllowed) and failures % addresses):
         return max_s  # asking again soon would not help
     if failures % addresses != 0:
         return min(NEXT_ADDRESS_S, max_s)

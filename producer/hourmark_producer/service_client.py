@@ -6,20 +6,26 @@ lower bound of the service's time now, and never this host's own clock.
     HourmarkError
     ├── Busy       no answer, or one that says: later (429, 5xx). Try again, at the next address
     └── Refused    an answer that says: never like this (other than 200, 429, 5xx, or a 200 that is not as agreed)
+        └── NotAllowed  401 or 403: it wants another token. Try again, at the next address, until there is one
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import ssl
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import httpx
 
 from hourmark.clock import Clock
+from hourmark.config import LOOPBACK_HOSTS
+from hourmark.config import Tailer as TailerConfig
 from hourmark.errors import ConfigError, HourmarkError, Unavailable
+from hourmark.hidden import shown
 from hourmark.host_reports import HostReport
 from hourmark.ranges import ByteRange
 from hourmark.wire import (
@@ -32,11 +38,13 @@ from hourmark.wire import (
     range_headers,
     report_to_json,
 )
+from hourmark_producer.credentials import Credentials
 
 READING_AGE_MAX_S: Final = 2.0  # an older reading is renewed before a range is made of it
 RANGE_TIMEOUT_S: Final = 60.0  # above the service's own delivery timeout (30 s), so that its 503 is heard
 SHORT_TIMEOUT_S: Final = 10.0
 RETRY_AFTER_MAX_S: Final = 60.0
+_RETIRED_S: Final = 600.0  # connections with certificates that were replaced; longer than any request
 _LOG = logging.getLogger(__name__)
 
 
@@ -52,6 +60,10 @@ class Refused(HourmarkError):
     """Not like this: a misconfiguration or a bug on either side."""
 
 
+class NotAllowed(Refused):
+    """Not with this token, or not without one."""
+
+
 class Reading(NamedTuple):
     """What an answer said. `at_s`: monotonic, when it was received."""
 
@@ -60,22 +72,32 @@ class Reading(NamedTuple):
     at_s: float
 
 
+class _Client(NamedTuple):
+    """Connections, and since when new ones are made so."""
+
+    tls: ssl.SSLContext
+    client: httpx.Client
+    made_s: float
+
+
 class ServiceLink:
     """One tailer's connections to its delivery services. Safe to use from several threads."""
 
-    def __init__(self, urls: Sequence[str], clock: Clock) -> None:
-        for url in urls:
-            if not url.startswith(("http://", "https://")):
-                raise ConfigError(f"tailer.service_urls = {url!r}: allowed: http://host:port or https://host:port")
-        self._urls = [url.rstrip("/") for url in urls]
+    def __init__(self, config: TailerConfig, clock: Clock) -> None:
+        for url in config.service_urls:
+            _check_url(url, config.token_file)
+        self._urls = [url.rstrip("/") for url in config.service_urls]
         self._turn = 0
         self._clock = clock
         self.latest: Reading | None = None  # of any age
         self._hello = threading.Lock()
-        self._client = httpx.Client(trust_env=False, limits=httpx.Limits(max_connections=64, max_keepalive_connections=32))
+        self._credentials = Credentials(config, clock)
+        self._making = threading.Lock()
+        self._clients: list[_Client] = []  # the last is in use, others may be for a moment
 
     def close(self) -> None:
-        self._client.close()
+        for made in self._clients:
+            made.client.close()
 
     def fresh(self, age_max_s: float = READING_AGE_MAX_S) -> Reading:
         """A reading of at most this age; asks where there is none. Busy, Refused."""
@@ -110,11 +132,14 @@ class ServiceLink:
         turn = self._turn
         url = self._urls[turn] + path
         timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0))
+        mine = self._credentials.shown()
+        client, all_headers = self._client(mine.tls), {**headers, **mine.headers}
         try:
-            response = self._client.request(method, url, headers=dict(headers), content=content or None, timeout=timeout)
+            response = client.request(method, url, headers=all_headers, content=content or None, timeout=timeout)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             self._next_address(turn)
-            raise Busy(f"{url}: {error or type(error).__name__}") from error
+            hint = "; tailer.tls.ca names who is believed" if "certificate verify failed" in str(error) else ""
+            raise Busy(f"{url}: {error or type(error).__name__}{hint}") from error
         self._note(response)
         if response.status_code == 200:
             return response
@@ -122,7 +147,21 @@ class ServiceLink:
         if response.status_code == 429 or response.status_code >= 500:
             self._next_address(turn)
             raise Busy(said, _retry_after_s(response))
+        if response.status_code in (401, 403):
+            self._next_address(turn)
+            raise NotAllowed(f"{said}. Put a token that covers this host and its types into tailer.token_file")
         raise Refused(said)
+
+    def _client(self, tls: ssl.SSLContext) -> httpx.Client:
+        """Connections with these certificates; those with the ones before stay until what is under way on them has ended."""
+        with self._making:
+            if not self._clients or self._clients[-1].tls is not tls:
+                now_s = self._clock.monotonic_s()
+                while len(self._clients) > 1 and now_s - self._clients[1].made_s > _RETIRED_S:
+                    self._clients.pop(0).client.close()
+                limits = httpx.Limits(max_connections=64, max_keepalive_connections=32)
+                self._clients.append(_Client(tls, httpx.Client(verify=tls, trust_env=False, limits=limits), now_s))
+            return self._clients[-1].client
 
     def _next_address(self, turn: int) -> None:
         if self._turn == turn:  # else another thread has moved on already
@@ -134,6 +173,14 @@ class ServiceLink:
             before = self.latest.rules if self.latest else None
             rules = response.headers.get(RULES_HEADER) or before
             self.latest = Reading(int(text), rules, self._clock.monotonic_s())
+
+
+def _check_url(url: str, token_file: Path | None) -> None:
+    """ConfigError if it is none, or would carry the token where others can read it."""
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"tailer.service_urls = {url!r}: allowed: http://host:port or https://host:port")
+    if token_file is not None and url.startswith("http://") and httpx.URL(url).host not in LOOPBACK_HOSTS:
+        raise ConfigError(f"tailer.service_urls = {shown(url)!r}: tailer.token_file would go there in clear; use https://")
 
 
 def _message(response: httpx.Response) -> str:

@@ -74,7 +74,7 @@ class Tailer:
         self._host_id = host_id
         self.files = Files(checkpoint.files())
         self._counters = Counters(checkpoint.losses())
-        self._client = ServiceLink(config.service_urls, clock)
+        self._client = ServiceLink(config, clock)
         self._schedule = Schedule(clock)
         throttle = self._throttle = Throttle(clock)
         self._follower = Follower(

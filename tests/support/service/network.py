@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator, Generator
 from typing import Any, NamedTuple
 
 from tests.support.service.harness import Harness, running
 
 from hourmark_delivery_service.server import Server, uvicorn_config
+from hourmark_delivery_service.tls import Tls
 
 
 class RawAnswer(NamedTuple):
@@ -39,9 +41,11 @@ class Network:
         self.harness = harness
         self.port = port
 
-    async def exchange(self, request: bytes, *more: bytes) -> RawAnswer:
+    async def exchange(
+        self, request: bytes, *more: bytes, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
+    ) -> RawAnswer:
         """Send the request, in as many pieces; the first answer, which must come within five seconds."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=tls, server_hostname=host if tls else None)
         try:
             async with asyncio.timeout(5):
                 for piece in (request, *more):
@@ -74,6 +78,16 @@ class Network:
             for _, writer in pairs:
                 writer.close()
 
+    async def certificate(self, tls: ssl.SSLContext) -> bytes:
+        """The one that is shown to whoever connects."""
+        _, writer = await asyncio.open_connection("127.0.0.1", self.port, ssl=tls, server_hostname="localhost")
+        try:
+            shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            assert isinstance(shown, bytes)
+            return shown
+        finally:
+            writer.close()
+
 
 async def _read(reader: asyncio.StreamReader) -> RawAnswer:
     first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
@@ -81,7 +95,7 @@ async def _read(reader: asyncio.StreamReader) -> RawAnswer:
     return RawAnswer(int(first.split()[1]), headers, await reader.readexactly(int(headers["content-length"])))
 
 
-class _Unsignalled(Server):
+class Unsignalled(Server):
     """It runs in any thread: signals belong to the main one."""
 
     @contextlib.contextmanager
@@ -90,11 +104,11 @@ class _Unsignalled(Server):
 
 
 @contextlib.asynccontextmanager
-async def networked(**settings: Any) -> AsyncIterator[Network]:
+async def networked(tls: Tls | None = None, **settings: Any) -> AsyncIterator[Network]:
     """A harness that is served on a port of its own."""
     async with running(**settings) as harness:
         listener = socket.create_server(("127.0.0.1", 0))
-        server = _Unsignalled(uvicorn_config(harness.service, harness.config))
+        server = Unsignalled(uvicorn_config(harness.service, harness.config, tls))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         while not server.started and not serving.done():
             await asyncio.sleep(0.01)

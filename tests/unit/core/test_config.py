@@ -180,7 +180,7 @@ def test_no_error_shows_a_secret_or_keeps_one_as_its_cause(text: str) -> None:
     [
         ("[service]\nprot = 1", r"hourmark\.toml(.|\n)*service\.prot: no such setting; docs/configuration\.md lists all"),
         ("[service]\nport = 99999", r"service\.port = 99999"),
-        ('[service]\nhost = "0.0.0.0"', "no authentication yet"),
+        ('[service]\nhost = "0.0.0.0"', "lets other machines in"),
         ("[parsing]\nbucket_seconds = 7", "whole minutes"),
         ("[", "no valid TOML"),
     ],

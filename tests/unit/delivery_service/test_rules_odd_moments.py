@@ -19,10 +19,11 @@ from hourmark.avro import canonical_json, digest
 from hourmark.config import Config, KafkaCluster
 from hourmark.rules import Record, Rules, RulesBook, TypeVersion
 from hourmark.topic_follower import TopicFollower
-from hourmark_delivery_service import framing, rules_follower
+from hourmark.topics import TYPES
+from hourmark_delivery_service import framing, store_follower
 from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.rules_follower import RulesFollower
 from hourmark_delivery_service.rules_store import RulesStore
+from hourmark_delivery_service.store_follower import StoreFollower
 
 
 def test_a_revision_that_cannot_be_read_keeps_no_other_from_being_read() -> None:
@@ -89,10 +90,10 @@ ODD = {
 
 @pytest.mark.parametrize("odd", ODD)
 def test_one_odd_record_does_not_end_the_thread_that_follows_rules(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules_follower, "POLL_S", 0.01)
+    monkeypatch.setattr(store_follower, "POLL_S", 0.01)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     store = RulesStore(Metrics())
-    follower = RulesFollower(Config(), store)
+    follower = StoreFollower(Config(), TYPES, store)
     news = iter([(True, encoded(revision(1, CLICK).records())), (False, encoded([ODD[odd]]))])
     last = (False, encoded(revision(3, CLICK, VIEW).records()))
     follower._follower = python_types.SimpleNamespace(poll=lambda: next(news, last), close=lambda: None)  # type: ignore[assignment]

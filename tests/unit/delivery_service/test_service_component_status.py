@@ -6,13 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.support.certificates import Authority
 from tests.support.http_server import Answering, serving
+from tests.support.service.threaded import served
 
 from hourmark.component_status import FRESH_MS, State
-from hourmark.config import Config, Kafka, KafkaCluster, Service, Tailer
+from hourmark.config import Config, Kafka, KafkaCluster, Service, ServiceTls, Tailer
 from hourmark.host_reports import HostReport
 from hourmark.state_folder import StateFolder
 from hourmark_delivery_service.component_status import of_reports, service, tailers
+from hourmark_delivery_service.tls import Tls
 
 NOW_MS = 1_800_000_000_000
 
@@ -57,6 +60,22 @@ def test_a_service_that_answers_runs_and_says_whether_it_is_ready(tmp_path: Path
         found = service(config(tmp_path, int(address.rpartition(":")[2])), NOW_MS)
     assert (found.state, found.heard_at_ms) == (State.RUNNING, NOW_MS)
     assert re.search(said, found.detail)
+
+
+@pytest.mark.parametrize("asks_clients", [False, True])
+def test_a_service_with_tls_is_known_by_its_own_certificate(tmp_path: Path, asks_clients: bool) -> None:
+    authority = Authority(tmp_path / "ca")
+    mine, another = authority.issue("service", "service.example"), authority.issue("another", "service.example")
+    tls = ServiceTls(certificate=mine.certificate, key=mine.key, client_ca=authority.ca if asks_clients else None)
+    with served(Tls(tls)) as running:
+        told = config(tmp_path, running.port)
+        asked = told.service.model_copy(update={"tls": tls, "host": "0.0.0.0"})
+        found = service(told.model_copy(update={"service": asked}), NOW_MS)
+        assert (found.state, found.detail) == (State.RUNNING, f"ready at https://127.0.0.1:{running.port}")
+        stranger = asked.model_copy(
+            update={"tls": tls.model_copy(update={"certificate": another.certificate, "key": another.key})}
+        )
+        assert "does not answer" in service(told.model_copy(update={"service": stranger}), NOW_MS).detail
 
 
 @pytest.mark.parametrize("held", [True, False])

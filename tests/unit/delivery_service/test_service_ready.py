@@ -17,14 +17,15 @@ from tests.unit.delivery_service.test_service_queue import FakeProducer, with_qu
 from hourmark.config import Config
 from hourmark.errors import Unavailable
 from hourmark.topic_follower import KeyValue
+from hourmark.topics import TYPES
 from hourmark.wire import CLOCK_HEADER
-from hourmark_delivery_service import rules_follower
+from hourmark_delivery_service import store_follower
 from hourmark_delivery_service.kafka_queue import KafkaQueue
 from hourmark_delivery_service.metrics import Metrics
 from hourmark_delivery_service.parsing import TIME_MS_END
-from hourmark_delivery_service.rules_follower import RulesFollower
 from hourmark_delivery_service.rules_store import RulesStore
 from hourmark_delivery_service.service import OBSERVED_AT_MS_MIN
+from hourmark_delivery_service.store_follower import StoreFollower
 
 
 def reason(rules: RulesStore) -> str:
@@ -50,9 +51,9 @@ def test_a_rules_topic_without_a_leader_is_named_and_no_types_are_missed(monkeyp
         return True, []
 
     monkeypatch.setattr("hourmark.topic_follower.TopicFollower.poll", poll)
-    monkeypatch.setattr(rules_follower, "POLL_S", 0.01)
+    monkeypatch.setattr(store_follower, "POLL_S", 0.01)
     store = RulesStore(Metrics())
-    follower = RulesFollower(Config(), store)
+    follower = StoreFollower(Config(), TYPES, store)
     follower.start()
     try:
         wait_for(lambda: store.trouble != "", "the follower met the trouble")

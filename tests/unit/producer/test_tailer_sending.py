@@ -12,6 +12,7 @@ from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
+from hourmark.config import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed, lose
 from hourmark_producer.senders import pause_s
@@ -159,4 +160,4 @@ def test_pauses_grow_to_the_maximum_and_honour_retry_after() -> None:
 
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match="service_urls"):
-        ServiceLink(["127.0.0.1:8780"], SystemClock())
+        ServiceLink(TailerConfig(service_urls=["127.0.0.1:8780"]), SystemClock())

@@ -1,0 +1,100 @@
+"""All tokens that this instance knows of."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from hourmark.clock import Clock
+from hourmark_delivery_service.access.token import Token
+from hourmark_delivery_service.metrics import Metrics
+
+_LOG = logging.getLogger(__name__)
+
+
+class TokenBook:
+    """Feed it from one thread, ask it from the event loop: what is asked is replaced whole.
+
+    What was read once is kept, though the topic be away, deleted or made anew: whoever was let in goes on, and whoever was
+    revoked stays out. Only a service that starts while the topic is gone knows nobody, and then takes nothing.
+    """
+
+    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+        self._clock = clock
+        self._metrics = metrics
+        self._tokens: dict[str, Token] = {}
+        self._published: set[str] = set()  # those that the topic holds now
+        self._lost = 0
+        self._trouble = ""
+        self._read_ms = 0
+        self.caught_up = False  # whether there is a topic, and it was once read to its end
+
+    def feed(self, records: Iterable[tuple[bytes | None, bytes | None]], *, anew: bool) -> None:
+        """All records up to the topic's end. `anew`: it begins from its start, or is gone."""
+        tokens = dict(self._tokens)
+        if anew:
+            self._published = set()
+        for key, value in records:
+            self._take(tokens, (key or b"").decode("latin-1"), value)
+        self._tokens = tokens
+        self.caught_up = self.caught_up or anew
+        self._read_ms = self._clock.now_ms()
+        self._metrics.tokens_read.set(self._read_ms / 1000)
+        self._metrics.tokens.set(sum(not t.revoked for t in tokens.values()))
+        self._note_lost(sum(1 for t in tokens.values() if not t.revoked and t.id not in self._published))
+
+    def get(self, token_id: str) -> Token | None:
+        """The token of that id, revoked or not."""
+        return self._tokens.get(token_id)
+
+    @property
+    def trouble(self) -> str:
+        """Why the topic cannot be read at the moment; empty if it can."""
+        return self._trouble
+
+    @trouble.setter
+    def trouble(self, why: str) -> None:
+        if why and not self._trouble:
+            _LOG.error("tokens cannot be followed%s; those known are in force, revocations are not heard of", why)
+        elif self._trouble and not why:
+            _LOG.warning("tokens are followed again")
+        self._trouble = why
+
+    def warnings(self) -> list[str]:
+        """What an operator has to know although requests are taken."""
+        found = []
+        if self._trouble and self.caught_up:
+            age_s = (self._clock.now_ms() - self._read_ms) / 1000
+            found.append(f"tokens are as they were {age_s:.0f} s ago, revocations since then are not heard of{self._trouble}")
+        if self._lost:
+            found.append(_lost_text(self._lost))
+        return found
+
+    def _take(self, tokens: dict[str, Token], key: str, value: bytes | None) -> None:
+        known = tokens.get(key)
+        if value is None:  # nobody here deletes records; whoever does, means that it be refused
+            if known is not None:
+                tokens[key] = known.revoke(self._clock.now_ms())
+            return
+        try:
+            token = Token.from_json(key, value)
+        except ValueError as error:
+            _LOG.error("the record %.40r of hourmark.tokens cannot be read, so nobody is let in by it: %.500s", key, error)
+            tokens.pop(key, None)
+            return
+        self._published.add(key)
+        if known is None or not known.revoked:
+            tokens[key] = token
+
+    def _note_lost(self, lost: int) -> None:
+        if lost and lost != self._lost:
+            _LOG.error("%s", _lost_text(lost))
+        self._lost = lost
+        self._metrics.tokens_lost.set(lost)
+
+
+def _lost_text(lost: int) -> str:
+    return (
+        f"hourmark.tokens no longer holds {lost} of the tokens that are in force here; services that start now refuse them: "
+        "restore the topic, or `hourmark token create` new ones, and restart this service"
+    )

@@ -1,0 +1,137 @@
+"""What a request may do: who is let in (401), to what (403), and how much of it (429).
+
+Who it is, is settled before anything of the body is read; a request that is under way when its token expires or is revoked is
+finished. What it may post is asked by the endpoints, of what they have read themselves, so that nothing is read in two ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+
+from hourmark.clock import Clock
+from hourmark_delivery_service.access.book import TokenBook
+from hourmark_delivery_service.access.rates import Allowance
+from hourmark_delivery_service.access.token import Token, id_in, is_text_of
+from hourmark_delivery_service.errors import Forbidden, NotNow, TooMuch, Unauthorized
+from hourmark_delivery_service.metrics import Metrics
+
+GRANT: Final = "hourmark.grant"  # in a request's scope
+_CREATE: Final = "`hourmark token create` makes one; send it as `Authorization: Bearer TOKEN`"
+
+
+class Grant:
+    """What one request may do. Without an allowance, everything: no tokens are asked for."""
+
+    def __init__(self, metrics: Metrics, allowance: Allowance | None = None) -> None:
+        self._metrics = metrics
+        self._allowance = allowance
+
+    def check_types(self, event_types: Iterable[str]) -> None:
+        """Forbidden unless the token covers all of them."""
+        if self._allowance is None:
+            return
+        token = self._allowance.token
+        for event_type in event_types:
+            if not token.covers_type(event_type):
+                raise self._forbidden(f"the type {event_type!r:.120}", f"types {', '.join(token.types)}")
+
+    def check_host(self, name: str, host_id: str) -> None:
+        """Forbidden unless the token covers the host."""
+        if self._allowance is None:
+            return
+        token = self._allowance.token
+        if not token.covers_host(name, host_id):
+            what = f"the host {name!r:.120} (host id {host_id:.32})"
+            raise self._forbidden(what, f"hosts {', '.join(token.hosts)} {' '.join(token.host_ids)}".rstrip())
+
+    def check_rate(self) -> None:
+        """TooMuch while what was sent before has used up the token's rate."""
+        if self._allowance is not None and (wait_s := self._allowance.retry_after_s()):
+            self._metrics.denied.labels("rate").inc()
+            raise TooMuch(f"the token {self._allowance.token.id} has used up its rate at this instance", wait_s)
+
+    def charge(self, *, size: int = 0, events: int = 0) -> None:
+        """What the request brought."""
+        if self._allowance is not None:
+            self._allowance.charge(size=size, events=events)
+
+    def _forbidden(self, what: str, covers: str) -> Forbidden:
+        self._metrics.denied.labels("not_covered").inc()
+        assert self._allowance is not None
+        token = self._allowance.token
+        return Forbidden("not_covered", f"the token {token.id} ({token.name}) does not cover {what}: it covers {covers:.500}")
+
+
+class Access:
+    """The tokens of this instance, and the grants it gives for them."""
+
+    def __init__(self, clock: Clock, metrics: Metrics, *, required: bool) -> None:
+        self.required = required
+        self.book = TokenBook(clock, metrics)
+        self._clock = clock
+        self._metrics = metrics
+        self._everything = Grant(metrics)
+        self._allowances: dict[str, Allowance] = {}
+
+    def waits(self) -> list[str]:
+        """What is missing before anybody is let in."""
+        if not self.required or self.book.caught_up:
+            return []
+        return [f"no tokens are known yet: hourmark.tokens was not read, or `hourmark token create` never ran{self.book.trouble}"]
+
+    def warnings(self) -> list[str]:
+        """What is not as it should be although requests are taken."""
+        return self.book.warnings() if self.required else []
+
+    def grant(self, headers: Headers) -> Grant:
+        """What a request with these headers may do. Unauthorized; NotNow before any token is known."""
+        if not self.required:
+            return self._everything
+        try:
+            return Grant(self._metrics, self._allowance(self._authenticated(headers)))
+        except Unauthorized as error:
+            self._metrics.denied.labels(error.code).inc()
+            raise
+
+    def _authenticated(self, headers: Headers) -> Token:
+        text = _bearer(headers)
+        if waits := self.waits():
+            raise NotNow("not_ready", "; ".join(waits))
+        token = self.book.get(id_in(text) or "")
+        if not is_text_of(token, text):
+            raise Unauthorized("unknown_token", "this token is not known here", _CREATE)
+        assert token is not None, "is_text_of says so"
+        if token.revoked:
+            raise Unauthorized("revoked_token", f"the token {token.id} ({token.name}) was revoked", _CREATE)
+        if token.expired(self._clock.now_ms()):
+            raise Unauthorized("expired_token", f"the token {token.id} ({token.name}) has expired", _CREATE)
+        return token
+
+    def _allowance(self, token: Token) -> Allowance:
+        known = self._allowances.get(token.id)
+        if known is None or known.token != token:
+            known = self._allowances[token.id] = Allowance(token, self._clock)
+        return known
+
+
+def grant_of(request: Request) -> Grant:
+    """What the gate let this request do."""
+    grant = request.scope[GRANT]
+    assert isinstance(grant, Grant)
+    return grant
+
+
+def _bearer(headers: Headers) -> str:
+    """The token's text; Unauthorized where there is none, or more than one header that could hold it."""
+    given = headers.getlist("authorization")
+    if len(given) != 1:
+        many = "there are several Authorization headers" if given else "there is no Authorization header"
+        raise Unauthorized("no_token", many, _CREATE)
+    scheme, _, text = given[0].partition(" ")
+    if scheme.lower() != "bearer":
+        raise Unauthorized("no_token", "Authorization is not of the scheme Bearer", _CREATE)
+    return text.strip(" ")

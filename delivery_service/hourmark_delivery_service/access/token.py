@@ -1,0 +1,124 @@
+"""One bearer token. Its text is `hmk_<id>_<secret>`: found by scanners for leaked secrets, and by its id without the secret."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from fnmatch import fnmatchcase
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_ID: Final = r"[0-9a-f]{16}"
+_TEXT: Final = re.compile(rf"hmk_({_ID})_[A-Za-z0-9_-]{{43}}", re.ASCII)
+_SECRET_BYTES: Final = 32
+_PATTERNS_MAX: Final = 1000
+NO_SECRET: Final = "0" * 64  # the digest of no text that is known
+
+TokenId = Annotated[str, Field(pattern=f"^{_ID}$")]
+Pattern = Annotated[str, Field(min_length=1, max_length=255)]
+Patterns = Annotated[tuple[Pattern, ...], Field(max_length=_PATTERNS_MAX)]
+Milliseconds = Annotated[int, Field(ge=0, lt=1 << 63)]
+Rate = Annotated[int, Field(ge=1, lt=1 << 53)]
+
+
+class Token(BaseModel):
+    """A token as the topic has it. Fields that are not known are refused: they may narrow what it covers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: TokenId
+    digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$", repr=False)]
+    name: Annotated[str, Field(min_length=1, max_length=255)]
+    types: Patterns = ("*",)
+    hosts: Patterns = ("*",)
+    host_ids: Patterns = ()
+    created_at_ms: Milliseconds
+    expires_at_ms: Milliseconds | None = None
+    bytes_per_second: Rate | None = None
+    events_per_second: Rate | None = None
+    revoked_at_ms: Milliseconds | None = None
+
+    @property
+    def revoked(self) -> bool:
+        """Whether it is refused for ever."""
+        return self.revoked_at_ms is not None
+
+    def expired(self, now_ms: int) -> bool:
+        """Whether its time is over, by the clock of whoever asks."""
+        return self.expires_at_ms is not None and now_ms >= self.expires_at_ms
+
+    def covers_type(self, event_type: str) -> bool:
+        """Whether events of this type may be posted with it."""
+        return _fits(event_type, self.types)
+
+    def covers_host(self, name: str, host_id: str) -> bool:
+        """Whether ranges and reports of this host may be."""
+        return _fits(name, self.hosts) and (not self.host_ids or host_id in self.host_ids)
+
+    def revoke(self, now_ms: int) -> Token:
+        """The same, refused from now on; one that is revoked stays as it is."""
+        return self if self.revoked else self.model_copy(update={"revoked_at_ms": now_ms})
+
+    def to_json(self) -> str:
+        """The value of its record; the key is its id."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, key: str, text: bytes) -> Token:
+        """The inverse; ValueError says what is wrong."""
+        token = cls.model_validate_json(text)
+        if token.id != key:
+            raise ValueError(f"the record of {key} holds the token {token.id}")
+        return token
+
+
+class NewToken(NamedTuple):
+    """A token, and its text, which is kept nowhere."""
+
+    token: Token
+    text: str
+
+
+def new_token(
+    name: str,
+    now_ms: int,
+    *,
+    types: tuple[str, ...] = ("*",),
+    hosts: tuple[str, ...] = ("*",),
+    host_ids: tuple[str, ...] = (),
+    expires_at_ms: int | None = None,
+    bytes_per_second: int | None = None,
+    events_per_second: int | None = None,
+) -> NewToken:
+    """A fresh one; ValueError says what is wrong."""
+    token_id = secrets.token_hex(8)
+    text = f"hmk_{token_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+    token = Token(
+        id=token_id, digest=digest_of(text), name=name, types=types, hosts=hosts, host_ids=host_ids, created_at_ms=now_ms,
+        expires_at_ms=expires_at_ms, bytes_per_second=bytes_per_second, events_per_second=events_per_second,
+    )  # fmt: skip
+    return NewToken(token, text)
+
+
+def id_in(text: str) -> str | None:
+    """The id that a token's text names; None where it has not a token's form."""
+    form = _TEXT.fullmatch(text)
+    return form[1] if form else None
+
+
+def digest_of(text: str) -> str:
+    """What is kept of a token's text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def is_text_of(token: Token | None, text: str) -> bool:
+    """Whether this is the token's text, in a time that tells nothing of it, nor whether there is such a token."""
+    same = hmac.compare_digest(digest_of(text), token.digest if token is not None else NO_SECRET)
+    return same and token is not None
+
+
+def _fits(text: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(text, pattern) for pattern in patterns)

@@ -1,0 +1,47 @@
+"""The topic `hourmark.tokens`: made with the first token, compacted, at the edge alone.
+
+Whoever may write to it lets in whom they like: that is for Kafka's ACLs to say.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from hourmark.config import Kafka
+from hourmark.kafka import Cluster, topic_settings
+from hourmark.topic_follower import read_topic
+from hourmark.topic_setup import WantedTopic, ensure_topics
+from hourmark.topic_writer import append_all
+from hourmark.topics import TOKENS
+from hourmark_delivery_service.access.token import Token
+
+_LOG = logging.getLogger(__name__)
+
+TOKEN_BYTES_MAX: Final = 1 << 20  # of a record; also what one poll of a topic of tokens may hold many of
+
+
+def read_tokens(kafka: Kafka) -> dict[str, Token]:
+    """By id, as the topic has them now. What cannot be read is said, and left out, as services do."""
+    found: dict[str, Token] = {}
+    for key, value in read_topic(kafka.edge, TOKENS, cluster_name="edge"):
+        token_id = (key or b"").decode("latin-1")
+        found.pop(token_id, None)
+        if value is None:
+            continue
+        try:
+            found[token_id] = Token.from_json(token_id, value)
+        except ValueError as error:
+            _LOG.warning("the record %.40r of %s cannot be read: %.500s", token_id, TOKENS, error)
+    return found
+
+
+def write_token(kafka: Kafka, token: Token) -> None:
+    """Returns once all in-sync replicas have it. Unavailable, Finding."""
+    ensure_topics(Cluster(kafka.edge, "edge"), [_wanted(kafka)])
+    append_all(kafka.edge, TOKENS, [(token.id, token.to_json())], TOKEN_BYTES_MAX)
+
+
+def _wanted(kafka: Kafka) -> WantedTopic:
+    settings = topic_settings(kafka.retention_hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas)
+    return WantedTopic(TOKENS, 1, {**settings, "cleanup.policy": "compact", "retention.ms": "-1"})

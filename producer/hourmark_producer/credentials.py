@@ -1,0 +1,86 @@
+"""What the tailer shows to services, and by what it knows them: a token, certificates. Files that change are read again."""
+
+from __future__ import annotations
+
+import logging
+import re
+import ssl
+import threading
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hourmark.certificates import WatchedFiles, load_cas, load_pair
+from hourmark.clock import Clock
+from hourmark.config import Tailer as TailerConfig
+from hourmark.errors import ConfigError
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_S: Final = 1.0  # between looks whether files changed
+TOKEN_BYTES_MAX: Final = 4096
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750: b64token
+
+
+class Shown(NamedTuple):
+    """In force at the moment. `headers`: of every request; `tls`: for services of https://. Another one is another object."""
+
+    headers: dict[str, str]
+    tls: ssl.SSLContext
+
+
+class Credentials:
+    """Safe to use from several threads. ConfigError where the files cannot be used at the start; later the old ones stay."""
+
+    def __init__(self, config: TailerConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._lock = threading.Lock()
+        tls = config.tls
+        self._files = WatchedFiles((config.token_file, tls.ca, tls.certificate, tls.key))
+        self._looked_s = clock.monotonic_s()
+        self._shown = self._read()
+
+    def shown(self) -> Shown:
+        """What is in force now; files are looked at now and then."""
+        with self._lock:
+            now_s = self._clock.monotonic_s()
+            if now_s - self._looked_s >= LOOK_S:
+                self._looked_s = now_s
+                if self._files.changed():
+                    self._renew()
+            return self._shown
+
+    def _renew(self) -> None:
+        try:
+            self._shown = self._read()
+        except ConfigError as error:
+            _LOG.error("token and certificates stay as they were: %s", error)
+        else:
+            _LOG.info("token and certificates were read again")
+
+    def _read(self) -> Shown:
+        token = self._config.token_file
+        return Shown({} if token is None else {"Authorization": f"Bearer {_token(token)}"}, self._context())
+
+    def _context(self) -> ssl.SSLContext:
+        tls = self._config.tls
+        context = ssl.create_default_context() if tls.ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if tls.ca is not None:
+            load_cas(context, "tailer.tls.ca", tls.ca)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if tls.certificate is not None:
+            load_pair(context, "tailer.tls", tls.certificate, tls.key)
+        return context
+
+
+def _token(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(TOKEN_BYTES_MAX).decode("latin-1").strip()
+    except OSError as error:
+        raise ConfigError(
+            f"tailer.token_file = {file}: {error.strerror}; put there what `hourmark token create` printed"
+        ) from error
+    if not _TOKEN.fullmatch(text):
+        raise ConfigError(f"tailer.token_file = {file} holds no token; put there what `hourmark token create` printed")
+    return text

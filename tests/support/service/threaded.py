@@ -1,0 +1,59 @@
+"""The service over a queue in memory, served from a thread: for a tailer that runs beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+import uvloop
+from tests.support.service.harness import Harness, running
+
+from hourmark_delivery_service.server import Loop, Server, uvicorn_config
+from hourmark_delivery_service.tls import Tls
+
+
+class Served(NamedTuple):
+    """A service and its port."""
+
+    harness: Harness
+    port: int
+
+
+@contextlib.contextmanager
+def served(tls: Tls | None = None, **settings: Any) -> Iterator[Served]:
+    """It listens at `host` of the settings, on a port of its own, on the loop and by the server that `hourmark serve` has."""
+    listener = socket.create_server((settings.get("host", "127.0.0.1"), 0))
+    started: Future[tuple[Harness, Server]] = Future()
+
+    async def serve() -> None:
+        async with running(**settings) as harness:
+            server = _Quiet(uvicorn_config(harness.service, harness.config, tls))
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            while not server.started:
+                await asyncio.sleep(0.01)
+            started.set_result((harness, server))
+            await serving
+
+    thread = threading.Thread(target=uvloop.run, args=(serve(),), kwargs={"loop_factory": Loop})
+    thread.start()
+    try:
+        harness, server = started.result(10)
+        yield Served(harness, listener.getsockname()[1])
+    finally:
+        if started.done():
+            server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive(), "the service does not end"
+
+
+class _Quiet(Server):
+    """Signals are the main thread's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
