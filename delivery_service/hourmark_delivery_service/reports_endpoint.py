@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hourmark.wire import report_from_json
-from hourmark_delivery_service.access.grants import grant_of
+from hourmark_delivery_service.access.grants import Grant, grant_of
 from hourmark_delivery_service.answers import json_answer
 from hourmark_delivery_service.errors import NotNow, QueueError, bad_request
 from hourmark_delivery_service.service import Service, clock_trouble
@@ -28,14 +28,14 @@ class ReportsEndpoint:
         if trouble := clock_trouble(service.clock.now_ms()):
             raise NotNow("not_ready", trouble)
         with service.inflight.request() as request:
-            return await self._keep(await service.bodies.plain(http, request, REPORT_BYTES_MAX))
+            return await self._keep(await service.bodies.plain(http, request, REPORT_BYTES_MAX), grant_of(http))
 
-    async def _keep(self, body: bytes) -> Response:
+    async def _keep(self, body: bytes, grant: Grant) -> Response:
         with bad_request("report", "send a report as docs/http-api.md shows"):
             sent = report_from_json(body)
             if len(sent.host_id) != 32:
                 raise ValueError("host_id must be 32 hex digits")
-        grant_of(http).check_host(sent.host_name, sent.host_id)
+        grant.check_host(sent.host_name, sent.host_id)
         report = sent.received(self._service.clock.now_ms())
         try:
             await self._service.append_report(report)

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import uvloop
 from tests.support.service.harness import Harness, running
+from tests.support.service.network import Unsignalled
 
+from hourmark.config import ServiceTls
 from hourmark_delivery_service.server import Loop, Server, uvicorn_config
 from hourmark_delivery_service.tls import Tls
 
@@ -25,14 +27,14 @@ class Served(NamedTuple):
 
 
 @contextlib.contextmanager
-def served(tls: Tls | None = None, **settings: Any) -> Iterator[Served]:
+def served(tls: ServiceTls | None = None, **settings: Any) -> Iterator[Served]:
     """It listens at `host` of the settings, on a port of its own, on the loop and by the server that `hourmark serve` has."""
     listener = socket.create_server((settings.get("host", "127.0.0.1"), 0))
     started: Future[tuple[Harness, Server]] = Future()
 
     async def serve() -> None:
-        async with running(**settings) as harness:
-            server = _Quiet(uvicorn_config(harness.service, harness.config, tls))
+        async with running(**settings, tls=tls or ServiceTls()) as harness:
+            server = Unsignalled(uvicorn_config(harness.service, harness.config, Tls(tls) if tls else None))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             while not server.started:
                 await asyncio.sleep(0.01)
@@ -49,11 +51,3 @@ def served(tls: Tls | None = None, **settings: Any) -> Iterator[Served]:
             server.should_exit = True
         thread.join(20)
         assert not thread.is_alive(), "the service does not end"
-
-
-class _Quiet(Server):
-    """Signals are the main thread's."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

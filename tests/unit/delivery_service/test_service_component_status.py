@@ -15,7 +15,6 @@ from hourmark.config import Config, Kafka, KafkaCluster, Service, ServiceTls, Ta
 from hourmark.host_reports import HostReport
 from hourmark.state_folder import StateFolder
 from hourmark_delivery_service.component_status import of_reports, service, tailers
-from hourmark_delivery_service.tls import Tls
 
 NOW_MS = 1_800_000_000_000
 
@@ -67,7 +66,7 @@ def test_a_service_with_tls_is_known_by_its_own_certificate(tmp_path: Path, asks
     authority = Authority(tmp_path / "ca")
     mine, another = authority.issue("service", "service.example"), authority.issue("another", "service.example")
     tls = ServiceTls(certificate=mine.certificate, key=mine.key, client_ca=authority.ca if asks_clients else None)
-    with served(Tls(tls)) as running:
+    with served(tls) as running:
         told = config(tmp_path, running.port)
         asked = told.service.model_copy(update={"tls": tls, "host": "0.0.0.0"})
         found = service(told.model_copy(update={"service": asked}), NOW_MS)

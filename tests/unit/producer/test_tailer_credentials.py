@@ -17,7 +17,6 @@ from hourmark.clock import SystemClock
 from hourmark.config import ServiceTls, TailerTls
 from hourmark.config import Tailer as TailerConfig
 from hourmark.errors import ConfigError
-from hourmark_delivery_service.tls import Tls
 from hourmark_producer import credentials
 from hourmark_producer.service_client import ServiceLink
 
@@ -32,7 +31,7 @@ def service(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
     """It wants a token and a certificate."""
     monkeypatch.setattr(credentials, "LOOK_S", 0.05)
     pair = authority.issue("service")
-    tls = Tls(ServiceTls(certificate=pair.certificate, key=pair.key, client_ca=authority.ca))
+    tls = ServiceTls(certificate=pair.certificate, key=pair.key, client_ca=authority.ca)
     with served(tls, tokens_required=True) as service:
         yield service
 
