@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "etl": ("hourmark_etl.cli:etl", "The PySpark job from the central cluster to closed buckets."),
     "ledger": ("hourmark_etl.operators.ledger:ledger", "The ETL's ledger: check it, recreate a lost one."),
     "bucket": ("hourmark_etl.operators.bucket:bucket", "Hourly buckets: list, show, verify, print; why one is open, force one."),
+    "dead-letters": ("hourmark_etl.operators.dead_letters:dead_letters", "Lines that became no events: counted, and one by one."),
     "audit": ("hourmark_etl.operators.audit:audit", "The books: what was promised, and what became of it."),
     "judge": (
         "hourmark_infra.judge.cli:judge",
@@ -48,7 +49,7 @@ ROOMS = frozenset(module.partition(".")[0] for module, _ in COMMANDS.values())
 
 
 # What a command needs that does not come with its room by itself.
-EXTRAS: Mapping[str, str] = {"etl": "[spark]", "ledger": "[arrow]", "bucket": "[arrow]", "audit": "[arrow]"}
+EXTRAS: Mapping[str, str] = {"etl": "[spark]"} | dict.fromkeys(("ledger", "bucket", "dead-letters", "audit"), "[arrow]")
 
 
 class LazyGroup(click.Group):

@@ -90,6 +90,7 @@ class RangeAnswer:
     events: int
     dead_letters: int
     blanks: int = 0  # blank lines, which made neither; a service before this one says nothing of them
+    dead_letter_reasons: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def report_to_json(report: HostReport) -> bytes:

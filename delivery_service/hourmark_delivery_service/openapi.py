@@ -187,7 +187,7 @@ def _probe(name: str, summary: str, schema: _Json, media_type: str = _JSON) -> _
 
 
 def _delivered() -> _Json:
-    return {"events": _COUNT, "dead_letters": _COUNT, "dead_letter_reasons": _REASONS}
+    return {"events": _COUNT, "dead_letters": _COUNT, "blanks": _COUNT, "dead_letter_reasons": _REASONS}
 
 
 def _problem() -> _Json:

@@ -52,8 +52,14 @@ class RangesEndpoint:
                 parser = RangeParser(byte_range, body, rules)
             parser = await service.deliver(parser, body, request, peer_of(http))
             grant.charge(events=parser.event_count + parser.dead_letter_count)
-            answer = RangeAnswer(byte_range.end, parser.event_count, parser.dead_letter_count, parser.blanks)
-            return json_answer({**dataclasses.asdict(answer), "dead_letter_reasons": parser.reasons})
+            answer = RangeAnswer(
+                end=byte_range.end,
+                events=parser.event_count,
+                dead_letters=parser.dead_letter_count,
+                blanks=parser.blanks,
+                dead_letter_reasons=dict(parser.reasons),
+            )
+            return json_answer(dataclasses.asdict(answer))
 
     def _check_size(self, byte_range: ByteRange, body: bytes) -> None:
         size = byte_range.end - byte_range.start

@@ -145,8 +145,8 @@ class Service:
             raise NotNow("queue", f"nothing was acknowledged: {error}") from error
         for event_type, count in parser.events.items():
             self.metrics.events.labels(event_type).inc(count)
-        for reason, count in parser.reasons.items():
-            self.metrics.dead_letters.labels(reason).inc(count)
+        for (claimed_type, reason), count in parser.refused.items():
+            self.metrics.count_dead_letters(claimed_type, parser.declared_source, reason, count)
         self.metrics.blank_lines.inc(parser.blanks)
         self.metrics.received_bytes.inc(len(body))
 

@@ -21,6 +21,7 @@ Small dependencies: httpx and zstandard. One idea per module, the pure ones firs
 | `installation` | host id, the lock of the state folder, and the refusal to start without a checkpoint |
 | `scanner` | one look at everything: new, renamed, deleted and missing files |
 | `service_client` | the delivery service as seen from here: its clock, its rules, ranges and reports |
+| `refused_lines` | which lines became dead letters, told at once |
 | `follower` | one file's next step: examine, cut, spool, send, acknowledge |
 | `retirement` | the end of a file: deleted, replaced, missing, and what is lost with it |
 | `schedule` | whose step is next, and who waits for a retry |

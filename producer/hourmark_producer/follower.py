@@ -24,6 +24,7 @@ from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.counters import Counters
 from hourmark_producer.cutting import Cut, Limits, Pending, cut
 from hourmark_producer.files import Observation, Outgoing, Position, Progress, TrackedFile
+from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink
 from hourmark_producer.truncation import Judgement, Verdict, judge, next_anchor
 
@@ -45,6 +46,7 @@ class Follower:
     sources: Mapping[str, TailedSource]
     limits: Limits
     counters: Counters
+    refused: RefusedLines
     clock: Clock
     host_id: str
     host_name: str
@@ -74,6 +76,7 @@ class Follower:
     def _send(self, file: TrackedFile, outgoing: Outgoing, body: bytes | None) -> None:
         answer = self.client.send_range(outgoing.range, body if body is not None else self.checkpoint.body(outgoing.sequence))
         self.counters.acknowledged(outgoing.bytes, answer)
+        self.refused.take(outgoing.range, answer.dead_letter_reasons)
         file.failures = 0
         file.progress = dataclasses.replace(file.progress, in_flight=outgoing._replace(acknowledged=True))
 

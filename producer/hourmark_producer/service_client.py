@@ -117,8 +117,9 @@ class ServiceLink:
         try:
             fields = response.json()
             end, events, dead_letters = (int(fields[name]) for name in ("end", "events", "dead_letters"))
-            answer = RangeAnswer(end, events, dead_letters, int(fields.get("blanks", 0)))
-        except (ValueError, KeyError, TypeError) as error:
+            reasons = {str(reason): int(count) for reason, count in fields.get("dead_letter_reasons", {}).items()}
+            answer = RangeAnswer(end, events, dead_letters, int(fields.get("blanks", 0)), reasons)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Refused(f"{response.url} answered 200 without end, events and dead_letters: {response.text[:200]!r}") from error
         if answer.end != byte_range.end:
             raise Refused(f"{response.url} acknowledged up to byte {answer.end}, not up to {byte_range.end} as was sent")

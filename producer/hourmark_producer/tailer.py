@@ -24,6 +24,7 @@ from hourmark_producer.cutting import Limits
 from hourmark_producer.files import Files
 from hourmark_producer.follower import Follower
 from hourmark_producer.identity import Identity, identify
+from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.reports import Reporter
 from hourmark_producer.retirement import Retirement
 from hourmark_producer.scanner import Scanner, Seen
@@ -49,6 +50,7 @@ class Summary:
     bytes: int
     events: int
     dead_letters: int
+    dead_letter_reasons: dict[str, dict[str, int]]  # by source
     pending_bytes: int
     lost_bytes: int
     goodbye: bool
@@ -74,6 +76,7 @@ class Tailer:
         self._host_id = host_id
         self.files = Files(checkpoint.files())
         self._counters = Counters(checkpoint.losses())
+        self._refused = RefusedLines()
         self._client = ServiceLink(config, clock)
         self._schedule = Schedule(clock)
         throttle = self._throttle = Throttle(clock)
@@ -83,6 +86,7 @@ class Tailer:
             sources={source.name: source for source in config.sources},
             limits=Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max),
             counters=self._counters,
+            refused=self._refused,
             clock=clock,
             host_id=host_id,
             host_name=host_name,
@@ -245,6 +249,7 @@ class Tailer:
             bytes=self._counters.bytes,
             events=self._counters.events,
             dead_letters=self._counters.dead_letters,
+            dead_letter_reasons=self._refused.counts(),
             pending_bytes=sum(waiting.values()),
             lost_bytes=self._counters.lost_bytes_in_all(),
             goodbye=goodbye,

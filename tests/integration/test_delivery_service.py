@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import time
 import uuid
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from tests.support.service.live import CLICK, RAW, RUN, Serving, StockReader, apply_types, lines
 from tests.support.service.queue_contract import CHECKS, Check
 from tests.support.waiting import wait_for
@@ -25,6 +27,7 @@ from hourmark.record_key import RecordKey
 from hourmark.topic_setup import WantedTopic, ensure_topics
 from hourmark_delivery_service.kafka_queue import KafkaQueue
 from hourmark_delivery_service.metrics import Metrics
+from hourmark_etl.operators.dead_letters import dead_letters
 from hourmark_infra.stack import Stack
 
 pytestmark = pytest.mark.stack
@@ -74,6 +77,23 @@ def test_a_stock_client_and_the_registry_see_exactly_the_events_of_a_range(servi
     assert [row["line"] for row in of_range(reader, f"events.{RAW.name}", range_id)] == [b"\xff\0\r"]
     letters = of_range(reader, "events.dead-letters", range_id)
     assert {(row["reason"], row["raw"]) for row in letters} == {("not_rfc5424", b"no syslog")}
+
+
+def test_dead_letters_are_counted_and_shown_from_the_topic(service: Serving, stack: Stack) -> None:
+    body = b"no syslog\n" * 3 + lines(range(2))
+    service.post(service.range_of(body), body)
+
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(dead_letters, [*arguments, "--config", str(stack.layout.config_file)], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    counts = json.loads(run("ls", "--reason", "not_rfc5424", "--since", "1h", "--json"))
+    assert counts["groups"][0]["letters"] >= 3
+    assert counts["looked_at"] >= 3
+    shown = [json.loads(line) for line in run("show", "--limit", "3", "--json").splitlines()]
+    assert [row["raw"] for row in shown] == ["no syslog"] * 3
+    assert json.loads(run("ls", "--records-max", "1", "--json"))["looked_at"] <= 1
 
 
 def test_records_are_stamped_with_their_arrival_and_the_keys_hour_is_the_events(service: Serving, reader: StockReader) -> None:

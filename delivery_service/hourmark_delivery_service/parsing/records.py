@@ -98,6 +98,7 @@ class Parser:
         self._bucket_s = rules.parsing.bucket_seconds
         self._pending: list[Record] = []
         self.reasons: collections.Counter[str] = collections.Counter()
+        self.refused: collections.Counter[tuple[str, str]] = collections.Counter()  # by claimed type, if declared, and reason
         self.events: collections.Counter[str] = collections.Counter()
         self.blanks = 0
 
@@ -145,6 +146,12 @@ class Parser:
     def range_id(self) -> RangeId:
         """The identity of the whole: of all that parsing depends on, and the bytes."""
         return self._origin.range_id
+
+    @property
+    def declared_source(self) -> str:
+        """The source that the rules declare for a range; empty where they declare none. Of a batch, `api`."""
+        source = str(self._identity["source"])
+        return source if source in self._rules.sources or self._identity["kind"] == "batch" else ""
 
     @property
     def event_count(self) -> int:
@@ -196,6 +203,8 @@ class Parser:
         event = Event(kind, origin.observed_at_ms, origin.host, kind.encode_object(values))
         self._take(event, event_id, self._value(event, event_id, position))
         self.reasons[reason] += 1
+        claimed = refusal.claimed_type or ""
+        self.refused[claimed if claimed in self._rules.types else "", reason] += 1
 
     def _value(self, event: Event, event_id: EventId, position: int) -> bytes:
         """A record's value: framing, envelope, own fields."""

@@ -53,6 +53,7 @@ class Recorder:
         self.requests: list[str] = []  # paths, in order of arrival
         self.behaviour: Behaviour = lambda _: 200
         self.acknowledged_end: Callable[[Received], int] = lambda one: one.range.end
+        self.reasons: Callable[[Received], dict[str, int]] = lambda _: {}  # of dead letters
         self.on_report: Callable[[HostReport], object] = lambda _: None
         self.report_status = 200
         self.rules = "rules-1"
@@ -158,7 +159,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             return
         assert isinstance(answer, int)
-        self._answer(answer, {"end": recorder.acknowledged_end(received), "events": body.count(b"\n"), "dead_letters": 0})
+        reasons = recorder.reasons(received)
+        dead = sum(reasons.values())
+        counts = {"events": body.count(b"\n") - dead, "dead_letters": dead, "blanks": 0, "dead_letter_reasons": reasons}
+        self._answer(answer, {"end": recorder.acknowledged_end(received), **counts})
 
     def _answer(self, status: int, fields: dict[str, object]) -> None:
         content = json.dumps(fields).encode()

@@ -17,6 +17,7 @@ from hourmark.audit import AuditRecord
 from hourmark.avro import unframe
 from hourmark.ranges import Part
 from hourmark.wire import range_headers
+from hourmark_delivery_service import metrics
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
 
 BODY = syslog() + syslog("note", b"words") + b"broken\n"
@@ -361,3 +362,28 @@ async def test_paths_that_are_not_utf8_stay_apart_and_raw_bytes_are_refused(h: H
         answer = await h.client.post("/v1/ranges", content=BODY, headers=[*sent, (header.encode(), b"app\xff")])
         assert code(answer) == (400, "headers")
         assert header in answer.json()["detail"]
+
+
+def letters(h: Harness, **labels: str) -> float | None:
+    return h.metrics.registry.get_sample_value("hourmark_service_dead_letters_total", labels)
+
+
+@with_service()
+async def test_dead_letters_are_counted_by_claimed_type_source_and_reason(h: Harness) -> None:
+    await h.post_range(syslog(msg=b"{") + b"no syslog\n" + syslog("nowhere"))
+    assert letters(h, type="click", source="app", reason="bad_json") == 1
+    assert letters(h, type="", source="app", reason="not_rfc5424") == 1
+    assert letters(h, type="", source="app", reason="unknown_type") == 1, "what a line says is no label"
+    await h.post_range(b"x\n", "mistyped")
+    assert letters(h, type="", source="", reason="unknown_source") == 1, "nor what a tailer says"
+    await h.post_events(b"{}", "click")
+    assert letters(h, type="click", source="api", reason="missing_field") == 1
+
+
+def test_series_of_dead_letters_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "DEAD_LETTER_SERIES_MAX", 2)
+    counted = metrics.Metrics()
+    for number in range(10):
+        counted.count_dead_letters(f"type-{number}", "app", "bad_json", 1)
+    samples = [s for family in counted.registry.collect() for s in family.samples if s.name.endswith("dead_letters_total")]
+    assert {s.labels["type"]: s.value for s in samples} == {"type-0": 1, "type-1": 1, "(other)": 8}

@@ -135,7 +135,7 @@ async def test_metrics_count_what_was_acknowledged(h: Harness) -> None:
     text = (await h.client.get("/metrics")).text
     for line in (
         'hourmark_service_events_total{type="click"} 1.0',
-        'hourmark_service_dead_letters_total{reason="not_rfc5424"} 1.0',
+        'hourmark_service_dead_letters_total{reason="not_rfc5424",source="app",type=""} 1.0',
         'hourmark_service_requests_total{path="/v1/ranges",status="200"} 1.0',
         'hourmark_service_requests_total{path="other",status="404"} 1.0',
         "hourmark_service_inflight_bytes 0.0",

@@ -1,0 +1,142 @@
+"""Dead letters as operators ask for them: which are wanted, counted by what, shown how. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from hourmark.avro import unix_ms
+from hourmark_etl.buckets.reader import Event
+from hourmark_etl.humanize import iso
+
+GROUPS_MAX: Final = 10_000  # told apart; what comes after them is counted together
+_OTHER: Final = "(other)"
+_RAW_CHARS_MAX: Final = 300
+_AGO: Final = re.compile(r"(\d{1,6})([smhd])")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class Wanted(NamedTuple):
+    """A filter; nothing named: all. Times in Unix milliseconds, of when the line was observed."""
+
+    reasons: Sequence[str] = ()
+    types: Sequence[str] = ()
+    sources: Sequence[str] = ()
+    hosts: Sequence[str] = ()
+    since_ms: int = 0
+    until_ms: int = 1 << 62
+
+    def takes(self, letter: Event) -> bool:
+        """Whether this one is wanted."""
+        named = (self.reasons, self.types, self.sources, self.hosts)
+        fields = ("reason", "claimed_type", "declared_source", "host")
+        return self.since_ms <= unix_ms(letter["event_time"]) < self.until_ms and all(
+            not wanted or letter.get(field) in wanted for wanted, field in zip(named, fields, strict=True)
+        )
+
+
+GROUPS: Final[Mapping[str, Callable[[Event], Any]]] = {
+    "reason": lambda letter: letter["reason"],
+    "type": lambda letter: letter["claimed_type"],
+    "source": lambda letter: letter["declared_source"],
+    "host": lambda letter: letter["host"],
+    "hour": lambda letter: letter["event_time"].strftime("%Y-%m-%dT%H"),
+}
+
+
+@dataclasses.dataclass(slots=True)
+class Count:
+    """Of a group: how many, and when the first and last was observed."""
+
+    letters: int = 0
+    first: str = "~"
+    last: str = ""
+
+    def take(self, time: str) -> None:
+        """One more."""
+        self.letters += 1
+        self.first, self.last = min(self.first, time), max(self.last, time)
+
+
+class Letters:
+    """The wanted ones of what is read, and, once they were looked at, how many there were and how far back they go."""
+
+    def __init__(self, wanted: Wanted, read: Iterator[Event], *, whole: bool) -> None:
+        """`whole`: all that there are of the wanted time are read, and not the newest so many."""
+        self._wanted, self._read, self.whole = wanted, read, whole
+        self.looked_at = self.taken = 0
+        self.back_to: str | None = None
+
+    def __iter__(self) -> Iterator[Event]:
+        for letter in self._read:
+            self.looked_at += 1
+            time = iso(unix_ms(letter["event_time"]))
+            self.back_to = time if self.back_to is None else min(self.back_to, time)
+            if self._wanted.takes(letter):
+                self.taken += 1
+                yield letter
+
+    def __str__(self) -> str:
+        if not self.looked_at:
+            return "no dead letter was found"
+        return f"{self.taken:,} of {self.looked_at:,} dead letters that were looked at, back to {self.back_to}"
+
+
+def counted_by(groups: Sequence[str], letters: Iterable[Event]) -> dict[tuple[str, ...], Count]:
+    """Counts by what these say; "-" where a letter says nothing."""
+    counts: dict[tuple[str, ...], Count] = {}
+    for letter in letters:
+        key = tuple("-" if (value := GROUPS[group](letter)) is None else str(value) for group in groups)
+        if key not in counts and len(counts) >= GROUPS_MAX:
+            key = (_OTHER,) * len(groups)
+        counts.setdefault(key, Count()).take(iso(unix_ms(letter["event_time"])))
+    return counts
+
+
+def order_of(letter: Event) -> tuple[Any, ...]:
+    """By when it was observed, then by its place."""
+    return letter["event_time"], letter["source"], letter["position"]
+
+
+def described(letter: Event) -> Iterator[str]:
+    """A letter for people. No byte of a line reaches a terminal as it is."""
+    file = letter["file"]
+    yield f"{iso(unix_ms(letter['event_time']))} {letter['reason']}: {_printable(letter['detail'])}"
+    yield f"  line    {_shown(letter['raw'])}"
+    yield (
+        f"  of      host {_printable(letter['host'])}, source {_printable(letter['declared_source'])}, "
+        f"type {_printable(letter['claimed_type'] or '-')}, rules {letter['rules']}"
+    )
+    yield f"  range   {letter['range_id'].hex()} [{letter['range_start']}, {letter['range_end']})"
+    if file is None:
+        yield f"  place   line {letter['position']} of a batch of {_printable(letter['source'])}"
+        return
+    path = _printable(letter["source"])
+    yield f"  place   {path} at byte {letter['position']}, file {file['id']} generation {file['generation']}"
+    size = len(letter["raw"]) + 1
+    if path == letter["source"]:
+        yield f"  there   tail -c +{letter['position'] + 1} {shlex.quote(path)} | head -c {size}    (while it has that name)"
+
+
+def moment_ms(text: str, now_ms: int) -> int:
+    """`2h` ago, or a time in UTC. ValueError."""
+    if ago := _AGO.fullmatch(text):
+        return now_ms - int(ago[1]) * _SECONDS[ago[2]] * 1000
+    try:
+        time = dt.datetime.fromisoformat(text.removesuffix("Z"))
+        return unix_ms(time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC))
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r:.80} is no time: write 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m, 3d ago") from None
+
+
+def _shown(raw: bytes) -> str:
+    text = _printable(raw[: 4 * _RAW_CHARS_MAX].decode(errors="backslashreplace"))[:_RAW_CHARS_MAX]
+    return text if len(raw) <= _RAW_CHARS_MAX else f"{text}… ({len(raw)} bytes)"
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

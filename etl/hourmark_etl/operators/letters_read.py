@@ -1,0 +1,98 @@
+"""Where dead letters are read: the end of the topic at the edge, and closed buckets. One at a time, whatever their number."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import fastavro
+
+from hourmark import dead_letters
+from hourmark.avro import unframe
+from hourmark.committed_reader import CommittedReader
+from hourmark.config import KafkaCluster
+from hourmark.errors import Unavailable
+from hourmark.kafka import Cluster, Partition
+from hourmark.rules_topic import read_rules
+from hourmark.topics import events_topic
+from hourmark_etl.buckets.reader import Event, list_hours, read_events, standing_manifest
+from hourmark_etl.operators.letters import Wanted
+from hourmark_etl.storage import Storage
+
+RECORDS_MAX: Final = 200_000
+_STALL_S: Final = 10.0
+_PROGRESS_S: Final = 5.0
+Say = Callable[[str], None]
+
+
+def of_topic(edge: KafkaCluster, records_max: int, say: Say) -> Iterator[Event]:
+    """The newest `records_max` committed records, by partition, the oldest first. Unavailable where the edge does not answer."""
+    topic = events_topic(dead_letters.TYPE)
+    cluster = Cluster(edge, "edge")
+    info = cluster.topics([topic]).get(topic)
+    if info is None:
+        raise Unavailable(f"the edge cluster has no topic {topic}: `hourmark types apply` makes it")
+    partitions = [Partition(topic, number) for number in info.partitions]
+    starts, ends = cluster.starts(partitions), cluster.ends(partitions)
+    share = -(-records_max // len(partitions))
+    spans = {p: (max(starts[p], ends[p] - share), int(ends[p])) for p in partitions}
+    schemas = _schemas(edge)
+    progress = _Progress(sum(end - start for start, end in spans.values()), say)
+    with contextlib.closing(CommittedReader(edge, "edge", stall_s=_STALL_S)) as reader:
+        for runs in reader.read(spans):
+            for record in (record for run in runs for record in run.records):
+                progress.step()
+                yield _decoded(record.value() or b"", schemas, f"{topic}-{record.partition()} offset {record.offset()}")
+
+
+def of_buckets(storage: Storage, bucket_seconds: int, wanted: Wanted, say: Say) -> Iterator[Event]:
+    """Of closed buckets of the wanted time, in the order of their hours; what lies in a later one, as late, is found there."""
+    hours = [
+        hour
+        for hour in list_hours(storage, dead_letters.TYPE, bucket_seconds)
+        if hour.end_ms > wanted.since_ms and hour.start_s * 1000 < wanted.until_ms
+    ]
+    progress = _Progress(len(hours), say, "buckets")
+    for hour in hours:
+        progress.step()
+        if (manifest := standing_manifest(storage, dead_letters.TYPE, hour)) is not None:
+            yield from read_events(storage, dead_letters.TYPE, hour, manifest)
+
+
+class _Progress:
+    """Says how far a long look has come, every few seconds."""
+
+    def __init__(self, total: int, say: Say, of: str = "records") -> None:
+        self._total, self._say, self._of = total, say, of
+        self._done, self._said_s = 0, time.monotonic()
+
+    def step(self) -> None:
+        self._done += 1
+        if (now_s := time.monotonic()) - self._said_s > _PROGRESS_S:
+            self._said_s = now_s
+            self._say(f"{self._done:,} of {self._total:,} {self._of} read")
+
+
+def _schemas(edge: KafkaCluster) -> dict[int, Any]:
+    """Of dead letters, by schema id: the rules know them, whatever becomes of the registry."""
+    known = {
+        version.schema_id: version.schema
+        for rules in read_rules(edge).revisions
+        for name, version in rules.types.items()
+        if name == dead_letters.TYPE
+    }
+    return {schema_id: fastavro.parse_schema(schema, named_schemas={}) for schema_id, schema in known.items()}
+
+
+def _decoded(value: bytes, schemas: dict[int, Any], place: str) -> Event:
+    try:
+        schema_id, datum = unframe(value)
+        row: Any = fastavro.schemaless_reader(io.BytesIO(datum), schemas[schema_id], None)
+    except (ValueError, KeyError, EOFError, IndexError) as error:
+        raise Unavailable(
+            f"{place} holds no dead letter that this software can read ({error!r:.200}): is kafka.edge another site's?"
+        ) from error
+    return dict(row)
