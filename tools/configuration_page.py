@@ -23,7 +23,8 @@ Lists and tables in a variable are JSON: `{PREFIX}TAILER__SERVICE_URLS='["http:/
 error, and so is a variable `{PREFIX}…__…` of no known table. `hourmark serve --port` wins over `service.port`.
 
 `hourmark config show` tells what is in force and where each value is from, without passwords and keys. They may stand in
-`registry.url`, `etl.ledger`, `etl.spark_conf` and `kafka.….properties`; to keep them out of a file, use variables.
+`registry.url`, `etl.ledger`, `etl.spark_conf` and `kafka.….properties`; to keep them out of the file, write in their place, or
+within a text, `${{file:/path}}` (what it holds, without the last line end) or `${{env:NAME}}` (a variable), as for Kafka's tools.
 
 A log host needs no more than [examples/tailer.toml](../examples/tailer.toml).
 """

@@ -14,7 +14,7 @@ import functools
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -24,6 +24,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from hourmark.errors import ConfigError
 from hourmark.hidden import shown
+from hourmark.references import resolved
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -39,6 +40,9 @@ class Group(BaseModel):
     """A group of settings: fixed once read, nothing unknown in it. The text below a setting is its description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        return ((name, shown(value, name or "")) for name, value in super().__repr_args__())
 
 
 class KafkaCluster(Group):
@@ -84,6 +88,12 @@ class Registry(Group):
 
     url: str = "http://127.0.0.1:8081"
     """its API's address; https://user:password@host where it wants that"""
+    ca: Path | None = None
+    """PEM: the CAs of its certificate, for https://; absent: those that come with Python's certifi"""
+    certificate: Path | None = None
+    """PEM: the certificate shown to a registry that asks for one"""
+    key: Path | None = None
+    """PEM: its private key; absent: in the same file"""
 
 
 class Buckets(Group):
@@ -351,6 +361,11 @@ class Config(BaseSettings):
     types: Types = Types()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """of the log on stderr, of every command"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_references(cls, values: Any) -> Any:
+        return resolved(values)
 
     @classmethod
     def settings_customise_sources(

@@ -27,9 +27,15 @@ _USER: Final = re.compile(r"^(?!sqlite:///)([a-z][\w+.-]*:/+)?.*@", re.IGNORECAS
 _OPTIONS: Final = re.compile(r"(://[^?]*\?).*", re.DOTALL)
 
 
+class FromElsewhere(str):
+    """A text of which part stood in a file or a variable that a setting refers to: whoever writes that, means a secret."""
+
+    __slots__ = ()
+
+
 def shown(value: Any, name: str = "") -> Any:
     """The value with `(hidden)` in place of secrets; `name` is that of the setting, or of the entry of a map."""
-    if value and _NAME.search(name) and name not in _PLAIN_NAMES:
+    if isinstance(value, FromElsewhere) or (value and _NAME.search(name) and name not in _PLAIN_NAMES):
         return HIDDEN
     if isinstance(value, Mapping):
         return {key: shown(inner, str(key)) for key, inner in value.items()}

@@ -17,7 +17,7 @@ from httpx2 import HTTPError
 
 from hourmark.avro import Schema, canonical_json
 from hourmark.config import Registry
-from hourmark.errors import HourmarkError, Unavailable, UsageError
+from hourmark.errors import ConfigError, HourmarkError, Unavailable, UsageError
 from hourmark.hidden import shown
 
 _COMPATIBILITY: Final = "BACKWARD_TRANSITIVE"
@@ -34,7 +34,7 @@ class SchemaRegistry:
 
     def __init__(self, settings: Registry) -> None:
         self._name = f"the schema registry {shown(settings.url)} (registry.url)"
-        self._client = SchemaRegistryClient({"url": settings.url})
+        self._client = _client(settings)
 
     def close(self) -> None:
         """Let go of its connections."""
@@ -86,6 +86,20 @@ class SchemaRegistry:
             return UsageError(f"{self._name} does not accept the schema of {what}: {reason}; change the declaration")
         next_step = _NEXT_STEPS.get(status, "look in its log")
         return Unavailable(f"{self._name} refused {what} with {status}: {reason}; {next_step}")
+
+
+def _client(settings: Registry) -> SchemaRegistryClient:
+    """ConfigError names the files that cannot be used."""
+    files = {
+        "ssl.ca.location": settings.ca,
+        "ssl.certificate.location": settings.certificate,
+        "ssl.key.location": settings.key if settings.certificate is not None else None,
+    }
+    named = {name: str(file) for name, file in files.items() if file is not None}
+    try:
+        return SchemaRegistryClient({"url": settings.url, **named})
+    except OSError as error:
+        raise ConfigError(f"registry.ca, registry.certificate, registry.key: {', '.join(named.values())}: {error}") from error
 
 
 def _subject(topic: str) -> str:

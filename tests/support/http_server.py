@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,9 +24,11 @@ class Answering(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(handler: type[Answering]) -> Iterator[str]:
+def serving(handler: type[Answering], tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Host and port; nobody listens there afterwards."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:

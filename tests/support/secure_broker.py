@@ -1,0 +1,116 @@
+"""One real broker that demands of its clients a password (SCRAM over TLS) at one port, and a certificate at another."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from tests.support.certificates import Authority, Pair
+from tests.support.waiting import wait_for
+
+from hourmark.config import KafkaCluster
+from hourmark.errors import Unavailable
+from hourmark.kafka import Cluster
+from hourmark_infra.stack.kafka import render_properties
+from hourmark_infra.stack.layout import free_ports
+from hourmark_infra.stack.servers import Programs
+
+USER: Final = "hourmark"
+PASSWORD: Final = "planted-scram-s3cret"
+
+
+class SecureBroker(NamedTuple):
+    """Where it is. `scram` and `mtls`: settings of a client that is let in; `plain`: of one that is not."""
+
+    scram: KafkaCluster
+    mtls: KafkaCluster
+    plain: KafkaCluster
+
+
+@contextmanager
+def secure_broker(folder: Path, programs: Programs) -> Iterator[SecureBroker]:
+    """It runs, and is gone afterwards."""
+    authority = Authority(folder / "ca")
+    password = folder / "password"
+    password.write_text(PASSWORD)
+    ports = list(free_ports(preferred={}).values())[:3]
+    properties = folder / "broker.properties"
+    properties.write_text(render_properties(_properties(folder, authority, ports)))
+    java = [str(programs.java), "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", programs.kafka_classpath]
+    scram_user = f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"
+    identity = uuid.uuid4().hex[:22]
+    formatting = ["kafka.tools.StorageTool", "format", "-t", identity, "-c", str(properties), "--add-scram", scram_user]
+    formatted = subprocess.run([*java, *formatting], capture_output=True, text=True)
+    assert formatted.returncode == 0, formatted.stdout + formatted.stderr
+    with (folder / "broker.log").open("w") as log:
+        process = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
+        try:
+            broker = _clients(authority, ports, password)
+            wait_for(lambda: _answers(broker.scram), f"the broker of {folder} answers")
+            yield broker
+        finally:
+            process.kill()
+            process.wait(30)
+
+
+def _properties(folder: Path, authority: Authority, ports: list[int]) -> dict[str, str]:
+    scram, mtls, controller = ports
+    keystore = folder / "keystore.pem"
+    _write_keystore(authority.issue("broker"), keystore)
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listeners": f"SCRAM://127.0.0.1:{scram},MTLS://127.0.0.1:{mtls},CONTROLLER://127.0.0.1:{controller}",
+        "listener.security.protocol.map": "SCRAM:SASL_SSL,MTLS:SSL,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "MTLS",
+        "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.scram.scram-sha-512.sasl.jaas.config": login,
+        "listener.name.mtls.ssl.client.auth": "required",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(keystore),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.ca),
+        "log.dirs": str(folder / "data"),
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": "1",
+    }
+
+
+def _write_keystore(pair: Pair, keystore: Path) -> None:
+    """As Java reads it: the key in PKCS #8, then the certificates."""
+    key = load_pem_private_key(pair.key.read_bytes(), None)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    keystore.write_bytes(pem + pair.certificate.read_bytes())
+
+
+def _clients(authority: Authority, ports: list[int], password: Path) -> SecureBroker:
+    mine = authority.issue("client")
+    trust = {"ssl.ca.location": str(authority.ca)}
+    by_password = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": USER}
+    by_certificate = {"ssl.certificate.location": str(mine.certificate), "ssl.key.location": str(mine.key)}
+    scram, mtls = (f"127.0.0.1:{port}" for port in ports[:2])
+
+    def cluster(bootstrap: str, properties: dict[str, str]) -> KafkaCluster:
+        return KafkaCluster(bootstrap=bootstrap, replication_factor=1, min_insync_replicas=1, properties=properties)
+
+    return SecureBroker(
+        cluster(scram, trust | by_password | {"sasl.password": password.read_text()}),
+        cluster(mtls, trust | {"security.protocol": "SSL"} | by_certificate),
+        cluster(mtls, trust | {"security.protocol": "SSL"}),
+    )
+
+
+def _answers(cluster: KafkaCluster) -> bool:
+    try:
+        Cluster(cluster, "secure").names()
+    except Unavailable:
+        return False
+    return True
