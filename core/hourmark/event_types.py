@@ -45,6 +45,11 @@ class LineRule(Group):
     time: Literal["event", "observed"] = "event"
     """observed: without a timestamp, observed_at is taken"""
 
+    @property
+    def groups(self) -> frozenset[str]:
+        """Names of the pattern's groups."""
+        return frozenset(_GROUP_NAME.findall(_LITERAL.sub("", self.pattern or "")))
+
     @model_validator(mode="after")
     def _complete(self, info: ValidationInfo) -> Self:
         if self.payload == "pattern":

@@ -50,18 +50,25 @@ def check(config: Config, folder: Path | None, as_json: bool) -> None:
 @json_option
 @_first_hour_option
 @click.option("--remove", is_flag=True, help="Leave out types and sources in force that are not declared here.")
+@click.option("--refuse-lines", is_flag=True, help="Lines that are events now may become dead letters: no program writes them.")
 @config_option
-def apply(config: Config, folder: Path | None, first_hour: str | None, remove: bool, as_json: bool) -> None:
+def apply(config: Config, folder: Path | None, first_hour: str | None, remove: bool, refuse_lines: bool, as_json: bool) -> None:
     """Register schemas, make topics, add frontier rows, publish the rules revision. Can be repeated.
 
-    Example:  hourmark types apply --dir types --first-hour 2026-11-21T05
+    Refused, and nothing changed, where closed buckets could not be read any more, or where lines that are events under the rules
+    in force would become dead letters: a default or a field that was taken away, a type that a source lost.
+
+    \b
+    Examples:
+      hourmark types apply --dir types --first-hour 2026-11-21T05
+      hourmark types apply --refuse-lines
     """
     from hourmark_declare.apply import apply as apply_types  # needs Kafka's client; `check` does not
     from hourmark_declare.servers import servers
 
     declared, first = _declarations(folder or config.types.dir), _first_hour(config, first_hour)
     with servers(config, _say) as outside:
-        applied = apply_types(outside, declared, first, may_remove=remove)
+        applied = apply_types(outside, declared, first, may_remove=remove, may_refuse=refuse_lines)
     if as_json:
         say_json(dataclasses.asdict(applied))
     else:

@@ -236,7 +236,7 @@ class World:
         """Whether it was put in force; where it was refused or died, the next may go on."""
         try:
             with mock.patch.object(rules_change, "PARSER", self.parser):
-                apply(outside(self.ledger, self.registry, self.topic, at), declared, HOUR, may_remove=True)
+                apply(outside(self.ledger, self.registry, self.topic, at), declared, HOUR, may_remove=True, may_refuse=True)
         except (UsageError, Finding):
             self.refused += 1
             return False

@@ -60,7 +60,7 @@ class EtlRun:
         declared = [EventType(name=t, fields=[{"name": "number", "type": "long"}]) for t in types]
         declarations = Declarations([*declared, DEAD_LETTERS], [Source(name=source, types=types)])
         with servers(self.config, lambda _: None) as outside:
-            apply(outside, declarations, first_hour, may_remove=True)  # other tests' types on the same stack
+            apply(outside, declarations, first_hour, may_remove=True, may_refuse=True)  # other tests' types on the same stack
 
     def start(self) -> None:
         """Start the driver; its log goes on in the same file."""

@@ -48,7 +48,7 @@ class TypeLife:
         types = [] if remove else [EventType(name="click", fields=list(fields))]
         sources = [Source(name="app", types=["click"])] if types else []
         ports = outside(self.ledger, self.registry, self.topic)
-        apply(ports, Declarations([*types, DEAD_LETTERS], sources), hour_at(0), may_remove=remove)
+        apply(ports, Declarations([*types, DEAD_LETTERS], sources), hour_at(0), may_remove=remove, may_refuse=True)
         records = [(key.encode(), value.encode()) for _, (key, value) in self.topic.log]
         self.service.feed(records, anew=True)
 
