@@ -27,7 +27,7 @@ from tests.support.revisions import (
 )
 from tests.support.rules_servers import MemoryRegistry, MemoryTopic, outside
 
-from hourmark import audit, rules_topic
+from hourmark import audit, rules_topic, topic_writer
 from hourmark.avro import Schema, fingerprint
 from hourmark.config import Config, KafkaCluster
 from hourmark.errors import Finding, HourmarkError, Unavailable, UsageError
@@ -110,7 +110,7 @@ def huge() -> EventType:
 
 def test_what_the_topic_may_hold_can_be_produced(monkeypatch: pytest.MonkeyPatch) -> None:
     """kafka.max_message_bytes is 8 MiB and the topic's; the producer of rules has librdkafka's 1,000,000."""
-    monkeypatch.setattr(rules_topic, "_FLUSH_S", 1.0)
+    monkeypatch.setattr(topic_writer, "_FLUSH_S", 1.0)
     version = TypeVersion(huge(), 3)
     assert 1_000_000 < len(version.text) < Config().kafka.max_message_bytes
     with pytest.raises(Unavailable):  # there is no broker: all that is expected
