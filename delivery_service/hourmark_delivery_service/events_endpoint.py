@@ -72,7 +72,7 @@ class EventsEndpoint:
                 self._check_size(body)
                 with bad_request("batch", "send at least one line of JSON"):
                     parser = BatchParser(batch, body, rules)
-                parser = await service.deliver(parser, body, request, peer_of(http))
+                parser = await service.deliver(batch, parser, body, request, peer_of(http))
                 grant.charge(events=parser.event_count + parser.dead_letter_count)
             except ServiceError as error:
                 error.problem["repeat"] = _repeat(batch)

@@ -25,6 +25,8 @@ _LINGER_S: Final = 2.0  # for a client to read the refusal while it still sends
 _GRACE_S: Final = 5.0  # after a body's time, for the endpoint's own refusal
 _SWEEP_S: Final = 0.5  # between looks for connections that are overdue
 _FRAMING: Final = 9  # bytes that may come for each byte of a body: a chunk of one byte has six
+_CHUNKS_FREE: Final = 8192  # of one body; for each more there must be
+_CHUNK_BYTES_MIN: Final = 64  # so many bytes of body
 _PIPELINE_MAX: Final = 32  # requests that came before an earlier one was answered
 
 
@@ -82,6 +84,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._in_head = False  # headers have begun and are not whole
         self._head_bytes = 0
         self._body_bytes = 0  # of what is being fed to the parser
+        self._chunks = self._chunked_bytes = 0  # of this message so far
         self._began = False  # whether a message began in it
         self._allowance = 0  # bytes of this message that may still come without being its body
         self._keep_alive = False  # of the newest request, once its body is whole
@@ -101,6 +104,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
         self._peer.leave()
+        self.pipeline.clear()
+        self.cycle = None  # type: ignore[assignment]  # no circle: its memory is free once its endpoint ends
 
     def data_received(self, data: bytes) -> None:
         if self._ended:
@@ -147,6 +152,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._in_head = self._began = True
         self._head_bytes, self._allowance = 0, self._allowance_max
+        self._chunks = self._chunked_bytes = 0
         if len(self.pipeline) >= _PIPELINE_MAX:
             raise self._give_up(BadRequest("pipeline", f"over {_PIPELINE_MAX} requests wait for one answer", "send one by one"))
 
@@ -172,8 +178,15 @@ class HttpProtocol(HttpToolsProtocol):
         self._keep_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
         self.cycle.transport = _Answering(self)  # type: ignore[assignment]  # it has what a cycle uses of a transport
 
+    def on_chunk_header(self) -> None:
+        """Each chunk is a call of this program, and a hundred thousand fit into what is read at once."""
+        self._chunks += 1
+        if self._chunks > _CHUNKS_FREE + self._chunked_bytes // _CHUNK_BYTES_MIN:
+            raise self._give_up(self._too_much())
+
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
+        self._chunked_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -224,7 +237,7 @@ class HttpProtocol(HttpToolsProtocol):
     def _too_much(self) -> ServiceError:
         settings = self.door.settings
         if not self._in_head:
-            return BadRequest("malformed", "chunk sizes and trailers outweigh the body", "send larger chunks")
+            return BadRequest("malformed", "chunks of a few bytes, or trailers, outweigh the body", "send larger chunks")
         limits = f"{settings.header_bytes_max} bytes and {settings.headers_max} headers"
         return HeadersTooLarge("headers_too_large", f"a request may have {limits}", "send fewer or shorter headers")
 
@@ -275,7 +288,10 @@ class _Answering:
 
     def __init__(self, protocol: HttpProtocol) -> None:
         self._protocol = protocol
-        self.write = protocol.transport.write
+
+    def write(self, data: bytes) -> None:
+        if not self._protocol.transport.is_closing():
+            self._protocol.transport.write(data)
 
     def is_closing(self) -> bool:
         return self._protocol.transport.is_closing()

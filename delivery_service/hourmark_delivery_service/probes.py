@@ -14,7 +14,10 @@ from hourmark.topics import AUDIT, HOSTS, events_topic
 from hourmark_delivery_service.answers import json_answer
 from hourmark_delivery_service.errors import NotNow
 from hourmark_delivery_service.openapi import document
+from hourmark_delivery_service.peer import peer_of
 from hourmark_delivery_service.service import Service, clock_trouble
+from hourmark_delivery_service.turns import Job
+from hourmark_delivery_service.twins import Twins
 
 _ELSEWHERE: Final = ["the service says what, asked from its own machine"]
 _ANSWER_KEPT_S: Final = 1.0  # readiness is asked of Kafka at most that often
@@ -27,6 +30,7 @@ class Probes:
         self._service = service
         self._problems: tuple[float, list[str]] | None = None
         self._asking = asyncio.Lock()
+        self._expositions: Twins[bytes] = Twins()
 
     async def hello(self, _: Request) -> Response:
         """The clock and the rules revision; 503 while no revision is known, or the clock cannot be right."""
@@ -48,13 +52,17 @@ class Probes:
             told |= {"reasons": _ELSEWHERE[: len(reasons)], "warnings": _ELSEWHERE[: len(warnings)]}
         return json_answer(told, 503, {"Retry-After": "1"}) if reasons else json_answer(told)
 
-    async def metrics(self, _: Request) -> Response:
-        """Prometheus' text format."""
-        return Response(self._service.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
+    async def metrics(self, http: Request) -> Response:
+        """Prometheus' text format. It takes milliseconds: so it takes a turn, and all who wait for one get the same."""
+        text = await self._expositions.join("metrics", b"", self._exposition, peer_of(http))
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def openapi(self, _: Request) -> Response:
         """The interface as an OpenAPI document."""
         return json_answer(document(self._service.settings))
+
+    async def _exposition(self) -> bytes:
+        return await self._service.workers.short(Job(), self._service.metrics.exposition)
 
     async def _queue_problems(self) -> list[str]:
         async with self._asking:

@@ -50,7 +50,7 @@ class RangesEndpoint:
             self._check_size(byte_range, body)
             with bad_request("range", "cut the range as docs/http-api.md says"):
                 parser = RangeParser(byte_range, body, rules)
-            parser = await service.deliver(parser, body, request, peer_of(http))
+            parser = await service.deliver(byte_range, parser, body, request, peer_of(http))
             grant.charge(events=parser.event_count + parser.dead_letter_count)
             answer = RangeAnswer(
                 end=byte_range.end,

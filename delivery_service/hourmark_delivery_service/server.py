@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import functools
+import gc
 import logging
 import signal
 import socket
+import sys
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
@@ -40,6 +43,9 @@ _LOG = logging.getLogger(__name__)
 _GOODBYE_S: Final = 10.0
 _HANDSHAKE_S: Final = 10.0
 _LOOK_S: Final = 0.05  # between looks whether there are rules
+_SWITCH_S: Final = 0.0005
+_TICKS_PER_TRIM: Final = 50
+_malloc_trim: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other libraries have none
 _RECORD_OVERHEAD: Final = 1 << 20  # Kafka's batch around the largest event, with room to spare
 
 
@@ -54,7 +60,20 @@ def run(config: Config, on_listening: Callable[[str], None]) -> None:
     identity = take_identity(config.service.state_dir)
     tls = Tls(config.service.tls) if config.service.tls.certificate is not None else None
     listener = _listen(config.service.host, config.service.port)
+    tune_interpreter()
     uvloop.run(_run(config, identity, listener, tls, on_listening), loop_factory=Loop)
+
+
+def tune_interpreter() -> None:
+    """Few collections, and short turns between threads.
+
+    Each long list in JSON made the collector go over all that lives: half a second for one line of 4 MiB. And whoever wants the
+    interpreter waits 5 ms by default while another thread is busy, as the event loop does several times for each request.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)  # more would keep the memory of closed connections
+    sys.setswitchinterval(_SWITCH_S)
 
 
 def check_limits(config: Config) -> None:
@@ -188,6 +207,12 @@ class Server(uvicorn.Server):
             number: functools.partial(self.handle_exit, number, None) for number in (signal.SIGTERM, signal.SIGINT)
         }
         self._handlers[signal.SIGHUP] = on_hangup or (lambda: _LOG.info("SIGHUP: there are no certificates to be read again"))
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second. glibc keeps what was freed between what is in use: a wave of requests would stay resident."""
+        if counter % _TICKS_PER_TRIM == 0 and _malloc_trim is not None:
+            _malloc_trim(0)  # 0.2 to 5 ms, as measured
+        return await super().on_tick(counter)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

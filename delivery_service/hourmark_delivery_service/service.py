@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.host_reports import HostReport
+from hourmark.ranges import ByteRange
 from hourmark.topics import AUDIT, HOSTS, events_topic
 from hourmark.wire import OBSERVED_AT_HEADER
 from hourmark_delivery_service.access.grants import Access
@@ -20,7 +21,7 @@ from hourmark_delivery_service.errors import NotNow, QueueError
 from hourmark_delivery_service.framing import Framing
 from hourmark_delivery_service.inflight import Inflight, Request
 from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.parsing import TIME_MS_END, CompiledRules, Parser
+from hourmark_delivery_service.parsing import TIME_MS_END, Batch, CompiledRules, Parser
 from hourmark_delivery_service.peer import Peer
 from hourmark_delivery_service.queue import Queue, QueueRecord
 from hourmark_delivery_service.rules_store import RulesStore
@@ -114,13 +115,14 @@ class Service:
             raise NotNow("not_ready", f"the schema ids of audit records are not known yet{self.framing_trouble}")
         return rules
 
-    async def deliver(self, parser: P, body: bytes, request: Request, peer: Peer) -> P:
+    async def deliver(self, sent: ByteRange | Batch, parser: P, body: bytes, request: Request, peer: Peer) -> P:
         """Deliver everything, or join the delivery of the very same that is under way; whichever parser did it.
 
         NotNow if the queue did not take all of it; ClientDisconnect if nobody waits for it any longer.
         """
-        key = (type(parser), parser.range_id)
-        return await self._twins.join(key, body, lambda: self._work(parser, body, request), peer)  # type: ignore[return-value]  # it is of the key's type
+        done = await self._twins.join(sent, body, lambda: self._work(parser, body, request), peer)
+        assert isinstance(done, type(parser)), "the same was sent"
+        return done
 
     async def _work(self, parser: Parser, body: bytes, request: Request) -> Parser:
         with self.inflight.taken_over(request) as work:

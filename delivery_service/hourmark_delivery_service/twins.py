@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
@@ -46,11 +47,7 @@ class Twins(Generic[T]):
             work = self._begin(key, body, start())
         mine: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         work.waiting.add(mine)
-
-        def left() -> None:
-            if not mine.done():
-                mine.set_exception(ClientDisconnect())
-
+        left = functools.partial(_left, mine)
         peer.on_leaving(left)
         try:
             return await mine
@@ -60,6 +57,7 @@ class Twins(Generic[T]):
             if not work.waiting and not work.task.done():
                 self._forget(key, work)  # nobody must join what is being ended
                 work.task.cancel()
+            del mine, left  # its error's traceback holds this frame: a circle would keep the body until the collector comes
 
     def _begin(self, key: Hashable, body: bytes, coroutine: Coroutine[Any, Any, T]) -> _Work[T]:
         work = self._works[key] = _Work(asyncio.create_task(coroutine), body)
@@ -76,6 +74,11 @@ class Twins(Generic[T]):
     def _forget(self, key: Hashable, work: _Work[T]) -> None:
         if self._works.get(key) is work:
             del self._works[key]
+
+
+def _left(one: asyncio.Future[T]) -> None:
+    if not one.done():
+        one.set_exception(ClientDisconnect())
 
 
 def _tell(one: asyncio.Future[T], task: asyncio.Task[T]) -> None:

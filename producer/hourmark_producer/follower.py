@@ -192,7 +192,7 @@ class Follower:
     def _compress(self, body: bytes) -> bytes:
         compressor = getattr(self._local, "compressor", None)
         if compressor is None:
-            compressor = self._local.compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+            compressor = self._local.compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True)
         compressed: bytes = compressor.compress(body)
         return compressed
 

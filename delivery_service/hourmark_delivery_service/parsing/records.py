@@ -143,11 +143,6 @@ class Parser:
         )
 
     @property
-    def range_id(self) -> RangeId:
-        """The identity of the whole: of all that parsing depends on, and the bytes."""
-        return self._origin.range_id
-
-    @property
     def declared_source(self) -> str:
         """The source that the rules declare for a range; empty where they declare none. Of a batch, `api`."""
         source = str(self._identity["source"])
@@ -190,6 +185,7 @@ class Parser:
 
     def _dead_letter(self, refusal: Rejected, raw: bytes, event_id: EventId, position: int) -> None:
         """Take what could be no event. `event_id` holds the time of `observed_at`."""
+        refusal.__traceback__ = None  # its frames hold it and all of the range: a circle that only the collector would end
         kind, origin, reason = self._rules.dead_letters, self._origin, refusal.reason.value
         values = {
             "reason": reason,

@@ -18,6 +18,7 @@ from tests.support.revisions import encoded
 from tests.support.service.examples import NOW_MS, range_of, rules_of
 
 from hourmark.avro import frame
+from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.rules import Record
 from hourmark.wire import range_headers
@@ -34,14 +35,14 @@ Test = Callable[..., None]
 class Harness:
     """A service that is ready, its queue, its clock, and a client."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, clock: Clock | None = None, **settings: Any) -> None:
         self.config = Config(service={"state_dir": Path("/nowhere"), **settings})
         self.clock = FakeClock(NOW_MS)
         self.queue = MemoryQueue()
         self.metrics = Metrics()
         self.rules = RulesStore(self.metrics)
         self.rules.feed(encoded(rules_of().records()), anew=True)
-        self.service = Service(self.config, self.clock, self.queue, self.rules, self.metrics)
+        self.service = Service(self.config, clock or self.clock, self.queue, self.rules, self.metrics)
         self.service.framing = Framing({True: frame(101), False: frame(103)}, frame(102))
         self.service.reported = True
         transport = httpx.ASGITransport(create_app(self.service), raise_app_exceptions=False)

@@ -157,6 +157,7 @@ def chunk(part: bytes, extension: bytes = b"") -> bytes:
 async def test_a_body_in_chunks_of_a_byte_is_taken_and_one_that_is_all_framing_is_not(n: Network) -> None:
     fine = chunked(*(chunk(bytes([one])) for one in LINE * 100), chunk(b""))
     assert (await n.exchange(*(fine[at : at + 4000] for at in range(0, len(fine), 4000)))).status == 200
+    assert statuses(await n.exchange_all(chunked(chunk(b"{") * 9000))) == [400]
     for tail in (chunk(b"x", b";e=" + b"e" * 9000), chunk(LINE) + b"0\r\nT: " + b"t" * 9000):
         sent = chunked(tail)
         answers = await n.exchange_all(sent[:200], *(sent[at : at + 1000] for at in range(200, len(sent), 1000)))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import weakref
+from collections.abc import Iterator
 
 import httpx
 import pytest
 from starlette.requests import ClientDisconnect
-from tests.support.service.examples import syslog
+from tests.support.service.examples import compiled, range_of, syslog
 from tests.support.service.harness import Harness, run, with_service
 from tests.unit.delivery_service.test_service_ranges import code
 
 from hourmark_delivery_service.errors import NotDelivered
+from hourmark_delivery_service.parsing import RangeParser
 from hourmark_delivery_service.peer import Peer
 from hourmark_delivery_service.twins import Twins
 
@@ -170,3 +175,40 @@ async def test_a_batch_joins_only_where_its_time_is_the_same(h: Harness) -> None
     h.queue.hold.set()
     assert [a.status_code for a in await asyncio.gather(*posts)] == [200] * 4
     assert len(h.queue.of("events.click")) == 3
+
+
+@contextlib.contextmanager
+def no_collector() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def test_a_client_that_leaves_leaves_nothing() -> None:
+    """A circle would keep its body until the collector comes, which is seldom."""
+
+    async def scene() -> None:
+        bench, peer = Bench(), Peer()
+        watched = weakref.ref(peer)
+        task = bench.join(peer)
+        await settle()
+        peer.leave()
+        await asyncio.gather(task, return_exceptions=True)
+        await settle()
+        del task, peer
+        assert watched() is None
+
+    with no_collector():
+        run(scene)
+
+
+def test_rejected_lines_do_not_keep_their_range() -> None:
+    with no_collector():
+        body = b"no syslog\n" * 3
+        parser = RangeParser(range_of(body), body, compiled())
+        assert sum(len(part) for part in parser.slices()) == 3
+        watched = weakref.ref(parser)
+        del parser
+        assert watched() is None

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 
 import pytest
+import zstandard
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
@@ -24,6 +25,12 @@ def test_a_lost_ack_makes_the_same_range_again(host: Host, recorder: Recorder) -
     host.drain(lines(30_000))
     assert recorder.text() == lines(30_000)
     assert len(recorder.received) > len(recorder.contents())
+
+
+def test_a_range_carries_a_checksum_so_that_no_flipped_bit_is_taken(host: Host, recorder: Recorder) -> None:
+    host.drain(lines(100))
+    assert all(zstandard.get_frame_parameters(one.compressed).has_checksum for one in recorder.received)
+    assert recorder.received
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])

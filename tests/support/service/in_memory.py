@@ -1,0 +1,37 @@
+"""The service in a process of its own, over a queue that keeps nothing.
+
+`python -m tests.support.service.in_memory NAME=VALUE...` serves what `hourmark serve` does, without Kafka, registry and
+rules topic, and prints its port.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import uvloop
+from tests.support.service.harness import Harness
+
+from hourmark.clock import SystemClock
+from hourmark_delivery_service.server import Server, tune_interpreter, uvicorn_config
+
+
+class Forgets(list[object]):
+    """Records of a queue that nobody reads."""
+
+    def append(self, _: object) -> None:
+        pass
+
+
+async def serve(settings: dict[str, str]) -> None:
+    harness = Harness(**settings, clock=SystemClock())
+    harness.queue.records = Forgets()  # type: ignore[assignment]
+    listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    print(listener.getsockname()[1], flush=True)
+    async with harness.client:
+        await Server(uvicorn_config(harness.service, harness.config)).serve(sockets=[listener])
+
+
+if __name__ == "__main__":
+    tune_interpreter()
+    uvloop.run(serve(dict(pair.split("=") for pair in sys.argv[1:])))
