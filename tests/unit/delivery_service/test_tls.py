@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import ssl
 from pathlib import Path
@@ -12,14 +13,14 @@ from typing import Any
 import pytest
 import uvloop
 from tests.support.certificates import Authority, Pair
-from tests.support.service.harness import run
+from tests.support.service.harness import run, running
 from tests.support.service.network import Network, networked
 from tests.support.service.tokens import known
 
 from hourmark.config import Config, ServiceTls, load_config
 from hourmark.errors import ConfigError
 from hourmark_delivery_service import tls as tls_module
-from hourmark_delivery_service.server import Loop
+from hourmark_delivery_service.server import Loop, Server, uvicorn_config
 from hourmark_delivery_service.tls import Tls
 
 HELLO = b"GET /v1/hello HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -184,6 +185,31 @@ def test_changed_files_are_noticed(authority: Authority, monkeypatch: pytest.Mon
             while await net.certificate(client(authority)) == before:
                 await asyncio.sleep(0.01)
             watching.cancel()
+
+    run(main)
+
+
+def test_sighup_reads_certificates_again_and_without_any_ends_nothing(authority: Authority) -> None:
+    pair = authority.issue("service")
+    tls = served(pair)
+
+    async def hang_up(server: Server) -> None:
+        serving = asyncio.create_task(server.serve(sockets=[socket.create_server(("127.0.0.1", 0))]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0.05)
+        assert not serving.done()
+        server.should_exit = True
+        await serving
+
+    async def main() -> None:
+        async with running() as harness, networked(tls) as net:
+            before = await net.certificate(client(authority))
+            authority.issue("service")
+            await hang_up(Server(uvicorn_config(harness.service, harness.config, tls), on_hangup=tls.reload))
+            assert await net.certificate(client(authority)) != before
+            await hang_up(Server(uvicorn_config(harness.service, harness.config)))
 
     run(main)
 
