@@ -96,7 +96,7 @@ def promises(events: Iterable[tuple[str, int, EventId]]) -> tuple[Promise, ...]:
     return tuple(Promise(t, h, len(found), sum_low64(found)) for (t, h), found in sorted(ids.items()))
 
 
-def digest_of_ids(ids: Iterable[EventId]) -> bytes:
+def digest_of_ids(ids: Iterable[bytes | bytearray]) -> bytes:
     """8 bytes of BLAKE2b over the ids, in the order of the range's records."""
     return hashlib.blake2b(b"".join(ids), digest_size=8).digest()
 

@@ -62,10 +62,8 @@ class LineIds:
     """Makes the ids of one file's lines; the part that all of them share is hashed once."""
 
     def __init__(self, host_id: str, file_id: str, generation: int) -> None:
-        self._prefix = hashlib.blake2b(
-            _framed(b"line", host_id.encode(), file_id.encode(), generation.to_bytes(8, "big")),
-            digest_size=_DIGEST_SIZE,
-        )
+        self.prefix = _framed(b"line", host_id.encode(), file_id.encode(), generation.to_bytes(8, "big"))  # of what is hashed
+        self._prefix = hashlib.blake2b(self.prefix, digest_size=_DIGEST_SIZE)
 
     def make(self, time_ms: int, offset: int, line: bytes) -> EventId:
         """The id of `line` (without its LF) that begins at byte `offset`. ValueError if the time does not fit 48 bits."""

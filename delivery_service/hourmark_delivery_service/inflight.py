@@ -18,7 +18,7 @@ _PROGRESS_BYTES: Final = 64 * 1024  # what a body must bring within that time to
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Request:
-    """One request. `start_ms`: the service's clock when it came; its records carry it. `bytes`: the memory that it holds."""
+    """One request. `start_ms`: the service's clock when it came. `bytes`: the memory that it holds."""
 
     start_ms: int
     bytes: int = 0

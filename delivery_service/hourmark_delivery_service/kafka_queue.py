@@ -13,10 +13,11 @@ What is promised beside the port's contract:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -24,18 +25,22 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from hourmark.config import Config
 from hourmark.kafka import client_settings, quiet_logger
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
+from hourmark_delivery_service.message import Message
 from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.queue import QueueRecord
+from hourmark_delivery_service.parsing import native
 
 _LOG = logging.getLogger(__name__)
 
 FAILING_TIMEOUTS: Final = 2  # delivery timeouts of nothing but failures, before the producer itself is suspected
-_YIELD_EVERY: Final = 256  # records produced before other tasks get their turn
+_BATCH: Final = 1024  # records produced before other tasks get their turn: about a millisecond
 _FULL_PAUSE_S: Final = 0.02
+_REPORTS_S: Final = 0.002  # between looks for delivery reports: little beside the brokers' own time
+_IDLE_S: Final = 0.2  # the same while nothing is under way: of errors that are no record's
 _PROBE_TIMEOUT_S: Final = 3.0
 _GRACE_S: Final = 5.0  # past librdkafka's own limit, before an append gives up waiting for its callbacks
 
 MakeProducer = Callable[[dict[str, Any]], Any]
+Report = Callable[[KafkaError | None, Any], None]
 
 
 def make_producer(settings: dict[str, Any]) -> Producer:
@@ -56,29 +61,39 @@ class KafkaQueue:
         self._suspicion: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._current = _RunningProducer(make_producer, self._settings)
+        self._under_way = 0  # appends that wait for their reports
+        self._wanted = asyncio.Event()
+        self._reports = asyncio.create_task(self._serve_reports())
 
-    async def append(self, records: Sequence[QueueRecord], timestamp_ms: int) -> None:
-        if not records:
+    async def append(self, messages: Mapping[str, Sequence[Message]]) -> None:
+        count = sum(map(len, messages.values()))
+        if not count:
             return
         producer = self._current
-        delivery = _Delivery(self._loop, len(records), functools.partial(self._count, producer))
-        deadline = self._loop.time() + self._timeout_s
+        delivery = _Delivery(self._loop, count, functools.partial(self._count, producer))
+        report, deadline = delivery.callback(), self._loop.time() + self._timeout_s
+        self._under_way += 1
+        self._wanted.set()
         try:
-            for index, record in enumerate(records):
-                while not self._produce(producer, record, timestamp_ms, delivery):
-                    if self._loop.time() > deadline:
-                        raise QueueUnavailable("the producer's memory is full: Kafka takes records more slowly than they come")
-                    await asyncio.sleep(_FULL_PAUSE_S)
-                if index % _YIELD_EVERY == _YIELD_EVERY - 1:
+            for topic, some in messages.items():
+                for at in range(0, len(some), _BATCH):
+                    left = list(some[at : at + _BATCH])
+                    while left := self._produce(producer, topic, left, report):
+                        if self._loop.time() > deadline:
+                            raise QueueUnavailable(
+                                "the producer's memory is full: Kafka takes records more slowly than they come"
+                            )
+                        await asyncio.sleep(_FULL_PAUSE_S)
                     await asyncio.sleep(0)
             async with asyncio.timeout(self._timeout_s + _GRACE_S):
                 await delivery.done
         except (NotDelivered, QueueUnavailable, TimeoutError) as error:
-            self._after_failure(producer, {record.topic for record in records})
+            self._after_failure(producer, set(messages))
             if isinstance(error, TimeoutError):
                 raise NotDelivered(f"Kafka did not answer within {self._timeout_s + _GRACE_S:g} s") from error
             raise
         finally:
+            self._under_way -= 1
             delivery.abandon()
         self._failing_since = None
 
@@ -90,23 +105,46 @@ class KafkaQueue:
         return found
 
     async def close(self, timeout_s: float) -> None:
+        self._reports.cancel()
         left = await asyncio.to_thread(self._current.close, timeout_s)
         if left:
             _LOG.warning("%d records were not delivered before the end; they were never acknowledged", left)
 
+    async def _serve_reports(self) -> None:
+        """Have librdkafka's callbacks run in the event loop: a thread would fight for the interpreter, report by report."""
+        while True:
+            self._current.poll()
+            if self._under_way:
+                await asyncio.sleep(_REPORTS_S)
+                continue
+            self._wanted.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_IDLE_S):
+                    await self._wanted.wait()
+
     async def _cluster_problems(self, topics: Sequence[str]) -> list[str]:
         return await asyncio.to_thread(self._problems, self._current, topics)
 
-    def _produce(self, producer: _RunningProducer, record: QueueRecord, timestamp_ms: int, delivery: _Delivery) -> bool:
-        """False if the producer's memory is full."""
+    def _produce(self, producer: _RunningProducer, topic: str, messages: list[Message], report: Report) -> list[Message]:
+        """Those that the producer's memory had no room for. Each of the others will have its delivery report."""
         try:
-            producer.produce(record.topic, record.value, record.key, on_delivery=delivery.report, timestamp=timestamp_ms)
+            taken = producer.produce_batch(topic, messages, on_delivery=report)
         except BufferError:
-            return False
+            return messages
         except KafkaException as error:
-            self._count(producer, error.args[0])
-            raise QueueUnavailable(f"the producer refuses records: {error.args[0]}") from error
-        return True
+            raise self._refused(producer, error.args[0]) from error
+        if taken == len(messages):
+            return []
+        refused: list[tuple[Message, Any]] = [(message, message.pop("_error")) for message in messages if "_error" in message]
+        assert taken + len(refused) == len(messages), "a message is taken, or it says why not"
+        for _, why in refused:
+            if why.code() != KafkaError._QUEUE_FULL:
+                raise self._refused(producer, why)
+        return [message for message, _ in refused]
+
+    def _refused(self, producer: _RunningProducer, error: KafkaError) -> QueueUnavailable:
+        self._count(producer, error)
+        return QueueUnavailable(f"the producer refuses records: {error}")
 
     def _count(self, producer: _RunningProducer, error: KafkaError) -> None:
         self._metrics.produce_errors.labels(error.name()).inc()
@@ -163,19 +201,20 @@ class KafkaQueue:
 
 
 class _Delivery:
-    """Counts the delivery reports of one append; `done` resolves with the last of them, or fails with the first error."""
+    """Counts the delivery reports of one append; `done` resolves with the last of them, or fails with the first error.
+
+    Reports come where the producer is served: in one thread at a time.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, records: int, failed: Callable[[KafkaError], None]) -> None:
         self.done: asyncio.Future[None] = loop.create_future()
         self._loop = loop
-        self._left = records  # touched by the poll thread alone
+        self._left = records
         self._failed = failed
 
-    def report(self, error: KafkaError | None, _: Any) -> None:
-        """librdkafka's callback, in the poll thread."""
-        self._left -= 1
-        if (error is not None or self._left == 0) and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._settle, error)
+    def callback(self) -> Report:
+        """librdkafka's, of each record. It is not kept here: nobody would see a cycle through C."""
+        return self._report if native.MODULE is None else native.MODULE.tally(self._left, self._tell)
 
     def abandon(self) -> None:
         """Nobody waits any longer; later reports change nothing."""
@@ -183,6 +222,15 @@ class _Delivery:
             self.done.cancel()
         elif not self.done.cancelled():
             self.done.exception()  # seen
+
+    def _report(self, error: KafkaError | None, _: Any) -> None:
+        self._left -= 1
+        if error is not None or self._left == 0:
+            self._tell(error)
+
+    def _tell(self, error: KafkaError | None) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._settle, error)
 
     def _settle(self, error: KafkaError | None) -> None:
         if error is not None:
@@ -196,15 +244,12 @@ class _Delivery:
 
 
 class _RunningProducer:
-    """A producer and the thread that serves its callbacks."""
+    """A producer; whoever polls it has its callbacks run."""
 
     def __init__(self, make: MakeProducer, settings: dict[str, Any]) -> None:
         self.fatal = False
         self._producer = make({**settings, "error_cb": self._on_error})
-        self.produce: Callable[..., None] = self._producer.produce
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._poll, name="kafka-delivery-reports", daemon=True)
-        self._thread.start()
+        self.produce_batch: Callable[..., int] = self._producer.produce_batch
 
     def list_topics(self, timeout_s: float) -> Any:
         """The cluster's metadata; KafkaException if it does not answer."""
@@ -218,16 +263,14 @@ class _RunningProducer:
     def close(self, timeout_s: float) -> int:
         """Deliver what is under way within the time; how many records were not."""
         left: int = self._producer.flush(timeout_s)
-        self._stopping.set()
-        self._thread.join(2)
         return left
 
-    def _poll(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._producer.poll(0.2)
-            except Exception:  # noqa: BLE001  # of a callback; without this thread nothing would ever be acknowledged again
-                _LOG.exception("a delivery report could not be handled")
+    def poll(self) -> None:
+        """Run the callbacks of what was reported so far."""
+        try:
+            self._producer.poll(0)
+        except Exception:  # noqa: BLE001  # of a callback; unless others are served, nothing would ever be acknowledged again
+            _LOG.exception("a delivery report could not be handled")
 
     def _on_error(self, error: KafkaError) -> None:
         self.fatal = self.fatal or is_fatal(error)

@@ -6,6 +6,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from hourmark_delivery_service.parsing import native
+
 DEAD_LETTER_SERIES_MAX: Final = 2000  # a thousand types may be refused for a few reasons each
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -40,6 +42,10 @@ class Metrics:
         )
         self.producer_renewals = Counter("hourmark_service_producer_renewals", "Kafka producers recreated.", registry=r)
         self.rules_sequence = Gauge("hourmark_service_rules_sequence", "Sequence of the latest rules revision.", registry=r)
+        self.native = Gauge(
+            "hourmark_service_native_pass", "1 where lines are parsed by the compiled module, 0 by Python alone.", registry=r
+        )
+        self.native.set(native.MODULE is not None)
         self.reports = Counter("hourmark_service_reports", "Host reports acknowledged.", ["kind"], registry=r)
         self.denied = Counter(
             "hourmark_service_denied", "Requests denied by their token, or for want of one.", ["reason"], registry=r

@@ -176,7 +176,7 @@ def _hello() -> _Json:
 
 def _ready() -> _Json:
     texts = {"type": "array", "items": {"type": "string"}}
-    schema = _object(ready={"type": "boolean"}, reasons=texts, warnings=texts)
+    schema = _object(ready={"type": "boolean"}, reasons=texts, warnings=texts, native_pass={"type": "boolean"})
     responses = {"200": _answer("A range could be taken now", schema), "503": _answer("It could not", schema), **_problems(500)}
     return {"operationId": "ready", "security": [], "summary": "Whether a range could be taken now", "responses": responses}
 

@@ -14,6 +14,7 @@ from hourmark.topics import AUDIT, HOSTS, events_topic
 from hourmark_delivery_service.answers import json_answer
 from hourmark_delivery_service.errors import NotNow
 from hourmark_delivery_service.openapi import document
+from hourmark_delivery_service.parsing import native
 from hourmark_delivery_service.peer import peer_of
 from hourmark_delivery_service.service import Service, clock_trouble
 from hourmark_delivery_service.turns import Job
@@ -47,7 +48,7 @@ class Probes:
         """200 if a range could be taken now, else 503 with every reason; and what is not as it should be all the same."""
         reasons = self._service.waits() + await self._queue_problems()
         warnings = self._service.access.warnings()
-        told = {"ready": not reasons, "reasons": reasons, "warnings": warnings}
+        told = {"ready": not reasons, "reasons": reasons, "warnings": warnings, "native_pass": native.MODULE is not None}
         if self._service.access.required and not _of_this_machine(http):  # they name brokers and topics
             told |= {"reasons": _ELSEWHERE[: len(reasons)], "warnings": _ELSEWHERE[: len(warnings)]}
         return json_answer(told, 503, {"Retry-After": "1"}) if reasons else json_answer(told)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-
-class QueueRecord(NamedTuple):
-    """A record and where it belongs."""
-
-    topic: str
-    key: bytes
-    value: bytes
+from hourmark_delivery_service.message import Message
 
 
 class Queue(Protocol):
     """Takes records for good. Safe to use from many tasks of one event loop."""
 
-    async def append(self, records: Sequence[QueueRecord], timestamp_ms: int) -> None:
-        """Return once ALL `records` are on all in-sync replicas, stamped with `timestamp_ms`.
+    async def append(self, messages: Mapping[str, Sequence[Message]]) -> None:
+        """Return once ALL `messages`, by topic, are on all in-sync replicas, stamped with the time at which they came here.
 
         Raises QueueUnavailable or NotDelivered otherwise; then any of them may or may not be there, and the caller must not
         acknowledge. Records are never dropped in silence. Waits while the queue's memory is full, within its time limit.

@@ -21,9 +21,9 @@ from hourmark_delivery_service.errors import NotNow, QueueError
 from hourmark_delivery_service.framing import Framing
 from hourmark_delivery_service.inflight import Inflight, Request
 from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.parsing import TIME_MS_END, Batch, CompiledRules, Parser
+from hourmark_delivery_service.parsing import TIME_MS_END, Batch, CompiledRules, Parser, Slice
 from hourmark_delivery_service.peer import Peer
-from hourmark_delivery_service.queue import Queue, QueueRecord
+from hourmark_delivery_service.queue import Queue
 from hourmark_delivery_service.rules_store import RulesStore
 from hourmark_delivery_service.turns import Job
 from hourmark_delivery_service.twins import Twins
@@ -130,19 +130,19 @@ class Service:
             async with self.workers.admitted(records):
                 if not is_large(records):  # one large one at a time needs no other bound
                     self.inflight.reserve(work, max(0, records * _RECORD_BYTES - len(body)))
-                await self._deliver(parser, body, work.start_ms)
+                await self._deliver(parser, body)
             return parser
 
-    async def _deliver(self, parser: Parser, body: bytes, received_ms: int) -> None:
+    async def _deliver(self, parser: Parser, body: bytes) -> None:
         """Parse and append everything, then the audit record. NotNow if the queue did not take all of it."""
         try:
-            await self._append_all(parser, body, received_ms)
+            await self._append_all(parser, body)
             assert self.framing is not None, "check_accepting comes first"
             records = parser.event_count + parser.dead_letter_count
             audit = await self.workers.beside(Job(), parser.audit) if records > LONG_RECORDS else parser.audit()
             assert audit.lines == parser.event_count + parser.dead_letter_count + parser.blanks, "each line is one of the three"
             value = self.framing.audit[audit.blanks is not None] + audit.encode()
-            await self.queue.append([QueueRecord(AUDIT, audit.range_id, value)], received_ms)
+            await self.queue.append({AUDIT: [{"key": audit.range_id, "value": value}]})
         except QueueError as error:
             raise NotNow("queue", f"nothing was acknowledged: {error}") from error
         for event_type, count in parser.events.items():
@@ -157,22 +157,23 @@ class Service:
         if self.framing is None:
             raise NotNow("not_ready", f"the schema ids of audit records are not known yet{self.framing_trouble}")
         value = self.framing.hosts + report.encode()
-        await self.queue.append([QueueRecord(HOSTS, report.host_id.encode(), value)], report.received_at_ms)
+        await self.queue.append({HOSTS: [{"key": report.host_id.encode(), "value": value}]})
         self.metrics.reports.labels(report.kind).inc()
 
-    async def _append_all(self, parser: Parser, body: bytes, received_ms: int) -> None:
+    async def _append_all(self, parser: Parser, body: bytes) -> None:
         slices, job = parser.slices(), Job()
         turn = self.workers.beside if has_long_line(body) else self.workers.short
-        records: list[QueueRecord] = []
-        waiting_bytes = 0
+        waiting = Slice()
         while True:
             part = await turn(job, functools.partial(next, slices, None))
             if part is None:
                 break
-            records += [QueueRecord(events_topic(record.event_type), record.key, record.value) for record in part]
-            waiting_bytes += sum(len(record.value) for record in part)
-            if len(records) >= _APPEND_RECORDS or waiting_bytes >= _APPEND_BYTES:
-                await self.queue.append(records, received_ms)
-                records, waiting_bytes = [], 0
-        if records:
-            await self.queue.append(records, received_ms)
+            waiting.add(part)
+            if waiting.count >= _APPEND_RECORDS or waiting.size >= _APPEND_BYTES:
+                await self._append(waiting)
+                waiting = Slice()
+        if waiting.count:
+            await self._append(waiting)
+
+    async def _append(self, some: Slice) -> None:
+        await self.queue.append({events_topic(event_type): messages for event_type, messages in some.messages.items()})

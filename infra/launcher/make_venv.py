@@ -4,9 +4,10 @@ The stamp is written last. Without one, whatever is in `.venv` is the rest of a 
 (downloads are kept in uv's cache); with another one, the venv is brought up to date in place. Two at once wait for each
 other on a lock on the launcher itself, which the operating system frees when its holder is killed.
 
-`uv.lock` locks the installer, `build.lock` what builds the rooms and pyspark, which come as sources. They are made by
+`uv.lock` locks the installer, `build.lock` what builds the rooms and pyspark, which come as sources, with a C compiler that is
+fetched only where the machine has none. They are made by
     uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
-from `uv==…`, and from `hatchling editables setuptools wheel`.
+from `uv==…`, and from `hatchling editables setuptools wheel ziglang`.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ def _make(here: Path, mark: Path) -> None:
     _say("installing the locked packages (about 650 MB the first time, most of it Spark)")
     uv, build = [python, "-m", "uv", "pip"], ["--build-constraints", str(locks / "build.lock")]
     _run([*uv, "sync", "--python", python, "--require-hashes", *build, str(here / "requirements.lock")], here)
+    anew = ["--refresh-package", "hourmark-delivery-service"]  # uv's cache may know it, but not that its module is gone
     rooms = [argument for room in sorted(here.glob("*/pyproject.toml")) for argument in ("--editable", str(room.parent))]
-    _run([*uv, "install", "--quiet", "--python", python, "--no-deps", *build, *rooms], here)
+    _run([*uv, "install", "--quiet", "--python", python, "--no-deps", *anew, *build, *rooms], here)
 
 
 def _run(command: list[str], here: Path) -> None:

@@ -25,7 +25,6 @@ from hourmark_delivery_service.access.cli import token as token_command
 from hourmark_delivery_service.access.token import digest_of
 from hourmark_delivery_service.kafka_queue import KafkaQueue
 from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.queue import QueueRecord
 from hourmark_delivery_service.store_follower import StoreFollower
 from hourmark_infra.stack import Stack
 
@@ -98,7 +97,7 @@ def test_the_service_s_queue_appends_there(broker: SecureBroker, way: str) -> No
 
     async def main() -> None:
         queue = KafkaQueue(Config(kafka={"edge": cluster}), Metrics())
-        await queue.append([QueueRecord(TOKENS, b"x" * 16, b"{}")], 1_795_000_000_000)
+        await queue.append({TOKENS: [{"key": b"x" * 16, "value": b"{}"}]})
         assert await queue.problems([TOKENS]) == []
         await queue.close(10)
 

@@ -136,8 +136,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
     _build(builder, [f"{folder}=wheel:{into / 'wheel-of-sdist'}" for folder in unpacked])
     found = {}
     for name, room in ROOMS.items():
-        wheel = f"{room.package}-{room.project['version']}-py3-none-any.whl"
-        found[name] = Built(room, into / "wheel" / wheel, sdists[name], into / "wheel-of-sdist" / wheel)
+        (wheel,) = (into / "wheel").glob(f"{room.package}-{room.project['version']}-*.whl")
+        found[name] = Built(room, wheel, sdists[name], into / "wheel-of-sdist" / wheel.name)
     return found
 
 

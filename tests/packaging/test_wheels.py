@@ -63,6 +63,12 @@ def test_a_wheel_holds_its_package_with_every_file_and_no_other_name(name: str, 
     assert {path.partition("/")[0] for path in found} == {room.package, f"{room.package}-{room.project['version']}.dist-info"}
 
 
+def test_the_compiled_module_is_in_the_wheel_and_serves_every_python_of_its_platform(built: dict[str, Built]) -> None:
+    wheel = built["hourmark-delivery-service"].wheel
+    assert "-cp311-abi3-linux_" in wheel.name
+    assert "hourmark_delivery_service/parsing/_native.abi3.so" in contents(wheel)
+
+
 @pytest.mark.parametrize("name", ROOMS)
 def test_the_wheel_of_an_sdist_is_the_wheel_of_the_tree(name: str, built: dict[str, Built]) -> None:
     assert contents(built[name].wheel_of_sdist) == contents(built[name].wheel)

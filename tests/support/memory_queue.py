@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hourmark_delivery_service.errors import QueueError
-from hourmark_delivery_service.queue import QueueRecord
+from hourmark_delivery_service.message import Message
 
 
 class Appended(NamedTuple):
@@ -16,7 +16,6 @@ class Appended(NamedTuple):
     topic: str
     key: bytes
     value: bytes
-    timestamp_ms: int
 
 
 class MemoryQueue:
@@ -33,15 +32,15 @@ class MemoryQueue:
         self.missing: list[str] = []
         self.closed = False
 
-    async def append(self, records: Sequence[QueueRecord], timestamp_ms: int) -> None:
+    async def append(self, messages: Mapping[str, Sequence[Message]]) -> None:
         if self.hold is not None:
             await self.hold.wait()
-        for record in records:
+        for topic, message in ((topic, message) for topic, some in messages.items() for message in some):
             if self.fail_with is not None:
                 if self.fail_after == 0:
                     raise self.fail_with
                 self.fail_after -= 1
-            self.records.append(Appended(*record, timestamp_ms))
+            self.records.append(Appended(topic, message["key"], message["value"]))
 
     async def problems(self, topics: Sequence[str]) -> list[str]:  # the port's signature
         return list(self.missing)

@@ -12,7 +12,7 @@
 from hourmark_delivery_service.parsing.batch import Batch, BatchParser
 from hourmark_delivery_service.parsing.compiled import CompiledRules
 from hourmark_delivery_service.parsing.range import RangeParser, parse
-from hourmark_delivery_service.parsing.records import EVENT_BYTES_MAX, TIME_MS_END, ParsedRange, Parser, Record
+from hourmark_delivery_service.parsing.records import EVENT_BYTES_MAX, TIME_MS_END, ParsedRange, Parser, Record, Slice
 
 __all__ = [
     "EVENT_BYTES_MAX",
@@ -24,5 +24,6 @@ __all__ = [
     "Parser",
     "RangeParser",
     "Record",
+    "Slice",
     "parse",
 ]

@@ -19,6 +19,8 @@ from hourmark.event_types import Source
 from hourmark.rules import Rules, TypeVersion
 from hourmark_delivery_service.parsing.dead_letter import EXTREMES, check_field
 from hourmark_delivery_service.parsing.encode import SchemaCompiler, default_of
+from hourmark_delivery_service.parsing.native import PARSERS as NATIVE_PARSERS
+from hourmark_delivery_service.parsing.native import NativeType, native_source, native_type
 from hourmark_delivery_service.parsing.parsers import check_at_hand
 from hourmark_delivery_service.parsing.patterns import Pattern
 from hourmark_delivery_service.parsing.primitives import Encoder, Mismatch, encoded
@@ -57,6 +59,7 @@ class CompiledType:
         self.line_field: CompiledField | None = None
         self.pattern: Pattern | None = None
         self.time_format: TimeFormat | None = None
+        self.native: NativeType | None = None
         self._groups: dict[str, int] = {}
         try:
             self._compile(version)
@@ -86,6 +89,7 @@ class CompiledType:
                 self.time_format = TimeFormat(self.rule.time_format)
             except ValueError as error:
                 raise ValueError(f"line.time_format: {error}") from error
+        self.native = native_type(self, schema, len(ENVELOPE))
 
     def encode_object(self, values: Mapping[str, Any]) -> bytearray:
         """The datum of the own fields, from an object of exactly them. Rejected says which field is wrong."""
@@ -157,7 +161,17 @@ class CompiledRules:
             for name, v in rules.types.items()
         }
         self.dead_letters = _dead_letters(self.types.get(dead_letters.TYPE))
+        self.numbered = sorted(self.types)
+        self.numbers = {name: number for number, name in enumerate(self.numbered)}  # types, for the parsing of a range
+        self._native: dict[str, Any] = {}
         self.undeclared = EXTREMES.keys() - {field.name for field in self.dead_letters.fields}  # of dead letters' fields
+
+    def native_source(self, name: str) -> Any:
+        """A declared source as the native pass knows it; None where its lines are the Python path's alone."""
+        if name not in self._native:
+            can = self.parser.parser in NATIVE_PARSERS
+            self._native[name] = native_source(self.sources[name], self.types, self.numbers) if can else None
+        return self._native[name]
 
     @property
     def problems(self) -> list[str]:

@@ -13,7 +13,7 @@ from hourmark_delivery_service.parsing.timestamps import rfc3339_us
 
 Encoder = Callable[[Any, bytearray], None]  # appends the value's encoding; Mismatch if it is not of the type
 
-_MICROS_PER_UNIT: Final = {"timestamp-millis": 1000, "timestamp-micros": 1}
+MICROS_PER_UNIT: Final = {"timestamp-millis": 1000, "timestamp-micros": 1}
 
 
 class Mismatch(ValueError):
@@ -132,7 +132,7 @@ def _integer(kind: str, logical: str | None) -> Encoder:
 
 def _timestamp(logical: str) -> Encoder:
     whole = _integer("long", logical)
-    unit_us = _MICROS_PER_UNIT[logical]
+    unit_us = MICROS_PER_UNIT[logical]
 
     def encode(value: Any, out: bytearray) -> None:
         if type(value) is str:
@@ -147,7 +147,7 @@ def _timestamp(logical: str) -> Encoder:
 
 def primitive(kind: str, logical: str | None) -> Encoder:
     """The encoder of a primitive type, annotated or not. ValueError if it is none."""
-    if kind == "long" and logical in _MICROS_PER_UNIT:
+    if kind == "long" and logical in MICROS_PER_UNIT:
         return _timestamp(logical)
     if (kind, logical) in INTEGER_RANGES:
         return _integer(kind, logical)

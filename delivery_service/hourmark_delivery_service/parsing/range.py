@@ -7,11 +7,13 @@ same, byte for byte, on any instance and years later. There is no clock and no c
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from hourmark.avro import put_long
 from hourmark.dead_letters import Reason
 from hourmark.event_id import LineIds
 from hourmark.ranges import LINE_BYTES_MAX, ByteRange, Part, RangeId
+from hourmark_delivery_service.parsing import native, records
 from hourmark_delivery_service.parsing.compiled import CompiledRules
 from hourmark_delivery_service.parsing.lines import reader_of
 from hourmark_delivery_service.parsing.records import Origin, ParsedRange, Parser, avro_string, readable
@@ -49,6 +51,7 @@ class RangeParser(Parser):
         self._body = body
         self._reader = reader_of(byte_range, rules)
         self._ids = LineIds(byte_range.host_id, byte_range.file_id, byte_range.generation)
+        self._native = self._open_native(rules)
 
     def _read(self) -> Iterator[int]:
         if self._range.part is not Part.LINES:
@@ -57,9 +60,47 @@ class RangeParser(Parser):
                 Rejected(Reason.LINE_TOO_LONG, f"{self._range.part.value} of a line over {LINE_BYTES_MAX} bytes"), raw, 0
             )
             return
-        for at, end in self._lines(self._body):
+        at = 0
+        while at < len(self._body):
+            if self._native is not None:
+                end, sure = self._read_native(at)
+                if end > at:
+                    yield end - at
+                    at = end
+                if sure:
+                    continue
+            at = self._after_blanks(self._body, at)
+            if at == len(self._body):
+                return
+            end = self._body.index(b"\n", at)
             self._line(self._body[at:end], at)
             yield end + 1 - at
+            at = end + 1
+
+    def _open_native(self, rules: CompiledRules) -> Any:
+        source = rules.native_source(self._range.source) if self._reader is not None else None
+        if native.MODULE is None or source is None:
+            return None
+        origin, observed_at_ms = self._origin, self._range.observed_at_ms
+        earliest_ms = max(0, observed_at_ms - rules.parsing.lateness_seconds * 1000)
+        latest_ms = observed_at_ms + rules.parsing.future_seconds * 1000
+        shared = (origin.host, origin.source_and_file, self._ids.prefix, bytes(origin.range_id))
+        times = (observed_at_ms, earliest_ms, latest_ms, rules.parsing.bucket_seconds)
+        return native.MODULE.range(source, (*shared, *times, self._range.start, LINE_BYTES_MAX, records.EVENT_BYTES_MAX))
+
+    def _read_native(self, at: int) -> tuple[int, bool]:
+        """Take lines from `at` on: where the next begins, and whether it may be tried as these were."""
+        assert native.MODULE is not None
+        end, sure, messages, ids, places, size = native.MODULE.read(
+            self._native, self._body, at, native.LINES_MAX, native.BYTES_MAX
+        )
+        for number, some in messages:
+            event_type = self._rules.numbered[number]
+            self._pending.take(event_type, some, 0)
+            self.events[event_type] += len(some)
+        self._pending.size += size
+        self._promised.extend(ids, places)
+        return end, sure
 
     def _line(self, line: bytes, at: int) -> None:
         position = self._range.start + at

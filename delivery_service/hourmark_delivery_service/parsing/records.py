@@ -7,16 +7,18 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from hourmark.audit import AuditRecord, digest_of_ids, promises
+from hourmark.audit import AuditRecord
 from hourmark.avro import ENVELOPE, put_long
 from hourmark.dead_letters import Reason
 from hourmark.event_id import EventId
 from hourmark.hours import hour_start_s
 from hourmark.ranges import RangeId
 from hourmark.record_key import KEY_SIZE, RecordKey
+from hourmark_delivery_service.message import Message
 from hourmark_delivery_service.parsing.blank_lines import blank_lines
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.primitives import put_bytes
+from hourmark_delivery_service.parsing.promised import Promised
 from hourmark_delivery_service.parsing.reject import Rejected
 
 EVENT_BYTES_MAX: Final = 6 << 20  # key and value; under Kafka's limit along the path, above any dead letter
@@ -27,6 +29,28 @@ TIME_MS_END: Final = 221_845_392_000_000  # 9000-01-01: where calendars are safe
 _DETAIL_CHARS_MAX: Final = 500
 
 assert [f["name"] for f in ENVELOPE] == ["event_id", "event_time", "host", "source", "file", "position"], "as `_value` writes it"
+
+
+class Slice:
+    """Some of the records: messages by event type, in their order; how many, and how many bytes their values have."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, list[Message]] = {}
+        self.count = self.size = 0
+
+    def take(self, event_type: str, messages: list[Message], size: int) -> None:
+        """Messages of one type, and the size of their values."""
+        known = self.messages.setdefault(event_type, messages)
+        if known is not messages:
+            known += messages
+        self.count += len(messages)
+        self.size += size
+
+    def add(self, other: Slice) -> None:
+        """Those of another after one's own."""
+        for event_type, messages in other.messages.items():
+            self.take(event_type, messages, 0)
+        self.size += other.size
 
 
 class Record(NamedTuple):
@@ -94,23 +118,23 @@ class Parser:
             "rules": rules.id,
             "declared_source": origin.declared_source,
         }
-        self._promised: list[tuple[str, int, EventId]] = []
+        self._promised = Promised(rules.numbered)
         self._bucket_s = rules.parsing.bucket_seconds
-        self._pending: list[Record] = []
+        self._pending = Slice()
         self.reasons: collections.Counter[str] = collections.Counter()
         self.refused: collections.Counter[tuple[str, str]] = collections.Counter()  # by claimed type, if declared, and reason
         self.events: collections.Counter[str] = collections.Counter()
         self.blanks = 0
 
-    def slices(self) -> Iterator[list[Record]]:
+    def slices(self) -> Iterator[Slice]:
         """The records, some at a time."""
         seen = 0
         for size in self._read():
             seen += size
-            if len(self._pending) >= SLICE_RECORDS or seen >= SLICE_BYTES:
+            if self._pending.count >= SLICE_RECORDS or seen >= SLICE_BYTES:
                 yield self._pending
-                self._pending, seen = [], 0
-        if self._pending:
+                self._pending, seen = Slice(), 0
+        if self._pending.count:
             yield self._pending
 
     def audit(self) -> AuditRecord:
@@ -123,15 +147,23 @@ class Parser:
             observed_at_ms=origin.observed_at_ms,
             rules=self._rules.id,
             lines=len(self._promised) + self.blanks,
-            promised=promises(self._promised),
-            ids=digest_of_ids(event_id for _, _, event_id in self._promised),
+            promised=self._promised.promises(),
+            ids=self._promised.digest(),
             blanks=self.blanks if self._rules.parser.counts_blanks else None,
             **self._identity,  # type: ignore[arg-type]  # the subclasses' literal keyword arguments
         )
 
     def whole(self) -> ParsedRange:
         """All of it in one go."""
-        records = tuple(record for part in self.slices() for record in part)
+        everything = Slice()
+        for part in self.slices():
+            everything.add(part)
+        of_type = {event_type: iter(messages) for event_type, messages in everything.messages.items()}
+        records = tuple(
+            Record(event_type, one["key"], one["value"], start_s)
+            for event_type, start_s in self._promised.places()
+            for one in (next(of_type[event_type]),)
+        )
         audit = self.audit()
         return ParsedRange(
             records=records,
@@ -164,16 +196,18 @@ class Parser:
 
     def _lines(self, body: bytes) -> Iterator[tuple[int, int]]:
         """Where each line begins, and its LF stands. Blank lines are counted and left out, where the rules say so."""
-        at, counts_blanks = 0, self._rules.parser.counts_blanks
-        while at < len(body):
-            if counts_blanks and body[at] in b"\r\n":
-                at, blanks = blank_lines(body, at)
-                self.blanks += blanks
-                if at == len(body):
-                    return
+        at = 0
+        while (at := self._after_blanks(body, at)) < len(body):
             end = body.index(b"\n", at)
             yield at, end
             at = end + 1
+
+    def _after_blanks(self, body: bytes, at: int) -> int:
+        """Where the next line begins that is not counted as a blank one; the body's end, if none does."""
+        if at < len(body) and body[at] in b"\r\n" and self._rules.parser.counts_blanks:
+            at, blanks = blank_lines(body, at)
+            self.blanks += blanks
+        return at
 
     def _event(self, event: Event, event_id: EventId, position: int) -> None:
         """Take an event. Rejected, and nothing is taken, if it is too large."""
@@ -215,8 +249,9 @@ class Parser:
 
     def _take(self, event: Event, event_id: EventId, value: bytes) -> None:
         event_type, start_s = event.type.name, hour_start_s(event.time_ms, self._bucket_s)
-        self._promised.append((event_type, start_s, event_id))
-        self._pending.append(Record(event_type, RecordKey(event_id, self._origin.range_id).encode(), value, start_s))
+        self._promised.add(self._rules.numbers[event_type], start_s, event_id)
+        message = {"key": RecordKey(event_id, self._origin.range_id).encode(), "value": value}
+        self._pending.take(event_type, [message], len(value))
 
 
 def avro_string(text: str) -> bytes:

@@ -12,15 +12,14 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from tests.support.memory_queue import MemoryQueue
 from tests.support.service.harness import Test, with_scene
-from tests.support.service.queue_contract import CHECKS, Check
+from tests.support.service.queue_contract import CHECKS, Check, messages
 
 from hourmark.config import Config
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
 from hourmark_delivery_service.kafka_queue import KafkaQueue, producer_settings
 from hourmark_delivery_service.metrics import Metrics
-from hourmark_delivery_service.queue import QueueRecord
 
-RECORDS = [QueueRecord("t", b"k%d" % n, b"v") for n in range(3)]
+RECORDS = {"t": messages([(b"k%d" % n, b"v") for n in range(3)])}
 
 
 class ReadableMemory:
@@ -29,8 +28,8 @@ class ReadableMemory:
     def __init__(self) -> None:
         self.queue = MemoryQueue()
 
-    def read(self, topic: str) -> list[tuple[bytes, bytes, int]]:
-        return [(r.key, r.value, r.timestamp_ms) for r in self.queue.of(topic)]
+    def read(self, topic: str) -> list[tuple[bytes, bytes]]:
+        return [(r.key, r.value) for r in self.queue.of(topic)]
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -43,7 +42,7 @@ class FakeProducer:
 
     made: list[FakeProducer]
     answer: KafkaError | str | None = None
-    full = False
+    full: bool | int = False  # or how many records it takes at a time
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
@@ -53,12 +52,17 @@ class FakeProducer:
         self.purged = False
         FakeProducer.made.append(self)
 
-    def produce(self, topic: str, value: bytes, key: bytes, *, on_delivery: Any, timestamp: int) -> None:
-        if self.full:
+    def produce_batch(self, topic: str, messages: list[dict[str, Any]], *, on_delivery: Any) -> int:
+        if self.full is True:
             raise BufferError
-        self.produced.append((topic, value, key, timestamp))
+        room = len(messages) if self.full is False else self.full
+        for message in messages[room:]:
+            message["_error"] = KafkaError(KafkaError._QUEUE_FULL)
+        taken = messages[:room]
+        self.produced += [(topic, message["value"], message["key"]) for message in taken]
         with self._lock:
-            self._pending.append(on_delivery)
+            self._pending += [on_delivery for _ in taken]
+        return len(taken)
 
     def poll(self, timeout: float) -> None:
         threading.Event().wait(0.002)
@@ -98,16 +102,16 @@ def with_queue(**service: Any) -> Callable[[Callable[..., Awaitable[None]]], Tes
 
 @with_queue()
 async def test_one_producer_takes_all_connections(queue: KafkaQueue) -> None:
-    await asyncio.gather(*(queue.append(RECORDS, 7) for _ in range(50)))
+    await asyncio.gather(*(queue.append(RECORDS) for _ in range(50)))
     assert len(FakeProducer.made) == 1
     assert len(FakeProducer.made[0].produced) == 150
-    assert FakeProducer.made[0].produced[0] == ("t", b"v", b"k0", 7)
+    assert FakeProducer.made[0].produced[0] == ("t", b"v", b"k0")
 
 
 @with_queue()
 async def test_memory_is_not_enough_for_an_ack(queue: KafkaQueue) -> None:
     FakeProducer.answer = "never"
-    append = asyncio.create_task(queue.append(RECORDS, 7))
+    append = asyncio.create_task(queue.append(RECORDS))
     await asyncio.sleep(0.1)
     assert not append.done()
     FakeProducer.answer = None
@@ -118,9 +122,9 @@ async def test_memory_is_not_enough_for_an_ack(queue: KafkaQueue) -> None:
 async def test_a_record_that_was_not_delivered_fails_its_append(queue: KafkaQueue) -> None:
     FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
     with pytest.raises(NotDelivered):
-        await queue.append(RECORDS, 7)
+        await queue.append(RECORDS)
     FakeProducer.answer = None
-    await queue.append(RECORDS, 7)
+    await queue.append(RECORDS)
     assert queue._metrics.registry.get_sample_value("hourmark_service_produce_errors_total", {"error": "_MSG_TIMED_OUT"}) == 3
     assert len(FakeProducer.made) == 1, "one failure is no reason to suspect the producer"
 
@@ -128,26 +132,26 @@ async def test_a_record_that_was_not_delivered_fails_its_append(queue: KafkaQueu
 @with_queue(delivery_timeout_seconds=0.3)
 async def test_a_full_producer_means_waiting_and_then_503_never_a_drop(queue: KafkaQueue) -> None:
     FakeProducer.full = True
-    waiting = asyncio.create_task(queue.append(RECORDS, 7))
+    waiting = asyncio.create_task(queue.append(RECORDS))
     await asyncio.sleep(0.1)
     FakeProducer.full = False
     await waiting
     FakeProducer.full = True
     with pytest.raises(QueueUnavailable):
-        await queue.append(RECORDS, 7)
+        await queue.append(RECORDS)
 
 
 @with_queue()
 async def test_a_producer_with_a_fatal_error_is_recreated_without_a_restart(queue: KafkaQueue) -> None:
     FakeProducer.answer = "never"
-    under_way = asyncio.create_task(queue.append(RECORDS, 7))
+    under_way = asyncio.create_task(queue.append(RECORDS))
     await asyncio.sleep(0.05)
     FakeProducer.made[0].settings["error_cb"](KafkaError(KafkaError._FATAL))
     FakeProducer.made[0].answer = KafkaError(KafkaError._FATAL)
     with pytest.raises(NotDelivered):
         await under_way
     FakeProducer.answer = None
-    await queue.append(RECORDS, 7)
+    await queue.append(RECORDS)
     assert len(FakeProducer.made) == 2
     assert queue._metrics.registry.get_sample_value("hourmark_service_producer_renewals_total") == 1
     while not FakeProducer.made[0].purged:
@@ -171,14 +175,14 @@ async def test_a_producer_that_delivers_nothing_although_the_cluster_is_well_is_
     deadline = asyncio.get_running_loop().time() + 0.5
     while asyncio.get_running_loop().time() < deadline:
         with pytest.raises(NotDelivered):
-            await queue.append(RECORDS, 7)
+            await queue.append(RECORDS)
     assert len(FakeProducer.made) == 1, "with the cluster in trouble a new producer would help nobody"
     well.clear()
     while len(FakeProducer.made) == 1:
         with pytest.raises(NotDelivered):
-            await queue.append(RECORDS, 7)
+            await queue.append(RECORDS)
     FakeProducer.answer = None
-    await queue.append(RECORDS, 7)
+    await queue.append(RECORDS)
 
 
 @with_queue()
@@ -187,10 +191,10 @@ async def test_a_queue_that_does_not_answer_has_a_problem_and_raises_nothing(que
     assert "Kafka does not answer" in problem
     FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
     with pytest.raises(NotDelivered):
-        await queue.append(RECORDS, 7)
+        await queue.append(RECORDS)
     assert "nothing was delivered since 0 s" in await queue.problems(["t"]), "whatever the brokers say"
     FakeProducer.answer = None
-    await queue.append(RECORDS, 7)
+    await queue.append(RECORDS)
     assert len(await queue.problems(["t"])) == 1
 
 

@@ -118,7 +118,7 @@ async def test_the_first_own_report_precedes_the_first_event(h: Harness) -> None
 @with_service()
 async def test_probes(h: Harness) -> None:
     assert (await h.client.get("/healthz")).status_code == 200
-    assert (await h.client.get("/readyz")).json() == {"ready": True, "reasons": [], "warnings": []}
+    assert (await h.client.get("/readyz")).json() == {"ready": True, "reasons": [], "warnings": [], "native_pass": True}
     h.queue.missing = ["Kafka does not answer"]
     h.clock.advance(2)
     h.service.framing = None

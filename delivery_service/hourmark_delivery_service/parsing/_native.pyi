@@ -1,0 +1,39 @@
+"""The compiled module: `native/` has its source, `native.py` uses it. ValueError is for what it cannot take."""
+
+from collections.abc import Callable
+from typing import Any, NewType
+
+Program = NewType("Program", object)
+Source = NewType("Source", object)
+Range = NewType("Range", object)
+
+# skips a byte order mark; the datum before and after the field; (branch, any bytes)
+_Text = tuple[bool, bytes, bytes, tuple[tuple[bytes, bool], ...]]
+# name, number, framing, may be without time; a JSON payload's program or a text
+_Type = tuple[bytes, int, bytes, bool, Program | None, _Text | None]
+# host, source and file, prefix of ids, range id; observed at, earliest, latest (ms), bucket (s), start, longest line and event
+_Described = tuple[bytes, bytes, bytes, bytes, int, int, int, int, int, int, int]
+_Message = dict[str, bytes]
+
+def program(program: bytes, /) -> Program:
+    """A schema's program, checked."""
+
+def source(types: tuple[_Type, ...], /) -> Source:
+    """A source's types, sorted by name."""
+
+def range(source: Source, described: _Described, /) -> Range:
+    """What all lines of a range share."""
+
+def read(
+    range: Range, body: bytes, at: int, lines_max: int, bytes_max: int, /
+) -> tuple[int, bool, list[tuple[int, list[_Message]]], bytes, bytes, int]:
+    """Lines from `at` on: where it stopped, whether it is sure of all up to a limit, messages by type, ids, places, size."""
+
+def promises(ids: bytes, places: bytes, seed: int, /) -> list[tuple[bytes, int, int]]:
+    """Of each place: how many distinct ids, and the sum of their last 8 bytes."""
+
+def tally(reports: int, tell: Callable[[Any], object], /) -> Callable[[Any, object], None]:
+    """A callback for so many delivery reports, `(error or None, message)`; `tell` gets every error, and the last report's."""
+
+def blake2b(text: bytes, digest_size: int, /) -> bytes:
+    """For tests."""

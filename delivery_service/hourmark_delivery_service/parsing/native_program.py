@@ -1,0 +1,154 @@
+"""A type's schema as the program that the native pass runs (`native/program.h` has its form).
+
+It is made of the same parsed schema and the same encoded defaults as the Python encoders; `native` says what it is for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from hourmark.avro import encode_long
+from hourmark.avro_fields import INTEGER_RANGES
+from hourmark_delivery_service.parsing.encode import AvroType, SchemaCompiler, default_of
+from hourmark_delivery_service.parsing.primitives import MICROS_PER_UNIT, PRIMITIVES
+
+_KINDS: Final = (
+    "null", "boolean", "whole", "timestamp", "float", "double", "string", "uuid_string", "bytes", "fixed", "uuid_fixed", "enum",
+    "array", "map", "record", "union",
+)  # fmt: skip
+_NUMBER: Final = {kind: number for number, kind in enumerate(_KINDS)}
+_NO_DEFAULT: Final = 0xFFFFFFFF
+
+
+class Field(NamedTuple):
+    """A field of a record: its type as the parsed schema has it, and its encoded default, if it has one."""
+
+    name: str
+    type: AvroType
+    default: bytes | None
+
+
+class Alternative(NamedTuple):
+    """One way in which a text may be taken: the index of the branch, encoded, and whether it need not be UTF-8."""
+
+    branch: bytes
+    any_bytes: bool
+
+
+def program_of(envelope: Sequence[AvroType], fields: Sequence[Field]) -> bytes:
+    """The program for a type's own fields, which may refer to named types of the envelope."""
+    made = _Program()
+    record = made.reserve_node()
+    for avro_type in envelope:
+        made.node(avro_type)
+    made.fill_record(record, fields)
+    return made.encode()
+
+
+def text_alternatives(avro_type: AvroType) -> list[Alternative] | None:
+    """How a text becomes a value of this type; None where that takes more than its bytes. As `text_values` has it."""
+    if avro_type in ("string", "bytes"):
+        return [Alternative(b"", avro_type == "bytes")]
+    branches = avro_type if isinstance(avro_type, list) else []
+    if not all(isinstance(branch, str) and branch in ("null", "string", "bytes") for branch in branches):
+        return None
+    return [Alternative(encode_long(n), branch == "bytes") for n, branch in enumerate(branches) if branch != "null"] or None
+
+
+class _Program:
+    def __init__(self) -> None:
+        self._nodes: list[tuple[int, int, int, int, int, int]] = []
+        self._entries: list[tuple[int, int, int, int, int]] = []
+        self._text = bytearray()
+        self._named: dict[str, int] = {}
+        self._defaults = SchemaCompiler()  # of nested records: knows all types that were met
+
+    def encode(self) -> bytes:
+        """As `program.h` has it."""
+        nodes = b"".join(struct.pack("<4I2q", *node) for node in self._nodes)
+        entries = b"".join(struct.pack("<5I", *entry) for entry in self._entries)
+        parts = ((len(self._nodes), nodes), (len(self._entries), entries), (len(self._text), bytes(self._text)))
+        return b"".join(struct.pack("<I", count) + part for count, part in parts)
+
+    def node(self, avro_type: AvroType) -> int:
+        """The number of the node for a value of this type."""
+        if isinstance(avro_type, list):
+            branches = [self.node(branch) for branch in avro_type]
+            return self._add("union", *self._children(branches))
+        if isinstance(avro_type, str):
+            return self._named[avro_type] if avro_type in self._named else self._primitive(avro_type, None)
+        kind = avro_type["type"]
+        if isinstance(kind, (list, dict)):
+            return self.node(kind)
+        if kind in ("array", "map"):
+            return self._add(kind, *self._children([self.node(avro_type["items" if kind == "array" else "values"])]))
+        if kind in ("record", "error"):
+            return self._record(avro_type)
+        if kind not in ("enum", "fixed"):
+            return self._primitive(kind, avro_type.get("logicalType"))
+        self._defaults.encoder(avro_type)
+        number = self._named[avro_type["name"]] = self._enum(avro_type) if kind == "enum" else self._fixed(avro_type)
+        return number
+
+    def reserve_node(self) -> int:
+        """A node that is filled later."""
+        return self._add("null")
+
+    def fill_record(self, number: int, fields: Sequence[Field]) -> None:
+        """Make a reserved node a record."""
+        first = len(self._entries)
+        self._entries += [(0, 0, 0, 0, 0)] * len(fields)  # together, whatever is added for what they hold
+        for place, field in enumerate(fields, first):
+            node = self.node(field.type)
+            default = (_NO_DEFAULT, 0) if field.default is None else self._put(field.default)
+            self._entries[place] = (*self._put(field.name.encode()), node, *default)
+        self._nodes[number] = (_NUMBER["record"], first, len(fields), 0, 0, 0)
+
+    def _record(self, avro_type: Mapping[str, Any]) -> int:
+        number = self._named[avro_type["name"]] = self.reserve_node()  # it may hold itself
+        self._defaults.encoder(avro_type)
+        fields = [
+            Field(field["name"], field["type"], default_of(field, self._defaults.encoder(field["type"])))
+            for field in avro_type["fields"]
+        ]
+        self.fill_record(number, fields)
+        return number
+
+    def _enum(self, avro_type: Mapping[str, Any]) -> int:
+        first = len(self._entries)
+        self._entries += [(*self._put(symbol.encode()), 0, _NO_DEFAULT, 0) for symbol in avro_type["symbols"]]
+        return self._add("enum", first, len(avro_type["symbols"]))
+
+    def _fixed(self, avro_type: Mapping[str, Any]) -> int:
+        size = avro_type["size"]
+        is_uuid = avro_type.get("logicalType") == "uuid" and size == 16
+        return self._add("uuid_fixed" if is_uuid else "fixed", size=size)
+
+    def _primitive(self, kind: str, logical: str | None) -> int:
+        if (kind, logical) in INTEGER_RANGES:
+            low, end = INTEGER_RANGES[kind, logical]
+            unit_us = MICROS_PER_UNIT.get(logical or "", 0)
+            return self._add("timestamp" if unit_us else "whole", size=unit_us, low=low, high=end - 1)
+        if kind in ("int", "long"):  # of a logical type that means nothing here
+            return self._primitive(kind, None)
+        if kind == "string" and logical == "uuid":
+            return self._add("uuid_string")
+        if kind not in PRIMITIVES:
+            raise ValueError(f"{kind!r} is no Avro type")
+        return self._add(kind)
+
+    def _children(self, nodes: Sequence[int]) -> tuple[int, int]:
+        first = len(self._entries)
+        self._entries += [(0, 0, node, _NO_DEFAULT, 0) for node in nodes]
+        return first, len(nodes)
+
+    def _add(self, kind: str, first: int = 0, count: int = 0, size: int = 0, low: int = 0, high: int = 0) -> int:
+        self._nodes.append((_NUMBER[kind], first, count, size, low, high))
+        return len(self._nodes) - 1
+
+    def _put(self, text: bytes) -> tuple[int, int]:
+        at = len(self._text)
+        self._text += text
+        return at, len(text)

@@ -1,0 +1,86 @@
+/* The module `_native`: what it offers stands in parsing/_native.pyi. */
+#include <stdlib.h>
+
+#include "blake2b.h"
+#include "glue.h"
+#include "promises.h"
+
+enum { ROWS_MAX = 1 << 26 };
+
+PyObject *glue_key, *glue_value;
+
+PyObject *native_blake2b(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    struct span text;
+    int64_t size;
+    uint8_t digest[BLAKE2B_MAX];
+    struct blake2b state;
+    (void)self;
+    if (count != 2)
+        return glue_wrong("blake2b(text, digest_size)");
+    if (!glue_bytes(args[0], &text) || !glue_number(args[1], 1, BLAKE2B_MAX, &size))
+        return NULL;
+    blake2b_begin(&state, (size_t)size);
+    blake2b_add(&state, text.bytes, text.size);
+    blake2b_end(&state, digest);
+    return glue_new_bytes(digest, (size_t)size);
+}
+
+static PyObject *promise_tuple(const struct promise *promise, const uint8_t *places)
+{
+    PyObject *items[] = {
+        glue_new_bytes(places + 8 * (size_t)promise->first, 8),
+        PyLong_FromUnsignedLongLong(promise->count),
+        PyLong_FromUnsignedLongLong(promise->sum),
+    };
+    return glue_tuple(3, items);
+}
+
+PyObject *native_promises(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    struct span ids, places;
+    int64_t seed;
+    (void)self;
+    if (count != 3)
+        return glue_wrong("promises(ids, places, seed)");
+    if (!glue_bytes(args[0], &ids) || !glue_bytes(args[1], &places) || !glue_number(args[2], INT64_MIN, INT64_MAX, &seed))
+        return NULL;
+    size_t rows = ids.size / 16;
+    if (ids.size != rows * 16 || places.size != rows * 8 || rows > ROWS_MAX)
+        return glue_wrong("ids have 16 bytes each, their places 8");
+    uint32_t found;
+    struct promise *promises = promises_of(ids.bytes, places.bytes, (uint32_t)rows, (uint64_t)seed, &found);
+    if (promises == NULL)
+        return PyErr_NoMemory();
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list != NULL && i < found; i++) {
+        PyObject *item = promise_tuple(&promises[i], places.bytes);
+        if (item == NULL || PyList_Append(list, item) < 0) {
+            Py_DecRef(list);
+            list = NULL;
+        }
+        if (item != NULL)
+            Py_DecRef(item);
+    }
+    free(promises);
+    return list;
+}
+
+#define FUNCTION(name) {#name, (PyCFunction)(void (*)(void))native_##name, METH_FASTCALL, NULL}
+
+static PyMethodDef FUNCTIONS[] = {
+    FUNCTION(program), FUNCTION(source), FUNCTION(range), FUNCTION(read), FUNCTION(promises), FUNCTION(blake2b),
+    FUNCTION(tally),
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef MODULE = {
+    PyModuleDef_HEAD_INIT, "_native", "The native pass over ranges.", -1, FUNCTIONS, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__native(void)
+{
+    glue_key = PyUnicode_InternFromString("key");
+    glue_value = PyUnicode_InternFromString("value");
+    return glue_key == NULL || glue_value == NULL ? NULL : PyModule_Create(&MODULE);
+}
