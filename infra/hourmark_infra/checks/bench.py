@@ -18,7 +18,7 @@ from hourmark_infra.java.find import export_java_home
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def bench(context: click.Context, name: str, arguments: tuple[str, ...]) -> None:
-    """Run the benchmark NAME (etl, structuring, containers); its own --help says what it measures and takes.
+    """Run the benchmark NAME (etl, delivery, structuring, containers); its own --help says what it measures and takes.
 
     \b
     Examples:
@@ -30,7 +30,7 @@ def bench(context: click.Context, name: str, arguments: tuple[str, ...]) -> None
         return
     root = project("the benchmarks are")
     found = (file for file in (root / "bench").glob("*.py") if "__main__" in file.read_text())
-    names = sorted(file.stem for file in found if not file.stem.startswith("etl_"))  # modules of a benchmark, run by it
+    names = sorted(file.stem for file in found if not file.stem.startswith(("etl_", "delivery_")))
     if name not in names:
         raise UsageError(f"there is no benchmark {name!r}; there are {', '.join(names)}. Example: hourmark bench etl --json")
     export_java_home()

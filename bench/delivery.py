@@ -1,0 +1,193 @@
+"""The delivery service beside a bare confluent-kafka program that sends the same keys and values, to three brokers.
+
+    python -m bench.delivery [--json] [--events N] [--rounds N] [--lines BYTES …]
+
+Per length of line: CPU of the service, all its threads, per acknowledged event, from HTTP to the last replica's ack; that of the
+bare program, through the same call and settings (`bench.delivery_bare`); their ratio, medians of rounds that alternate. Then
+latency to ack at half the load that it took, and memory while ten times as many connections as fill it post without a pause.
+
+Runs on the stack of $HOURMARK_HOME, and starts it where it is not up. All answers are checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+from tests.support.service.live import Serving
+
+from bench.delivery_bare import write
+from bench.delivery_load import RANGE_BYTES, Posting, event_type, postings, send
+from hourmark.config import Config, home, load_config
+from hourmark.event_types import DEAD_LETTERS, Declarations, Source
+from hourmark.hours import Hour
+from hourmark.topics import events_topic
+from hourmark_declare.apply import apply
+from hourmark_declare.servers import applied_rules, servers
+from hourmark_delivery_service.kafka_queue import producer_settings
+from hourmark_delivery_service.parsing import CompiledRules, RangeParser, native
+from hourmark_infra.stack import Stack
+from hourmark_infra.stack.state import load_state
+
+CONNECTIONS = 4  # what fills the service: more add no events a second
+SMALL_RANGE_BYTES = 64 * 1024  # for latency: what a tailer has after a moment
+Say = Callable[[dict[str, Any]], None]
+
+
+class Bench:
+    """A type of its own on the stack's edge cluster, and a service."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        stack = Stack.load(home()) if load_state(home()) else Stack.load_or_make(home(), mirror=False)
+        stack.up()
+        self.config: Config = load_config(stack.layout.config_file)
+        self.name = f"bench-{uuid.uuid4().hex[:6]}"
+        self.revision = self._apply()
+        self.serving = Serving(config_file=stack.layout.config_file, folder=folder, revision=self.revision)
+        self._file = 0
+
+    def ranges(self, line_bytes: int, count: int, range_bytes: int = RANGE_BYTES) -> list[Posting]:
+        """Of a file of their own."""
+        self._file += 1
+        return postings(
+            self.name, self.name, self.revision, line_bytes=line_bytes, count=count, range_bytes=range_bytes, file=self._file
+        )
+
+    def serve(self, ranges: list[Posting]) -> dict[str, float]:
+        """CPU and time until all of them are acknowledged."""
+        process = self.process()
+        began, began_cpu = time.monotonic(), _cpu_s(process)
+        send(self.serving.url, ranges, CONNECTIONS)
+        return {"cpu_seconds": _cpu_s(process) - began_cpu, "seconds": time.monotonic() - began}
+
+    def bare(self, ranges: list[Posting]) -> dict[str, float]:
+        """The same of the bare program with what these become."""
+        rules = applied_rules(self.config)
+        assert rules is not None
+        compiled = CompiledRules(rules)
+        parsed = (RangeParser(posting.byte_range, posting.body, compiled).whole() for posting in ranges)
+        records = [(record.key, record.value) for one in parsed for record in one.records]
+        write(self._folder / "records", records)
+        settings = {k: v for k, v in producer_settings(self.config).items() if not callable(v)}
+        (self._folder / "settings.json").write_text(json.dumps(settings))
+        command = [sys.executable, "-m", "bench.delivery_bare", "settings.json", "records", events_topic(self.name)]
+        arguments = [*command[:3], *(str(self._folder / name) for name in command[3:5]), command[5]]
+        done = subprocess.run(arguments, check=True, capture_output=True, text=True)
+        found: dict[str, float] = json.loads(done.stdout)
+        assert found["records"] == len(records) == sum(posting.events for posting in ranges)
+        return found
+
+    def process(self) -> psutil.Process:
+        """The service's."""
+        assert self.serving.process is not None
+        return psutil.Process(self.serving.process.pid)
+
+    def _apply(self) -> str:
+        etl = self.config.etl.model_copy(update={"ledger": f"sqlite:///{self._folder}/ledger.sqlite"})
+        storage = self.config.storage.model_copy(update={"root": f"file://{self._folder}/root"})
+        mine = self.config.model_copy(update={"etl": etl, "storage": storage})
+        first = Hour.of(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
+        declared = Declarations([event_type(self.name), DEAD_LETTERS], [Source(name=self.name, types=[self.name])])
+        with servers(mine, lambda _: None) as outside:
+            return apply(outside, declared, first, may_remove=True).revision
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    used = process.cpu_times()
+    return float(used.user + used.system)
+
+
+def compare(bench: Bench, say: Say, line_bytes: int, events: int, rounds: int) -> float:
+    """The ratio, and events a second that the service took."""
+    ours, theirs, per_second = [], [], []
+    bench.serve(bench.ranges(line_bytes, events // 4))  # connections, caches, the brokers' own warming up
+    for number in range(rounds):
+        ranges = bench.ranges(line_bytes, events)
+        served, bare = bench.serve(ranges), bench.bare(ranges)
+        ours.append(served["cpu_seconds"] / events * 1e6)
+        theirs.append(bare["cpu_seconds"] / events * 1e6)
+        per_second.append(events / served["seconds"])
+        say({"kind": "round", "line_bytes": line_bytes, "round": number, "service_us": ours[-1], "bare_us": theirs[-1]})
+    say({
+        "kind": "compare", "line_bytes": line_bytes, "service_us": statistics.median(ours), "bare_us": statistics.median(theirs),
+        "ratio": statistics.median(a / b for a, b in zip(ours, theirs, strict=True)),
+        "events_per_second": statistics.median(per_second), "native": native.MODULE is not None,
+    })  # fmt: skip
+    return statistics.median(per_second)
+
+
+def latency(bench: Bench, say: Say, line_bytes: int, full_per_second: float, seconds: float) -> None:
+    """From a request's first byte to its ack, at half the load."""
+    half = full_per_second / 2
+    sent = send(bench.serving.url, bench.ranges(line_bytes, int(half * seconds), SMALL_RANGE_BYTES), 16, per_second=half)
+    found = sorted(sent.latencies_s)
+    say({
+        "kind": "latency", "line_bytes": line_bytes, "range_bytes": SMALL_RANGE_BYTES, "events_per_second": half,
+        "p50_ms": found[len(found) // 2] * 1000, "p99_ms": found[len(found) * 99 // 100] * 1000,
+    })  # fmt: skip
+
+
+def overload(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
+    """The most memory while ten times as many connections post."""
+    process, over = bench.process(), threading.Event()
+    before_mb = peak_mb = process.memory_info().rss / 1e6
+
+    def watch() -> None:
+        nonlocal peak_mb
+        while not over.wait(0.02):
+            peak_mb = max(peak_mb, process.memory_info().rss / 1e6)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    sent = send(bench.serving.url, bench.ranges(line_bytes, events), 10 * CONNECTIONS)
+    over.set()
+    watcher.join()
+    say({
+        "kind": "overload", "line_bytes": line_bytes, "connections": 10 * CONNECTIONS, "before_mb": before_mb, "peak_mb": peak_mb,
+        "refused": sent.waits, "acknowledged": len(sent.latencies_s),
+    })  # fmt: skip
+
+
+def main() -> None:
+    """The command line."""
+    arguments = argparse.ArgumentParser(
+        prog="hourmark bench delivery", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument("--json", action="store_true", help="one JSON object a line")
+    arguments.add_argument("--events", type=int, default=300_000, help="of a round")
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--lines", type=int, nargs="*", default=[120, 240], help="lengths of lines in bytes")
+    arguments.add_argument("--only", choices=("compare",), help="leave latency and memory out")
+    asked = arguments.parse_args()
+
+    def say(found: dict[str, Any]) -> None:
+        rounded = {k: round(v, 2) if isinstance(v, float) else v for k, v in found.items()}
+        print(json.dumps(rounded) if asked.json else "  ".join(f"{k} {v}" for k, v in rounded.items()), flush=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder))
+        bench.serving.start()
+        try:
+            for line_bytes in asked.lines:
+                per_second = compare(bench, say, line_bytes, asked.events, asked.rounds)
+                if asked.only is None:
+                    latency(bench, say, line_bytes, per_second, 10)
+                    overload(bench, say, line_bytes, asked.events)
+        finally:
+            bench.serving.end()
+
+
+if __name__ == "__main__":
+    main()
