@@ -163,7 +163,7 @@ class Service(Group):
     inflight_bytes_max: int = Field(64 << 20, ge=1 << 20)
     """memory for requests under way; above it 503"""
     connections_max: int = Field(2048, ge=1)
-    """open at once; for one more, the idle or half-open one goes whose time is nearest to its end"""
+    """open at once, and 256 files beside them; for one more, the one goes whose client is nearest to its time limit"""
     header_bytes_max: int = Field(32 << 10, ge=1024)
     """of one request; a path of 4096 bytes, percent-encoded, takes 12 KiB. Over it 431"""
     headers_max: int = Field(100, ge=20)

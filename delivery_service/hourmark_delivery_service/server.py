@@ -8,6 +8,7 @@ import ctypes
 import functools
 import gc
 import logging
+import resource
 import signal
 import socket
 import sys
@@ -44,6 +45,7 @@ _GARBAGE: Final = 100_000  # objects made beyond those that went, before the you
 _GOODBYE_S: Final = 10.0
 _HANDSHAKE_S: Final = 10.0
 _LOOK_S: Final = 0.05  # between looks whether there are rules
+_OTHER_FILES: Final = 256
 _SWITCH_S: Final = 0.0005
 _TICKS_PER_TRIM: Final = 50
 _malloc_trim: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other libraries have none
@@ -56,6 +58,7 @@ def run(config: Config, on_listening: Callable[[str], None]) -> None:
     ConfigError, or Finding where this software does not parse as it did, before anything is started.
     """
     check_limits(config)
+    allow_connections(config.service.connections_max)
     check_machines_clock(SystemClock())
     check_parser()
     if native.WHY_NOT:
@@ -91,6 +94,19 @@ def check_limits(config: Config) -> None:
         )
     if config.service.line_bytes_max > LINE_BYTES_MAX:
         raise ConfigError(f"service.line_bytes_max = {config.service.line_bytes_max}: allowed are up to {LINE_BYTES_MAX}")
+
+
+def allow_connections(connections_max: int) -> None:
+    """As many open files as these connections and all else may need. ConfigError where this process may not have them."""
+    needed = connections_max + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise ConfigError(
+            f"service.connections_max = {connections_max}: this process may open {hard} files, of which {_OTHER_FILES} are "
+            f"for Kafka and its own; set at most {max(0, hard - _OTHER_FILES)}, or allow more (ulimit -Hn, LimitNOFILE)"
+        )
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def check_machines_clock(clock: Clock) -> None:

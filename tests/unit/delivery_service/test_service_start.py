@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -128,3 +130,18 @@ def test_help_has_examples() -> None:
     result = CliRunner().invoke(serve, ["--help"])
     assert result.exit_code == 0
     assert "hourmark serve --config" in result.output
+
+
+@pytest.mark.parametrize(("soft", "hard", "then"), [(300, 400, 356), (300, 355, None), (390, 400, 390)])
+def test_there_are_files_for_as_many_connections_as_are_allowed(soft: int, hard: int, then: int | None) -> None:
+    """In a process of its own: a limit that was lowered stays low."""
+    program = (
+        f"import resource as r; r.setrlimit(r.RLIMIT_NOFILE, ({soft}, {hard}))\n"
+        "from hourmark_delivery_service.server import allow_connections\n"
+        "allow_connections(100); print(r.getrlimit(r.RLIMIT_NOFILE)[0])"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    if then is not None:
+        assert (ended.stdout, ended.returncode) == (f"{then}\n", 0)
+    else:
+        assert "service.connections_max = 100" in ended.stderr and "set at most 99" in ended.stderr
