@@ -160,8 +160,10 @@ class Service(Group):
     """inflated; a single longer record is allowed up to line_bytes_max"""
     line_bytes_max: int = Field(4 << 20, ge=1024)
     """a longer line becomes dead-letter chunks"""
+    workers: int = Field(1, ge=1, le=64)
+    """processes that share the port, about one a core; more than one have a supervisor, and share out the limits below"""
     inflight_bytes_max: int = Field(64 << 20, ge=1 << 20)
-    """memory for requests under way; above it 503"""
+    """memory for requests under way, of all workers; above it 503"""
     connections_max: int = Field(2048, ge=1)
     """open at once, and 256 files beside them; for one more, the one goes whose client is nearest to its time limit"""
     header_bytes_max: int = Field(32 << 10, ge=1024)
@@ -456,9 +458,15 @@ def _callback(context: click.Context, _: click.Parameter, path: Path | None) -> 
     return load_config(path)
 
 
+def named_file() -> Path | None:
+    """The file that `--config` names to the running command, if any."""
+    path: Path | None = click.get_current_context().meta.get(_NAMED)
+    return path
+
+
 def named_config() -> tuple[str, ...]:
     """`--config FILE` as the running command was given it, for a command to be shown beside it; empty where it was not."""
-    path = click.get_current_context().meta.get(_NAMED)
+    path = named_file()
     return () if path is None else ("--config", str(path))
 
 

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import click
 
-from hourmark.config import Config, Port, config_option
+from hourmark.config import Config, Port, config_option, load_config, named_file
 from hourmark.log import set_up_logging
 
 
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), help="Listen here instead of service.port; 0 takes a free one.")
+@click.option("--workers", type=click.IntRange(1, 64), help="Processes that share the port, instead of service.workers.")
 @config_option
-def serve(config: Config, port: Port | None) -> None:
+def serve(config: Config, port: Port | None, workers: int | None) -> None:
     """Run the Event Delivery Service: tailers and clients post to it, it acknowledges what Kafka holds.
 
     Listens on loopback, elsewhere only with TLS and tokens or clients' certificates, and prints its address; ends with SIGTERM,
-    after everything under way is answered. SIGHUP reads certificates again.
+    after everything under way is answered. SIGHUP reads certificates again; with several workers it starts them anew, one after
+    the other, with the configuration as it stands then.
 
     \b
     Examples:
       hourmark serve
       hourmark serve --config hourmark.toml --port 0
+      hourmark serve --workers 4
     """
     from hourmark_delivery_service.server import run  # Kafka's client is loaded only now
 
     set_up_logging(config.log_level)
-    if port is not None:
-        config = config.model_copy(update={"service": config.service.model_copy(update={"port": port})})
-    run(config, click.echo)
+    file = named_file()
+    given = {name: value for name, value in (("port", port), ("workers", workers)) if value is not None}
+
+    def with_options(config: Config) -> Config:
+        return config.model_copy(update={"service": config.service.model_copy(update=given)})
+
+    run(with_options(config), click.echo, lambda: with_options(load_config(file)))

@@ -51,6 +51,10 @@ class Inflight:
         self.bytes = 0  # of requests under way
         self._claimed_ms = 0
 
+    def begin_at(self, claimed_ms: int) -> None:
+        """Something was claimed in this one's name already: whatever comes starts later."""
+        self._claimed_ms = max(self._claimed_ms, claimed_ms)
+
     @contextlib.contextmanager
     def request(self) -> Iterator[Request]:
         """Count a request from here to the end of the block."""

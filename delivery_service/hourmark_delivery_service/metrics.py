@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from hourmark_delivery_service.parsing import native
 
+METRICS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's own: a folder that all workers of a service share
 DEAD_LETTER_SERIES_MAX: Final = 2000  # a thousand types may be refused for a few reasons each
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -36,26 +39,41 @@ class Metrics:
         )
         self.blank_lines = Counter("hourmark_service_blank_lines", "Blank lines acknowledged: they make no record.", registry=r)
         self.received_bytes = Counter("hourmark_service_received_bytes", "Bytes acknowledged, inflated.", registry=r)
-        self.inflight_bytes = Gauge("hourmark_service_inflight_bytes", "Bytes of requests under way.", registry=r)
+        self.inflight_bytes = Gauge(
+            "hourmark_service_inflight_bytes", "Bytes of requests under way.", registry=r, multiprocess_mode="livesum"
+        )
         self.produce_errors = Counter(
             "hourmark_service_produce_errors", "Records that Kafka did not take.", ["error"], registry=r
         )
         self.producer_renewals = Counter("hourmark_service_producer_renewals", "Kafka producers recreated.", registry=r)
-        self.rules_sequence = Gauge("hourmark_service_rules_sequence", "Sequence of the latest rules revision.", registry=r)
+        self.rules_sequence = Gauge(
+            "hourmark_service_rules_sequence", "Sequence of the latest rules revision.", registry=r, multiprocess_mode="livemin"
+        )
         self.native = Gauge(
-            "hourmark_service_native_pass", "1 where lines are parsed by the compiled module, 0 by Python alone.", registry=r
+            "hourmark_service_native_pass",
+            "1 where lines are parsed by the compiled module, 0 by Python alone.",
+            registry=r,
+            multiprocess_mode="livemin",
         )
         self.native.set(native.MODULE is not None)
         self.reports = Counter("hourmark_service_reports", "Host reports acknowledged.", ["kind"], registry=r)
         self.denied = Counter(
             "hourmark_service_denied", "Requests denied by their token, or for want of one.", ["reason"], registry=r
         )
-        self.tokens = Gauge("hourmark_service_tokens", "Tokens known that are not revoked.", registry=r)
+        self.tokens = Gauge(
+            "hourmark_service_tokens", "Tokens known that are not revoked.", registry=r, multiprocess_mode="livemin"
+        )
         self.tokens_lost = Gauge(
-            "hourmark_service_tokens_lost", "Of these, those that hourmark.tokens no longer holds.", registry=r
+            "hourmark_service_tokens_lost",
+            "Of these, those that hourmark.tokens no longer holds.",
+            registry=r,
+            multiprocess_mode="livemax",
         )
         self.tokens_read = Gauge(
-            "hourmark_service_tokens_read_timestamp_seconds", "When hourmark.tokens was last read to its end.", registry=r
+            "hourmark_service_tokens_read_timestamp_seconds",
+            "When hourmark.tokens was last read to its end.",
+            registry=r,
+            multiprocess_mode="livemin",
         )
 
     def count_dead_letters(self, event_type: str, source: str, reason: str, count: int) -> None:
@@ -67,5 +85,9 @@ class Metrics:
         self.dead_letters.labels(*labels).inc(count)
 
     def exposition(self) -> bytes:
-        """Prometheus' text format."""
-        return generate_latest(self.registry)
+        """Prometheus' text format; of all workers, where there are several."""
+        if METRICS_VARIABLE not in os.environ:
+            return generate_latest(self.registry)
+        together = CollectorRegistry()
+        MultiProcessCollector(together)  # type: ignore[no-untyped-call]  # the library's
+        return generate_latest(together)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Final, Protocol
 
 from hourmark.host_reports import API_SOURCE, HostReport, SourceReport
 from hourmark_delivery_service.errors import NotNow, QueueError
@@ -17,12 +18,34 @@ from hourmark_delivery_service.service import Service
 _LOG = logging.getLogger(__name__)
 
 
-class Reporter:
-    """Appends a report every `report_seconds`, one at a time."""
+_GOODBYE_S: Final = 10.0
 
-    def __init__(self, service: Service, identity: Identity) -> None:
+
+class Claims(Protocol):
+    """What is reported: of one service, or of all workers of one."""
+
+    @property
+    def bytes(self) -> int:
+        """Of requests under way."""
+        ...
+
+    @property
+    def requests(self) -> int:
+        """How many are not answered."""
+        ...
+
+    def oldest_ms(self) -> int:
+        """All that began earlier is answered. Never less than it was."""
+        ...
+
+
+class Reporter:
+    """Implements `hourmark_delivery_service.parts.Claimant`: appends a report every `report_seconds`, one at a time."""
+
+    def __init__(self, service: Service, identity: Identity, claims: Claims) -> None:
         self._service = service
         self._identity = identity
+        self._claims = claims
         self._sequence = 0
 
     async def run(self) -> None:
@@ -35,10 +58,20 @@ class Reporter:
                 _LOG.warning("the own report did not get into Kafka: %s", error)
             await asyncio.sleep(self._service.settings.report_seconds)
 
+    async def goodbye(self) -> None:
+        """Only after everything under way is answered; and without it, hours wait until their deadline."""
+        if not self._service.reported or self._claims.requests:
+            return
+        try:
+            async with asyncio.timeout(_GOODBYE_S):
+                await self.report(goodbye=True)
+        except (QueueError, NotNow, TimeoutError) as error:
+            _LOG.warning("no goodbye could be said: %s", error)
+
     async def report(self, *, goodbye: bool = False) -> None:
         """Append one report. Raises QueueError; then the next one says the same or more."""
         service = self._service
-        caught_up_ms = service.inflight.oldest_ms()
+        caught_up_ms = self._claims.oldest_ms()
         report = HostReport(
             host_id=self._identity.host_id,
             host_name=self._identity.host_name,
@@ -47,7 +80,7 @@ class Reporter:
             sequence=self._sequence,
             received_at_ms=service.clock.now_ms(),
             goodbye=goodbye,
-            sources=(SourceReport(API_SOURCE, caught_up_ms, service.inflight.bytes, 0),),
+            sources=(SourceReport(API_SOURCE, caught_up_ms, self._claims.bytes, 0),),
         )
         self._sequence += 1
         await service.append_report(report)

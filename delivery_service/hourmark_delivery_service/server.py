@@ -8,11 +8,13 @@ import ctypes
 import functools
 import gc
 import logging
+import multiprocessing
 import resource
 import signal
 import socket
 import sys
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
@@ -21,39 +23,36 @@ import uvloop
 from hourmark.clock import Clock, SystemClock
 from hourmark.config import Config
 from hourmark.errors import ConfigError
+from hourmark.log import set_up_logging
 from hourmark.ranges import LINE_BYTES_MAX
-from hourmark.registry import SchemaRegistry
-from hourmark.topics import TOKENS, TYPES
 from hourmark_delivery_service.app import create_app
-from hourmark_delivery_service.errors import NotNow, QueueError
-from hourmark_delivery_service.framing import find
+from hourmark_delivery_service.claims import Claims
 from hourmark_delivery_service.http_protocol import protocol_of
-from hourmark_delivery_service.identity import Identity, take_identity
-from hourmark_delivery_service.kafka_queue import KafkaQueue
-from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.identity import take_identity
 from hourmark_delivery_service.parsing import EVENT_BYTES_MAX, native
 from hourmark_delivery_service.parsing.parser_check import check_parser
+from hourmark_delivery_service.parts import Claimant, claiming, started
 from hourmark_delivery_service.reporter import Reporter
-from hourmark_delivery_service.rules_store import RulesStore
 from hourmark_delivery_service.service import Service, clock_trouble
-from hourmark_delivery_service.store_follower import StoreFollower
+from hourmark_delivery_service.supervisor import ReadConfig, supervise
 from hourmark_delivery_service.tls import Tls
+from hourmark_delivery_service.worker import Worker
 
 _LOG = logging.getLogger(__name__)
 
-_GARBAGE: Final = 100_000  # objects made beyond those that went, before the youngest are looked through
-_GOODBYE_S: Final = 10.0
+_INFLIGHT_BYTES_LEAST: Final = 1 << 20  # as of the setting
+_BACKLOG: Final = 2048  # as uvicorn's
 _HANDSHAKE_S: Final = 10.0
-_LOOK_S: Final = 0.05  # between looks whether there are rules
 _OTHER_FILES: Final = 256
+_GARBAGE: Final = 50_000  # objects made beyond those that went, before the youngest are looked through
 _SWITCH_S: Final = 0.0005
 _TICKS_PER_TRIM: Final = 50
 _malloc_trim: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other libraries have none
 _RECORD_OVERHEAD: Final = 1 << 20  # Kafka's batch around the largest event, with room to spare
 
 
-def run(config: Config, on_listening: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT, then drain; `on_listening` gets the URL.
+def run(config: Config, on_listening: Callable[[str], None], read_config: ReadConfig) -> None:
+    """Serve until SIGTERM or SIGINT, then drain; `on_listening` gets the URL. `read_config` is what several workers do on SIGHUP.
 
     ConfigError, or Finding where this software does not parse as it did, before anything is started.
     """
@@ -67,21 +66,27 @@ def run(config: Config, on_listening: Callable[[str], None]) -> None:
             native.WHY_NOT,
         )
     identity = take_identity(config.service.state_dir)
-    tls = Tls(config.service.tls) if config.service.tls.certificate is not None else None
+    tls = _tls(config)
     listener = _listen(config.service.host, config.service.port)
-    tune_interpreter()
-    uvloop.run(_run(config, identity, listener, tls, on_listening), loop_factory=Loop)
+    if config.service.workers > 1:
+        listener.listen(_BACKLOG)  # before any worker does: whoever is told the address can connect
+        on_listening(_url(listener, tls))
+        supervise(config, read_config, identity, listener, _work)
+    else:
+        serving = _serve(config, listener, tls, lambda service: Reporter(service, identity, service.inflight), on_listening)
+        uvloop.run(serving, loop_factory=Loop)
 
 
 def tune_interpreter() -> None:
     """Few collections, and short turns between threads.
 
-    Each long list in JSON made the collector go over all that lives: half a second for one line of 4 MiB. And whoever wants the
-    interpreter waits 5 ms by default while another thread is busy, as the event loop does several times for each request.
+    What the start made stays, and records have no cycles; yet each long list in JSON made the collector go over all that lives:
+    half a second for one line of 4 MiB. And whoever wants the interpreter waits 5 ms by default while another thread is busy, as
+    the event loop does several times for each request.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 10, 10)  # more would keep the memory of closed connections
+    gc.set_threshold(_GARBAGE, 10, 10)  # more would keep the memory of closed connections
     sys.setswitchinterval(_SWITCH_S)
 
 
@@ -115,77 +120,58 @@ def check_machines_clock(clock: Clock) -> None:
         raise ConfigError(f"{trouble}, then start again")
 
 
-async def _run(
-    config: Config, identity: Identity, listener: socket.socket, tls: Tls | None, on_listening: Callable[[str], None]
+async def _serve(
+    config: Config,
+    listener: socket.socket,
+    tls: Tls | None,
+    claimant_of: Callable[[Service], Claimant],
+    on_listening: Callable[[str], None] | None = None,
+    end_with: int | None = None,
 ) -> None:
-    metrics = Metrics()
-    rules = RulesStore(metrics)
-    queue = KafkaQueue(config, metrics)
-    service = Service(config, SystemClock(), queue, rules, metrics)
-    followers = [StoreFollower(config, TYPES, rules)]
-    if config.service.tokens_required:
-        followers.append(StoreFollower(config, TOKENS, service.access.book))
-    for follower in followers:
-        follower.start()
-    reporter = Reporter(service, identity)
-    background = [asyncio.create_task(_report(service, reporter, config))]
-    if tls is not None:
-        background.append(asyncio.create_task(tls.watch()))
-    server = Server(uvicorn_config(service, config, tls), on_hangup=tls.reload if tls is not None else None)
-    host, port = listener.getsockname()[:2]
-    scheme = "http" if tls is None else "https"
-    on_listening(f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}")
-    rarely_collect()
-    await server.serve(sockets=[listener])
-    _LOG.info("drained; saying goodbye")
-    for task in background:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-    await _say_goodbye(service, reporter)
-    await queue.close(_GOODBYE_S)
-    for follower in followers:
-        await asyncio.to_thread(follower.stop)
+    """Until a signal, or until the descriptor `end_with` can be read."""
+    async with started(config) as service, claiming(service, config, claimant_of(service)):
+        server = Server(uvicorn_config(service, config, tls), on_hangup=tls.reload if tls is not None else None)
+        watching = asyncio.create_task(tls.watch()) if tls is not None else None
+        if end_with is not None:
+            asyncio.get_running_loop().add_reader(end_with, server.handle_exit, signal.SIGTERM, None)
+        if on_listening is not None:
+            on_listening(_url(listener, tls))
+        tune_interpreter()
+        await server.serve(sockets=[listener])
+        _LOG.info("drained")
+        if watching is not None:
+            watching.cancel()
 
 
-def rarely_collect() -> None:
-    """What the start made stays; and records come by the thousand, have no cycles, and are gone within seconds."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_GARBAGE, 20, 50)
+def _work(config: Config, listener: socket.socket, claims_file: Path, slot: int) -> None:
+    """A worker's life: what its supervisor starts it with, and it ends with its supervisor."""
+    set_up_logging(config.log_level)
+    claims = Claims(claims_file, SystemClock(), anew=False)
+    supervisor = multiprocessing.parent_process()
+    assert supervisor is not None, "a supervisor started it"
+    work = _serve(
+        share_of(config), listener, _tls(config), lambda service: Worker(service, claims, slot), end_with=int(supervisor.sentinel)
+    )
+    uvloop.run(work, loop_factory=Loop)
 
 
-async def _report(service: Service, reporter: Reporter, config: Config) -> None:
-    with contextlib.closing(SchemaRegistry(config.registry)) as registry:
-        while service.rules.latest is None:
-            await asyncio.sleep(_LOOK_S)
-        await _find_framing(service, registry)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(reporter.run())
-            tasks.create_task(_follow_framing(service, registry))
+def share_of(config: Config) -> Config:
+    """What one worker may take of what the service as a whole may."""
+    service, workers = config.service, config.service.workers
+    limits = {
+        "inflight_bytes_max": max(service.inflight_bytes_max // workers, _INFLIGHT_BYTES_LEAST),
+        "connections_max": max(service.connections_max // workers, 1),
+    }
+    return config.model_copy(update={"service": service.model_copy(update=limits)})
 
 
-async def _follow_framing(service: Service, registry: SchemaRegistry) -> None:
-    while True:
-        await asyncio.sleep(_LOOK_S)
-        if service.lacks_framing():
-            await _find_framing(service, registry)
+def _tls(config: Config) -> Tls | None:
+    return Tls(config.service.tls) if config.service.tls.certificate is not None else None
 
 
-async def _find_framing(service: Service, registry: SchemaRegistry) -> None:
-    needed = service.rules.counting_blanks
-    service.framing = await find(registry, needed, service.rules.types_of_ids, service.waits_for_framing)
-
-
-async def _say_goodbye(service: Service, reporter: Reporter) -> None:
-    """Only after everything under way is answered; and without it, hours wait until their deadline."""
-    if not service.reported or service.inflight.requests:
-        return
-    try:
-        async with asyncio.timeout(_GOODBYE_S):
-            await reporter.report(goodbye=True)
-    except (QueueError, NotNow, TimeoutError) as error:
-        _LOG.warning("no goodbye could be said: %s", error)
+def _url(listener: socket.socket, tls: Tls | None) -> str:
+    scheme, (host, port) = "http" if tls is None else "https", listener.getsockname()[:2]
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _listen(host: str, port: int) -> socket.socket:

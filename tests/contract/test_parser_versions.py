@@ -184,7 +184,7 @@ def test_kept_results_that_cannot_be_read_are_said(content: str | None, tmp_path
 def test_a_service_that_parses_otherwise_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_payload, "_decode", json.loads)
     with pytest.raises(Finding) as found:
-        run(Config(service={"state_dir": tmp_path / "state"}), lambda url: pytest.fail(f"it serves at {url}"))
+        run(Config(service={"state_dir": tmp_path / "state"}), lambda url: pytest.fail(f"it serves at {url}"), Config)
     assert found.value.exit_code != 0
     message = str(found.value)
     for named in (

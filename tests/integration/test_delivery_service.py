@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
+import os
+import signal
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from click.testing import CliRunner
 from tests.support.service.live import CLICK, RAW, RUN, Serving, StockReader, apply_types, lines
@@ -31,6 +35,7 @@ from hourmark_etl.operators.dead_letters import dead_letters
 from hourmark_infra.stack import Stack
 
 pytestmark = pytest.mark.stack
+FIRST = 1_000_000  # of the workers' events, which no other test here counts
 
 
 @pytest.fixture(scope="module")
@@ -181,3 +186,46 @@ def test_two_processes_never_share_an_identity(service: Serving, tmp_path: Path)
         duplicate.start()
     assert duplicate.end() == 2
     assert "another service uses" in (tmp_path / "service.log").read_text()
+
+
+def test_two_workers_are_one_service_and_lose_nothing_while_they_are_killed_and_replaced(
+    stack: Stack, tmp_path: Path, service: Serving, reader: StockReader
+) -> None:
+    serving = Serving(config_file=stack.layout.config_file, folder=tmp_path, revision=service.revision)
+    serving.settings["HOURMARK_SERVICE__WORKERS"] = "2"
+    serving.start()
+    try:
+        acknowledged: dict[int, bytes] = {}
+        faults = iter([signal.SIGKILL, signal.SIGHUP, signal.SIGKILL, signal.SIGHUP])
+        for index in range(40):
+            if index % 10 == 5:
+                number = next(faults)
+                os.kill(serving.process.pid if number == signal.SIGHUP else workers(serving)[0], number)  # type: ignore[union-attr]
+            body = lines(range(FIRST + index * 10, FIRST + index * 10 + 10))
+            for _ in range(30):
+                with contextlib.suppress(httpx.HTTPError):
+                    if serving.post(serving.range_of(body, start=index * 2000, file="e" * 32), body).status_code == 200:
+                        acknowledged[index] = body
+                        break
+                time.sleep(0.2)
+        assert len(acknowledged) == 40
+        wait_for(lambda: 'hourmark_service_events_total{type="' in serving.get("/metrics").text, "metrics of all", 10)
+        assert len(workers(serving)) >= 2
+        assert serving.end() == 0
+    finally:
+        serving.end(signal.SIGKILL)
+    seen = {int(row["n"]) for row in reader.events(f"events.{CLICK.name}")}
+    assert seen >= set(range(FIRST, FIRST + 400)), "whatever was acknowledged is there"
+    host_id = (tmp_path / "state" / "host-id").read_text().strip().encode()
+    said = [HostReport.decode(r.value[5:]) for r in reader.records("hourmark.hosts") if r.key == host_id]
+    assert len({r.incarnation for r in said}) == 1
+    assert [r.goodbye for r in said] == [False] * (len(said) - 1) + [True]
+    caught_up = [r.sources[0].caught_up_at_ms or 0 for r in said]
+    assert caught_up == sorted(caught_up)
+
+
+def workers(serving: Serving) -> list[int]:
+    """The process ids of those that serve."""
+    assert serving.process is not None
+    children = psutil.Process(serving.process.pid).children()
+    return [child.pid for child in children if any("spawn_main" in part for part in child.cmdline())]

@@ -71,7 +71,7 @@ async def test_a_report_that_was_not_kept_is_not_acknowledged(h: Harness) -> Non
 
 @with_service()
 async def test_the_own_report_never_claims_beyond_a_request_under_way(h: Harness) -> None:
-    reporter = Reporter(h.service, Identity("5" * 32, "svc", "i1"))
+    reporter = Reporter(h.service, Identity("5" * 32, "svc", "i1"), h.service.inflight)
     await reporter.report()
     h.queue.hold = asyncio.Event()
     h.clock.advance(10)
@@ -104,7 +104,7 @@ async def test_a_clock_set_back_takes_no_claim_back(h: Harness) -> None:
 async def test_the_first_own_report_precedes_the_first_event(h: Harness) -> None:
     h.service.reported = False
     h.queue.fail_with = NotDelivered("planted")
-    task = asyncio.create_task(Reporter(h.service, Identity("5" * 32, "svc", "i1")).run())
+    task = asyncio.create_task(Reporter(h.service, Identity("5" * 32, "svc", "i1"), h.service.inflight).run())
     await asyncio.sleep(0.05)
     assert code(await h.post_range(syslog())) == (503, "not_ready")
     h.queue.fail_with = None

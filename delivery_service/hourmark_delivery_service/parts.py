@@ -1,0 +1,89 @@
+"""The parts that a service is made of, started in order and ended in order: by itself, in a worker, and in their supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config
+from hourmark.registry import SchemaRegistry
+from hourmark.topics import TOKENS, TYPES
+from hourmark_delivery_service.framing import find
+from hourmark_delivery_service.kafka_queue import KafkaQueue
+from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.rules_store import RulesStore
+from hourmark_delivery_service.service import Service
+from hourmark_delivery_service.store_follower import StoreFollower
+
+_CLOSE_S: Final = 10.0
+_LOOK_S: Final = 0.05  # between looks whether there are rules
+
+
+class Claimant(Protocol):
+    """Tells how far requests are answered."""
+
+    async def run(self) -> None:
+        """Tell it until cancelled. Before the first time `service.reported` is false, and no events are taken."""
+        ...
+
+    async def goodbye(self) -> None:
+        """Nothing will come any more, and everything is answered, or not."""
+        ...
+
+
+@contextlib.asynccontextmanager
+async def started(config: Config) -> AsyncIterator[Service]:
+    """A service with its queue and its rules, until the end of the block."""
+    metrics = Metrics()
+    rules = RulesStore(metrics)
+    queue = KafkaQueue(config, metrics)
+    service = Service(config, SystemClock(), queue, rules, metrics)
+    followers = [StoreFollower(config, TYPES, rules)]
+    if config.service.tokens_required:
+        followers.append(StoreFollower(config, TOKENS, service.access.book))
+    for follower in followers:
+        follower.start()
+    try:
+        yield service
+    finally:
+        await queue.close(_CLOSE_S)
+        for follower in followers:
+            await asyncio.to_thread(follower.stop)
+
+
+@contextlib.asynccontextmanager
+async def claiming(service: Service, config: Config, claimant: Claimant) -> AsyncIterator[None]:
+    """The claimant runs, once there are rules and the registry has answered, until the end of the block; then it says goodbye."""
+    task = asyncio.create_task(_claim(service, config, claimant))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        await claimant.goodbye()
+
+
+async def _claim(service: Service, config: Config, claimant: Claimant) -> None:
+    with contextlib.closing(SchemaRegistry(config.registry)) as registry:
+        while service.rules.latest is None:
+            await asyncio.sleep(_LOOK_S)
+        await _find_framing(service, registry)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(claimant.run())
+            tasks.create_task(_follow_framing(service, registry))
+
+
+async def _follow_framing(service: Service, registry: SchemaRegistry) -> None:
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        if service.lacks_framing():
+            await _find_framing(service, registry)
+
+
+async def _find_framing(service: Service, registry: SchemaRegistry) -> None:
+    needed = service.rules.counting_blanks
+    service.framing = await find(registry, needed, service.rules.types_of_ids, service.waits_for_framing)
