@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tools.keep_zone_data import installed_zones
+from tools.parser_forms import FORM_LINES, FORM_SOURCES, FORM_TYPES
 from tools.parser_texts import (
     BATCH_LINES,
     JSON_OBJECTS,
@@ -116,13 +117,14 @@ _SERVER: Final = _free(
     [{"name": "level", "type": "string"}, _nullable("thread", "int"), {"name": "message", "type": "bytes"}],
     "%Y-%m-%d %H:%M:%S,%f",
 )
-_TYPES: Final = (*_JSON, *_TEXT, *_TIMED, *_MATCHED, _SERVER)
+_TYPES: Final = (*_JSON, *_TEXT, *_TIMED, *_MATCHED, _SERVER, *FORM_TYPES)
 _SOURCES: Final = (
     Source(name="app", types=[t.name for t in (*_JSON, *_TEXT)]),
     Source(name="caught", types=["click"], catch_all="raw"),
     Source(name="servers", format="free", types=["server"]),
     Source(name="anything", format="free", types=["server", "matched-0"], catch_all="raw"),
     *(Source(name=t.name, format="free", types=[t.name]) for t in (*_TIMED, *_MATCHED)),
+    *FORM_SOURCES,
 )
 
 
@@ -153,7 +155,7 @@ def cases() -> Iterator[Case]:
     """All of them, each with a name of its own."""
     numbers: dict[str, Iterator[int]] = {}
     for case in itertools.chain(
-        _syslog(), _json(), _texts(), _patterns(), _times(), _zones(), _mutated(), _batches(), _ranges(), _blanks()
+        _syslog(), _json(), _texts(), _patterns(), _times(), _zones(), _mutated(), _batches(), _ranges(), _blanks(), _forms()
     ):
         number = next(numbers.setdefault(case["name"], itertools.count(1)))
         yield {**case, "name": f"{case['name']} {number}"}
@@ -264,6 +266,15 @@ def _batches() -> Iterator[Case]:
         }
         rules = REVISIONS[at % 3]
         yield {"name": "batch", "rules": rules.id, "batch": batch, "body": lines.decode("latin-1")}
+
+
+def _forms() -> Iterator[Case]:
+    """A line at a time, so that what differs is named; and good ones with a few bytes changed."""
+    chance = random.Random(20261123)
+    for source, lines in FORM_LINES.items():
+        for line in lines:
+            yield _range(source, [line], source=source)
+        yield _range(f"mutated {source}", [_mutation(line, chance) for line in lines[:8] for _ in range(4)], source=source)
 
 
 def _ranges() -> Iterator[Case]:

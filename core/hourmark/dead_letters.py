@@ -17,8 +17,11 @@ class Reason(enum.Enum):
 
     UNKNOWN_TYPE = "unknown_type"  # MSGID names no type, or none that the source may carry
     NOT_RFC5424 = "not_rfc5424"  # the line has not the form that its source declares
-    NO_PATTERN = "no_pattern"  # no pattern of the source's types fits the line
+    NOT_SYSLOG = "not_syslog"  # nor any of the forms of syslog, where its source declares those
+    NO_PATTERN = "no_pattern"  # no pattern, or other form, of the source's types fits the line
     BAD_JSON = "bad_json"
+    BAD_LOGFMT = "bad_logfmt"
+    BAD_COLUMNS = "bad_columns"  # more columns, or fewer, than are declared
     MISSING_FIELD = "missing_field"
     UNKNOWN_FIELD = "unknown_field"
     WRONG_FIELD = "wrong_field"  # a field's value is not of the declared type

@@ -5,75 +5,34 @@ One file a type, `types/<name>.toml`; the sources stand together in `types/sourc
 
 from __future__ import annotations
 
-import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from fastavro.schema import SchemaParseException, parse_schema
-from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from hourmark import dead_letters
 from hourmark.avro import ENVELOPE_NAMES, Schema, event_schema, plain_spelling, record_name
 from hourmark.avro_fields import FIELD_NAME, check_fields, check_publishable
 from hourmark.config import Group, Limits, Positive
 from hourmark.errors import TypeFileError
+from hourmark.line_rule import DECLARED
+from hourmark.line_rule import LineRule as LineRule  # part of a declaration
 
 TypeName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")]
 SOURCES_FILE = "sources.toml"
-_DECLARED: Final = {"declared": True}  # a file's fields are checked to the last; a revision in force is read as it stands
-_GROUP_NAME: Final = re.compile(r"\(\?P?<(\w+)>")  # both of RE2's spellings
-_LITERAL: Final = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]", re.DOTALL)  # holds no groups
 _Model = TypeVar("_Model", bound=BaseModel)
-
-
-class LineRule(Group):
-    """How lines of a type are parsed.
-
-    json     the MSG of an RFC 5424 line is a JSON object of the type's fields
-    text     that MSG goes into `field` as it is (`bytes` holds anything, `string` only UTF-8)
-    pattern  the named groups of `pattern` (RE2) are fields of the same name; the group `time` is read by `time_format`
-    """
-
-    payload: Literal["json", "text", "pattern"] = "json"
-    field: str | None = None
-    """takes the text; also a whole line that the source's catch_all gives it"""
-    pattern: str | None = None
-    """RE2, must match the whole line"""
-    time_format: str | None = None
-    """of the group `time`, as datetime.strptime has it"""
-    time: Literal["event", "observed"] = "event"
-    """observed: without a timestamp, observed_at is taken"""
-
-    @property
-    def groups(self) -> frozenset[str]:
-        """Names of the pattern's groups."""
-        return frozenset(_GROUP_NAME.findall(_LITERAL.sub("", self.pattern or "")))
-
-    @model_validator(mode="after")
-    def _complete(self, info: ValidationInfo) -> Self:
-        if self.payload == "pattern":
-            if self.pattern is None:
-                raise ValueError("payload = 'pattern' needs a pattern")
-            if ("time" in _GROUP_NAME.findall(self.pattern)) != (self.time_format is not None):
-                raise ValueError("the group `time` and time_format need each other")
-            if self.time_format is None and self.time == "event":
-                raise ValueError("a pattern without the group `time` needs time = 'observed'")
-            if info.context == _DECLARED:
-                _check_groups(self.pattern)
-        elif self.pattern is not None or self.time_format is not None:
-            raise ValueError("pattern and time_format go with payload = 'pattern' only")
-        if self.payload == "text" and self.field is None:
-            raise ValueError("payload = 'text' needs `field`, the name of the field that takes it")
-        return self
-
-
-def _check_groups(pattern: str) -> None:
-    """RE2 takes a name twice, and then knows the first group alone: what the other matched would be lost."""
-    names = _GROUP_NAME.findall(_LITERAL.sub("", pattern))
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"the pattern names the group {name} twice; put what differs within one group")
 
 
 class EventType(Group):
@@ -99,7 +58,7 @@ class EventType(Group):
             else field
             for field in fields
         ]
-        if info.context == _DECLARED:
+        if info.context == DECLARED:
             check_fields(fields, record_name(info.data.get("name", "")))
         check_publishable(fields)
         return fields
@@ -114,8 +73,7 @@ class EventType(Group):
                 raise ValueError(f"field {name!r} is the envelope's; name it otherwise")
         if len(set(names)) < len(names):
             raise ValueError("a field is declared twice")
-        if self.line.field is not None and self.line.field not in names:
-            raise ValueError(f"line.field = {self.line.field!r} is none of the fields {names}")
+        self.line.check_names(self.fields)
         try:
             parse_schema(self.schema(), _write_hint=False)
         except (SchemaParseException, KeyError, TypeError, ValueError) as error:
@@ -132,11 +90,20 @@ class Source(Group):
     """Where lines come from: their form, and the types they may carry."""
 
     name: TypeName
-    format: Literal["rfc5424", "free"] = "rfc5424"
+    format: Literal["rfc5424", "syslog", "free"] = "rfc5424"
+    """rfc5424: the MSGID names the type; syslog: any header of syslog's; free: lines have no header"""
     types: list[TypeName] = Field(min_length=1)
-    """tried in this order where format = 'free'"""
+    """tried in this order where format is not 'rfc5424'"""
+    host: Literal["line", "tailer"] = "line"
+    """whose name events bear: the line's, where it says one, or always that of the host it was read on"""
     catch_all: TypeName | None = None
     """takes whole lines that fit nothing else, instead of dead letters"""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """`host` came after 0.2.0: said only where it says something, as with `LineRule`."""
+        settings: dict[str, Any] = serialize(self)
+        return {name: value for name, value in settings.items() if (name, value) != ("host", "line")}
 
 
 DEAD_LETTERS = EventType(
@@ -144,6 +111,27 @@ DEAD_LETTERS = EventType(
     doc="What could not become an event, with its reason and its raw bytes.",
     fields=[dict(field) for field in dead_letters.FIELDS],
     line=LineRule(payload="json", time="observed"),
+)
+
+
+# Lines of any stock system log. Whoever wants it otherwise declares a syslog.toml. A later field needs a default.
+SYSLOG = EventType(
+    name="syslog",
+    doc="A line of a system log: RFC 5424, RFC 3164, or as syslog daemons write files.",
+    fields=[
+        {"name": "program", "type": ["null", "string"], "default": None},
+        {"name": "pid", "type": ["null", "string"], "default": None},
+        {"name": "message", "type": "bytes", "doc": "what follows the header, byte for byte"},
+        {"name": "facility", "type": ["null", "int"], "default": None, "doc": "0 to 23; files mostly have none"},
+        {"name": "severity", "type": ["null", "int"], "default": None, "doc": "0 (worst) to 7"},
+        {"name": "msgid", "type": ["null", "string"], "default": None},
+        {"name": "structured_data", "type": {"type": "map", "values": "string"}, "default": {}, "doc": "by `id param`"},
+    ],
+    line=LineRule(
+        payload="text",
+        field="message",
+        header={name: name for name in ("program", "pid", "facility", "severity", "msgid", "structured_data")},
+    ),
 )
 
 
@@ -161,6 +149,8 @@ def read_folder(folder: Path) -> Declarations:
         raise TypeFileError(f"there is no folder {folder} with event types; name it with --dir or types.dir")
     types = [_read_type(file) for file in sorted(folder.glob("*.toml")) if file.name != SOURCES_FILE]
     sources, limits = _read_sources(folder / SOURCES_FILE)
+    if SYSLOG.name not in {t.name for t in types} and any(SYSLOG.name in source.types for source in sources):
+        types.append(SYSLOG)
     check_together(types, sources)
     return Declarations(sorted([*types, DEAD_LETTERS], key=lambda t: t.name), sorted(sources, key=lambda s: s.name), limits)
 
@@ -176,16 +166,56 @@ def check_together(types: list[EventType], sources: list[Source]) -> None:
         for name in [*source.types, *([source.catch_all] if source.catch_all else [])]:
             if name not in known:
                 raise TypeFileError(f"source {source.name} names the type {name}, which no file declares; known: {sorted(known)}")
-        for name in source.types:
-            if (known[name].line.payload == "pattern") != (source.format == "free"):
-                raise TypeFileError(
-                    f"source {source.name} has format {source.format}, but its type {name} has payload "
-                    f"{known[name].line.payload}; patterns go with 'free', json and text with 'rfc5424'"
-                )
+        _check_source(source, [known[name] for name in source.types])
         if source.catch_all and (known[source.catch_all].line.field is None or known[source.catch_all].line.time != "observed"):
             raise TypeFileError(
                 f"the catch_all {source.catch_all} of source {source.name} needs line.field and line.time = 'observed'"
             )
+        _check_catch_all(source, known)
+
+
+def _check_source(source: Source, types: list[EventType]) -> None:
+    """Types that their source's lines could never become, or never as they are meant."""
+    taking: dict[str, str] = {}  # payload of which every line fits: the type that takes it
+    for declared in types:
+        rule, said = declared.line, f"source {source.name} has format {source.format}, but its type {declared.name}"
+        if source.format == "rfc5424":
+            if rule.payload == "pattern" or rule.programs:
+                raise TypeFileError(
+                    f"{said} has {'payload pattern' if rule.payload == 'pattern' else 'line.programs'}; patterns go with 'free' "
+                    "and 'syslog', programs with 'syslog': here the MSGID names the type"
+                )
+            continue
+        if source.format == "free":
+            _check_free(rule, said)
+        if before := taking.get("text") or taking.get(rule.payload):
+            raise TypeFileError(f"source {source.name}: its type {declared.name} is never reached: {before} takes all such lines")
+        if rule.payload in ("text", "json", "logfmt") and not rule.programs:
+            taking[rule.payload] = declared.name
+
+
+def _check_free(rule: LineRule, said: str) -> None:
+    """What lines without a header cannot have."""
+    if rule.header or rule.programs:
+        raise TypeFileError(f"{said} has line.header or line.programs; a header goes with 'rfc5424' and 'syslog'")
+    if rule.payload != "pattern" and rule.time_field is None and rule.time == "event":
+        raise TypeFileError(
+            f"{said} has payload {rule.payload} with neither line.time_field nor line.time = 'observed'; without a header there "
+            "would be no timestamp"
+        )
+
+
+def _check_catch_all(source: Source, known: Mapping[str, EventType]) -> None:
+    """What a type redacts must not come out whole by another."""
+    redacts = [name for name in source.types if known[name].line.redact]
+    if not redacts or source.catch_all is None:
+        return
+    rule = known[source.catch_all].line
+    if rule.field not in {redaction.field for redaction in rule.redact}:
+        raise TypeFileError(
+            f"source {source.name}: its type {redacts[0]} redacts, and the catch_all {source.catch_all} would take lines of it "
+            f"whole; give {source.catch_all} a [[line.redact]] for its field {rule.field}, or take the catch_all away"
+        )
 
 
 def _read_type(file: Path) -> EventType:
@@ -212,7 +242,7 @@ def _read(file: Path, model: type[_Model]) -> _Model:
     except (ValueError, RecursionError) as error:  # also of numbers without end, which are no TOMLDecodeError
         raise TypeFileError(f"{file} is no valid TOML: {error}") from error
     try:
-        return model.model_validate(declared, context=_DECLARED)
+        return model.model_validate(declared, context=DECLARED)
     except ValidationError as error:
         problems = "\n".join(
             f"  {'.'.join(map(str, p['loc'])) or 'the file'}: {p['msg'].removeprefix('Value error, ')}" for p in error.errors()

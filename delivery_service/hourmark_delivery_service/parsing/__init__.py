@@ -2,8 +2,9 @@
 
 - `range` and `batch` begin: they split into lines, and gather (`records`) what each line becomes
 - `blank_lines` make nothing; `json_bodies` are made lines first
-- `lines` decides: which type, what time, which fields; on `rfc5424`, `json_payload`, `patterns`, `text_values`
-- `timestamps`, `time_formats` and `zones` read times
+- `readers` picks the reader. `lines` reads what most lines are: RFC 5424 with JSON or text, and patterns. `messages` reads all
+  forms: headers (`syslog`), messages (`forms`, on `json_payload`, `logfmt`, `patterns`), what they fill (`shape`, `redaction`)
+- `placing` says when and where: year, zone and host. `timestamps`, `time_formats`, `time_words` and `zones` read times
 - `compiled` is a rules revision made ready; `encode` and `primitives` write Avro
 - `reject` is how a line is refused: it becomes a dead letter, which `dead_letter` writes
 - `parsers` says which parsers this software can be, and `parser_check` whether it still is; `zone_data` and `vectors` are kept

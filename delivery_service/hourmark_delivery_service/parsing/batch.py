@@ -69,6 +69,7 @@ class BatchParser(Parser):
         super().__init__(
             rules,
             origin,
+            withholds=bool(self._type.rule.redact),
             kind="batch",
             host_id=batch.client,
             host_name=batch.client,

@@ -19,14 +19,17 @@ from hourmark.event_types import Source
 from hourmark.rules import Rules, TypeVersion
 from hourmark_delivery_service.parsing.dead_letter import EXTREMES, check_field
 from hourmark_delivery_service.parsing.encode import SchemaCompiler, default_of
+from hourmark_delivery_service.parsing.forms import Form, Said, form_of
 from hourmark_delivery_service.parsing.native import PARSERS as NATIVE_PARSERS
 from hourmark_delivery_service.parsing.native import NativeType, native_source, native_type
 from hourmark_delivery_service.parsing.parsers import check_at_hand
 from hourmark_delivery_service.parsing.patterns import Pattern
 from hourmark_delivery_service.parsing.primitives import Encoder, Mismatch, encoded
 from hourmark_delivery_service.parsing.reject import Rejected
+from hourmark_delivery_service.parsing.shape import Shape
+from hourmark_delivery_service.parsing.syslog import SyslogHeader
 from hourmark_delivery_service.parsing.text_values import TextEncoder, takes_bytes, text_encoder
-from hourmark_delivery_service.parsing.time_formats import TimeFormat
+from hourmark_delivery_service.parsing.time_words import TimeReader, time_reader_of
 
 _ABSENT: Final = object()
 
@@ -42,7 +45,7 @@ class CompiledField:
         try:
             self.default: bytes | None = default_of(field, self.encode)
         except Mismatch as error:
-            raise ValueError(f"the default of the field {self.name}{_spaced(str(error))}") from None
+            raise ValueError(f"the default of the field {self.name}{error.spaced}") from None
         # what stands for a group that took no part: the default, else null where the type allows it
         self.absent: bytes | None = self.default if self.default is not None else _null_of(self.encode)
 
@@ -58,7 +61,9 @@ class CompiledType:
         self.fields: tuple[CompiledField, ...] = ()
         self.line_field: CompiledField | None = None
         self.pattern: Pattern | None = None
-        self.time_format: TimeFormat | None = None
+        self.time_format: TimeReader | None = None
+        self.shape: Shape | None = None  # where the declaration says more than which fields there are
+        self._form: Form | None = None
         self.native: NativeType | None = None
         self._groups: dict[str, int] = {}
         try:
@@ -76,24 +81,42 @@ class CompiledType:
         self.line_field = next((field for field in self.fields if field.name == self.rule.field), None)
         if self.rule.pattern is not None:
             self.pattern = Pattern(self.rule.pattern)
-            names = {field.name for field in self.fields} | {"time"}
+            names = {field.name for field in self.fields} | {self.rule.time_group, self.rule.host_field}
             self._groups = {name: index for name, index in self.pattern.groups.items() if name in names}
             if unused := sorted(set(self.pattern.groups) - names):
                 raise ValueError(f"line.pattern: the groups {unused} are none of its fields")
-            if self.rule.time == "event" and "time" not in self.pattern.groups:
-                raise ValueError("line.pattern: it has no group `time`: are its brackets escaped?")
+            if self.rule.time == "event" and self.rule.time_group not in self.pattern.groups:
+                raise ValueError(f"line.pattern: it has no group `{self.rule.time_group}`: are its brackets escaped?")
             if self.rule.field is not None:
                 self._groups.setdefault(self.rule.field, 0)  # the whole line
-        if self.rule.time_format is not None:
-            try:
-                self.time_format = TimeFormat(self.rule.time_format)
-            except ValueError as error:
-                raise ValueError(f"line.time_format: {error}") from error
-        self.native = native_type(self, schema, len(ENVELOPE))
+        try:
+            self.time_format = time_reader_of(self.rule)
+        except ValueError as error:
+            raise ValueError(f"line.time_format: {error}") from error
+        if not self.rule.is_plain:
+            self.shape = Shape(self.name, self.fields, self.rule)
+        own = frozenset(field.name for field in self.fields)
+        self._form = form_of(self.rule, own, self.pattern, self.line_field is not None and self.line_field.takes_bytes)
+        self.native = native_type(self, schema, len(ENVELOPE)) if self.rule.is_plain else None
+
+    def said(self, message: bytes) -> Said:
+        """What a message says. Rejected if it has not this type's form."""
+        self._check_usable()
+        assert self._form is not None, "it was compiled"
+        return self._form(message)
+
+    def encode_said(self, said: Said, header: SyslogHeader | None) -> bytearray:
+        """The datum of the own fields, from a message and its header."""
+        if self.shape is not None:
+            own_header = None if header is None else self.shape.header_of(header)
+            return self.shape.encode(said.given, own_header, nulls=self.rule.payload != "json")
+        return self.encode_object(said.given) if self.rule.payload == "json" else self.encode_texts(said.given)
 
     def encode_object(self, values: Mapping[str, Any]) -> bytearray:
         """The datum of the own fields, from an object of exactly them. Rejected says which field is wrong."""
         self._check_usable()
+        if self.shape is not None:
+            return self.shape.encode(values)
         out = bytearray()
         left = len(values)
         for name, encode, default in self._values:
@@ -107,7 +130,7 @@ class CompiledType:
             elif default is not None:
                 out += default
             else:
-                raise Rejected(Reason.MISSING_FIELD, f"the field {name} is missing", self.name)
+                raise Rejected(Reason.MISSING_FIELD, f"the field {name} is missing", self.name, name)
         if left:
             unknown = sorted(set(values) - {field.name for field in self.fields})
             raise Rejected(Reason.UNKNOWN_FIELD, f"{self.name} has no field {', '.join(unknown)[:200]}", self.name)
@@ -116,6 +139,8 @@ class CompiledType:
     def encode_texts(self, texts: Mapping[str, bytes | None]) -> bytearray:
         """The datum of the own fields from texts; the others take their default, or null."""
         self._check_usable()
+        if self.shape is not None:
+            return self.shape.encode({name: text for name, text in texts.items() if text is not None}, nulls=True)
         out = bytearray()
         for field in self.fields:
             text = texts.get(field.name)
@@ -127,7 +152,7 @@ class CompiledType:
             elif field.absent is not None:
                 out += field.absent
             else:
-                raise Rejected(Reason.MISSING_FIELD, f"the field {field.name} is missing", self.name)
+                raise Rejected(Reason.MISSING_FIELD, f"the field {field.name} is missing", self.name, field.name)
         return out
 
     def match(self, line: bytes) -> dict[str, bytes | None] | None:
@@ -140,7 +165,7 @@ class CompiledType:
             raise Rejected(Reason.WRONG_FIELD, self.problem, self.name)
 
     def _wrong(self, name: str, error: Mismatch) -> Rejected:
-        return Rejected(error.reason, f"the field {name}{_spaced(str(error))}", self.name)
+        return Rejected(error.reason, f"the field {name}{error.spaced}", self.name, name)
 
 
 class CompiledRules:
@@ -160,6 +185,10 @@ class CompiledRules:
             name: shared.get((v.key, v.schema_id)) or shared.setdefault((v.key, v.schema_id), CompiledType(v))
             for name, v in rules.types.items()
         }
+        self.plain_sources = frozenset(name for name, source in rules.sources.items() if _is_plain(source, self.types))
+        redacting = {name for name, t in self.types.items() if t.rule.redact}
+        self.redacts = bool(redacting)
+        self.withheld_sources = frozenset(name for name, s in rules.sources.items() if redacting & {*s.types, s.catch_all})
         self.dead_letters = _dead_letters(self.types.get(dead_letters.TYPE))
         self.numbered = sorted(self.types)
         self.numbers = {name: number for number, name in enumerate(self.numbered)}  # types, for the parsing of a range
@@ -177,6 +206,13 @@ class CompiledRules:
     def problems(self) -> list[str]:
         """What could not be compiled, for the operator."""
         return [t.problem for t in self.types.values() if t.problem is not None]
+
+
+def _is_plain(source: Source, types: Mapping[str, CompiledType]) -> bool:
+    """Whether its lines were always declarable: what `lines` reads."""
+    of_types = [types[name] for name in source.types if name in types]
+    payloads = {"rfc5424": ("json", "text"), "free": ("pattern",)}.get(source.format, ())
+    return source.host == "line" and all(t.rule.is_plain and t.rule.payload in payloads for t in of_types)
 
 
 def _check_envelope(version: TypeVersion) -> None:
@@ -208,7 +244,3 @@ def _null_of(encode: Encoder) -> bytes | None:
         return encoded(encode, None)
     except Mismatch:
         return None
-
-
-def _spaced(message: str) -> str:
-    return message if message[:1] in (".", "[") else f" {message}"

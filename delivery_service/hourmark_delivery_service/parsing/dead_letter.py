@@ -6,11 +6,12 @@ they take their defaults; without a default, or where a field does not take what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 from hourmark.dead_letters import FIELDS, Reason
 from hourmark_delivery_service.parsing.primitives import Encoder, Mismatch, encoded
+from hourmark_delivery_service.parsing.reject import Rejected
 
 _LONG_MAX: Final = (1 << 63) - 1
 
@@ -27,6 +28,26 @@ EXTREMES: Final[Mapping[str, tuple[Any, ...]]] = {
     "declared_source": ("", "\U0010ffff" * 255),
 }
 assert list(EXTREMES) == [field["name"] for field in FIELDS], "what `Parser` gives them"
+
+# Their details say nothing of what a line holds.
+_TELLS_NOTHING: Final = frozenset(
+    (Reason.MISSING_FIELD, Reason.NO_TIMESTAMP, Reason.FUTURE, Reason.TOO_LATE, Reason.BAD_COLUMNS, Reason.EMPTY_LINE,
+     Reason.LINE_TOO_LONG, Reason.EVENT_TOO_LARGE)
+)  # fmt: skip
+
+
+def withheld(refusal: Rejected, raw: bytes, declared: Container[str]) -> tuple[Rejected, bytes]:
+    """The same where the line may be of a type that redacts: without its bytes, and with no word of them.
+
+    What a pattern would have replaced cannot be found in a line that was not understood: it may stand behind an escape, in
+    a value that ends elsewhere, or in the name of a field. The line itself is at its position in its file.
+    """
+    detail = refusal.detail if refusal.reason in _TELLS_NOTHING else ""
+    if refusal.field is not None and not detail:
+        detail = f"the field {refusal.field} is wrong"
+    told = f"{detail}{'; ' if detail else ''}the line's {len(raw)} bytes are withheld: it may be of a type that redacts"
+    claimed = refusal.claimed_type if refusal.claimed_type in declared else None
+    return Rejected(refusal.reason, told, claimed, refusal.field), b""
 
 
 def check_field(name: str, encode: Encoder, default: bytes | None) -> None:

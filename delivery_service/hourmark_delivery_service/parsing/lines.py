@@ -1,4 +1,7 @@
-"""From one line to one event: which type, what time, which fields. The two formats of sources stand side by side."""
+"""From one line to one event: which type, what time, which fields. What most lines are, read with the least work:
+
+RFC 5424 with a JSON object or text, and patterns, where a type's fields are filled by their names. `messages` reads all else.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,11 @@ from hourmark.event_types import Source
 from hourmark.ranges import ByteRange
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.json_payload import json_object
+from hourmark_delivery_service.parsing.placing import time_context
 from hourmark_delivery_service.parsing.records import Event, avro_string
 from hourmark_delivery_service.parsing.reject import Rejected
 from hourmark_delivery_service.parsing.rfc5424 import BOM, NIL, SyslogLine, take_apart
-from hourmark_delivery_service.parsing.time_formats import TimeContext
 from hourmark_delivery_service.parsing.timestamps import SYSLOG_FRACTION_DIGITS, rfc3339_us
-from hourmark_delivery_service.parsing.zones import zone_of
 
 
 class LineReader:
@@ -50,12 +52,10 @@ class Rfc5424Reader(LineReader):
     def read(self, line: bytes) -> Event:
         parts = take_apart(line)
         if parts is None:
-            return self._otherwise(line, Rejected(Reason.NOT_RFC5424, "the line is not of the form of RFC 5424"))
+            return self._otherwise(line, not_rfc5424())
         kind = self._by_msgid.get(parts.msgid)
         if kind is None:
-            name = parts.msgid.decode("ascii")
-            detail = f"the source {self._source.name} carries no type {name}; its types are {', '.join(self._source.types)}"
-            return self._otherwise(line, Rejected(Reason.UNKNOWN_TYPE, detail, name))
+            return self._otherwise(line, unknown_type(parts.msgid.decode("ascii"), self._source))
         time_ms = self._time_ms(parts.timestamp, kind)
         check_plausible(time_ms, self._observed_at_ms, self._parsing, kind.name)
         try:
@@ -72,7 +72,7 @@ class Rfc5424Reader(LineReader):
             raise Rejected(Reason.NO_TIMESTAMP, "the TIMESTAMP is '-'", kind.name)
         micros = rfc3339_us(timestamp, SYSLOG_FRACTION_DIGITS)
         if micros is None:
-            raise Rejected(Reason.BAD_TIMESTAMP, f"the TIMESTAMP {_shown(timestamp)} is not of RFC 5424's form", kind.name)
+            raise Rejected(Reason.BAD_TIMESTAMP, f"the TIMESTAMP {shown(timestamp)} is not of RFC 5424's form", kind.name)
         return micros // 1000
 
     def _host_of(self, host: bytes) -> bytes:
@@ -88,11 +88,7 @@ class FreeReader(LineReader):
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         super().__init__(byte_range, rules, source)
         self._zone_name = byte_range.zone
-        self._time_context = TimeContext(
-            observed_at_ms=byte_range.observed_at_ms,
-            future_seconds=rules.parsing.future_seconds,
-            zone=zone_of(byte_range.zone, rules.parser.zones),
-        )
+        self._time_context = time_context(byte_range, rules)
 
     def read(self, line: bytes) -> Event:
         for kind in self._types.values():
@@ -113,17 +109,20 @@ class FreeReader(LineReader):
         time_ms = kind.time_format.read_ms(text, self._time_context)
         if time_ms is None:
             zone = "" if self._time_context.zone is not None else f" (there is no time zone {self._zone_name!r:.80})"
-            detail = f"{_shown(text)} does not have the format {kind.rule.time_format}{zone}"
+            detail = f"{shown(text)} does not have the format {kind.rule.time_format}{zone}"
             raise Rejected(Reason.BAD_TIMESTAMP, detail, kind.name)
         return time_ms
 
 
-def reader_of(byte_range: ByteRange, rules: CompiledRules) -> LineReader | None:
-    """The reader that the range's source asks for, or None where the rules declare no such source."""
-    source = rules.sources.get(byte_range.source)
-    if source is None:
-        return None
-    return (Rfc5424Reader if source.format == "rfc5424" else FreeReader)(byte_range, rules, source)
+def not_rfc5424() -> Rejected:
+    """Of a line."""
+    return Rejected(Reason.NOT_RFC5424, "the line is not of the form of RFC 5424")
+
+
+def unknown_type(name: str, source: Source) -> Rejected:
+    """Of a line whose MSGID is this."""
+    detail = f"the source {source.name} carries no type {name}; its types are {', '.join(source.types)}"
+    return Rejected(Reason.UNKNOWN_TYPE, detail, name)
 
 
 def check_plausible(time_ms: int, observed_at_ms: int, parsing: Parsing, event_type: str) -> None:
@@ -148,5 +147,6 @@ def _body(kind: CompiledType, parts: SyslogLine) -> bytearray:
     return kind.encode_texts({field.name: msg})
 
 
-def _shown(text: bytes) -> str:
+def shown(text: bytes) -> str:
+    """A text of a line, in a message."""
     return repr(text[:80])[1:]

@@ -23,6 +23,12 @@ class Mismatch(ValueError):
         super().__init__(expected)
         self.reason = reason
 
+    @property
+    def spaced(self) -> str:
+        """What follows the field's name."""
+        message = str(self)
+        return message if message[:1] in (".", "[") else f" {message}"
+
     def below(self, place: str) -> Mismatch:
         """The same, seen from one level up."""
         return Mismatch(f"{place}: {self}", self.reason)

@@ -15,7 +15,7 @@ from hourmark.event_id import LineIds
 from hourmark.ranges import LINE_BYTES_MAX, ByteRange, Part, RangeId
 from hourmark_delivery_service.parsing import native, records
 from hourmark_delivery_service.parsing.compiled import CompiledRules
-from hourmark_delivery_service.parsing.lines import reader_of
+from hourmark_delivery_service.parsing.readers import reader_of
 from hourmark_delivery_service.parsing.records import Origin, ParsedRange, Parser, avro_string, readable
 from hourmark_delivery_service.parsing.reject import Rejected
 
@@ -39,6 +39,8 @@ class RangeParser(Parser):
         super().__init__(
             rules,
             _origin(byte_range, range_id),
+            withholds=byte_range.source in rules.withheld_sources
+            or (rules.redacts and byte_range.source not in rules.sources),  # mistyped, perhaps
             kind="range",
             host_id=byte_range.host_id,
             host_name=readable(byte_range.host_name),

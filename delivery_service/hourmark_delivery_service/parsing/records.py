@@ -17,6 +17,7 @@ from hourmark.record_key import KEY_SIZE, RecordKey
 from hourmark_delivery_service.message import Message
 from hourmark_delivery_service.parsing.blank_lines import blank_lines
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
+from hourmark_delivery_service.parsing.dead_letter import withheld
 from hourmark_delivery_service.parsing.primitives import put_bytes
 from hourmark_delivery_service.parsing.promised import Promised
 from hourmark_delivery_service.parsing.reject import Rejected
@@ -106,9 +107,10 @@ class Parser:
     Pure: equal arguments give equal slices. `slices` must be exhausted before `audit` is asked for.
     """
 
-    def __init__(self, rules: CompiledRules, origin: Origin, **identity: object) -> None:
-        """`identity`: those fields of the audit record that are not of all origins."""
+    def __init__(self, rules: CompiledRules, origin: Origin, *, withholds: bool, **identity: object) -> None:
+        """`withholds`: whether lines may be of a type that redacts. `identity`: fields of the audit record not of all origins."""
         self._rules = rules
+        self._withholds = withholds
         self._origin = origin
         self._identity = identity
         self._of_dead_letters: dict[str, object] = {
@@ -220,6 +222,8 @@ class Parser:
     def _dead_letter(self, refusal: Rejected, raw: bytes, event_id: EventId, position: int) -> None:
         """Take what could be no event. `event_id` holds the time of `observed_at`."""
         refusal.__traceback__ = None  # its frames hold it and all of the range: a circle that only the collector would end
+        if self._withholds:
+            refusal, raw = withheld(refusal, raw, self._rules.types)
         kind, origin, reason = self._rules.dead_letters, self._origin, refusal.reason.value
         values = {
             "reason": reason,

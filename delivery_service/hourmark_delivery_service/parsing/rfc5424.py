@@ -17,10 +17,11 @@ BOM: Final = b"\xef\xbb\xbf"
 
 _SD_NAME = rb"[!#-<>-\\^-~]{1,255}+"  # PRINTUSASCII without = ] and "
 _SD_PARAM = rb" " + _SD_NAME + rb'="(?:[^"\\\]]|\\.)*+"'
+SD_ELEMENTS: Final = rb"(?:\[" + _SD_NAME + rb"(?:" + _SD_PARAM + rb")*+\])++"
 _LINE = re.compile(
     rb"<(?:0|[1-9]\d?|1[0-8]\d|19[01])>1 "
     rb"([!-~]{1,64}+) ([!-~]{1,255}+) [!-~]{1,255}+ [!-~]{1,255}+ ([!-~]{1,255}+) "
-    rb"(?:-|(?:\[" + _SD_NAME + rb"(?:" + _SD_PARAM + rb")*+\])++)"
+    rb"(?:-|" + SD_ELEMENTS + rb")"
     rb"(?: (.*)|\r)?",
     re.DOTALL,
 )

@@ -31,7 +31,8 @@ from hourmark import audit, rules_topic, topic_writer
 from hourmark.avro import Schema, fingerprint
 from hourmark.config import Config, KafkaCluster
 from hourmark.errors import Finding, HourmarkError, Unavailable, UsageError
-from hourmark.event_types import _DECLARED, DEAD_LETTERS, EventType, Source
+from hourmark.event_types import DEAD_LETTERS, EventType, Source
+from hourmark.line_rule import DECLARED
 from hourmark.rules import Rules, RulesBook, TypeVersion
 from hourmark.topics import AUDIT
 from hourmark_declare.apply import Applied, Outside, Repaired, apply, repair
@@ -105,7 +106,7 @@ def stranger(rules: Rules, sequence: int, other: TypeVersion) -> Rules:
 def huge() -> EventType:
     symbols = [f"SYMBOL_{n:06d}" for n in range(40_000)]
     fields = [{"name": "e", "type": {"type": "enum", "name": "E", "symbols": symbols}}]
-    return EventType.model_validate({"name": "huge", "fields": fields}, context=_DECLARED)  # `types check` takes it
+    return EventType.model_validate({"name": "huge", "fields": fields}, context=DECLARED)  # `types check` takes it
 
 
 def test_what_the_topic_may_hold_can_be_produced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +283,7 @@ class ConfluentRegistry(MemoryRegistry):
 
 def click(field: dict[str, Any]) -> EventType:
     """With this field, however it is spelled."""
-    return EventType.model_validate({"name": "click", "fields": [field]}, context=_DECLARED)
+    return EventType.model_validate({"name": "click", "fields": [field]}, context=DECLARED)
 
 
 PLAIN = {"name": "s", "type": "string"}

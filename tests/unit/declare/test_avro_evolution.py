@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from hourmark.avro import Schema
-from hourmark.event_types import _DECLARED, EventType
+from hourmark.event_types import EventType
+from hourmark.line_rule import DECLARED
 from hourmark_declare.avro_evolution import why_unreadable
 
 LONG = {"name": "n", "type": "long"}
 
 
 def schema(*fields: dict[str, Any]) -> Schema:
-    return EventType.model_validate({"name": "click", "fields": [*fields]}, context=_DECLARED).schema()
+    return EventType.model_validate({"name": "click", "fields": [*fields]}, context=DECLARED).schema()
 
 
 def decimal(scale: int) -> dict[str, Any]:

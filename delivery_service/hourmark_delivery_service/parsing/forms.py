@@ -1,0 +1,93 @@
+"""The forms of a message: from bytes to what is said by name, with its time and host, for each payload of a declaration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from hourmark.dead_letters import Reason
+from hourmark.line_rule import SKIPPED, LineRule
+from hourmark_delivery_service.parsing.json_payload import json_object
+from hourmark_delivery_service.parsing.logfmt import pairs
+from hourmark_delivery_service.parsing.patterns import Pattern
+from hourmark_delivery_service.parsing.reject import Rejected
+from hourmark_delivery_service.parsing.rfc5424 import BOM
+
+
+class Said(NamedTuple):
+    """What a message says. `given`: by name, texts as bytes and JSON's values; `time` and `host`: texts, None if not there."""
+
+    given: Mapping[str, Any]
+    time: bytes | None = None
+    host: bytes | None = None
+
+
+Form = Callable[[bytes], Said]  # Rejected if the message has not this form
+
+
+def form_of(rule: LineRule, own: frozenset[str], pattern: Pattern | None, keeps_bom: bool) -> Form:
+    """The form that a declaration names. `own`: its fields; `keeps_bom`: whether the field of the text does."""
+    if rule.payload == "json":
+        return lambda message: _placed(json_object(message), rule, own)
+    if rule.payload == "logfmt":
+        return lambda message: _placed(_present(pairs(message), rule), rule, own)
+    if rule.payload == "tsv":
+        return _tsv(rule, own)
+    if pattern is not None:
+        return _matching(rule, own, pattern)
+    field = rule.field or ""
+
+    def text(message: bytes) -> Said:
+        return Said({field: message if keeps_bom else message.removeprefix(BOM)})
+
+    return text
+
+
+def _tsv(rule: LineRule, own: frozenset[str]) -> Form:
+    columns = rule.columns or []
+
+    def read(message: bytes) -> Said:
+        values = message.removesuffix(b"\r").split(b"\t")
+        if len(values) != len(columns):
+            raise Rejected(Reason.BAD_COLUMNS, f"the message has {len(values)} columns, {len(columns)} are declared")
+        named = {name: value for name, value in zip(columns, values, strict=True) if name != SKIPPED}
+        return _placed(_present(named, rule), rule, own)
+
+    return read
+
+
+def _matching(rule: LineRule, own: frozenset[str], pattern: Pattern) -> Form:
+    def read(message: bytes) -> Said:
+        groups = pattern.match(message)
+        if groups is None:
+            raise Rejected(Reason.NO_PATTERN, "the pattern does not fit the whole message")
+        texts = {name: text for name, index in pattern.groups.items() if (text := groups[index]) is not None}
+        if rule.field is not None and rule.field not in pattern.groups:
+            texts[rule.field] = message
+        said = _placed(_present(texts, rule), rule, own)
+        return said if rule.time_field else said._replace(time=texts.get(rule.time_group))
+
+    return read
+
+
+def _present(texts: dict[str, bytes], rule: LineRule) -> dict[str, bytes]:
+    """Without those that stand for none."""
+    if rule.null_text is None:
+        return texts
+    null = rule.null_text.encode()
+    return {name: text for name, text in texts.items() if text != null}
+
+
+def _placed(given: dict[str, Any], rule: LineRule, own: frozenset[str]) -> Said:
+    """Time and host apart from the rest, which has them too where they are fields."""
+    time, host = (_text(given.get(name)) if name is not None else None for name in (rule.time_field, rule.host_field))
+    taken = {name for name in (rule.time_field, rule.host_field) if name is not None and name not in own}
+    return Said({name: value for name, value in given.items() if name not in taken} if taken else given, time, host)
+
+
+def _text(value: Any) -> bytes | None:
+    """A time or host as it was written, but for its quotes."""
+    if value is None or type(value) is bytes:
+        return value
+    return value.encode() if type(value) is str else json.dumps(value).encode()

@@ -1,0 +1,106 @@
+"""From a line to an event, for any format of a source and any payload of its types: header, form, time, host, fields.
+
+What this reads includes what `lines` reads with less work: RFC 5424 with JSON or text, and patterns, of types that say no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hourmark.dead_letters import Reason
+from hourmark.event_types import Source
+from hourmark.ranges import ByteRange
+from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
+from hourmark_delivery_service.parsing.forms import Said
+from hourmark_delivery_service.parsing.lines import LineReader, check_plausible, not_rfc5424, shown, unknown_type
+from hourmark_delivery_service.parsing.placing import Hosts, time_context
+from hourmark_delivery_service.parsing.records import Event
+from hourmark_delivery_service.parsing.reject import Rejected
+from hourmark_delivery_service.parsing.syslog import (
+    SyslogHeader,
+    header_time_ms,
+    not_syslog,
+    take_apart_any,
+    take_apart_rfc5424,
+)
+from hourmark_delivery_service.parsing.timestamps import FRACTION_DIGITS_MAX, SYSLOG_FRACTION_DIGITS
+
+
+class MessageReader(LineReader):
+    """Types that lines name (`rfc5424`), or tried in the source's order: the first whose form the message has is its type."""
+
+    def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
+        super().__init__(byte_range, rules, source)
+        self._context = time_context(byte_range, rules)
+        self._zone_name = byte_range.zone
+        self._hosts = Hosts(byte_range, source)
+        self._tried = tuple((kind, frozenset(name.encode() for name in kind.rule.programs)) for kind in self._types.values())
+        self._fraction_digits_max = SYSLOG_FRACTION_DIGITS if source.format == "rfc5424" else FRACTION_DIGITS_MAX
+
+    def read(self, line: bytes) -> Event:
+        """The line's event. Rejected if it can be none."""
+        if self._source.format == "free":
+            return self._first_that_fits(line, None, line)
+        if self._source.format == "rfc5424":
+            return self._named(line)
+        parts = take_apart_any(line)
+        if parts is None:
+            return self._otherwise(line, not_syslog())
+        return self._first_that_fits(line, parts.header, parts.message)
+
+    def _named(self, line: bytes) -> Event:
+        parts = take_apart_rfc5424(line)
+        if parts is None:
+            return self._otherwise(line, not_rfc5424())
+        name = (parts.header.msgid or b"-").decode("ascii")
+        kind = self._types.get(name)
+        if kind is None:
+            return self._otherwise(line, unknown_type(name, self._source))
+        try:
+            return self._event(kind, kind.said(parts.message), parts.header)
+        except Rejected as refusal:
+            refusal.claimed_type = kind.name
+            raise
+
+    def _first_that_fits(self, line: bytes, header: SyslogHeader | None, message: bytes) -> Event:
+        refusals: list[Rejected] = []
+        for kind, programs in self._tried:
+            if programs and (header is None or header.program not in programs):
+                continue
+            try:
+                said = kind.said(message)
+            except Rejected as refusal:
+                refusal.claimed_type = kind.name
+                refusals.append(refusal)
+                continue
+            return self._event(kind, said, header)
+        return self._otherwise(line, _none_fits(refusals, self._types))
+
+    def _event(self, kind: CompiledType, said: Said, header: SyslogHeader | None) -> Event:
+        time_ms = self._time_ms(kind, said, header)
+        check_plausible(time_ms, self._observed_at_ms, self._parsing, kind.name)
+        host = self._hosts.of(said.host or (header.host if header is not None else None), kind)
+        return Event(kind, time_ms, host, kind.encode_said(said, header))
+
+    def _time_ms(self, kind: CompiledType, said: Said, header: SyslogHeader | None) -> int:
+        text, time_ms = said.time, None
+        if text is not None and kind.time_format is not None:
+            time_ms, form = kind.time_format.read_ms(text, self._context), kind.rule.time_format or "rfc3339"
+        elif header is not None and header.time is not None:
+            text, form = header.time, "of a header of syslog"
+            time_ms = header_time_ms(text, self._context, self._fraction_digits_max)
+        elif kind.rule.time == "observed":
+            return self._observed_at_ms
+        else:
+            raise Rejected(Reason.NO_TIMESTAMP, "the line has no time, neither in its header nor in its message", kind.name)
+        if time_ms is None:
+            zone = "" if self._context.zone is not None else f" (there is no time zone {self._zone_name!r:.80})"
+            raise Rejected(Reason.BAD_TIMESTAMP, f"{shown(text)} does not have the format {form}{zone}", kind.name)
+        return time_ms
+
+
+def _none_fits(refusals: Sequence[Rejected], types: Iterable[str]) -> Rejected:
+    if len(refusals) == 1:
+        return refusals[0]
+    told = "; ".join(f"{refusal.claimed_type}: {refusal.detail}" for refusal in refusals)
+    return Rejected(Reason.NO_PATTERN, f"no type fits the message; {told or 'none takes its program: ' + ', '.join(types)}")
