@@ -88,6 +88,8 @@ _CONTENT: Final = {
     "json": "json",
     "text": "msg-bytes",
     "pattern": "raw-line",
+    "logfmt": "logfmt",
+    "tsv": "tsv",
 }  # by payload: see hourmark_infra.judge.expectations
 
 
@@ -99,7 +101,9 @@ def told(folder: Path) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, A
         for t in types
         if t.name != DEAD_LETTERS.name
     }
-    told_sources = {s.name: {"source": s.name, "form": s.format, "type": s.types, "catch_all": s.catch_all} for s in sources}
+    told_sources = {
+        s.name: {"source": s.name, "form": s.format, "type": s.types, "catch_all": s.catch_all, "hosts": s.host} for s in sources
+    }
     return told_types, told_sources, limits.model_dump()
 
 

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 # One, several of which each event has one, or (absent) none: then it is not checked.
 Several = Annotated[tuple[str, ...], BeforeValidator(lambda said: (said,) if isinstance(said, str) else said or ())]
+
+
+_PLAIN: Final = frozenset(("content", "field", "fields", "pattern", "time_format", "time"))
 
 
 class _Told(BaseModel):
@@ -29,7 +32,8 @@ class FileExpectation(_Told):
     """Source files of one kind."""
 
     path: str = Field(description="a path or a glob; a file that several name is taken once")
-    form: Literal["rfc5424", "free"] = "rfc5424"
+    form: Literal["rfc5424", "syslog", "free"] = "rfc5424"
+    hosts: Literal["line", "tailer"] = Field("line", description="whether events bear the host that their line says")
     type: str | list[str] | None = Field(None, description="its lines may carry; absent: all types if rfc5424, none if free")
     catch_all: str | None = Field(None, description="the type of lines that fit nothing else")
     size: int | None = Field(None, ge=0, description="lines after this byte need not be there; those that are must be right")
@@ -48,26 +52,40 @@ class FileExpectation(_Told):
 
 
 class TypeExpectation(_Told):
-    """How an event follows from its line, as the type's declaration says.
+    """How an event follows from its line, as the type's declaration says. What redacts or coerces is not read.
 
     raw-line   `field` is the whole line; the groups of `pattern` are fields, the group `time` is read by `time_format`
-    msg-bytes  `field` is the MSG of the RFC 5424 line
-    json       the MSG is a JSON object of the fields
+    msg-bytes  `field` is the message: what follows the header
+    json       the message is a JSON object of the fields
+    logfmt, tsv    the message is pairs, or the columns
     """
 
-    content: Literal["raw-line", "msg-bytes", "json"]
+    content: Literal["raw-line", "msg-bytes", "json", "logfmt", "tsv"]
     field: str | None = None
     fields: list[dict[str, Any]] = Field([], description="Avro's, after the envelope; absent: `field`, of bytes")
     pattern: str | None = None
-    time_format: str | None = Field(None, description="with a whole date, in UTC")
+    columns: list[str] | None = None
+    time_field: str | None = None
+    time_format: str | None = Field(None, description="with a whole date, in UTC; of a time_field also rfc3339 and unix…")
     time: Literal["event", "observed"] = "event"
+    host_field: str | None = None
+    header: dict[str, str] = Field({}, description="fields that take a part of the header")
+    programs: list[str] = Field([], description="that its lines are of")
+    unknown: Literal["refuse", "ignore", "keep"] = "refuse"
+    unknown_field: str | None = None
+    null_text: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether fields are filled by their names alone."""
+        return self.content not in ("logfmt", "tsv") and not (self.model_fields_set - _PLAIN)
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if self.content != "json" and self.field is None:
+        if self.content in ("raw-line", "msg-bytes") and self.pattern is None and self.field is None:
             raise ValueError("raw-line and msg-bytes need `field`")
-        if self.content == "json" and not self.fields:
-            raise ValueError("json needs `fields`")
+        if self.content in ("json", "logfmt", "tsv") and not self.fields:
+            raise ValueError(f"{self.content} needs `fields`")
         return self
 
 

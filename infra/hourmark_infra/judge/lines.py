@@ -9,15 +9,18 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any, Final
 
 import fastavro
 
-from hourmark_infra.judge import rfc5424
+from hourmark_infra.judge import forms, headers, rfc5424
 from hourmark_infra.judge.buckets import DEAD_LETTERS
 from hourmark_infra.judge.expectations import ApiEvent, Expectations, FileExpectation, TypeExpectation
+from hourmark_infra.judge.headers import Header
 from hourmark_infra.judge.values import Refused, from_json, from_text, plain, record
 
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DEPTH_MAX: Final = 64  # of a payload's brackets
 _BOM: Final = b"\xef\xbb\xbf"
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
@@ -80,6 +83,69 @@ class Type:
             message = message[len(_BOM) :]
         return self.of_texts({field["name"]: message})
 
+    @property
+    def time_key(self) -> str | None:
+        """What holds the time."""
+        return self.rule.time_field or ("time" if self.rule.pattern is not None else None)
+
+    def said(self, message: bytes) -> dict[str, Any]:
+        """What a message says by name, texts as bytes; Refused if it has not this type's form."""
+        rule = self.rule
+        if rule.content == "json":
+            return _json_object(message)
+        if rule.content == "logfmt":
+            texts: dict[str, Any] = forms.logfmt(message)
+        elif rule.content == "tsv":
+            texts = forms.columns(message, rule.columns or [])
+        elif self._pattern is not None:
+            match = self._pattern.fullmatch(message)
+            if match is None:
+                raise Refused("no_pattern")
+            texts = {name: text for name, text in match.groupdict().items() if text is not None}
+            if rule.field is not None:
+                texts.setdefault(rule.field, message)
+        else:
+            assert rule.field is not None, "what is whole has a field"
+            field = next(field for field in self._fields if field["name"] == rule.field)
+            return {rule.field: message if "bytes" in str(field["type"]) else message.removeprefix(_BOM)}
+        return {name: text for name, text in texts.items() if rule.null_text is None or text != rule.null_text.encode()}
+
+    def of_said(self, said: dict[str, Any], header: Header | None) -> dict[str, Any]:
+        """The fields, from what a message and its header say."""
+        rule = self.rule
+        own = {field["name"] for field in self._fields} - rule.header.keys() - {rule.unknown_field}
+        unknown = {} if rule.pattern is not None else {name: said[name] for name in said if name not in own}
+        for placed in (self.time_key, rule.host_field):
+            unknown.pop(placed or "", None)
+        if unknown and rule.unknown == "refuse":
+            raise Refused("unknown_field")
+        data = {} if header is None else {name: text.encode("latin-1") for name, text in header.data.items()}
+        parts = {} if header is None else {name: text.encode("latin-1") for name, text in header.parts.items()}
+        held = {}
+        for field in self._fields:
+            name, part = field["name"], rule.header.get(field["name"])
+            if name == rule.unknown_field:
+                held[name] = {key: forms.kept(value) for key, value in unknown.items()}
+            elif part == "structured_data":
+                held[name] = {key: forms.kept(value) for key, value in data.items()}
+            elif part is not None:
+                held[name] = self._held(field, data if part.startswith("[") else parts, part.strip("[]"), nulls=True)
+            else:
+                held[name] = self._held(field, said, name, nulls=rule.content != "json")
+        return held
+
+    def _held(self, field: Any, said: Mapping[str, Any], name: str, *, nulls: bool) -> Any:
+        """A field of what is said under this name; else its default, or null."""
+        if name not in said:
+            if "default" not in field and not (nulls and isinstance(field["type"], list) and "null" in field["type"]):
+                raise Refused("missing_field", field["name"])
+            return from_json(field["type"], field.get("default"), self._names)
+        try:
+            read = from_text if isinstance(said[name], bytes) else from_json
+            return read(field["type"], said[name], self._names)
+        except Refused as refused:
+            raise Refused(refused.reason, field["name"]) from None
+
     def of_groups(self, line: bytes) -> tuple[bytes | None, dict[str, Any]] | None:
         """The text of the time, and those of the fields; None where the pattern does not fit."""
         match = self._pattern.fullmatch(line) if self._pattern is not None else None
@@ -105,9 +171,69 @@ class LineReader:
                 raise Refused("line_too_long", part)
             if not line:
                 raise Refused("empty_line")
+            if self._is_general(file):
+                return self._general(file, line, observed)
             return self._rfc5424(file, line, observed) if file.form == "rfc5424" else self._free(file, line, observed)
         except Refused as refused:
             return _dead_letter(refused, line)
+
+    def _is_general(self, file: FileExpectation) -> bool:
+        """Whether its lines have another form than RFC 5424 with JSON or text, and patterns."""
+        carried = [self.types[name].rule for name in file.carries(self.types)]
+        return (
+            file.form == "syslog"
+            or file.hosts != "line"
+            or not all(rule.is_plain for rule in carried)
+            or (file.form == "free" and any(rule.content in ("json", "msg-bytes") for rule in carried))
+        )
+
+    def _general(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> Expected:
+        header = None if file.form == "free" else headers.read(line, older=file.form == "syslog")
+        if file.form != "free" and header is None:
+            return self._otherwise(file, line, Refused("not_syslog" if file.form == "syslog" else "not_rfc5424"))
+        message = line if header is None else header.message.encode("latin-1")
+        carried = file.carries(self.types)
+        if file.form == "rfc5424" and header is not None:
+            named = header.parts.get("msgid", "-")
+            if named not in carried:
+                return self._otherwise(file, line, Refused("unknown_type", named, named))
+            with _claiming(self.types[named]):
+                return self._event(file, self.types[named], self.types[named].said(message), header, observed)
+        refused: list[Refused] = []
+        for kind in (self.types[name] for name in carried):
+            if kind.rule.programs and (header is None or header.parts.get("program") not in kind.rule.programs):
+                continue
+            with _claiming(kind):
+                try:
+                    said = kind.said(message)
+                except Refused as error:
+                    error.claimed = kind.name
+                    refused.append(error)
+                    continue
+                return self._event(file, kind, said, header, observed)
+        return self._otherwise(file, line, refused[0] if len(refused) == 1 else Refused("no_pattern"))
+
+    def _event(
+        self, file: FileExpectation, kind: Type, said: dict[str, Any], header: Header | None, observed: tuple[int, int]
+    ) -> Expected:
+        rule = kind.rule
+        time, host = (_as_text(said.get(name)) if name is not None else None for name in (kind.time_key, rule.host_field))
+        latest_ms = observed[1] + self._told.future_seconds * 1000
+        time_ms = None
+        if time is not None or (header is not None and header.time is not None):
+            if time is not None:
+                time_ms = moment_ms(time, rule.time_format or "rfc3339")
+            elif header is not None and header.time is not None:
+                time_ms = headers.time_ms(header.time, file.zone, latest_ms, file.form == "rfc5424")
+            if time_ms is None:
+                raise Refused("bad_timestamp")
+        time_ms = self._plausible(time_ms, observed, kind)
+        host = host or (header.host if header is not None else None)
+        if file.hosts == "line" and host is not None and len(host) > 255:
+            raise Refused
+        own = host if file.hosts == "line" and host and host != "-" else None
+        readable = None if own is None else own.encode("latin-1").decode(errors="replace")
+        return Expected(type=kind.name, time_ms=time_ms, host=readable, fields=kind.of_said(said, header))
 
     def posted(self, row: ApiEvent) -> Expected:
         """What became of an event of the API."""
@@ -185,14 +311,37 @@ def _claiming(kind: Type) -> Iterator[None]:
         raise
 
 
+def _as_text(value: Any) -> str | None:
+    """A time or a host, a character a byte."""
+    if value is None:
+        return None
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    return (value if isinstance(value, str) else json.dumps(value)).encode().decode("latin-1")
+
+
+def moment_ms(text: str, form: str) -> int | None:
+    """Unix milliseconds, cut, of a time that holds all that it needs."""
+    if form == "rfc3339":
+        return headers.time_ms(text, "UTC", 0) if text[:1].isdigit() else None
+    if form.startswith("unix"):
+        match = re.fullmatch(r"(-?\d{1,20})(?:\.(\d{1,30}))?", text, re.ASCII)
+        if match is None or (match[2] and form != "unix"):
+            return None
+        exact = Fraction(text) * {"unix": 1000, "unix-ms": 1}.get(form, Fraction(1, 1000 if form == "unix-us" else 1_000_000))
+        return math.floor(exact)
+    try:
+        return (dt.datetime.strptime(text, form).replace(tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(milliseconds=1)
+    except ValueError:
+        return None
+
+
 def _local_ms(text: bytes, kind: Type) -> int | None:
     if kind.rule.time_format is None:
         return None
-    try:
-        moment = dt.datetime.strptime(text.decode(), kind.rule.time_format).replace(tzinfo=dt.UTC)
-    except ValueError:
-        raise Refused("bad_timestamp") from None
-    return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(milliseconds=1)
+    if (time_ms := moment_ms(text.decode("latin-1"), kind.rule.time_format)) is None:
+        raise Refused("bad_timestamp")
+    return time_ms
 
 
 def _json_object(payload: bytes) -> dict[str, Any]:

@@ -120,7 +120,7 @@ class SourceFile:
 
     def _claimed(self, line: bytes) -> str:
         carried = self.told.carries(self._types[1:])
-        if self.told.form == "free":
+        if self.told.form != "rfc5424":
             return carried[0] if carried else NO_TYPE
         parts = rfc5424.split(line)
         return parts.msgid if parts is not None and parts.msgid in carried else NO_TYPE

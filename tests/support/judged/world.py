@@ -248,7 +248,7 @@ class World:
 
     def compiled(self, told: dict[str, Any]) -> tuple[CompiledRules, Rules]:
         """The rules that a file is parsed under: all types, and its source, `s`."""
-        known = repr([sorted(self.types), *(told.get(name) for name in ("form", "type", "catch_all"))])
+        known = repr([sorted(self.types), *(told.get(name) for name in ("form", "type", "catch_all", "hosts"))])
         if known not in self._compiled:
             self._compiled[known] = self._compile(told)
         return self._compiled[known]
@@ -259,7 +259,8 @@ class World:
         carried = [carried] if isinstance(carried, str) else carried
         rest = [name for name in carried if form == "free" and self.types[name]["content"] == "raw-line"]
         rest = [name for name in rest if "pattern" not in self.types[name]]  # it takes lines whole
-        source = Source(name="s", format=form, types=carried, catch_all=told.get("catch_all", rest[0] if rest else None))
+        catch_all = told.get("catch_all", rest[0] if rest else None)
+        source = Source(name="s", format=form, types=carried, catch_all=catch_all, host=told.get("hosts", "line"))
         types = [*(self._declared(name) for name in self.types), DEAD_LETTERS]
         rules = Rules(
             sequence=self._sequence,
@@ -278,8 +279,8 @@ class World:
     def _declared(self, name: str) -> EventType:
         rule: Any = dict(self.types[name])
         content = rule.pop("content")
-        payload = "json" if content == "json" else "pattern" if "pattern" in rule else "text"
-        if content == "raw-line":
+        payload = content if content in ("json", "logfmt", "tsv") else "pattern" if "pattern" in rule else "text"
+        if content == "raw-line" and "time_field" not in rule:
             rule["time"] = "observed"
         return EventType(name=name, fields=self.schemas[name]["fields"][6:], line=LineRule(payload=payload, **rule))
 
