@@ -1,4 +1,4 @@
-"""`hourmark types`: apply, list, check."""
+"""`hourmark types`: apply, list, check, try."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ import click
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
-from hourmark.errors import TypeFileError, UsageError
-from hourmark.event_types import Declarations, read_folder
+from hourmark.errors import UsageError
 from hourmark.hours import Hour
 from hourmark.printing import json_option, say_json
-from hourmark.rules import TypeVersion
-from hourmark_delivery_service.parsing.compiled import CompiledType
+from hourmark_declare.folder import declarations, dir_option
+from hourmark_declare.try_cli import try_
 
 _first_hour_option = click.option(
     "--first-hour", help="Where new types' chains of buckets begin, e.g. 2026-11-21T05. Default: now."
-)
-_dir_option = click.option(
-    "--dir", "folder", type=click.Path(path_type=Path, file_okay=False), help="Folder of declarations. Default: types.dir."
 )
 
 
 @click.group()
 def types() -> None:
-    """Event types and sources: check the declarations, apply them, list what is applied."""
+    """Event types and sources: check the declarations, try them on lines, apply them, list what is applied."""
+
+
+types.add_command(try_)
 
 
 @types.command()
-@_dir_option
+@dir_option
 @json_option
 @config_option
 def check(config: Config, folder: Path | None, as_json: bool) -> None:
@@ -38,7 +37,7 @@ def check(config: Config, folder: Path | None, as_json: bool) -> None:
 
     Example:  hourmark types check --dir types
     """
-    declared = _declarations(folder or config.types.dir)
+    declared = declarations(folder or config.types.dir)
     if as_json:
         say_json({"types": [t.name for t in declared.types], "sources": [s.name for s in declared.sources]})
     else:
@@ -46,7 +45,7 @@ def check(config: Config, folder: Path | None, as_json: bool) -> None:
 
 
 @types.command()
-@_dir_option
+@dir_option
 @json_option
 @_first_hour_option
 @click.option("--remove", is_flag=True, help="Leave out types and sources in force that are not declared here.")
@@ -66,7 +65,7 @@ def apply(config: Config, folder: Path | None, first_hour: str | None, remove: b
     from hourmark_declare.apply import apply as apply_types  # needs Kafka's client; `check` does not
     from hourmark_declare.servers import servers
 
-    declared, first = _declarations(folder or config.types.dir), _first_hour(config, first_hour)
+    declared, first = declarations(folder or config.types.dir), _first_hour(config, first_hour)
     with servers(config, _say) as outside:
         applied = apply_types(outside, declared, first, may_remove=remove, may_refuse=refuse_lines)
     if as_json:
@@ -137,12 +136,3 @@ def _first_hour(config: Config, label: str | None) -> Hour:
 
 def _say(line: str) -> None:
     click.echo(line, err=True)
-
-
-def _declarations(folder: Path) -> Declarations:
-    """What the folder declares, tried as the delivery service will use it; TypeFileError says what it could not."""
-    declared = read_folder(folder)
-    problems = [problem for t in declared.types if (problem := CompiledType(TypeVersion(t, 0)).problem) is not None]
-    if problems:
-        raise TypeFileError("\n".join(problems))
-    return declared

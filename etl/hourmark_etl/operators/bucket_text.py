@@ -1,16 +1,12 @@
 """How buckets are printed: tables, manifests, verdicts, events.
 
-What JSON has no words for: event ids as UUIDs; bytes as a string where they are UTF-8, otherwise as {"base64": "…"} (lone
-surrogates would be lost in most JSON readers); times in ISO 8601; numbers that are not finite as strings.
+Event ids are UUIDs; what else JSON has no words for, see `hourmark.printing.plain`.
 """
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import datetime as dt
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +14,7 @@ from hourmark.avro import ENVELOPE_NAMES
 from hourmark.event_id import EventId
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
+from hourmark.printing import plain
 from hourmark_etl.buckets.reader import Event
 from hourmark_etl.humanize import iso
 from hourmark_etl.storage import Storage
@@ -87,35 +84,10 @@ def report(verdicts: Sequence[BucketReport], findings: Sequence[BucketFinding], 
 def event_lines(events: Iterator[Event], as_json: bool) -> Iterator[str]:
     """One line an event."""
     for event in events:
-        plain = {name: _plain(value) for name, value in event.items()} | {"event_id": str(EventId(event["event_id"]))}
+        row = {name: plain(value) for name, value in event.items()} | {"event_id": str(EventId(event["event_id"]))}
         if as_json:
-            yield json.dumps(plain, ensure_ascii=False)
+            yield json.dumps(row, ensure_ascii=False)
         else:
-            own = {name: value for name, value in plain.items() if name not in ENVELOPE_NAMES}
-            where = f"{plain['source']}:{plain['position']}"
-            yield f"{plain['event_time']} {plain['host']} {where} {json.dumps(own, ensure_ascii=False)}"
-
-
-def _plain(value: object) -> object:  # one case for each kind of Avro value
-    match value:
-        case bytes():
-            return _text(value)
-        case float() if not math.isfinite(value):
-            return str(value)
-        case None | bool() | int() | float() | str():
-            return value
-        case dt.datetime():
-            return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        case Mapping():
-            return {str(name): _plain(item) for name, item in value.items()}
-        case list() | tuple():
-            return [_plain(item) for item in value]
-        case _:
-            return str(value)  # decimals, dates, times of day, UUIDs
-
-
-def _text(value: bytes) -> object:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}
+            own = {name: value for name, value in row.items() if name not in ENVELOPE_NAMES}
+            where = f"{row['source']}:{row['position']}"
+            yield f"{row['event_time']} {row['host']} {where} {json.dumps(own, ensure_ascii=False)}"

@@ -1,0 +1,114 @@
+"""`hourmark types try`: what would become of sample lines."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import json
+import socket
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config, config_option
+from hourmark.errors import UsageError
+from hourmark.printing import json_option
+from hourmark.ranges import LINE_BYTES_MAX
+from hourmark.rules import PARSER
+from hourmark_declare.folder import declarations, dir_option
+from hourmark_declare.trying import Place, Tried, source_of, try_lines
+from hourmark_delivery_service.parsing.timestamps import rfc3339_us
+from hourmark_delivery_service.parsing.zones import zone_of
+
+
+@click.command("try")
+@click.option("--lines", "file", type=click.File("rb"), required=True, help="File of sample lines; - reads them from stdin.")
+@click.option("--source", help="The declared source that they are of. Default: the only one.")
+@click.option("--type", "event_type", help="Try this type alone, in the first source that carries it.")
+@click.option("--observed-at", help="When they were read, e.g. 2026-11-21T05:00:00Z, for old samples. Default: now.")
+@click.option("--zone", default="UTC", show_default=True, help="Time zone of the host, for times without one.")
+@click.option("--limit", default=10_000, show_default=True, type=click.IntRange(1), help="Lines to read at most.")
+@dir_option
+@json_option
+@config_option
+def try_(
+    config: Config,
+    file: BinaryIO,
+    source: str | None,
+    event_type: str | None,
+    observed_at: str | None,
+    zone: str,
+    limit: int,
+    folder: Path | None,
+    as_json: bool,
+) -> None:
+    """Show what would become of sample lines, before anything goes live. Needs no server.
+
+    Each line is parsed as the delivery service would. Exit code 1 if any would become a dead letter.
+
+    \b
+    Examples:
+      hourmark types try --lines sample.log --source app
+      hourmark types try --lines /var/log/syslog --type syslog --observed-at 2026-11-21T05:00:00Z --json
+    """
+
+    declared = declarations(folder or config.types.dir)
+    place = Place(observed_at_ms=_observed_at_ms(observed_at), zone=_zone(zone), host=socket.gethostname())
+    lines = itertools.islice(_lines(file), limit)
+    if _show(try_lines(declared, source_of(declared, source, event_type), lines, place), as_json=as_json):
+        raise SystemExit(1)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines without their LF; of one over the hard limit as much as shows that it is."""
+    while line := file.readline(LINE_BYTES_MAX + 2):
+        yield line.removesuffix(b"\n")
+        while not line.endswith(b"\n") and len(line) == LINE_BYTES_MAX + 2:
+            line = file.readline(LINE_BYTES_MAX + 2)
+
+
+def _show(tried: Iterable[Tried], *, as_json: bool) -> bool:
+    """Print each line and the sums; whether there is a dead letter."""
+    types, reasons = collections.Counter[str](), collections.Counter[str]()
+    for one in tried:
+        if one.reason is not None:
+            reasons[one.reason] += 1
+        else:
+            types[one.type or "no record"] += 1
+        click.echo(json.dumps(dataclasses.asdict(one)) if as_json else _told(one))
+    if as_json:
+        click.echo(json.dumps({"events": types, "dead_letters": reasons}))
+    else:
+        click.echo(f"events: {_sums(types)}; dead letters: {_sums(reasons)}")
+    return bool(reasons)
+
+
+def _told(one: Tried) -> str:
+    if one.reason is not None:
+        return f"{one.line}: dead letter {one.reason}: {one.detail}"
+    if one.type is None:
+        return f"{one.line}: no record, the line is blank"
+    return f"{one.line}: {one.type} {one.time} {one.host} {json.dumps(one.fields, ensure_ascii=False)}"
+
+
+def _sums(counts: collections.Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.most_common()) or "none"
+
+
+def _observed_at_ms(text: str | None) -> int:
+    if text is None:
+        return SystemClock().now_ms()
+    micros = rfc3339_us(text.encode())
+    if micros is None or micros < 0:
+        raise UsageError(f"--observed-at {text}: allowed: a time such as 2026-11-21T05:00:00Z")
+    return micros // 1000
+
+
+def _zone(name: str) -> str:
+    if zone_of(name, PARSER.zones) is None:
+        raise UsageError(f"--zone {name}: allowed: an IANA time zone, such as Europe/Vienna")
+    return name

@@ -1,0 +1,91 @@
+"""What would become of sample lines: the service's own parsing, on this machine, without any server."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from hourmark.avro import ENVELOPE_NAMES, Datum, unframe
+from hourmark.config import Parsing
+from hourmark.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.errors import UsageError
+from hourmark.event_types import Declarations, Source
+from hourmark.printing import plain
+from hourmark.ranges import ByteRange
+from hourmark.rules import Rules, TypeVersion
+from hourmark_delivery_service.parsing import CompiledRules, parse
+
+_NOBODY: Final = "0" * 32
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tried:
+    """One line. `type` None: it makes no record. `reason` and `detail`: of a dead letter; `fields`: of an event, as JSON."""
+
+    line: int
+    type: str | None
+    time: str | None = None
+    host: str | None = None
+    fields: dict[str, Any] = dataclasses.field(default_factory=dict)
+    reason: str | None = None
+    detail: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where and when the lines would have been read."""
+
+    observed_at_ms: int
+    zone: str
+    host: str
+
+
+def source_of(declared: Declarations, source: str | None, event_type: str | None) -> Source:
+    """The source to be tried: the one that is named, or that carries the type, or the only one. UsageError if it is none."""
+    named = {s.name: s for s in declared.sources}
+    if source is not None:
+        if source not in named:
+            raise UsageError(f"--source {source}: no such source is declared; known: {', '.join(named) or 'none'}")
+        return named[source]
+    if event_type is not None:
+        carriers = [s for s in declared.sources if event_type in s.types]
+        if not carriers:
+            raise UsageError(f"--type {event_type}: no source carries it; name it in a source of sources.toml")
+        return carriers[0].model_copy(update={"types": [event_type], "catch_all": None})
+    if len(named) != 1:
+        raise UsageError(f"say which source the lines are of, --source; declared are: {', '.join(named) or 'none'}")
+    return declared.sources[0]
+
+
+def try_lines(declared: Declarations, source: Source, lines: Iterable[bytes], place: Place) -> Iterator[Tried]:
+    """What becomes of each line, its LF taken off."""
+    versions = {t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(declared.types, 1)}
+    limits = Parsing(**declared.limits.model_dump())
+    rules = Rules(sequence=1, types=versions, sources={source.name: source}, parsing=limits)
+    compiled = CompiledRules(rules)
+    data = {v.schema_id: Datum(v.schema) for v in versions.values()}
+    start = 0
+    for number, line in enumerate(lines, 1):
+        body = line + b"\n"
+        parsed = parse(_range(place, source.name, rules.id, start, len(body)), body, compiled)
+        start += len(body)
+        if not parsed.records:
+            yield Tried(line=number, type=None)
+        for record in parsed.records:
+            schema_id, datum = unframe(record.value)
+            yield _tried(number, record.event_type, data[schema_id].decode(datum))
+
+
+def _range(place: Place, source: str, rules: str, start: int, size: int) -> ByteRange:
+    return ByteRange(
+        host_id=_NOBODY, file_id=_NOBODY, generation=0, start=start, end=start + size, observed_at_ms=place.observed_at_ms,
+        rules=rules, zone=place.zone, source=source, path="sample", host_name=place.host,
+    )  # fmt: skip
+
+
+def _tried(number: int, event_type: str, row: dict[str, Any]) -> Tried:
+    if event_type == DEAD_LETTERS:
+        return Tried(line=number, type=event_type, reason=row["reason"], detail=row["detail"])
+    own = {name: plain(value) for name, value in row.items() if name not in ENVELOPE_NAMES}
+    return Tried(line=number, type=event_type, time=str(plain(row["event_time"])), host=row["host"], fields=own)
