@@ -211,7 +211,7 @@ class CompiledRules:
 def _is_plain(source: Source, types: Mapping[str, CompiledType]) -> bool:
     """Whether its lines were always declarable: what `lines` reads."""
     of_types = [types[name] for name in source.types if name in types]
-    payloads = {"rfc5424": ("json", "text"), "free": ("pattern",)}.get(source.format, ())
+    payloads = {"rfc5424": ("json", "text", "pattern"), "free": ("pattern",)}.get(source.format, ())
     return source.host == "line" and all(t.rule.is_plain and t.rule.payload in payloads for t in of_types)
 
 
