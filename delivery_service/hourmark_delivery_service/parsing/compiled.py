@@ -198,7 +198,7 @@ class CompiledRules:
     def native_source(self, name: str) -> Any:
         """A declared source as the native pass knows it; None where its lines are the Python path's alone."""
         if name not in self._native:
-            can = self.parser.parser in NATIVE_PARSERS
+            can = self.parser.parser in NATIVE_PARSERS and name in self.plain_sources
             self._native[name] = native_source(self.sources[name], self.types, self.numbers) if can else None
         return self._native[name]
 
