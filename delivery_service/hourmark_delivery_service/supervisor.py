@@ -146,7 +146,7 @@ class Supervisor:
 
     def _ended(self, child: _Child, now_s: float) -> None:
         code, claim = child.process.exitcode, self._claims.of(child.slot)
-        if self._ending and (code or claim.requests):
+        if self._ending and claim.told and (code or claim.requests):  # before it told anything it could take nothing
             self._claims.leave_unanswered()
         if not child.drains:
             quick = now_s - child.began_s < _LIVES_S

@@ -98,6 +98,17 @@ def test_a_worker_killed_while_all_drain_forbids_the_goodbye(scene: Scene) -> No
     assert scene.claims.requests == 2
 
 
+def test_a_worker_that_did_not_serve_yet_has_nothing_to_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "metrics").mkdir()
+    monkeypatch.setenv(METRICS_VARIABLE, str(tmp_path / "metrics"))
+    scene = Scene(tmp_path, settings(1))
+    scene.supervisor.look()
+    scene.supervisor.drain()
+    scene.until(lambda: scene.supervisor.running == 0)
+    scene.end()
+    assert scene.claims.requests == 0
+
+
 async def replaced(scene: Scene, config: Config) -> None:
     async def look() -> None:
         while True:
