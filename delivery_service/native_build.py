@@ -6,6 +6,7 @@ Nothing of Python's own is needed for it: `native/python_abi.h` declares the sta
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import platform
 import shlex
@@ -34,8 +35,16 @@ def installed_compiler() -> tuple[str, ...] | None:
 
 
 def zig_compiler() -> tuple[str, ...]:
-    """That of the wheel."""
-    return (sys.executable, "-m", "ziglang", "cc")
+    """That of the wheel; it compiles for the very processor that it runs on, unless it is told otherwise."""
+    return (sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline")
+
+
+def digest() -> str:
+    """Of all sources; the module says which it was made of, and `parsing/native.py` which it takes."""
+    hashed = hashlib.blake2b(digest_size=8)
+    for path in sorted(SOURCES.glob("*.[ch]")):
+        hashed.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return hashed.hexdigest()
 
 
 def compile_module(target: Path, compiler: tuple[str, ...], *more: str) -> None:
@@ -44,7 +53,8 @@ def compile_module(target: Path, compiler: tuple[str, ...], *more: str) -> None:
     undefined = ("-undefined", "dynamic_lookup") if platform.system() == "Darwin" else ()  # Python's own names
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".native-") as folder:
         made = Path(folder) / NAME
-        _run((*compiler, *FLAGS, *undefined, *more, *sources, "-o", str(made), "-lm"), folder)
+        named = f'-DHOURMARK_SOURCES="{digest()}"'
+        _run((*compiler, *FLAGS, named, *undefined, *more, *sources, "-o", str(made), "-lm"), folder)
         made.replace(target)
 
 

@@ -5,6 +5,10 @@
 #include "glue.h"
 #include "promises.h"
 
+#ifndef HOURMARK_SOURCES
+#define HOURMARK_SOURCES "unknown" /* `native_build` gives their digest */
+#endif
+
 enum { ROWS_MAX = 1 << 26 };
 
 PyObject *glue_key, *glue_value;
@@ -49,7 +53,10 @@ PyObject *native_promises(PyObject *self, PyObject *const *args, Py_ssize_t coun
     if (ids.size != rows * 16 || places.size != rows * 8 || rows > ROWS_MAX)
         return glue_wrong("ids have 16 bytes each, their places 8");
     uint32_t found;
-    struct promise *promises = promises_of(ids.bytes, places.bytes, (uint32_t)rows, (uint64_t)seed, &found);
+    struct promise *promises;
+    Py_BEGIN_ALLOW_THREADS
+    promises = promises_of(ids.bytes, places.bytes, (uint32_t)rows, (uint64_t)seed, &found);
+    Py_END_ALLOW_THREADS
     if (promises == NULL)
         return PyErr_NoMemory();
     PyObject *list = PyList_New(0);
@@ -66,11 +73,17 @@ PyObject *native_promises(PyObject *self, PyObject *const *args, Py_ssize_t coun
     return list;
 }
 
+static PyObject *native_sources(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    (void)self, (void)args;
+    return count == 0 ? PyUnicode_InternFromString(HOURMARK_SOURCES) : glue_wrong("sources()");
+}
+
 #define FUNCTION(name) {#name, (PyCFunction)(void (*)(void))native_##name, METH_FASTCALL, NULL}
 
 static PyMethodDef FUNCTIONS[] = {
     FUNCTION(program), FUNCTION(source), FUNCTION(range), FUNCTION(read), FUNCTION(promises), FUNCTION(blake2b),
-    FUNCTION(tally),
+    FUNCTION(tally), FUNCTION(sources),
     {NULL, NULL, 0, NULL},
 };
 

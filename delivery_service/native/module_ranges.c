@@ -38,7 +38,7 @@ PyObject *native_program(PyObject *self, PyObject *const *args, Py_ssize_t count
         return NULL;
     struct program *program = program_read(bytes.bytes, bytes.size, &why);
     if (program == NULL)
-        return glue_wrong(why);
+        return why == NULL ? PyErr_NoMemory() : glue_wrong(why);
     PyObject *capsule = PyCapsule_New(program, PROGRAM, free_program);
     if (capsule == NULL)
         program_free(program);

@@ -169,7 +169,7 @@ struct program *program_read(const uint8_t *bytes, size_t size, const char **why
 {
     struct source in = {bytes, bytes + size, 0};
     struct program *program = calloc(1, sizeof *program);
-    *why = "no memory";
+    *why = NULL; /* no memory */
     if (program == NULL)
         return NULL;
     if (read_parts(program, &in)) {
@@ -177,7 +177,6 @@ struct program *program_read(const uint8_t *bytes, size_t size, const char **why
         if (*why == NULL) {
             if (make_names(program))
                 return program;
-            *why = "no memory";
         }
     }
     program_free(program);

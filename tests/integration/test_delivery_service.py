@@ -210,7 +210,7 @@ def test_two_workers_are_one_service_and_lose_nothing_while_they_are_killed_and_
                 time.sleep(0.2)
         assert len(acknowledged) == 40
         wait_for(lambda: 'hourmark_service_events_total{type="' in serving.get("/metrics").text, "metrics of all", 10)
-        assert len(workers(serving)) >= 2
+        wait_for(lambda: len(workers(serving)) >= 2, "those that were killed are started again", 30)
         assert serving.end() == 0
     finally:
         serving.end(signal.SIGKILL)

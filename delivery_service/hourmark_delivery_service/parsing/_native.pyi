@@ -15,6 +15,9 @@ _Type = tuple[bytes, int, bytes, bool, Program | None, _Text | None]
 _Described = tuple[bytes, bytes, bytes, bytes, int, int, int, int, int, int, int]
 _Message = dict[str, bytes]
 
+def sources() -> str:
+    """The digest of the sources that it was made of."""
+
 def program(program: bytes, /) -> Program:
     """A schema's program, checked."""
 

@@ -6,17 +6,19 @@ Without the compiled module (`native/`), or where a revision names a parser that
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hourmark.event_types import Source
+from hourmark_delivery_service.parsing.encode import AvroType
 from hourmark_delivery_service.parsing.native_program import Field, program_of, text_alternatives
 
 if TYPE_CHECKING:
     from hourmark_delivery_service.parsing.compiled import CompiledField, CompiledType
 
 PARSERS: Final = (1, 2)  # those whose results the pass makes
+SOURCES: Final = "3451d01b3b8808e2"  # the digest of `native/`, as `native_build` has it
 LINES_MAX: Final = 2048  # in one go: about two milliseconds
 BYTES_MAX: Final = 256 << 10
 
@@ -26,6 +28,8 @@ def _load() -> tuple[ModuleType | None, str]:
         from hourmark_delivery_service.parsing import _native
     except ImportError as error:
         return None, f"the compiled module is not there ({error}): lines are parsed by Python alone, at several times the CPU"
+    if getattr(_native, "sources", str)() != SOURCES:
+        return None, "the compiled module was made of other sources than this software: lines are parsed by Python alone"
     return _native, ""
 
 
@@ -46,10 +50,17 @@ def native_type(kind: CompiledType, schema: Mapping[str, Any], envelope_size: in
     types = [field["type"] for field in schema["fields"]]
     if kind.rule.payload == "json":
         fields = [Field(f.name, t, f.default) for f, t in zip(kind.fields, types[envelope_size:], strict=True)]
-        return NativeType(MODULE.program(program_of(types[:envelope_size], fields)), None)
+        return _native_json(types[:envelope_size], fields)
     if kind.rule.payload == "text" and kind.line_field is not None:
         return _native_text(kind.fields, kind.line_field, types[envelope_size + kind.fields.index(kind.line_field)])
     return None
+
+
+def _native_json(envelope: Sequence[AvroType], fields: Sequence[Field]) -> NativeType | None:
+    try:
+        return NativeType(MODULE.program(program_of(envelope, fields)), None) if MODULE is not None else None
+    except ValueError:  # beyond its limits, or what it does not know: the type is a good one, and Python's
+        return None
 
 
 def _native_text(fields: tuple[CompiledField, ...], field: CompiledField, avro_type: Any) -> NativeType | None:

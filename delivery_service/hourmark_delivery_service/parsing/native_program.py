@@ -5,6 +5,7 @@ It is made of the same parsed schema and the same encoded defaults as the Python
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -63,6 +64,8 @@ class _Program:
         self._entries: list[tuple[int, int, int, int, int]] = []
         self._text = bytearray()
         self._named: dict[str, int] = {}
+        self._unsettled: list[str] = []  # types that are defined within a record that is not whole yet, and it itself
+        self._open = 0
         self._defaults = SchemaCompiler()  # of nested records: knows all types that were met
 
     def encode(self) -> bytes:
@@ -109,12 +112,23 @@ class _Program:
     def _record(self, avro_type: Mapping[str, Any]) -> int:
         number = self._named[avro_type["name"]] = self.reserve_node()  # it may hold itself
         self._defaults.encoder(avro_type)
+        self._unsettled = [*(self._unsettled if self._open else ()), avro_type["name"]]
+        for field in avro_type["fields"]:
+            self._check_default(field)
+        self._open += 1
         fields = [
             Field(field["name"], field["type"], default_of(field, self._defaults.encoder(field["type"])))
             for field in avro_type["fields"]
         ]
         self.fill_record(number, fields)
+        self._open -= 1
         return number
+
+    def _check_default(self, field: Mapping[str, Any]) -> None:
+        """ValueError for a default that may hold the record that it belongs to: what it gives, the Python encoders say."""
+        within = json.dumps(field["type"])
+        if field.get("default") not in (None, []) and any(f'"{name}"' in within for name in self._unsettled):
+            raise ValueError(f"the default of {field['name']} may hold the record that it belongs to")
 
     def _enum(self, avro_type: Mapping[str, Any]) -> int:
         first = len(self._entries)

@@ -85,7 +85,7 @@ class RangeParser(Parser):
             return None
         origin, observed_at_ms = self._origin, self._range.observed_at_ms
         earliest_ms = max(0, observed_at_ms - rules.parsing.lateness_seconds * 1000)
-        latest_ms = observed_at_ms + rules.parsing.future_seconds * 1000
+        latest_ms = min(observed_at_ms + rules.parsing.future_seconds * 1000, records.TIME_MS_END)
         shared = (origin.host, origin.source_and_file, self._ids.prefix, bytes(origin.range_id))
         times = (observed_at_ms, earliest_ms, latest_ms, rules.parsing.bucket_seconds)
         return native.MODULE.range(source, (*shared, *times, self._range.start, LINE_BYTES_MAX, records.EVENT_BYTES_MAX))
