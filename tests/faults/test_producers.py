@@ -1,0 +1,150 @@
+"""Producers never need a restart: brokers away or standing still, a topic made anew, minutes of kills; one service, two workers."""
+
+from __future__ import annotations
+
+import functools
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka.admin import AdminClient
+from tests.support.service.live import CLICK, RAW, Serving, StockReader, apply_types
+from tests.support.service.load import Poster, check_acknowledged, finish, loaded, wait_for_acks
+from tests.support.waiting import wait_for
+
+from hourmark.config import Config
+from hourmark.kafka import Cluster, topic_settings
+from hourmark.topic_setup import WantedTopic, ensure_topics
+from hourmark.topics import events_topic
+from hourmark_infra.stack import Stack
+
+pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1200)]
+
+KILLS_S = 300
+
+
+@pytest.fixture
+def service(stack: Stack, config: Config, tmp_path: Path) -> Iterator[Serving]:
+    revision = apply_types(config, tmp_path / "ledger.sqlite")
+    settings = {"HOURMARK_SERVICE__DELIVERY_TIMEOUT_SECONDS": "6", "HOURMARK_SERVICE__WORKERS": "2"}
+    serving = Serving(config_file=stack.layout.config_file, folder=tmp_path, revision=revision, settings=settings)
+    try:
+        serving.start()
+        yield serving
+    finally:
+        serving.end()
+        stack.up()
+
+
+@pytest.fixture
+def load(service: Serving) -> Iterator[list[Poster]]:
+    with loaded(service) as posters:
+        yield posters
+
+
+def workers(service: Serving) -> set[int]:
+    """Process ids; that of the supervisor is not among them."""
+    assert service.process is not None
+    return {c.pid for c in psutil.Process(service.process.pid).children() if any("spawn_main" in part for part in c.cmdline())}
+
+
+def all_gone(pids: set[int]) -> bool:
+    return all(map(is_gone, pids))
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def back(stack: Stack) -> None:
+    for broker in stack.brokers:
+        stack.start(broker)
+    for broker in stack.brokers:
+        stack.wait_ready(broker)
+
+
+def test_all_brokers_killed_and_back(stack: Stack, config: Config, service: Serving, load: list[Poster]) -> None:
+    wait_for_acks(load, 10)
+    before = workers(service)
+    for broker in stack.brokers:
+        stack.kill(broker)
+    time.sleep(20)
+    back(stack)
+    wait_for_acks(load, 10, 120)
+    assert workers(service) == before, "no worker was started anew"
+    check_acknowledged(StockReader(config), finish(load))
+
+
+def test_all_brokers_stand_still_for_a_minute(stack: Stack, config: Config, service: Serving, load: list[Poster]) -> None:
+    wait_for_acks(load, 10)
+    before = workers(service)
+    processes = [process for broker in stack.brokers if (process := stack.process(broker)) is not None]
+    assert len(processes) == 3
+    for process in processes:
+        psutil.Process(process.pid).suspend()
+    try:
+        time.sleep(60)
+    finally:
+        for process in processes:
+            psutil.Process(process.pid).resume()
+    wait_for_acks(load, 10, 120)
+    assert workers(service) == before
+    check_acknowledged(StockReader(config), finish(load))
+
+
+def test_a_topic_deleted_and_made_again_stops_its_type_alone(
+    stack: Stack, config: Config, service: Serving, load: list[Poster]
+) -> None:
+    wait_for_acks(load, 10)
+    before, topic = workers(service), events_topic(CLICK.name)
+    admin = AdminClient({"bootstrap.servers": config.kafka.edge.bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+    line = f"<13>1 - - a p {RAW.name} - x\n".encode()
+    for number in range(10):
+        assert service.post(service.range_of(line, start=number * 1000, file="d" * 32), line).status_code == 200, "others go on"
+    settings = topic_settings(1, config.kafka.max_message_bytes, config.kafka.edge.min_insync_replicas)
+    ensure_topics(Cluster(config.kafka.edge, "edge"), [WantedTopic(topic, 2, settings)])
+    since = {id(poster): len(poster.acked) for poster in load}
+    wait_for_acks(load, 10, 180)
+    assert workers(service) == before
+    finish(load)
+    later = [acked for poster in load for acked in poster.acked[since[id(poster)] + 1 :]]
+    check_acknowledged(StockReader(config), later)
+
+
+def test_audit_topics_and_acks_agree_after_minutes_of_kills(
+    stack: Stack, config: Config, service: Serving, load: list[Poster]
+) -> None:
+    """Workers, the service and brokers at random; read by a stock consumer."""
+    seed = random.randrange(1 << 30)
+    print(f"kills {seed}")
+    chance, until = random.Random(seed), time.monotonic() + KILLS_S
+    kills = {"worker": 0, "broker": 0, "service": 0}
+    while time.monotonic() < until:
+        kind = chance.choice(("worker", "worker", "broker", "service"))
+        kills[kind] += 1
+        if kind == "worker" and (running := sorted(workers(service))):
+            psutil.Process(chance.choice(running)).kill()
+        elif kind == "broker":
+            broker = chance.choice(stack.brokers)
+            stack.kill(broker)
+            time.sleep(chance.uniform(0, 5))
+            stack.start(broker)
+            stack.wait_ready(broker)
+        elif kind == "service":
+            theirs = workers(service)
+            service.end(chance.choice((signal.SIGTERM, signal.SIGKILL)))
+            wait_for(functools.partial(all_gone, theirs), "workers end with their supervisor", 30)
+            service.start()
+        time.sleep(chance.uniform(0, 4))
+    print(kills)
+    assert all(kills.values())
+    wait_for_acks(load, 10, 120)
+    check_acknowledged(StockReader(config), finish(load))
