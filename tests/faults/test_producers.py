@@ -1,4 +1,4 @@
-"""Producers never need a restart: brokers away or standing still, a topic made anew, minutes of kills; one service, two workers."""
+"""Producers never need a restart: brokers away or standing still, a topic made anew, minutes of kills; two workers."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_topic_deleted_and_made_again_stops_its_type_alone(
     line = f"<13>1 - - a p {RAW.name} - x\n".encode()
     for number in range(10):
         assert service.post(service.range_of(line, start=number * 1000, file="d" * 32), line).status_code == 200, "others go on"
-    settings = topic_settings(1, config.kafka.max_message_bytes, config.kafka.edge.min_insync_replicas)
+    settings = topic_settings(config.kafka.retention_hours, config.kafka.max_message_bytes, config.kafka.edge.min_insync_replicas)
     ensure_topics(Cluster(config.kafka.edge, "edge"), [WantedTopic(topic, 2, settings)])
     since = {id(poster): len(poster.acked) for poster in load}
     wait_for_acks(load, 10, 180)

@@ -47,7 +47,7 @@ class Site:
         stack_config = load_config(stack.layout.config_file)
         settings = {
             "kafka": stack_config.kafka.model_dump(exclude_none=True),
-            "registry": stack_config.registry.model_dump(),
+            "registry": stack_config.registry.model_dump(exclude_none=True),
             "parsing": {"bucket_seconds": 60},
             "etl": {"ledger": f"sqlite:///{folder}/ledger.sqlite"},
             "types": {"dir": str(folder / "types")},
