@@ -117,7 +117,8 @@ def test_a_span_ends_where_its_bytes_are_used_up(central: Cluster, topic: str, r
 def test_what_retention_has_taken_is_loss_that_names_the_place(central: Cluster, topic: str, reader: SpanReader) -> None:
     produce(central, topic, [(0, b"k", b"gone")] * 5)
     wanted = spans(central, topic)
-    central.admin.delete_records([TopicPartition(topic, 0, 3)])
+    for deleted in central.admin.delete_records([TopicPartition(topic, 0, 3)]).values():
+        deleted.result(30)
     with pytest.raises(DataLoss, match=rf"topic {topic} partition 0: offset 0 is to be staged.* log has offsets 3 to 5"):
         list(reader.read(wanted))
 
