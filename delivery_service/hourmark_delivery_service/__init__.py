@@ -2,7 +2,9 @@
 
 A reader's path:
 
-- `cli` → `server`: the running process; `http_protocol`, `connections`: what a connection may cost, and which one goes
+- `cli` → `server`: the running process, of the parts that `parts` starts; `http_protocol`, `connections`: what a connection may cost
+- `supervisor`, `worker`, `claims`: several processes that share a port, and are one service to the rest
+- `access/`, `tls`: who may send what, and how it is kept from others
 - `app` and the endpoints: `hourmark.wire` in HTTP terms; `answers`, `body`, `errors`
 - `key_time`: the time that an idempotency key of a batch holds
 - `service`: what may be accepted, and the order events → audit record → answer
@@ -10,6 +12,7 @@ A reader's path:
 - `parsing/`: bytes to Avro records, a pure function; begin at its docstring
 - `queue`: the port to the durable queue; `kafka_queue` is Kafka, `memory_queue` is for tests
 - `rules_store`, `store_follower`, `framing`: what must be known before the first event
+- `openapi`: the interface as a document
 - `inflight`, `reporter`, `identity`: how far this instance's traffic is acknowledged, told to whoever closes hours
 - `metrics`: all names in one place
 
