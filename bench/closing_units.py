@@ -23,7 +23,7 @@ import zstandard
 
 from bench.structuring import run
 from hourmark.avro import Datum, event_schema, frame
-from hourmark.config import Storage
+from hourmark.config_groups import Storage
 from hourmark.hours import Hour
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, write_hours

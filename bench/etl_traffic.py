@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 
 from hourmark.audit import AuditRecord, Promise
 from hourmark.avro import frame, unframe
-from hourmark.config import KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark.event_id import EventId
 from hourmark.event_types import EventType
 from hourmark.host_reports import API_SOURCE, HostReport, SourceReport

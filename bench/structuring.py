@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import fastavro
 
-from hourmark.config import Parsing
+from hourmark.config_groups import Parsing
 from hourmark.event_types import DEAD_LETTERS, EventType, Source
 from hourmark.ranges import ByteRange
 from hourmark.rules import Rules, TypeVersion

@@ -10,7 +10,8 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hourmark.config import PREFIX, Config, Limits, TailedSource
+from hourmark.config import PREFIX, Config
+from hourmark.config_groups import Limits, TailedSource
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 HEAD: Final = f"""# Configuration

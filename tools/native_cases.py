@@ -9,7 +9,7 @@ import string
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from hourmark.config import Parsing
+from hourmark.config_groups import Parsing
 from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.ranges import ByteRange
 from hourmark.rules import Rules, TypeVersion

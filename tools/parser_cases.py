@@ -27,7 +27,7 @@ from tools.parser_texts import (
     TIMES,
 )
 
-from hourmark.config import Parsing
+from hourmark.config_groups import Parsing
 from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules import Rules, TypeVersion
 

@@ -17,7 +17,8 @@ from enum import StrEnum
 from typing import Final
 from urllib.request import ProxyHandler, build_opener
 
-from hourmark.config import Config, KafkaCluster
+from hourmark.config import Config
+from hourmark.config_groups import KafkaCluster
 from hourmark.errors import HourmarkError, Unavailable
 
 ANSWER_SECONDS: Final = 8.0

@@ -25,7 +25,7 @@ from pydantic import (
 from hourmark import dead_letters
 from hourmark.avro import ENVELOPE_NAMES, Schema, event_schema, plain_spelling, record_name
 from hourmark.avro_fields import FIELD_NAME, check_fields, check_publishable
-from hourmark.config import Group, Limits, Positive
+from hourmark.config_groups import Group, Limits, Positive
 from hourmark.errors import TypeFileError
 from hourmark.line_rule import DECLARED
 from hourmark.line_rule import LineRule as LineRule  # part of a declaration

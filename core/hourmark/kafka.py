@@ -20,7 +20,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-from hourmark.config import KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 
 TIMEOUT_S: Final = 15.0

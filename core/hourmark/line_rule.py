@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationInfo, model_serializer, model_validator
 
-from hourmark.config import Group
+from hourmark.config_groups import Group
 
 DECLARED: Final = {"declared": True}  # a file's fields are checked to the last; a revision in force is read as it stands
 SKIPPED: Final = "-"  # a column that goes nowhere

@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import Field, ValidationError
 
-from hourmark.config import Group, Positive
+from hourmark.config_groups import Group, Positive
 
 MARKER: Final = "_SUCCESS"
 FORMAT: Final = 1

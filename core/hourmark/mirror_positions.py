@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from hourmark.config import KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark.kafka import Offset, Partition
 from hourmark.topic_follower import KeyValue, TopicFollower
 

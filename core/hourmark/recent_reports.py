@@ -7,7 +7,7 @@ from typing import Final
 
 from hourmark.avro import unframe
 from hourmark.committed_reader import CommittedReader
-from hourmark.config import KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.host_reports import HostReport
 from hourmark.kafka import Cluster, Partition

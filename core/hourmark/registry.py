@@ -16,7 +16,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from httpx2 import HTTPError
 
 from hourmark.avro import Schema, canonical_json
-from hourmark.config import Registry
+from hourmark.config_groups import Registry
 from hourmark.errors import ConfigError, HourmarkError, Unavailable, UsageError
 from hourmark.hidden import shown
 

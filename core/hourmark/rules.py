@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import Field
 
 from hourmark.avro import Schema, canonical_json, digest, fingerprint, plain_spelling
-from hourmark.config import Group, Parsing
+from hourmark.config_groups import Group, Parsing
 from hourmark.event_types import EventType, Source
 from hourmark.topics import AUDIT, HOSTS, events_topic
 

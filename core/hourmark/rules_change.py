@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hourmark.config import Parsing
+from hourmark.config_groups import Parsing
 from hourmark.errors import UsageError
 from hourmark.event_types import Declarations
 from hourmark.rules import PARSER, Rules, RulesBook, TypeVersion

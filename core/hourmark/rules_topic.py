@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from hourmark.config import KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.rules import Record, RulesBook
 from hourmark.topic_follower import read_topic

@@ -6,7 +6,7 @@ import contextlib
 from typing import Final
 
 from hourmark.committed_reader import CommittedReader
-from hourmark.config import KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Offset, Partition
 

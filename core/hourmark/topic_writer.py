@@ -7,7 +7,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Producer
 
-from hourmark.config import KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import client_settings, quiet_logger
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
-from hourmark.config import Config, Kafka
+from hourmark.config import Config
+from hourmark.config_groups import Kafka
 from hourmark.event_types import EventType
 from hourmark.kafka import Cluster
 from hourmark.registry import SchemaRegistry

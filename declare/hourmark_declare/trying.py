@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from hourmark.avro import ENVELOPE_NAMES, Datum, unframe
-from hourmark.config import Parsing
+from hourmark.config_groups import Parsing
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.errors import UsageError
 from hourmark.event_types import Declarations, Source

@@ -2,7 +2,7 @@
 
 A reader's path:
 
-- `cli` → `server`: the running process, of the parts that `parts` starts; `http_protocol`, `connections`: what a connection may cost
+- `cli` → `server`: the running process, and `parts`, what it starts; `http_protocol`, `connections`: what a connection may cost
 - `supervisor`, `worker`, `claims`: several processes that share a port, and are one service to the rest
 - `access/`, `tls`: who may send what, and how it is kept from others
 - `app` and the endpoints: `hourmark.wire` in HTTP terms; `answers`, `body`, `errors`

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from hourmark.config import Config, Port, config_option, load_config, named_file
+from hourmark.config import Config, config_option, load_config, named_file
+from hourmark.config_groups import Port
 from hourmark.log import set_up_logging
 
 

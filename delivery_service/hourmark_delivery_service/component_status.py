@@ -12,7 +12,8 @@ from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, build_ope
 
 from hourmark.certificates import load_cas, load_pair
 from hourmark.component_status import FRESH_MS, LOOPBACK, ComponentStatus, State, age, must_listen
-from hourmark.config import Config, Service, ServiceTls
+from hourmark.config import Config
+from hourmark.config_groups import Service, ServiceTls
 from hourmark.errors import ConfigError, Unavailable
 from hourmark.host_reports import HostReport
 from hourmark.recent_reports import recent_reports

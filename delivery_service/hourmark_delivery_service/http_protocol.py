@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from hourmark.config import Service as Settings
+from hourmark.config_groups import Service as Settings
 from hourmark_delivery_service.answers import REFUSE_UPGRADE, EveryAnswer
 from hourmark_delivery_service.connections import Connections, Phase
 from hourmark_delivery_service.errors import BadRequest, HeadersTooLarge, NotNow, ServiceError, TooSlow

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from hourmark.config import Service as ServiceSettings
+from hourmark.config_groups import Service as ServiceSettings
 from hourmark.dead_letters import Reason
 from hourmark.host_reports import HostReport
 from hourmark.ranges import Part

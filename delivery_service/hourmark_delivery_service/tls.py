@@ -11,7 +11,7 @@ import ssl
 from typing import Final
 
 from hourmark.certificates import WatchedFiles, load_cas, load_pair
-from hourmark.config import ServiceTls
+from hourmark.config_groups import ServiceTls
 from hourmark.errors import ConfigError
 
 _LOG = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from hourmark.config import Kafka
+from hourmark.config_groups import Kafka
 from hourmark.kafka import Cluster, Partition, TopicInfo
 from hourmark.topics import AUDIT, HOSTS, central_topic, edge_topic, events_topic, type_of
 from hourmark_etl.errors import EtlStop

@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeVar
 from confluent_kafka import KafkaException
 
 from hourmark.clock import Clock
-from hourmark.config import KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark.errors import HourmarkError
 from hourmark.mirror_positions import CONNECTOR
 from hourmark.topic_follower import TopicFollower

@@ -15,7 +15,7 @@ import click
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option, named_config
-from hourmark.config import Tailer as TailerConfig
+from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from hourmark.certificates import WatchedFiles, load_cas, load_pair
 from hourmark.clock import Clock
-from hourmark.config import Tailer as TailerConfig
+from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 
 _LOG = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from typing import Final
 import zstandard
 
 from hourmark.clock import Clock
-from hourmark.config import TailedSource
+from hourmark.config_groups import TailedSource
 from hourmark.ranges import ByteRange, Part
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Change, Checkpoint

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.config import TailedSource
+from hourmark.config_groups import TailedSource
 from hourmark.ranges import file_id
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed

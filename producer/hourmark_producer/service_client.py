@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 import httpx
 
 from hourmark.clock import Clock
-from hourmark.config import LOOPBACK_HOSTS
-from hourmark.config import Tailer as TailerConfig
+from hourmark.config_groups import LOOPBACK_HOSTS
+from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError, HourmarkError, Unavailable
 from hourmark.hidden import shown
 from hourmark.host_reports import HostReport

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hourmark.clock import Clock
-from hourmark.config import Tailer as TailerConfig
+from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import Finding, HourmarkError
 from hourmark.host_reports import SourceReport
 from hourmark_producer.caught_up import CaughtUp, Target

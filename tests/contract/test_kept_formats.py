@@ -21,7 +21,7 @@ from tests.support.simulator.truth import FIRST_HOUR, TYPES, make_template
 from tests.support.simulator.world import World
 
 from hourmark.audit import AuditRecord, Promise
-from hourmark.config import Parsing
+from hourmark.config_groups import Parsing
 from hourmark.event_types import EventType, Source
 from hourmark.host_reports import HostReport, SourceReport
 from hourmark.ranges import ByteRange, RangeId

@@ -12,7 +12,7 @@ import pytest
 from tests.support.buckets import EARLIER, HOUR, LATER, SCHEMA, TYPE, Datum, Plan, make_event, usual_plan
 from tests.support.containers import append_all
 
-from hourmark.config import Storage as StorageSettings
+from hourmark.config_groups import Storage as StorageSettings
 from hourmark.hours import Hour
 from hourmark.manifest import MARKER
 from hourmark_etl.buckets.avro_container import ContainerWriter

@@ -23,7 +23,8 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, KafkaCluster
+from hourmark.config import Config
+from hourmark.config_groups import KafkaCluster
 from hourmark.kafka import Cluster, Partition, client_settings, topic_settings
 from hourmark.topic_setup import WantedTopic, ensure_topics
 from hourmark.topics import central_topic, events_topic

@@ -18,7 +18,8 @@ from tests.support.waiting import wait_for
 
 from hourmark.avro import fingerprint
 from hourmark.cli import root
-from hourmark.config import Config, Registry, load_config
+from hourmark.config import Config, load_config
+from hourmark.config_groups import Registry
 from hourmark.errors import Finding, UsageError
 from hourmark.kafka import TIMEOUT_S, Cluster, Partition
 from hourmark.ranges import ByteRange

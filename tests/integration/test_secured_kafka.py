@@ -15,7 +15,8 @@ from tests.support.secure_broker import PASSWORD, SecureBroker, secure_broker
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, KafkaCluster
+from hourmark.config import Config
+from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster
 from hourmark.topic_follower import read_topic

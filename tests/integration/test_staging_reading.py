@@ -12,7 +12,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from hourmark.avro import frame
-from hourmark.config import Config, Storage
+from hourmark.config import Config
+from hourmark.config_groups import Storage
 from hourmark.event_id import LineIds
 from hourmark.kafka import Cluster, Partition, client_settings
 from hourmark.ranges import RangeId

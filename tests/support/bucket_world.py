@@ -15,8 +15,9 @@ from tests.support.records import TOPIC, kafka_table, seal, stage_plan
 from tests.support.records import frontier as open_frontier
 
 from hourmark.avro import event_schema, frame
-from hourmark.config import Config, Etl
-from hourmark.config import Storage as Settings
+from hourmark.config import Config
+from hourmark.config_groups import Etl
+from hourmark.config_groups import Storage as Settings
 from hourmark.hours import Hour
 from hourmark.manifest import Manifest
 from hourmark_etl.buckets.reader import Event, read_events

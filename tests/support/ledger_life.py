@@ -11,7 +11,8 @@ from tests.support.rules import put_rules
 
 from hourmark.audit import promises
 from hourmark.avro import frame
-from hourmark.config import Config, Etl, Kafka, Parsing
+from hourmark.config import Config
+from hourmark.config_groups import Etl, Kafka, Parsing
 from hourmark.event_id import EventId, LineIds
 from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour

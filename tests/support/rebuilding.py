@@ -8,7 +8,7 @@ from tests.support.simulator.sites import FakeCluster
 from tests.support.simulator.truth import CLUSTER, FIRST_HOUR, SCHEMA_IDS, SOURCES, TYPES, config_of
 from tests.support.simulator.world import World
 
-from hourmark.config import Parsing
+from hourmark.config_groups import Parsing
 from hourmark.event_types import EventType
 from hourmark.kafka import Partition
 from hourmark.rules import Rules, RulesBook, TypeVersion

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from hourmark.audit import AuditRecord
-from hourmark.config import Storage
+from hourmark.config_groups import Storage
 from hourmark.event_types import EventType, Source
 from hourmark.host_reports import HostReport, SourceReport
 from hourmark.hours import Hour

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from hourmark.avro import canonical_json, digest
-from hourmark.config import Parsing
+from hourmark.config_groups import Parsing
 from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, Source
 from hourmark.hours import Hour
 from hourmark.rules import Record, Rules, TypeVersion

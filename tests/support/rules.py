@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from tests.support.records import APP, CLICK, HOUR
 
-from hourmark.config import Config, Etl
+from hourmark.config import Config
+from hourmark.config_groups import Etl
 from hourmark.event_types import Declarations, EventType, Source
 from hourmark.hours import Hour
 from hourmark.rules import TypeVersion

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from hourmark.config import Kafka
+from hourmark.config_groups import Kafka
 from hourmark.kafka import Cluster, topic_settings
 from hourmark.topic_follower import read_topic
 from hourmark.topic_setup import WantedTopic, ensure_topics

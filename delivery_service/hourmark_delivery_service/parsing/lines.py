@@ -5,7 +5,7 @@ RFC 5424 with a JSON object or text, and patterns, where a type's fields are fil
 
 from __future__ import annotations
 
-from hourmark.config import Parsing
+from hourmark.config_groups import Parsing
 from hourmark.dead_letters import Reason
 from hourmark.event_types import Source
 from hourmark.ranges import ByteRange

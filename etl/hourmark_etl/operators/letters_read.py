@@ -13,7 +13,7 @@ import fastavro
 from hourmark import dead_letters
 from hourmark.avro import unframe
 from hourmark.committed_reader import CommittedReader
-from hourmark.config import KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Partition
 from hourmark.rules_topic import read_rules

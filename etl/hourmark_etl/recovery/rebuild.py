@@ -25,7 +25,7 @@ from typing import Final
 
 from sqlalchemy import Connection, delete, insert, or_, select
 
-from hourmark.config import Kafka
+from hourmark.config_groups import Kafka
 from hourmark.errors import Finding, UsageError
 from hourmark.kafka import Partition
 from hourmark.manifest import Manifest

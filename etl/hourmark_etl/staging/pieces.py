@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from hourmark.config import Storage as StorageSettings
+from hourmark.config_groups import Storage as StorageSettings
 from hourmark_etl.model import AuditGroup, Span, StagedFile, StagedGroup, from_row
 
 NOTE_FORMAT: Final = 1

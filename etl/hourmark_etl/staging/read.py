@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from hourmark.committed_reader import STALL_S, CommittedReader, OutOfRange, Run
-from hourmark.config import KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Partition
 from hourmark_etl.errors import DataLoss

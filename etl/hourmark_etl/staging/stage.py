@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from hourmark.audit import AuditRecord
 from hourmark.avro import FRAMING_SIZE, unframe
-from hourmark.config import KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark_etl.arrow import (
     Bools,
     Int32s,

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from hourmark.clock import SystemClock
 from hourmark.component_status import ComponentStatus, component_statuses
-from hourmark.config import Buckets, Service, home, load_config
+from hourmark.config import home, load_config
+from hourmark.config_groups import Buckets, Service
 from hourmark.errors import UsageError
 from hourmark.kafka import quiet_logger
 from hourmark.printing import json_option, say_json

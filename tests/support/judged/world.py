@@ -20,7 +20,7 @@ import fastavro
 
 from hourmark import dead_letters
 from hourmark.avro import event_schema, fingerprint, unframe
-from hourmark.config import Parsing
+from hourmark.config_groups import Parsing
 from hourmark.event_id import EventId, LineIds
 from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.hours import Hour

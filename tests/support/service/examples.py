@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 
 from hourmark.avro import unframe
-from hourmark.config import Parsing
+from hourmark.config_groups import Parsing
 from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.ranges import ByteRange, Part
 from hourmark.rules import Rules, TypeVersion

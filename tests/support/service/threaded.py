@@ -14,7 +14,7 @@ import uvloop
 from tests.support.service.harness import Harness, running
 from tests.support.service.network import Unsignalled
 
-from hourmark.config import ServiceTls
+from hourmark.config_groups import ServiceTls
 from hourmark_delivery_service.server import Loop, Server, uvicorn_config
 from hourmark_delivery_service.tls import Tls
 

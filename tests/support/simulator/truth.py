@@ -9,7 +9,8 @@ import fastavro
 from tests.support.rules import put_rules
 
 from hourmark.avro import Schema, event_schema
-from hourmark.config import Config, Etl, Kafka, KafkaCluster
+from hourmark.config import Config
+from hourmark.config_groups import Etl, Kafka, KafkaCluster
 from hourmark.event_id import EventId
 from hourmark.event_types import EventType, Source
 from hourmark.hours import Hour

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hourmark.clock import SystemClock
-from hourmark.config import TailedSource
-from hourmark.config import Tailer as TailerConfig
+from hourmark.config_groups import TailedSource
+from hourmark.config_groups import Tailer as TailerConfig
 from hourmark_producer.checkpoint import Checkpoint
 from hourmark_producer.identity import Identity, identify
 from hourmark_producer.installation import locked, open_installation

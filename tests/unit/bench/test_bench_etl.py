@@ -18,8 +18,8 @@ from tests.support.etl import own_settings
 
 from hourmark.audit import AuditRecord
 from hourmark.avro import unframe
-from hourmark.config import Storage as StorageSettings
 from hourmark.config import load_config
+from hourmark.config_groups import Storage as StorageSettings
 from hourmark.hours import Hour
 from hourmark_etl.storage import open_storage
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from hourmark.committed_reader import CommittedReader, OutOfRange
-from hourmark.config import KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import Partition
 

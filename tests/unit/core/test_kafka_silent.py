@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from hourmark import kafka
-from hourmark.config import KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Partition
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.support.http_server import Answering, serving
 
-from hourmark.config import Registry
+from hourmark.config_groups import Registry
 from hourmark.errors import HourmarkError, Unavailable, UsageError
 from hourmark.registry import SchemaRegistry
 

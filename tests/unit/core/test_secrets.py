@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from tests.support.certificates import Authority, Pair
 from tests.support.http_server import Answering, serving
 
-from hourmark.config import Config, Registry, load_config
+from hourmark.config import Config, load_config
+from hourmark.config_groups import Registry
 from hourmark.config_show import config_group
 from hourmark.errors import ConfigError, Unavailable
 from hourmark.kafka import Cluster, client_settings

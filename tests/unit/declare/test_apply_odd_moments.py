@@ -29,7 +29,8 @@ from tests.support.rules_servers import MemoryRegistry, MemoryTopic, outside
 
 from hourmark import audit, rules_topic, topic_writer
 from hourmark.avro import Schema, fingerprint
-from hourmark.config import Config, KafkaCluster
+from hourmark.config import Config
+from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Finding, HourmarkError, Unavailable, UsageError
 from hourmark.event_types import DEAD_LETTERS, EventType, Source
 from hourmark.line_rule import DECLARED

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.service.examples import range_of
 
-from hourmark.config import Parsing
+from hourmark.config_groups import Parsing
 from hourmark.errors import UsageError
 from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
 from hourmark.rules import Rules, TypeVersion

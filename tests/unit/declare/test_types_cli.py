@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hourmark.config import Parsing, load_config
+from hourmark.config import load_config
+from hourmark.config_groups import Parsing
 from hourmark.errors import TypeFileError, UsageError
 from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, Source, read_folder
 from hourmark.rules import Rules, TypeVersion

@@ -10,7 +10,7 @@ import pytest
 from tools.fuzz_native import build_tool
 from tools.native_cases import Case, difference, parsed
 
-from hourmark.config import Parsing
+from hourmark.config_groups import Parsing
 from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, native

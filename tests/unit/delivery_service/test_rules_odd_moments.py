@@ -16,7 +16,8 @@ from tests.support.service.harness import Harness, fed, with_service
 from tests.support.waiting import wait_for
 
 from hourmark.avro import canonical_json, digest
-from hourmark.config import Config, KafkaCluster
+from hourmark.config import Config
+from hourmark.config_groups import KafkaCluster
 from hourmark.rules import Record, Rules, RulesBook, TypeVersion
 from hourmark.topic_follower import TopicFollower
 from hourmark.topics import TYPES

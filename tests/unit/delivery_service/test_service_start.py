@@ -16,7 +16,8 @@ from tests.support.service.harness import fed
 
 from hourmark import audit, host_reports
 from hourmark.avro import Schema
-from hourmark.config import Config, Parsing
+from hourmark.config import Config
+from hourmark.config_groups import Parsing
 from hourmark.errors import ConfigError, Unavailable
 from hourmark_delivery_service import framing
 from hourmark_delivery_service.cli import serve

@@ -17,7 +17,8 @@ from tests.support.service.harness import run, running
 from tests.support.service.network import Network, networked
 from tests.support.service.tokens import known
 
-from hourmark.config import Config, ServiceTls, load_config
+from hourmark.config import Config, load_config
+from hourmark.config_groups import ServiceTls
 from hourmark.errors import ConfigError
 from hourmark_delivery_service import tls as tls_module
 from hourmark_delivery_service.server import Loop, Server, uvicorn_config

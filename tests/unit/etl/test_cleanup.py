@@ -12,7 +12,8 @@ from tests.support.ledger_life import FIRST, Life
 from tests.support.memory_storage import MemoryStorage
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, Etl
+from hourmark.config import Config
+from hourmark.config_groups import Etl
 from hourmark_etl.closing.cleanup import Cleaned, Cleaner
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import tables

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.records import position, span, staged_batch
 
-from hourmark.config import Kafka
+from hourmark.config_groups import Kafka
 from hourmark.errors import Unavailable, UsageError
 from hourmark_etl.errors import DataLoss, EtlStop, StaleDriver
 from hourmark_etl.ledger import batches as ledger

@@ -11,7 +11,8 @@ from sqlalchemy import insert
 from tests.support.records import service
 
 from hourmark.component_status import ComponentStatus, State
-from hourmark.config import Config, Etl, Storage
+from hourmark.config import Config
+from hourmark.config_groups import Etl, Storage
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.heartbeat import beat, driver_seen_ms, no_driver

@@ -27,7 +27,8 @@ from tests.support.records import (
 )
 from tests.support.rules import ledger_of_click, put_rules
 
-from hourmark.config import Config, Etl
+from hourmark.config import Config
+from hourmark.config_groups import Etl
 from hourmark.errors import UsageError
 from hourmark.hours import Hour
 from hourmark_etl.errors import StaleDriver, TopicReplaced

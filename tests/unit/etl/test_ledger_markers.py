@@ -10,7 +10,8 @@ import pytest
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.rules import put_rules
 
-from hourmark.config import Config, Etl
+from hourmark.config import Config
+from hourmark.config_groups import Etl
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours, record_first_hours

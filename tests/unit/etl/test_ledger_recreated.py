@@ -13,7 +13,8 @@ from tests.support.ledger_life import FIRST, Life
 from tests.support.records import position, tailer
 from tests.support.rules import put_rules
 
-from hourmark.config import Config, Etl
+from hourmark.config import Config
+from hourmark.config_groups import Etl
 from hourmark.errors import Finding, UsageError
 from hourmark.event_types import EventType
 from hourmark.hours import Hour

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from hourmark import committed_reader
-from hourmark.config import KafkaCluster
+from hourmark.config_groups import KafkaCluster
 from hourmark.errors import HourmarkError, Unavailable
 from hourmark.kafka import Partition
 from hourmark_etl.errors import DataLoss

@@ -16,7 +16,7 @@ from tests.support.records import Row, audit_record, host_report, kafka_table, s
 
 from hourmark.audit import Promise
 from hourmark.avro import frame
-from hourmark.config import Storage
+from hourmark.config_groups import Storage
 from hourmark.event_id import LineIds
 from hourmark.host_reports import HostReport
 from hourmark.ranges import RangeId

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hourmark.config import Kafka
+from hourmark.config_groups import Kafka
 from hourmark.topics import central_topic, events_topic
 
 ROOT = Path(__file__).resolve().parents[3]

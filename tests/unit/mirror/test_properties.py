@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hourmark.config import Config, Kafka, KafkaCluster, Mirror
+from hourmark.config import Config
+from hourmark.config_groups import Kafka, KafkaCluster, Mirror
 from hourmark.errors import ConfigError
 from hourmark_mirror.properties import properties, render
 

@@ -11,7 +11,7 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
-from hourmark.config import TailedSource
+from hourmark.config_groups import TailedSource
 from hourmark.ranges import ByteRange
 from hourmark_producer.caught_up import CaughtUp, Target
 from hourmark_producer.files import NEVER, Observation, Outgoing, Place, Position, Progress, TrackedFile

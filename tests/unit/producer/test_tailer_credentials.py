@@ -14,8 +14,8 @@ from tests.support.tailer.host import Host
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.config import ServiceTls, TailerTls
-from hourmark.config import Tailer as TailerConfig
+from hourmark.config_groups import ServiceTls, TailerTls
+from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer import credentials
 from hourmark_producer.service_client import ServiceLink

@@ -16,7 +16,7 @@ from tests.support.service.threaded import Served, served
 from tests.support.service.tokens import known, record
 from tests.support.waiting import wait_for
 
-from hourmark.config import ServiceTls
+from hourmark.config_groups import ServiceTls
 
 LINES = 500
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 
-from hourmark.config import TailedSource
+from hourmark.config_groups import TailedSource
 from hourmark.ranges import Part
 
 

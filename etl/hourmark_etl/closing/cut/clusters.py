@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from hourmark.clock import Clock
-from hourmark.config import Kafka
+from hourmark.config_groups import Kafka
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Partition, TopicInfo
 from hourmark.mirror_positions import MirrorPositions, ahead, gaps, reached, recreated
