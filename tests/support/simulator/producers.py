@@ -66,6 +66,9 @@ class Producers:
             self.lines += 1
             events.append(self._event(self.lines, host.number, event_type, time_ms))
         self._take(host.number, tuple(events))
+        if len(self.ranges) % 7 == 0:
+            self._take(host.number, ())  # of nothing but blank lines
+            self.seen["range of blank lines"] += 1
 
     def send(self, draw: int) -> None:
         """A range is sent: it is acknowledged, or the ack is lost, or the service is killed before the audit record."""
@@ -276,9 +279,6 @@ class Producers:
     def _take(self, host: int, events: tuple[Event, ...]) -> None:
         range_id = RangeId((len(self.ranges) + 1).to_bytes(8, "big"))
         self.ranges.append(Range(id=range_id, host=host, events=events, observed_at_ms=self.clock.now_ms()))
-        if events and len(self.ranges) % 7 == 0:
-            self._take(host, ())  # of nothing but blank lines
-            self.seen["range of blank lines"] += 1
 
     def _audit(self, sent: Range, reading: tuple[Event, ...]) -> AuditRecord:
         blanks = None if sent.id[7] % 5 == 0 else sent.id[7] % 3 + (not reading)  # by the range: a retry says the same
