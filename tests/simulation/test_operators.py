@@ -113,7 +113,7 @@ def _frontiers_of_the_last(patch: pytest.MonkeyPatch) -> None:
 def _zones_of_today(patch: pytest.MonkeyPatch) -> None:
     """Whatever the revision names, a service reads times with the newest zone data that it has."""
     patch.setattr(
-        "hourmark_delivery_service.parsing.lines.zone_of", lambda name, _: zones.zone_of(name, max(zones.zone_versions()))
+        "hourmark_delivery_service.parsing.placing.zone_of", lambda name, _: zones.zone_of(name, max(zones.zone_versions()))
     )
 
 

@@ -103,7 +103,7 @@ class Producers:
     def read_otherwise(self, draw: int) -> None:
         """Some services run other software from now on, and read one of the last ranges in another way; it is sent again."""
         r = random.Random(draw)
-        todo = [x for x in self.ranges[-4:] if not x.otherwise and not x.abandoned and not self.hosts[x.host].dead]
+        todo = [x for x in self.ranges[-4:] if x.events and not x.otherwise and not x.abandoned and not self.hosts[x.host].dead]
         if todo:
             again = r.choice(todo)
             again.otherwise = self.other_reading(again, r.choice(("hour", "moment", "type", "fewer")))
@@ -116,7 +116,7 @@ class Producers:
         The host has its answer, or gets it from a service that reads as the first did.
         """
         r = random.Random(draw)
-        todo = [x for x in self.ranges if x.recorded and x.acked and not x.otherwise and not x.abandoned]
+        todo = [x for x in self.ranges if x.events and x.recorded and x.acked and not x.otherwise and not x.abandoned]
         if not todo:
             return
         again = r.choice(todo)

@@ -26,8 +26,8 @@ from hourmark.wire import range_headers
 
 ROOT: Final = Path(__file__).parents[3]
 SETTINGS: Final = ("connections_max=256", "header_seconds=2")
-FLOOR_S: Final = 0.1  # below it a busy machine of two cores, which the attacker shares, says nothing of the service
-WINDOWS: Final = 3  # an attack lasts, the machine's other work does not: the best of so many
+FLOOR_S: Final = 0.25  # below it a busy machine of two cores, which the attacker shares, says nothing of the service
+WINDOWS: Final = 5  # an attack lasts, the machine's other work does not: the best of so many
 MEMORY_GROWTH: Final = 0.2
 MEMORY_FLOOR: Final = (
     32 << 20
