@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
-from tests.support.service.live import CLICK, RAW, Serving, StockReader, apply_types
-from tests.support.service.load import Poster, check_acknowledged, finish, loaded, wait_for_acks
+from tests.support.service.live import CLICK, RAW, Serving, StockReader
+from tests.support.service.load import Poster, check_acknowledged, finish, loaded, served, wait_for_acks
 from tests.support.waiting import wait_for
 
 from hourmark.config import Config
@@ -29,15 +29,8 @@ KILLS_S = 300
 
 @pytest.fixture
 def service(stack: Stack, config: Config, tmp_path: Path) -> Iterator[Serving]:
-    revision = apply_types(config, tmp_path / "ledger.sqlite")
-    settings = {"HOURMARK_SERVICE__DELIVERY_TIMEOUT_SECONDS": "6", "HOURMARK_SERVICE__WORKERS": "2"}
-    serving = Serving(config_file=stack.layout.config_file, folder=tmp_path, revision=revision, settings=settings)
-    try:
-        serving.start()
+    with served(stack, config, tmp_path, workers=2) as serving:
         yield serving
-    finally:
-        serving.end()
-        stack.up()
 
 
 @pytest.fixture
@@ -46,13 +39,7 @@ def load(service: Serving) -> Iterator[list[Poster]]:
         yield posters
 
 
-def workers(service: Serving) -> set[int]:
-    """Process ids; that of the supervisor is not among them."""
-    assert service.process is not None
-    return {c.pid for c in psutil.Process(service.process.pid).children() if any("spawn_main" in part for part in c.cmdline())}
-
-
-def all_gone(pids: set[int]) -> bool:
+def all_gone(pids: list[int]) -> bool:
     return all(map(is_gone, pids))
 
 
@@ -72,19 +59,19 @@ def back(stack: Stack) -> None:
 
 def test_all_brokers_killed_and_back(stack: Stack, config: Config, service: Serving, load: list[Poster]) -> None:
     wait_for_acks(load, 10)
-    before = workers(service)
+    before = set(service.workers())
     for broker in stack.brokers:
         stack.kill(broker)
     time.sleep(20)
     back(stack)
     wait_for_acks(load, 10, 120)
-    assert workers(service) == before, "no worker was started anew"
+    assert set(service.workers()) == before, "no worker was started anew"
     check_acknowledged(StockReader(config), finish(load))
 
 
 def test_all_brokers_stand_still_for_a_minute(stack: Stack, config: Config, service: Serving, load: list[Poster]) -> None:
     wait_for_acks(load, 10)
-    before = workers(service)
+    before = set(service.workers())
     processes = [process for broker in stack.brokers if (process := stack.process(broker)) is not None]
     assert len(processes) == 3
     for process in processes:
@@ -95,7 +82,7 @@ def test_all_brokers_stand_still_for_a_minute(stack: Stack, config: Config, serv
         for process in processes:
             psutil.Process(process.pid).resume()
     wait_for_acks(load, 10, 120)
-    assert workers(service) == before
+    assert set(service.workers()) == before
     check_acknowledged(StockReader(config), finish(load))
 
 
@@ -103,7 +90,7 @@ def test_a_topic_deleted_and_made_again_stops_its_type_alone(
     stack: Stack, config: Config, service: Serving, load: list[Poster]
 ) -> None:
     wait_for_acks(load, 10)
-    before, topic = workers(service), events_topic(CLICK.name)
+    before, topic = set(service.workers()), events_topic(CLICK.name)
     admin = AdminClient({"bootstrap.servers": config.kafka.edge.bootstrap})
     admin.delete_topics([topic])[topic].result(30)
     line = f"<13>1 - - a p {RAW.name} - x\n".encode()
@@ -113,7 +100,7 @@ def test_a_topic_deleted_and_made_again_stops_its_type_alone(
     ensure_topics(Cluster(config.kafka.edge, "edge"), [WantedTopic(topic, 2, settings)])
     since = {id(poster): len(poster.acked) for poster in load}
     wait_for_acks(load, 10, 180)
-    assert workers(service) == before
+    assert set(service.workers()) == before
     finish(load)
     later = [acked for poster in load for acked in poster.acked[since[id(poster)] + 1 :]]
     check_acknowledged(StockReader(config), later)
@@ -130,7 +117,7 @@ def test_audit_topics_and_acks_agree_after_minutes_of_kills(
     while time.monotonic() < until:
         kind = chance.choice(("worker", "worker", "broker", "service"))
         kills[kind] += 1
-        if kind == "worker" and (running := sorted(workers(service))):
+        if kind == "worker" and (running := sorted(service.workers())):
             psutil.Process(chance.choice(running)).kill()
         elif kind == "broker":
             broker = chance.choice(stack.brokers)
@@ -139,7 +126,7 @@ def test_audit_topics_and_acks_agree_after_minutes_of_kills(
             stack.start(broker)
             stack.wait_ready(broker)
         elif kind == "service":
-            theirs = workers(service)
+            theirs = service.workers()
             service.end(chance.choice((signal.SIGTERM, signal.SIGKILL)))
             wait_for(functools.partial(all_gone, theirs), "workers end with their supervisor", 30)
             service.start()

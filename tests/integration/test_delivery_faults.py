@@ -8,8 +8,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.support.service.live import CLICK, RUN, Serving, StockReader, apply_types, lines
-from tests.support.service.load import LINES, Poster, check_acknowledged, finish, loaded, wait_for_acks
+from tests.support.service.live import CLICK, RUN, Serving, StockReader, lines
+from tests.support.service.load import LINES, Poster, check_acknowledged, finish, loaded, served, wait_for_acks
 from tests.support.waiting import wait_for
 
 from hourmark.config import Config
@@ -20,15 +20,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.chaos]
 
 @pytest.fixture
 def service(stack: Stack, config: Config, tmp_path: Path) -> Iterator[Serving]:
-    revision = apply_types(config, tmp_path / "ledger.sqlite")
-    settings = {"HOURMARK_SERVICE__DELIVERY_TIMEOUT_SECONDS": "6"}
-    serving = Serving(config_file=stack.layout.config_file, folder=tmp_path, revision=revision, settings=settings)
-    try:
-        serving.start()
+    with served(stack, config, tmp_path) as serving:
         yield serving
-    finally:
-        serving.end()
-        stack.up()  # whatever a test left dead
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-import psutil
 import pytest
 from click.testing import CliRunner
 from tests.support.service.live import CLICK, RAW, RUN, Serving, StockReader, apply_types, lines
@@ -200,7 +199,7 @@ def test_two_workers_are_one_service_and_lose_nothing_while_they_are_killed_and_
         for index in range(40):
             if index % 10 == 5:
                 number = next(faults)
-                os.kill(serving.process.pid if number == signal.SIGHUP else workers(serving)[0], number)  # type: ignore[union-attr]
+                os.kill(serving.process.pid if number == signal.SIGHUP else serving.workers()[0], number)  # type: ignore[union-attr]
             body = lines(range(FIRST + index * 10, FIRST + index * 10 + 10))
             for _ in range(30):
                 with contextlib.suppress(httpx.HTTPError):
@@ -210,7 +209,7 @@ def test_two_workers_are_one_service_and_lose_nothing_while_they_are_killed_and_
                 time.sleep(0.2)
         assert len(acknowledged) == 40
         wait_for(lambda: 'hourmark_service_events_total{type="' in serving.get("/metrics").text, "metrics of all", 10)
-        wait_for(lambda: len(workers(serving)) >= 2, "those that were killed are started again", 30)
+        wait_for(lambda: len(serving.workers()) >= 2, "those that were killed are started again", 30)
         assert serving.end() == 0
     finally:
         serving.end(signal.SIGKILL)
@@ -222,10 +221,3 @@ def test_two_workers_are_one_service_and_lose_nothing_while_they_are_killed_and_
     assert [r.goodbye for r in said] == [False] * (len(said) - 1) + [True]
     caught_up = [r.sources[0].caught_up_at_ms or 0 for r in said]
     assert caught_up == sorted(caught_up)
-
-
-def workers(serving: Serving) -> list[int]:
-    """The process ids of those that serve."""
-    assert serving.process is not None
-    children = psutil.Process(serving.process.pid).children()
-    return [child.pid for child in children if any("spawn_main" in part for part in child.cmdline())]

@@ -18,6 +18,7 @@ from typing import Any
 
 import fastavro
 import httpx
+import psutil
 from confluent_kafka import Consumer, TopicPartition
 from tests.support.waiting import wait_for
 
@@ -90,6 +91,12 @@ class Serving:
         except httpx.HTTPError:
             return False
         return answer.status_code == 200 and answer.headers["Hourmark-Rules"] == self.revision
+
+    def workers(self) -> list[int]:
+        """The process ids of those that serve for a supervisor; its own is not among them."""
+        assert self.process is not None
+        children = psutil.Process(self.process.pid).children()
+        return [child.pid for child in children if any("spawn_main" in part for part in child.cmdline())]
 
     def runs(self) -> bool:
         """Whether the process that was started is alive."""
