@@ -68,6 +68,13 @@ def test_ten_thousand_histories_keep_the_promise(ledgers: Path, template: Path, 
     cover_much(seen)
 
 
+def test_a_line_of_two_ranges_is_asked_of_the_one_that_brought_it(ledgers: Path, template: Path) -> None:
+    """The judge once blamed the range of which it had never come; the bucket named the other, and was right."""
+    again = [("cut_range", 6486), ("read_otherwise", 62265), ("send", 62278), ("lose_checkpoint", 14407), ("send", 19913)]
+    world = play([*again, ("read_unrecorded", 8973)], ledgers, template)
+    assert world.seen["second reading without a record"] == 1
+
+
 def hold(histories: int, seed: int, ledgers: Path, template: Path) -> collections.Counter[str]:
     """Play so many of this seed, and count what was seen."""
     seen: collections.Counter[str] = collections.Counter()

@@ -139,11 +139,12 @@ class Judge:
                 raise Broken(f"{event_type} {hour} was held for nothing: {text}")
 
     def _unpromised(self, x: Range, records: set[bytes]) -> set[Event]:
-        """What the reading without a record has of hours of which the one record of the range speaks, and no record has."""
+        """What the reading without a record brought of hours of which the one record of the range speaks, and no record has."""
         of_others = (reading for y in self._producers.ranges if y is not x for reading in y.recorded)
         promised = [*self._promised_by(x, *records), *(e for reading in of_others for e in reading)]
         keys = {(e.event_type, Hour.of(e.time_ms)) for e in self._promised_by(x, *records)}
-        return {e for e in {*x.events, *x.otherwise} - {*promised} if (e.event_type, Hour.of(e.time_ms)) in keys}
+        brought = {e for e in {*x.events, *x.otherwise} if e.id in x.appended}
+        return {e for e in brought - {*promised} if (e.event_type, Hour.of(e.time_ms)) in keys}
 
     def _check_listed(self, event_type: str, hour: Hour, manifest: Manifest) -> None:
         """Whatever its grade, `forced` too: what was staged at its freeze is inside, or before, unless it was destroyed."""

@@ -94,6 +94,7 @@ class Producers:
     def append_row(self, sent: Range, e: Event, partition: int = 0) -> None:
         """The record of one event of a range."""
         self._append(Partition(events_topic(e.event_type), partition), RecordKey(e.id, sent.id).encode(), e.value)
+        sent.appended.add(e.id)
 
     def promise(self, sent: Range, reading: tuple[Event, ...]) -> None:
         """The audit record of a range, as it was read."""

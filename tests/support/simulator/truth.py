@@ -53,6 +53,7 @@ class Range:
     events: tuple[Event, ...]
     otherwise: tuple[Event, ...] = ()
     recorded: set[tuple[Event, ...]] = dataclasses.field(default_factory=set)  # readings that have an audit record
+    appended: set[EventId] = dataclasses.field(default_factory=set)  # of its rows; the same line may be in another range, too
     observed_at_ms: int = 0
     acked: bool = False
     abandoned: bool = False  # will never be sent again
