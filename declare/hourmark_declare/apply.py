@@ -24,6 +24,7 @@ from hourmark.rules_narrowing import check_lines
 from hourmark.topics import AUDIT, HOSTS
 from hourmark_declare.avro_evolution import why_unreadable
 from hourmark_declare.registry_repair import Registry, repair_registry
+from hourmark_declare.samples import Samples, check_samples
 from hourmark_etl.ledger.rules import LedgerRules
 
 _Done = TypeVar("_Done")
@@ -82,18 +83,21 @@ class Repaired:
 
 def apply(
     outside: Outside, declared: Declarations, first_hour: Hour, *,
-    may_remove: bool = False, may_refuse: bool = False, may_adopt: bool = False,
+    may_remove: bool = False, may_refuse: bool = False, may_adopt: bool = False, samples: Samples | None = None,
 ) -> Applied:  # fmt: skip
     """Make everything outside agree with the declarations. Raises what stops it; running it again goes on.
 
     `first_hour`: of new types. `may_remove`: types and sources in force may be left out; their topics, buckets and older ranges
-    stay as they are. `may_refuse`: lines that are events now may become dead letters. `may_adopt`: as
-    for `repair`. Whatever may be refused is asked before anything is registered.
+    stay as they are. `may_refuse`: lines that are events now may become dead letters; else `samples`, too, must stay events.
+    `may_adopt`: as for `repair`. Whatever may be refused is asked before anything is registered.
     """
     book, _ = _known(outside, first_hour, may_adopt=may_adopt)
     latest, known = book.latest, outside.ledger.schemas()
     check_change(latest, declared, first_hour.length_s, may_remove=may_remove)
     check_lines(latest, declared, may_refuse=may_refuse)
+    if samples is not None and not may_refuse:
+        events = check_samples(latest, declared, samples)
+        outside.say(f"{events} of {len(samples.lines)} sample lines of source {samples.source} are events")
     check_sizes(next_rules(book, declared, {t.name: 0 for t in declared.types}, first_hour.length_s), outside.record_bytes_max)
     wanted = [*(KnownSchema.of(t.name, t.schema()) for t in declared.types), *_OWN]
     _check_reads(wanted, known, latest)

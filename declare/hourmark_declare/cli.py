@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import UsageError
+from hourmark.event_types import Declarations
 from hourmark.hours import Hour
 from hourmark.printing import json_option, say_json
 from hourmark_declare.folder import declarations, dir_option
-from hourmark_declare.try_cli import try_
+from hourmark_declare.try_cli import samples_of, try_
+
+if TYPE_CHECKING:
+    from hourmark_declare.samples import Again
 
 _first_hour_option = click.option(
     "--first-hour", help="Where new types' chains of buckets begin, e.g. 2026-11-21T05. Default: now."
@@ -30,18 +35,47 @@ types.add_command(try_)
 
 @types.command()
 @dir_option
+@click.option("--live", is_flag=True, help="Ask the edge, too: which lines became dead letters, and would again?")
+@click.option("--since", default="1h", show_default=True, help="With --live: how far back; 2026-11-21T05:30, or 10m, 3d ago.")
 @json_option
 @config_option
-def check(config: Config, folder: Path | None, as_json: bool) -> None:
-    """Check declarations without any server.
+def check(config: Config, folder: Path | None, live: bool, since: str, as_json: bool) -> None:
+    """Check declarations: without any server, or, with --live, against the lines that come.
 
-    Example:  hourmark types check --dir types
+    --live parses the dead letters of the last hour again under these declarations. Exit code 1 if any would be one again: a
+    source or field is mistyped, here or in what writes the lines. `hourmark dead-letters show` has the lines.
+
+    \b
+    Examples:
+      hourmark types check --dir types
+      hourmark types check --live --since 10m
     """
     declared = declarations(folder or config.types.dir)
+    again = _parsed_again(config, declared, since) if live else None
     if as_json:
-        say_json({"types": [t.name for t in declared.types], "sources": [s.name for s in declared.sources]})
+        found = {} if again is None else {"dead_letters": [dataclasses.asdict(kind) for kind in again]}
+        say_json({"types": [t.name for t in declared.types], "sources": [s.name for s in declared.sources], **found})
     else:
         click.echo(f"{len(declared.types)} types and {len(declared.sources)} sources are well declared")
+        for kind in again or ():
+            click.echo(str(kind))
+    if any(kind.stays for kind in again or ()):
+        raise SystemExit(1)
+
+
+def _parsed_again(config: Config, declared: Declarations, since: str) -> list[Again]:
+    from hourmark_declare.samples import parsed_again
+    from hourmark_etl.operators.letters import Letters, Wanted, moment_ms
+    from hourmark_etl.operators.letters_read import RECORDS_MAX, of_topic
+
+    try:
+        wanted = Wanted(since_ms=moment_ms(since, SystemClock().now_ms()))
+    except ValueError as error:
+        raise UsageError(f"--since: {error}") from error
+    letters = Letters(wanted, of_topic(config.kafka.edge, RECORDS_MAX, _say), whole=False)
+    again = parsed_again(declared, letters)
+    _say(str(letters))
+    return again
 
 
 @types.command()
@@ -50,24 +84,34 @@ def check(config: Config, folder: Path | None, as_json: bool) -> None:
 @_first_hour_option
 @click.option("--remove", is_flag=True, help="Leave out types and sources in force that are not declared here.")
 @click.option("--refuse-lines", is_flag=True, help="Lines that are events now may become dead letters: no program writes them.")
+@click.option("--lines", "sample", type=click.File("rb"), help="Sample lines that come now: refuse what they would not satisfy.")
+@click.option("--source", help="With --lines: the declared source that they are of. Default: the only one.")
 @config_option
-def apply(config: Config, folder: Path | None, first_hour: str | None, remove: bool, refuse_lines: bool, as_json: bool) -> None:
+def apply(
+    config: Config, folder: Path | None, first_hour: str | None, remove: bool, refuse_lines: bool, sample: BinaryIO | None,
+    source: str | None, as_json: bool,
+) -> None:  # fmt: skip
     """Register schemas, make topics, add frontier rows, publish the rules revision. Can be repeated.
 
     Refused, and nothing changed, where closed buckets could not be read any more, or where lines that are events under the rules
-    in force would become dead letters: a default or a field that was taken away, a type that a source lost.
+    in force would become dead letters: a default or a field that was taken away, a type that a source lost. Whether a changed
+    pattern fits the lines that come, only lines can tell: --lines.
 
     \b
     Examples:
       hourmark types apply --dir types --first-hour 2026-11-21T05
+      hourmark types apply --lines /var/log/app.log --source app
       hourmark types apply --refuse-lines
     """
     from hourmark_declare.apply import apply as apply_types  # needs Kafka's client; `check` does not
     from hourmark_declare.servers import servers
 
     declared, first = declarations(folder or config.types.dir), _first_hour(config, first_hour)
+    if source and sample is None:
+        raise UsageError("--source says what --lines are of: name a file of lines too")
+    samples = samples_of(declared, sample, source) if sample else None
     with servers(config, _say) as outside:
-        applied = apply_types(outside, declared, first, may_remove=remove, may_refuse=refuse_lines)
+        applied = apply_types(outside, declared, first, may_remove=remove, may_refuse=refuse_lines, samples=samples)
     if as_json:
         say_json(dataclasses.asdict(applied))
     else:

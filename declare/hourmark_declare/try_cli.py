@@ -9,20 +9,24 @@ import json
 import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import click
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import UsageError
+from hourmark.event_types import Declarations
 from hourmark.printing import json_option
 from hourmark.ranges import LINE_BYTES_MAX
 from hourmark.rules import PARSER
 from hourmark_declare.folder import declarations, dir_option
-from hourmark_declare.trying import Place, Tried, source_of, try_lines
+from hourmark_declare.samples import Samples
+from hourmark_declare.trying import Place, Trial, Tried, source_of
 from hourmark_delivery_service.parsing.timestamps import rfc3339_us
 from hourmark_delivery_service.parsing.zones import zone_of
+
+_LINES_MAX: Final = 10_000
 
 
 @click.command("try")
@@ -31,7 +35,7 @@ from hourmark_delivery_service.parsing.zones import zone_of
 @click.option("--type", "event_type", help="Try this type alone, in the first source that carries it.")
 @click.option("--observed-at", help="When they were read, e.g. 2026-11-21T05:00:00Z, for old samples. Default: now.")
 @click.option("--zone", default="UTC", show_default=True, help="Time zone of the host, for times without one.")
-@click.option("--limit", default=10_000, show_default=True, type=click.IntRange(1), help="Lines to read at most.")
+@click.option("--limit", default=_LINES_MAX, show_default=True, type=click.IntRange(1), help="Lines to read at most.")
 @dir_option
 @json_option
 @config_option
@@ -59,8 +63,17 @@ def try_(
     declared = declarations(folder or config.types.dir)
     place = Place(observed_at_ms=_observed_at_ms(observed_at), zone=_zone(zone), host=socket.gethostname())
     lines = itertools.islice(_lines(file), limit)
-    if _show(try_lines(declared, source_of(declared, source, event_type), lines, place), as_json=as_json):
+    wanted = source_of(declared, source, event_type)
+    trial = Trial.of(declared._replace(sources=[wanted]))
+    if _show(trial.of_lines(wanted.name, lines, place), as_json=as_json):
         raise SystemExit(1)
+
+
+def samples_of(declared: Declarations, file: BinaryIO, source: str | None) -> Samples:
+    """The first lines of a file as samples of a declared source, read here and now. UsageError if it is none."""
+    place = Place(observed_at_ms=SystemClock().now_ms(), zone="UTC", host=socket.gethostname())
+    lines = [*itertools.islice(_lines(file), _LINES_MAX)]
+    return Samples(source=source_of(declared, source, None).name, lines=lines, place=place)
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:

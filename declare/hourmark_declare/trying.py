@@ -31,6 +31,11 @@ class Tried:
     reason: str | None = None
     detail: str | None = None
 
+    @property
+    def is_event(self) -> bool:
+        """Neither a dead letter nor nothing."""
+        return self.type is not None and self.reason is None
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Place:
@@ -58,23 +63,36 @@ def source_of(declared: Declarations, source: str | None, event_type: str | None
     return declared.sources[0]
 
 
-def try_lines(declared: Declarations, source: Source, lines: Iterable[bytes], place: Place) -> Iterator[Tried]:
-    """What becomes of each line, its LF taken off."""
-    versions = {t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(declared.types, 1)}
-    limits = Parsing(**declared.limits.model_dump())
-    rules = Rules(sequence=1, types=versions, sources={source.name: source}, parsing=limits)
-    compiled = CompiledRules(rules)
-    data = {v.schema_id: Datum(v.schema) for v in versions.values()}
-    start = 0
-    for number, line in enumerate(lines, 1):
+class Trial:
+    """Lines parsed under one revision of the rules, as the service would."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules, self._compiled = rules, CompiledRules(rules)
+        self._data = {v.schema_id: Datum(v.schema) for v in rules.types.values()}
+
+    @classmethod
+    def of(cls, declared: Declarations) -> Trial:
+        """Under what these declarations would be, once applied."""
+        versions = {t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(declared.types, 1)}
+        limits = Parsing(**declared.limits.model_dump())
+        return cls(Rules(sequence=1, types=versions, sources={s.name: s for s in declared.sources}, parsing=limits))
+
+    def of_lines(self, source: str, lines: Iterable[bytes], place: Place) -> Iterator[Tried]:
+        """What becomes of each line of a file of the source, its LF taken off."""
+        start = 0
+        for number, line in enumerate(lines, 1):
+            yield from self.of_line(source, line, place, number, start)
+            start += len(line) + 1
+
+    def of_line(self, source: str, line: bytes, place: Place, number: int = 1, start: int = 0) -> Iterator[Tried]:
+        """What becomes of this one: of a line over the limits, several."""
         body = line + b"\n"
-        parsed = parse(_range(place, source.name, rules.id, start, len(body)), body, compiled)
-        start += len(body)
+        parsed = parse(_range(place, source, self._rules.id, start, len(body)), body, self._compiled)
         if not parsed.records:
             yield Tried(line=number, type=None)
         for record in parsed.records:
             schema_id, datum = unframe(record.value)
-            yield _tried(number, record.event_type, data[schema_id].decode(datum))
+            yield _tried(number, record.event_type, self._data[schema_id].decode(datum))
 
 
 def _range(place: Place, source: str, rules: str, start: int, size: int) -> ByteRange:

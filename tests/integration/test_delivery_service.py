@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
-from tests.support.service.live import CLICK, RAW, RUN, Serving, StockReader, apply_types, lines
+from tests.support.service.live import APP, CLICK, RAW, RUN, Serving, StockReader, apply_types, lines
 from tests.support.service.queue_contract import CHECKS, Check
 from tests.support.waiting import wait_for
 
@@ -28,6 +28,7 @@ from hourmark.kafka import Cluster, topic_settings
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.topic_setup import WantedTopic, ensure_topics
+from hourmark_declare.cli import types
 from hourmark_delivery_service.kafka_queue import KafkaQueue
 from hourmark_delivery_service.metrics import Metrics
 from hourmark_etl.operators.dead_letters import dead_letters
@@ -98,6 +99,26 @@ def test_dead_letters_are_counted_and_shown_from_the_topic(service: Serving, sta
     shown = [json.loads(line) for line in run("show", "--limit", "3", "--json").splitlines()]
     assert [row["raw"] for row in shown] == ["no syslog"] * 3
     assert json.loads(run("ls", "--records-max", "1", "--json"))["looked_at"] <= 1
+
+
+def test_live_dead_letters_are_held_against_declarations(service: Serving, stack: Stack, tmp_path: Path) -> None:
+    body = b"no syslog\n" * 3
+    service.post(service.range_of(body), body)
+    rule = 'line = { payload = "text", field = "line", time = "observed" }'
+    (tmp_path / "note.toml").write_text(f'name = "note"\nfields = [{{ name = "line", type = "bytes" }}]\n{rule}\n')
+    arguments = ["check", "--live", "--since", "1h", "--json", "--dir", str(tmp_path)]
+
+    def becomes(source: str) -> set[tuple[str, str]]:
+        (tmp_path / "sources.toml").write_text(source)
+        result = CliRunner().invoke(types, [*arguments, "--config", str(stack.layout.config_file)], catch_exceptions=False)
+        kinds = [kind for kind in json.loads(result.stdout)["dead_letters"] if kind["source"] == APP.name]
+        assert result.exit_code == (any(kind["now"] != "event" for kind in kinds)), result.output
+        return {(kind["reason"], kind["now"]) for kind in kinds}
+
+    strict = f'[[source]]\nname = "{APP.name}"\ntypes = ["note"]\n'
+    assert becomes(strict) == {("not_rfc5424", "not_rfc5424")}
+    assert becomes(f'{strict}catch_all = "note"\n') == {("not_rfc5424", "event")}
+    assert becomes(strict.replace(APP.name, APP.name[1:])) == {("not_rfc5424", "unknown_source")}
 
 
 def test_records_are_stamped_with_their_arrival_and_the_keys_hour_is_the_events(service: Serving, reader: StockReader) -> None:

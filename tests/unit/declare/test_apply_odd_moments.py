@@ -69,7 +69,7 @@ class Site:
         """What declarations are applied to."""
         return dataclasses.replace(outside(self.ledger, self.registry, self.topic, at), **changes)
 
-    def apply(self, *types: EventType, sources: Sequence[Source] = (APP,), at: At = None, **may: bool) -> Applied:
+    def apply(self, *types: EventType, sources: Sequence[Source] = (APP,), at: At = None, **may: Any) -> Applied:
         """These types and dead letters."""
         return apply(self.outside(at), declared(*types, sources=sources), HOUR, **may)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.documents import ROOT
 
 from hourmark.event_types import read_folder
-from hourmark_declare.trying import Place, source_of, try_lines
+from hourmark_declare.trying import Place, Trial, source_of
 
 PAGE = (ROOT / "docs" / "event-types.md").read_text()
 EXAMPLES = re.findall(r"```toml\n(.*?)```\s+```text\n(.*?)```", PAGE, re.DOTALL)
@@ -33,6 +33,6 @@ def test_an_example_does_what_is_said(toml: str, lines: str, tmp_path: Path) -> 
     (tmp_path / "sources.toml").write_text(sources)
     declared = read_folder(tmp_path)
     place = Place(observed_at_ms=1_795_262_400_000, zone="UTC", host="web-1")  # 2026-11-21T12:00:00Z
-    tried = list(try_lines(declared, source_of(declared, None, None), lines.encode().splitlines(), place))
+    tried = list(Trial.of(declared).of_lines(source_of(declared, None, None).name, lines.encode().splitlines(), place))
     assert [(one.reason, one.detail) for one in tried] == [(None, None)] * lines.count("\n")
     assert not re.search("4111|ann", str([one.fields for one in tried])) or "redact" not in toml
