@@ -17,7 +17,7 @@ import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -114,6 +114,8 @@ class KafkaQueue:
         """Have librdkafka's callbacks run in the event loop: a thread would fight for the interpreter, report by report."""
         while True:
             self._current.poll()
+            if self._current.fatal:
+                self._renew(self._current, "it had a fatal error")
             if self._under_way:
                 await asyncio.sleep(_REPORTS_S)
                 continue
@@ -262,15 +264,26 @@ class _RunningProducer:
 
     def close(self, timeout_s: float) -> int:
         """Deliver what is under way within the time; how many records were not."""
-        left: int = self._producer.flush(timeout_s)
-        return left
+        with self._fatal_seen():
+            left: int = self._producer.flush(timeout_s)
+            return left
+        return len(self._producer)  # it will deliver none of them
 
     def poll(self) -> None:
         """Run the callbacks of what was reported so far."""
         try:
-            self._producer.poll(0)
+            with self._fatal_seen():
+                self._producer.poll(0)
         except Exception:  # noqa: BLE001  # of a callback; unless others are served, nothing would ever be acknowledged again
             _LOG.exception("a delivery report could not be handled")
+
+    @contextlib.contextmanager
+    def _fatal_seen(self) -> Iterator[None]:
+        """A fatal error is raised where callbacks run, instead of `error_cb`."""
+        try:
+            yield
+        except KafkaException as error:
+            self._on_error(error.args[0])
 
     def _on_error(self, error: KafkaError) -> None:
         self.fatal = self.fatal or is_fatal(error)

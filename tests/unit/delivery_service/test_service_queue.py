@@ -43,6 +43,7 @@ class FakeProducer:
     made: list[FakeProducer]
     answer: KafkaError | str | None = None
     full: bool | int = False  # or how many records it takes at a time
+    raises: KafkaException | None = None  # by the next poll or flush, once
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
@@ -66,6 +67,7 @@ class FakeProducer:
 
     def poll(self, timeout: float) -> None:
         threading.Event().wait(0.002)
+        self._raise_once()
         if not isinstance(self.answer, str):
             self._report(self.answer)
 
@@ -79,7 +81,16 @@ class FakeProducer:
         self.purged = True
         self._report(KafkaError(KafkaError._PURGE_QUEUE))
 
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def _raise_once(self) -> None:
+        raised, self.raises = self.raises, None
+        if raised is not None:
+            raise raised
+
     def flush(self, timeout: float) -> int:
+        self._raise_once()
         return len(self._pending)
 
     def list_topics(self, timeout: float) -> Any:
@@ -156,6 +167,36 @@ async def test_a_producer_with_a_fatal_error_is_recreated_without_a_restart(queu
     assert queue._metrics.registry.get_sample_value("hourmark_service_producer_renewals_total") == 1
     while not FakeProducer.made[0].purged:
         await asyncio.sleep(0.01)
+
+
+FATAL = KafkaException(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "of librdkafka", fatal=True))
+
+
+@with_queue()
+async def test_a_fatal_error_that_is_raised_costs_requests_under_way_alone(
+    queue: KafkaQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """confluent_kafka calls no `error_cb` of it: whoever polls gets the exception."""
+    FakeProducer.answer = "never"
+    under_way = asyncio.create_task(queue.append(RECORDS))
+    await asyncio.sleep(0.05)
+    FakeProducer.answer, FakeProducer.made[0].answer, FakeProducer.made[0].raises = None, "never", FATAL
+    with pytest.raises(NotDelivered):
+        await under_way
+    await queue.append(RECORDS)
+    assert len(FakeProducer.made) == 2
+    FakeProducer.made[1].raises = FATAL  # while nothing is under way
+    while len(FakeProducer.made) == 2:
+        await asyncio.sleep(0.01)
+    await queue.append(RECORDS)
+    assert "could not be handled" not in caplog.text
+
+
+@with_queue()
+async def test_a_fatal_error_at_the_end_is_no_failure_to_end(queue: KafkaQueue) -> None:
+    queue._reports.cancel()
+    FakeProducer.made[0].raises = FATAL
+    await queue.close(1)
 
 
 @with_queue(delivery_timeout_seconds=0.1)
