@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.support.waiting import wait_for
 
 from hourmark.config import Config
-from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, LineRule, Source
+from hourmark.event_types import DEAD_LETTERS, SYSLOG, Declarations, EventType, LineRule, Source
 from hourmark.hours import Hour
 from hourmark.ranges import ByteRange
 from hourmark.wire import range_headers
@@ -39,13 +39,13 @@ APP = Source(name=f"app-{RUN}", types=[CLICK.name, RAW.name])
 FOLDER = Path(__file__).parents[3]
 
 
-def apply_types(config: Config, ledger: Path) -> str:
-    """Apply this run's types beside those in force; the revision's id."""
+def apply_types(config: Config, ledger: Path, *more: Source) -> str:
+    """Apply this run's types, and perhaps `more` sources of built-in ones, beside those in force; the revision's id."""
     latest = applied_rules(config)
     types = {t.declaration.name: t.declaration for t in latest.types.values()} if latest is not None else {}
     sources = dict(latest.sources) if latest is not None else {}
-    types |= {t.name: t for t in (CLICK, DEAD_LETTERS, RAW)}
-    sources[APP.name] = APP
+    types |= {t.name: t for t in (CLICK, DEAD_LETTERS, RAW, *([SYSLOG] if more else []))}
+    sources |= {source.name: source for source in (APP, *more)}
     etl = config.etl.model_copy(update={"ledger": f"sqlite:///{ledger}"})
     storage = config.storage.model_copy(update={"root": f"file://{ledger.parent}/root"})  # the stack's is another ledger's
     mine = config.model_copy(update={"etl": etl, "storage": storage})
