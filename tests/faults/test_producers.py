@@ -12,8 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
+from tests.support.forged_batches import Forgery, forge
 from tests.support.service.live import CLICK, RAW, Serving, StockReader
-from tests.support.service.load import Poster, check_acknowledged, finish, loaded, served, wait_for_acks
+from tests.support.service.load import LINES, Poster, acked_count, check_acknowledged, finish, loaded, served, wait_for_acks
 from tests.support.waiting import wait_for
 
 from hourmark.config import Config
@@ -25,6 +26,7 @@ from hourmark_infra.stack import Stack
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1200)]
 
 KILLS_S = 300
+GONE_S = 45  # clients doubt for half a minute that a topic is gone (topic.metadata.propagation.max.ms)
 
 
 @pytest.fixture
@@ -48,6 +50,22 @@ def is_gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def others_go_on(service: Serving) -> None:
+    line = f"<13>1 - - a p {RAW.name} - x\n".encode()
+    for number in range(10):
+        assert service.post(service.range_of(line, start=number * 1000, file="d" * 32), line).status_code == 200, "others go on"
+
+
+def acked_nothing(load: list[Poster], for_s: float) -> bool:
+    before = acked_count(load)
+    time.sleep(for_s)
+    return acked_count(load) == before
+
+
+def log_of(stack: Stack, broker: int) -> Path:
+    return stack.layout.data / f"edge-{broker}" / "log"
 
 
 def back(stack: Stack) -> None:
@@ -86,24 +104,52 @@ def test_all_brokers_stand_still_for_a_minute(stack: Stack, config: Config, serv
     check_acknowledged(StockReader(config), finish(load))
 
 
+@pytest.mark.parametrize("gone_s", [0, GONE_S], ids=["at once", "after it was gone for long"])
 def test_a_topic_deleted_and_made_again_stops_its_type_alone(
-    stack: Stack, config: Config, service: Serving, load: list[Poster]
+    config: Config, service: Serving, load: list[Poster], gone_s: int
 ) -> None:
     wait_for_acks(load, 10)
     before, topic = set(service.workers()), events_topic(CLICK.name)
     admin = AdminClient({"bootstrap.servers": config.kafka.edge.bootstrap})
     admin.delete_topics([topic])[topic].result(30)
-    line = f"<13>1 - - a p {RAW.name} - x\n".encode()
-    for number in range(10):
-        assert service.post(service.range_of(line, start=number * 1000, file="d" * 32), line).status_code == 200, "others go on"
+    if gone_s:
+        wait_for(lambda: acked_nothing(load, 5), "nothing is acknowledged into a topic that is gone", 30)
+    acks, until = acked_count(load), time.monotonic() + gone_s
+    others_go_on(service)
+    while time.monotonic() < until:
+        others_go_on(service)
+        assert acked_count(load) == acks, "nothing is acknowledged while its topic is gone"
     settings = topic_settings(config.kafka.retention_hours, config.kafka.max_message_bytes, config.kafka.edge.min_insync_replicas)
     ensure_topics(Cluster(config.kafka.edge, "edge"), [WantedTopic(topic, 2, settings)])
-    since = {id(poster): len(poster.acked) for poster in load}
+    since, there_s = {id(poster): len(poster.acked) for poster in load}, time.monotonic()
     wait_for_acks(load, 10, 180)
+    print(f"acknowledged again after {time.monotonic() - there_s:.1f} s")
     assert set(service.workers()) == before
     finish(load)
     later = [acked for poster in load for acked in poster.acked[since[id(poster)] + 1 :]]
     check_acknowledged(StockReader(config), later)
+
+
+@pytest.mark.parametrize("forgery", Forgery)
+def test_a_producer_that_the_broker_refuses_for_good_is_made_anew(
+    stack: Stack, config: Config, service: Serving, load: list[Poster], forgery: Forgery
+) -> None:
+    """By real refusals: another writer took the producer's next sequence number, or a newer epoch of its id."""
+    wait_for_acks(load, 10)
+    before, topic, reader = set(service.workers()), events_topic(CLICK.name), StockReader(config)
+    copied = next(reader.records(topic))
+    for _ in range(3):
+        forge(config.kafka.edge.bootstrap, lambda broker: log_of(stack, broker), topic, forgery, (copied.key, copied.value))
+        wait_for_acks(load, 10, 60)
+    assert set(service.workers()) == before
+    assert sum(poster.retries for poster in load) > 0, "some were under way"
+    log = (service.folder / "service.log").read_text()
+    assert "recreated: it had a fatal error" in log and "Traceback" not in log
+    acked = finish(load)
+    check_acknowledged(reader, acked)
+    ranges = {byte_range.range_id(body) for byte_range, body in acked}
+    distinct = {seen.key for seen in reader.records(topic) if seen.key[16:] in ranges}
+    assert len(distinct) == len(acked) * LINES, "retries made the very same ids"
 
 
 def test_audit_topics_and_acks_agree_after_minutes_of_kills(
