@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import resource
 import shlex
 import signal
 import socket
@@ -19,11 +18,10 @@ from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
+from hourmark_producer.descriptors import granted
 from hourmark_producer.installation import REREAD_REPEATS, locked, open_installation
 from hourmark_producer.tailer import Summary, Tailer
 
-_SPARE_DESCRIPTORS = 100  # connections, the checkpoint, standard streams
-_FILES_MAX = 65_536
 _LOG = logging.getLogger(__name__)
 
 
@@ -64,7 +62,7 @@ def tail(config: Config, drain: bool, reread: bool, as_json: bool) -> None:
                 SystemClock(),
                 host_id=host_id,
                 host_name=settings.host_name or socket.gethostname(),
-                open_files_max=_open_files_max(),
+                open_files_max=granted(),
             )
             summary = tailer.run(stop, drain=drain)
         finally:
@@ -95,14 +93,6 @@ def checked(settings: TailerConfig) -> TailerConfig:
     if len(settings.host_name.encode()) > 255:
         raise ConfigError(f"tailer.host_name = {settings.host_name[:40]!r}…: allowed: up to 255 bytes")
     return settings
-
-
-def _open_files_max() -> int:
-    """As many as the system grants: an open file is followed whatever becomes of its name."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    granted = _FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _FILES_MAX)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
-    return max(16, granted - _SPARE_DESCRIPTORS)
 
 
 def _left_waiting(settings: TailerConfig) -> str:

@@ -103,6 +103,7 @@ class TrackedFile:
     place: Place
     progress: Progress = dataclasses.field(default_factory=Progress)
     descriptor: int | None = None
+    held_since_s: float = 0.0  # monotonic: when it was opened last
     observed: Observation = NEVER
     due: int = -1  # the scan that saw a change last
     changed_at_s: float = 0.0
@@ -121,6 +122,11 @@ class TrackedFile:
         """Whether what was last seen of it was examined, and nothing of it is on its way."""
         progress = self.progress  # one consistent moment
         return progress.in_flight is None and progress.examined_scan >= self.due
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all that was last seen of it was examined, and is acknowledged or waits for the end of its line."""
+        return self.is_settled and self.progress.quiet_to >= self.observed.size
 
     @property
     def pending_bytes(self) -> int:

@@ -20,6 +20,7 @@ from hourmark.config_groups import TailedSource
 from hourmark.ranges import file_id
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
+from hourmark_producer.descriptors import Descriptors
 from hourmark_producer.discovery import Findings, Pattern, look
 from hourmark_producer.files import Files, Place, TrackedFile
 from hourmark_producer.identity import Identity
@@ -57,14 +58,13 @@ class Scanner:
     throttle: Throttle
     clock: Clock
     identify: Callable[[int], Identity]
-    open_files_max: int
+    descriptors: Descriptors
 
     def __post_init__(self) -> None:
         self._patterns = {source.name: [Pattern(path) for path in source.paths] for source in self.sources}
         self._found: set[TrackedFile] = set()  # by this scan
         self._added: set[TrackedFile] = set()  # by this look, not yet in the checkpoint
         self._moved: set[TrackedFile] = set()  # their place is not yet in the checkpoint
-        self._open_files = 0
         self._packed: set[str] = set()
 
     def scan(self, number: int) -> Seen:
@@ -72,13 +72,14 @@ class Scanner:
         seen = Seen()
         self._number = number
         self._found = set()
-        self._open_files = sum(file.descriptor is not None for file in self.files)
+        self.descriptors.begin()
         for source in self._patterns:
             findings = self._look_until_settled(source)
             seen.problems[source] = findings.problems
             if not (findings.unsettled or findings.problems):
                 seen.complete.add(source)
         self._follow_unfound(seen)
+        self._give_turns()
         return seen
 
     def _look_until_settled(self, source: str) -> Findings:
@@ -101,10 +102,10 @@ class Scanner:
     def _meet(self, source: str, path: str, status: os.stat_result, at_s: float, findings: Findings) -> None:
         file = self.files.at_inode(status.st_dev, status.st_ino)
         if file is None or (file.descriptor is None and file.observed.stamp != (status.st_size, status.st_mtime_ns)):
-            file = self._open(source, path)
-            if file is None or file.descriptor is None:
+            opened = self._open(source, path)
+            if opened is None:
                 return
-            status = os.fstat(file.descriptor)
+            file, status = opened
         if file.place.source != source and file.place.source in self._patterns:
             self.throttle.warn(
                 f"twice {path}",
@@ -120,18 +121,25 @@ class Scanner:
             self._move(file, source, file.place.seen_at)
         self._observe(file, status, at_s)
 
-    def _open(self, source: str, path: str) -> TrackedFile | None:
-        """The file at this path, opened: known or new. None: no regular file any more."""
-        self._make_room()
+    def _open(self, source: str, path: str) -> tuple[TrackedFile, os.stat_result] | None:
+        """The file at this path, opened if there is room: known or new; and its state. None: no regular file any more."""
+        room = self.descriptors.room()
         descriptor = os.open(path, _OPEN_FLAGS)
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 os.close(descriptor)
                 return None
-            return self._adopt(source, path, descriptor, self.identify(descriptor))
+            file = self._adopt(source, path, descriptor, self.identify(descriptor))
         except (OSError, CheckpointFailed):
             os.close(descriptor)
             raise
+        if file.descriptor == descriptor:
+            if not room:
+                self.descriptors.give_back(file)
+            elif file not in self._added:
+                self.schedule.add(file)
+        return file, status
 
     def _adopt(self, source: str, path: str, descriptor: int, identity: Identity) -> TrackedFile:
         file = self.files.match(identity)
@@ -143,14 +151,14 @@ class Scanner:
                 file_id=file_id(identity.device, identity.inode, identity.birth_ns),
                 identity=identity,
                 place=Place(source, path, path),
-                descriptor=descriptor,
             )
+            self.descriptors.hold(file, descriptor)
             self.files.add(file)
             self._added.add(file)
             _LOG.info("%s is followed as source %s, file %s", path, source, file.file_id)
             return file
         if file.descriptor is None:
-            file.descriptor = descriptor
+            self.descriptors.hold(file, descriptor)
         else:
             os.close(descriptor)
         if file.identity.device != identity.device:
@@ -211,6 +219,15 @@ class Scanner:
                 seen.complete.discard(file.place.source)
         self._commit()
 
+    def _give_turns(self) -> None:
+        """Open some of the files that were known, and unread, when there was no room for them."""
+        waiting = [file for file in self.files if file.descriptor is None and not (file.is_gone or file.is_read)]
+        for file in self.descriptors.turns(waiting):
+            try:
+                self._open_if(file, file.place.seen_at)
+            except OSError as error:  # the next scan finds out what became of it
+                self.throttle.warn(f"turn {file.file_id}", f"cannot open {file.place.seen_at}: {error.strerror}")
+
     def _look_at_open(self, file: TrackedFile, descriptor: int) -> None:
         at_s = self.clock.monotonic_s()
         status = os.fstat(descriptor)
@@ -243,27 +260,19 @@ class Scanner:
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
         """Open `path` if it is that file."""
-        self._make_room()
+        room = self.descriptors.room()
         descriptor = os.open(path, _OPEN_FLAGS)
         try:
-            if stat.S_ISREG(os.fstat(descriptor).st_mode) and self.files.match(self.identify(descriptor)) is file:
-                file.descriptor = descriptor
-        finally:
-            if file.descriptor is None:
-                os.close(descriptor)
-        return file.descriptor is not None
-
-    def _make_room(self) -> None:
-        """Close files that have long been idle where too many are open; they are opened again when they change."""
-        self._open_files += 1
-        if self._open_files <= self.open_files_max:
-            return
-        held = sorted((file for file in self.files if file.descriptor is not None), key=lambda file: file.changed_at_s)
-        for file in held[: max(1, self.open_files_max // 10)]:
-            read = file.is_settled and file.progress.position.offset == file.observed.size
-            if read and not file.deleted and self.schedule.is_idle(file):
-                file.close()
-        self._open_files = 1 + sum(file.descriptor is not None for file in self.files)
+            is_it = stat.S_ISREG(os.fstat(descriptor).st_mode) and self.files.match(self.identify(descriptor)) is file
+        except OSError:
+            os.close(descriptor)
+            raise
+        if is_it and room:
+            self.descriptors.hold(file, descriptor)
+            self.schedule.add(file)
+        else:
+            os.close(descriptor)
+        return is_it
 
     def _name_packed(self, findings: Findings) -> None:
         if new := findings.compressed - self._packed:

@@ -6,6 +6,7 @@ import heapq
 import itertools
 import threading
 from collections import deque
+from collections.abc import Callable
 
 from hourmark.clock import Clock
 from hourmark_producer.files import TrackedFile
@@ -26,6 +27,7 @@ class Schedule:
         self._number = itertools.count()
         self._held: set[TrackedFile] = set()  # ready, busy or waiting
         self._again: set[TrackedFile] = set()
+        self._busy: set[TrackedFile] = set()
         self._closed = False
 
     def add(self, file: TrackedFile) -> None:
@@ -48,6 +50,7 @@ class Schedule:
                 if self._ready:
                     file = self._ready.popleft()
                     self._again.discard(file)
+                    self._busy.add(file)
                     return file
                 self._changed.wait(self._later[0][0] - now_s if self._later else None)
             return None
@@ -55,6 +58,7 @@ class Schedule:
     def done(self, file: TrackedFile, *, more: bool) -> None:
         """The step is over; `more`: the next may follow at once, after the others had theirs."""
         with self._changed:
+            self._busy.discard(file)
             if more or file in self._again:
                 self._ready.append(file)
                 self._changed.notify()
@@ -64,6 +68,7 @@ class Schedule:
     def retry(self, file: TrackedFile, after_s: float) -> None:
         """The step failed: once more, later."""
         with self._changed:
+            self._busy.discard(file)
             heapq.heappush(self._later, (self._clock.monotonic_s() + after_s, next(self._number), file))
             self._changed.notify()
 
@@ -71,6 +76,14 @@ class Schedule:
         """Whether no worker has the file or will get it. It stays so until the next `add`."""
         with self._changed:
             return file not in self._held
+
+    def unless_busy(self, file: TrackedFile, action: Callable[[], object]) -> bool:
+        """Do this while no worker has the file; whether none had it."""
+        with self._changed:
+            if file in self._busy:
+                return False
+            action()
+            return True
 
     def close(self) -> None:
         """Let `take` return None, now and ever after."""

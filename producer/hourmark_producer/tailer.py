@@ -21,6 +21,7 @@ from hourmark_producer.caught_up import CaughtUp, Target
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
 from hourmark_producer.counters import Counters
 from hourmark_producer.cutting import Limits
+from hourmark_producer.descriptors import Descriptors
 from hourmark_producer.files import Files
 from hourmark_producer.follower import Follower
 from hourmark_producer.identity import Identity, identify
@@ -106,7 +107,7 @@ class Tailer:
             throttle=throttle,
             clock=clock,
             identify=identify,
-            open_files_max=open_files_max,
+            descriptors=Descriptors(files=self.files, schedule=self._schedule, clock=clock, limit=open_files_max),
         )
         self._caught_up = {source.name: CaughtUp() for source in config.sources}
         self._reporter = Reporter(

@@ -1,0 +1,51 @@
+"""More files than descriptors: each has its turn, and the network always has some left."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.support.tailer.host import Host, lines
+from tests.support.tailer.recorder import Recorder
+from tests.support.waiting import wait_for
+
+
+def test_more_unread_files_than_descriptors_do_not_stop_delivery(host: Host, recorder: Recorder) -> None:
+    """Connections need some too: where files take them all, nothing is ever read, so none is ever given back."""
+    for n in range(300):
+        host.append(lines(3, 3 * n), host.logs / f"app.log.{n}")
+    folder = host.logs.parent / "settings"
+    folder.mkdir()
+    command = [sys.executable, "-P", "-m", "hourmark", "tail", "--config", str(host.configured(folder)), "--drain", "--json"]
+    limited = ["sh", "-c", 'ulimit -n 140; exec "$@"', "tail", *command]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout)["bytes"] == len(lines(900))
+    assert sorted(recorder.text().splitlines()) == lines(900).splitlines()
+
+
+def test_files_that_are_never_read_to_their_end_give_others_their_turn(host: Host, recorder: Recorder) -> None:
+    host.open_files_max = 16
+    host.settings["range_bytes"] = 1024
+    refused = {str(host.logs / f"app.log.{n:02}") for n in range(40)}
+    recorder.behaviour = lambda one: 503 if one.range.path in refused else 200
+    for n in range(40):
+        host.append(lines(100), host.logs / f"app.log.{n:02}")
+    with host.running() as tailer:
+        wait_for(lambda: len(tailer.files) == 40 and len(recorder.received) > 16, "they are known")
+        for n in range(40, 60):
+            host.append(lines(1, n), host.logs / f"app.log.{n:02}")
+        wait_for(lambda: len(recorder.stored) == 20, "the others are delivered")
+        assert sum(file.descriptor is not None for file in tailer.files) <= 17
+        refused.clear()
+        recorder.wait_text(lines(100) * 40 + lines(20))
+
+
+def test_too_few_descriptors_for_any_file_stop_the_start(host: Host) -> None:
+    folder = host.logs.parent / "settings"
+    folder.mkdir()
+    command = [sys.executable, "-P", "-m", "hourmark", "tail", "--config", str(host.configured(folder)), "--drain"]
+    limited = ["sh", "-c", 'ulimit -n 60; exec "$@"', "tail", *command]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and "60 files" in done.stderr, done.stderr[-2000:]
