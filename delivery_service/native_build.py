@@ -18,7 +18,18 @@ from pathlib import Path
 
 SOURCES = Path(__file__).parent / "native"
 NAME = "_native.abi3.so"
-FLAGS = ("-std=c11", "-O2", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing", "-Wall", "-Wextra")
+FLAGS = (
+    "-std=c11",
+    "-O2",
+    "-g0",
+    "-fPIC",
+    "-shared",
+    "-pthread",
+    "-fvisibility=hidden",
+    "-fno-strict-aliasing",
+    "-Wall",
+    "-Wextra",
+)
 
 
 class CannotCompile(Exception):
@@ -54,7 +65,7 @@ def compile_module(target: Path, compiler: tuple[str, ...], *more: str) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".native-") as folder:
         made = Path(folder) / NAME
         named = f'-DHOURMARK_SOURCES="{digest()}"'
-        _run((*compiler, *FLAGS, named, *undefined, *more, *sources, "-o", str(made), "-lm"), folder)
+        _run((*compiler, *FLAGS, named, *undefined, *more, *sources, "-o", str(made), "-lm", "-ldl"), folder)
         made.replace(target)
 
 

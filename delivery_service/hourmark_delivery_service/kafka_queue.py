@@ -17,17 +17,18 @@ import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from hourmark.config import Config
-from hourmark.kafka import client_settings, quiet_logger
+from hourmark.kafka import client_settings
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
-from hourmark_delivery_service.message import Message
+from hourmark_delivery_service.message import Message, Packed, chunks_of
 from hourmark_delivery_service.metrics import Metrics
 from hourmark_delivery_service.parsing import native
+from hourmark_delivery_service.running_producer import MakeProducer, Report, RunningProducer, is_fatal, make_producer
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,14 +39,6 @@ _REPORTS_S: Final = 0.002  # between looks for delivery reports: little beside t
 _IDLE_S: Final = 0.2  # the same while nothing is under way: of errors that are no record's
 _PROBE_TIMEOUT_S: Final = 3.0
 _GRACE_S: Final = 5.0  # past librdkafka's own limit, before an append gives up waiting for its callbacks
-
-MakeProducer = Callable[[dict[str, Any]], Any]
-Report = Callable[[KafkaError | None, Any], None]
-
-
-def make_producer(settings: dict[str, Any]) -> Producer:
-    """librdkafka's own."""
-    return Producer(settings, logger=quiet_logger())
 
 
 class KafkaQueue:
@@ -60,31 +53,27 @@ class KafkaQueue:
         self._failing_since: float | None = None
         self._suspicion: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._current = _RunningProducer(make_producer, self._settings)
+        self._current = RunningProducer(make_producer, self._settings)
         self._under_way = 0  # appends that wait for their reports
         self._wanted = asyncio.Event()
         self._reports = asyncio.create_task(self._serve_reports())
 
     async def append(self, messages: Mapping[str, Sequence[Message]]) -> None:
-        count = sum(map(len, messages.values()))
-        if not count:
+        if not any(messages.values()):
             return
         producer = self._current
-        delivery = _Delivery(self._loop, count, functools.partial(self._count, producer))
-        report, deadline = delivery.callback(), self._loop.time() + self._timeout_s
+        delivery = _Delivery(self._loop, functools.partial(self._count, producer))
+        deadline = self._loop.time() + self._timeout_s
         self._under_way += 1
         self._wanted.set()
         try:
             for topic, some in messages.items():
-                for at in range(0, len(some), _BATCH):
-                    left = list(some[at : at + _BATCH])
-                    while left := self._produce(producer, topic, left, report):
-                        if self._loop.time() > deadline:
-                            raise QueueUnavailable(
-                                "the producer's memory is full: Kafka takes records more slowly than they come"
-                            )
-                        await asyncio.sleep(_FULL_PAUSE_S)
-                    await asyncio.sleep(0)
+                for chunk in chunks_of(some):
+                    if isinstance(chunk, Packed) and producer.takes_packed:
+                        await self._send(producer, topic, chunk, delivery, deadline)
+                    else:
+                        await self._produce_all(producer, topic, chunk, delivery, deadline)
+            delivery.landed()
             async with asyncio.timeout(self._timeout_s + _GRACE_S):
                 await delivery.done
         except (NotDelivered, QueueUnavailable, TimeoutError) as error:
@@ -127,7 +116,35 @@ class KafkaQueue:
     async def _cluster_problems(self, topics: Sequence[str]) -> list[str]:
         return await asyncio.to_thread(self._problems, self._current, topics)
 
-    def _produce(self, producer: _RunningProducer, topic: str, messages: list[Message], report: Report) -> list[Message]:
+    async def _send(self, producer: RunningProducer, topic: str, records: Packed, delivery: _Delivery, deadline: float) -> None:
+        at = 0
+        while at < len(records):
+            delivery.expect()
+            at, error, under_way = producer.send(topic, records, at, delivery.news)
+            if not under_way:
+                delivery.landed()
+            if error is not None:
+                raise self._refused(producer, error)
+            if at < len(records):
+                await self._wait_for_room(deadline)
+        await asyncio.sleep(0)
+
+    async def _produce_all(
+        self, producer: RunningProducer, topic: str, messages: Sequence[Message], delivery: _Delivery, deadline: float
+    ) -> None:
+        for at in range(0, len(messages), _BATCH):
+            left = list(messages[at : at + _BATCH])
+            report = delivery.report_of(len(left))
+            while left := self._produce(producer, topic, left, report):
+                await self._wait_for_room(deadline)
+            await asyncio.sleep(0)
+
+    async def _wait_for_room(self, deadline: float) -> None:
+        if self._loop.time() > deadline:
+            raise QueueUnavailable("the producer's memory is full: Kafka takes records more slowly than they come")
+        await asyncio.sleep(_FULL_PAUSE_S)
+
+    def _produce(self, producer: RunningProducer, topic: str, messages: list[Message], report: Report) -> list[Message]:
         """Those that the producer's memory had no room for. Each of the others will have its delivery report."""
         try:
             taken = producer.produce_batch(topic, messages, on_delivery=report)
@@ -144,15 +161,15 @@ class KafkaQueue:
                 raise self._refused(producer, why)
         return [message for message, _ in refused]
 
-    def _refused(self, producer: _RunningProducer, error: KafkaError) -> QueueUnavailable:
+    def _refused(self, producer: RunningProducer, error: KafkaError) -> QueueUnavailable:
         self._count(producer, error)
         return QueueUnavailable(f"the producer refuses records: {error}")
 
-    def _count(self, producer: _RunningProducer, error: KafkaError) -> None:
-        self._metrics.produce_errors.labels(error.name()).inc()
+    def _count(self, producer: RunningProducer, error: KafkaError, records: int = 1) -> None:
+        self._metrics.produce_errors.labels(error.name()).inc(records)
         producer.fatal = producer.fatal or is_fatal(error)
 
-    def _after_failure(self, producer: _RunningProducer, topics: set[str]) -> None:
+    def _after_failure(self, producer: RunningProducer, topics: set[str]) -> None:
         if producer is not self._current:
             return  # it was replaced already
         now_s = self._loop.time()
@@ -162,7 +179,7 @@ class KafkaQueue:
         elif now_s - self._failing_since > FAILING_TIMEOUTS * self._timeout_s and self._suspicion is None:
             self._suspicion = asyncio.create_task(self._suspect(producer, topics))
 
-    async def _suspect(self, producer: _RunningProducer, topics: set[str]) -> None:
+    async def _suspect(self, producer: RunningProducer, topics: set[str]) -> None:
         """Nothing was delivered for long. If the cluster is well, the producer is not."""
         try:
             if not await self._cluster_problems(sorted(topics)) and self._failing_since is not None:
@@ -170,16 +187,16 @@ class KafkaQueue:
         finally:
             self._suspicion = None
 
-    def _renew(self, producer: _RunningProducer, why: str) -> None:
+    def _renew(self, producer: RunningProducer, why: str) -> None:
         if producer is not self._current:
             return
         _LOG.warning("the Kafka producer is recreated: %s", why)
         self._failing_since = None
         self._metrics.producer_renewals.inc()
-        self._current = _RunningProducer(self._make_producer, self._settings)
+        self._current = RunningProducer(self._make_producer, self._settings)
         threading.Thread(target=producer.purge, name="retired-producer", daemon=True).start()
 
-    def _problems(self, producer: _RunningProducer, topics: Sequence[str]) -> list[str]:
+    def _problems(self, producer: RunningProducer, topics: Sequence[str]) -> list[str]:
         try:
             known = producer.list_topics(_PROBE_TIMEOUT_S).topics
         except KafkaException as error:
@@ -203,20 +220,34 @@ class KafkaQueue:
 
 
 class _Delivery:
-    """Counts the delivery reports of one append; `done` resolves with the last of them, or fails with the first error.
+    """The parts of one append; `done` resolves once all have landed, or fails with the first error.
 
-    Reports come where the producer is served: in one thread at a time.
+    Its news come where the producer is served: in one thread at a time.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, records: int, failed: Callable[[KafkaError], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, failed: Callable[[KafkaError, int], None]) -> None:
         self.done: asyncio.Future[None] = loop.create_future()
         self._loop = loop
-        self._left = records
+        self._left = 1  # the handing over itself
         self._failed = failed
 
-    def callback(self) -> Report:
-        """librdkafka's, of each record. It is not kept here: nobody would see a cycle through C."""
-        return self._report if native.MODULE is None else native.MODULE.tally(self._left, self._tell)
+    def expect(self) -> None:
+        """One more part."""
+        self._left += 1
+
+    def landed(self) -> None:
+        """A part has ended, and everything of it was delivered, or told of before."""
+        self._settle(0, None, True)
+
+    def news(self, failed: int, error: KafkaError | None, landed: bool) -> None:
+        """How many records of a part failed just now, and why; whether all of the part has ended."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._settle, failed, error, landed)
+
+    def report_of(self, records: int) -> Report:
+        """librdkafka's callback of each record of a part. It is not kept here: nobody would see a cycle through C."""
+        self.expect()
+        return _report(records, self._tell) if native.MODULE is None else native.MODULE.tally(records, self._tell)
 
     def abandon(self) -> None:
         """Nobody waits any longer; later reports change nothing."""
@@ -225,74 +256,32 @@ class _Delivery:
         elif not self.done.cancelled():
             self.done.exception()  # seen
 
-    def _report(self, error: KafkaError | None, _: Any) -> None:
-        self._left -= 1
-        if error is not None or self._left == 0:
-            self._tell(error)
-
     def _tell(self, error: KafkaError | None) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._settle, error)
+        self.news(error is not None, error, error is None)
 
-    def _settle(self, error: KafkaError | None) -> None:
+    def _settle(self, failed: int, error: KafkaError | None, landed: bool) -> None:
         if error is not None:
-            self._failed(error)
+            self._failed(error, failed)
+        self._left -= landed
         if self.done.done():
             return
         if error is not None:
             self.done.set_exception(NotDelivered(f"Kafka did not take a record: {error}"))
-        else:
+        elif self._left == 0:
             self.done.set_result(None)
 
 
-class _RunningProducer:
-    """A producer; whoever polls it has its callbacks run."""
+def _report(records: int, tell: Callable[[KafkaError | None], None]) -> Report:
+    """What `_native.tally` makes, by Python."""
+    left = records
 
-    def __init__(self, make: MakeProducer, settings: dict[str, Any]) -> None:
-        self.fatal = False
-        self._producer = make({**settings, "error_cb": self._on_error})
-        self.produce_batch: Callable[..., int] = self._producer.produce_batch
+    def report(error: KafkaError | None, _: Any) -> None:
+        nonlocal left
+        left -= 1
+        if error is not None or left == 0:
+            tell(error)
 
-    def list_topics(self, timeout_s: float) -> Any:
-        """The cluster's metadata; KafkaException if it does not answer."""
-        return self._producer.list_topics(timeout=timeout_s)
-
-    def purge(self) -> None:
-        """Fail what is under way (its callbacks run), and end."""
-        self._producer.purge()
-        self.close(_GRACE_S)
-
-    def close(self, timeout_s: float) -> int:
-        """Deliver what is under way within the time; how many records were not."""
-        with self._fatal_seen():
-            left: int = self._producer.flush(timeout_s)
-            return left
-        return len(self._producer)  # it will deliver none of them
-
-    def poll(self) -> None:
-        """Run the callbacks of what was reported so far."""
-        try:
-            with self._fatal_seen():
-                self._producer.poll(0)
-        except Exception:  # noqa: BLE001  # of a callback; unless others are served, nothing would ever be acknowledged again
-            _LOG.exception("a delivery report could not be handled")
-
-    @contextlib.contextmanager
-    def _fatal_seen(self) -> Iterator[None]:
-        """A fatal error is raised where callbacks run, instead of `error_cb`."""
-        try:
-            yield
-        except KafkaException as error:
-            self._on_error(error.args[0])
-
-    def _on_error(self, error: KafkaError) -> None:
-        self.fatal = self.fatal or is_fatal(error)
-        _LOG.log(logging.ERROR if self.fatal else logging.DEBUG, "Kafka producer: %s", error)
-
-
-def is_fatal(error: KafkaError) -> bool:
-    """Whether the producer will never deliver anything again."""
-    return bool(error.fatal()) or error.code() == KafkaError._FATAL
+    return report
 
 
 def producer_settings(config: Config) -> dict[str, Any]:

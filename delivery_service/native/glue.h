@@ -21,7 +21,9 @@ PyObject *native_read(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_promises(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_tally(PyObject *, PyObject *const *, Py_ssize_t);
 PyObject *native_blake2b(PyObject *, PyObject *const *, Py_ssize_t);
-
-extern PyObject *glue_key, *glue_value; /* the names of a message's parts */
+PyObject *native_kafka(PyObject *, PyObject *const *, Py_ssize_t);
+PyObject *native_sender(PyObject *, PyObject *const *, Py_ssize_t);
+PyObject *native_send(PyObject *, PyObject *const *, Py_ssize_t);
+PyObject *native_news(PyObject *, PyObject *const *, Py_ssize_t);
 
 #endif

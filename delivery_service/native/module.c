@@ -11,8 +11,6 @@
 
 enum { ROWS_MAX = 1 << 26 };
 
-PyObject *glue_key, *glue_value;
-
 PyObject *native_blake2b(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     struct span text;
@@ -83,7 +81,7 @@ static PyObject *native_sources(PyObject *self, PyObject *const *args, Py_ssize_
 
 static PyMethodDef FUNCTIONS[] = {
     FUNCTION(program), FUNCTION(source), FUNCTION(range), FUNCTION(read), FUNCTION(promises), FUNCTION(blake2b),
-    FUNCTION(tally), FUNCTION(sources),
+    FUNCTION(tally), FUNCTION(kafka), FUNCTION(sender), FUNCTION(send), FUNCTION(news), FUNCTION(sources),
     {NULL, NULL, 0, NULL},
 };
 
@@ -93,7 +91,5 @@ static PyModuleDef MODULE = {
 
 PyMODINIT_FUNC PyInit__native(void)
 {
-    glue_key = PyUnicode_InternFromString("key");
-    glue_value = PyUnicode_InternFromString("value");
-    return glue_key == NULL || glue_value == NULL ? NULL : PyModule_Create(&MODULE);
+    return PyModule_Create(&MODULE);
 }

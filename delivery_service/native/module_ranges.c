@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "glue.h"
-#include "range_pass.h"
+#include "packs.h"
 
 enum { TYPES_MAX = 1 << 20, TYPE_ITEMS = 6, TEXT_ITEMS = 4, RANGE_ITEMS = 11, VALUES_MAX = 1 << 20, READ_ITEMS = 6 };
 
@@ -18,7 +18,7 @@ struct open_range {
     struct range range;
     struct work work;
     PyObject *source, *described;
-    PyObject **lists; /* by type: the messages of a pass */
+    struct pack *packs; /* by type: the records of a pass */
     int busy;
 };
 
@@ -145,7 +145,7 @@ static void range_end(struct open_range *it)
     if (it->described != NULL)
         Py_DecRef(it->described);
     work_free(&it->work);
-    free(it->lists);
+    free(it->packs);
     free(it);
 }
 
@@ -187,7 +187,7 @@ PyObject *native_range(PyObject *self, PyObject *const *args, Py_ssize_t count)
     if (source == NULL)
         return NULL;
     struct open_range *it = calloc(1, sizeof *it);
-    if (it == NULL || (it->lists = calloc((size_t)source->count + 1, sizeof *it->lists)) == NULL) {
+    if (it == NULL || (it->packs = calloc((size_t)source->count + 1, sizeof *it->packs)) == NULL) {
         free(it);
         return PyErr_NoMemory();
     }
@@ -201,73 +201,6 @@ PyObject *native_range(PyObject *self, PyObject *const *args, Py_ssize_t count)
     if (capsule == NULL)
         range_end(it);
     return capsule;
-}
-
-/* {"key": …, "value": …} */
-static PyObject *message(const struct open_range *it, const struct made *made, const uint8_t *id)
-{
-    uint8_t key[KEY_BYTES];
-    memcpy(key, id, EVENT_ID_BYTES);
-    memcpy(key + EVENT_ID_BYTES, it->range.range_id.bytes, RANGE_ID_BYTES);
-    PyObject *parts[] = {glue_new_bytes(key, sizeof key), glue_new_bytes(it->work.values.bytes + made->at, made->size)};
-    PyObject *dict = PyDict_New();
-    int whole = dict != NULL && parts[0] != NULL && parts[1] != NULL && PyDict_SetItem(dict, glue_key, parts[0]) == 0
-        && PyDict_SetItem(dict, glue_value, parts[1]) == 0;
-    for (int i = 0; i < 2; i++)
-        if (parts[i] != NULL)
-            Py_DecRef(parts[i]);
-    if (!whole && dict != NULL) {
-        Py_DecRef(dict);
-        dict = NULL;
-    }
-    return dict;
-}
-
-/* Append a message to the list of its type, which is made where there is none; `all` gets (number, list). */
-static int file_message(struct open_range *it, PyObject *all, uint32_t type, PyObject *message)
-{
-    if (it->lists[type] == NULL) {
-        PyObject *list = PyList_New(0);
-        if (list == NULL)
-            return 0;
-        Py_IncRef(list); /* one reference for the tuple, one for this pass */
-        PyObject *items[] = {PyLong_FromLongLong(it->range.types[type].number), list};
-        PyObject *pair = glue_tuple(2, items);
-        int appended = pair != NULL && PyList_Append(all, pair) == 0;
-        if (pair != NULL)
-            Py_DecRef(pair);
-        if (!appended) {
-            Py_DecRef(list);
-            return 0;
-        }
-        it->lists[type] = list;
-    }
-    return PyList_Append(it->lists[type], message) == 0;
-}
-
-/* [(number of a type, [message, …]), …] */
-static PyObject *messages(struct open_range *it)
-{
-    const struct made *made = (const struct made *)(const void *)it->work.made.bytes;
-    size_t count = it->work.made.size / sizeof *made;
-    PyObject *all = PyList_New(0);
-    int whole = all != NULL;
-    for (size_t i = 0; whole && i < count; i++) {
-        PyObject *one = message(it, &made[i], it->work.ids.bytes + EVENT_ID_BYTES * i);
-        whole = one != NULL && file_message(it, all, made[i].type, one);
-        if (one != NULL)
-            Py_DecRef(one);
-    }
-    for (size_t i = 0; i < count; i++)
-        if (it->lists[made[i].type] != NULL) {
-            Py_DecRef(it->lists[made[i].type]);
-            it->lists[made[i].type] = NULL;
-        }
-    if (!whole && all != NULL) {
-        Py_DecRef(all);
-        all = NULL;
-    }
-    return all;
 }
 
 PyObject *native_read(PyObject *self, PyObject *const *args, Py_ssize_t count)
@@ -295,7 +228,7 @@ PyObject *native_read(PyObject *self, PyObject *const *args, Py_ssize_t count)
         PyErr_NoMemory();
     } else {
         PyObject *items[] = {
-            PyLong_FromLongLong((int64_t)at), PyLong_FromLongLong(found == TAKEN), messages(it),
+            PyLong_FromLongLong((int64_t)at), PyLong_FromLongLong(found == TAKEN), packs_made(&it->range, &it->work, it->packs),
             glue_new_bytes(it->work.ids.bytes, it->work.ids.size), glue_new_bytes(it->work.where.bytes, it->work.where.size),
             PyLong_FromLongLong((int64_t)it->work.values.size),
         };

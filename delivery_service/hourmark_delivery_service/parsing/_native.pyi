@@ -6,6 +6,7 @@ from typing import Any, NewType
 Program = NewType("Program", object)
 Source = NewType("Source", object)
 Range = NewType("Range", object)
+Sender = NewType("Sender", object)
 
 # skips a byte order mark; the datum before and after the field; (branch, any bytes)
 _Text = tuple[bool, bytes, bytes, tuple[tuple[bytes, bool], ...]]
@@ -13,7 +14,7 @@ _Text = tuple[bool, bytes, bytes, tuple[tuple[bytes, bool], ...]]
 _Type = tuple[bytes, int, bytes, bool, Program | None, _Text | None]
 # host, source and file, prefix of ids, range id; observed at, earliest, latest (ms), bucket (s), start, longest line and event
 _Described = tuple[bytes, bytes, bytes, bytes, int, int, int, int, int, int, int]
-_Message = dict[str, bytes]
+_Pack = tuple[int, bytes, bytes, bytes]  # number of a type, keys, values, ends of values
 
 def sources() -> str:
     """The digest of the sources that it was made of."""
@@ -29,14 +30,31 @@ def range(source: Source, described: _Described, /) -> Range:
 
 def read(
     range: Range, body: bytes, at: int, lines_max: int, bytes_max: int, /
-) -> tuple[int, bool, list[tuple[int, list[_Message]]], bytes, bytes, int]:
-    """Lines from `at` on: where it stopped, whether it is sure of all up to a limit, messages by type, ids, places, size."""
+) -> tuple[int, bool, list[_Pack], bytes, bytes, int]:
+    """Lines from `at` on: where it stopped, whether it is sure of all up to a limit, records by type, ids, places, size."""
 
 def promises(ids: bytes, places: bytes, seed: int, /) -> list[tuple[bytes, int, int]]:
     """Of each place: how many distinct ids, and the sum of their last 8 bytes."""
 
 def tally(reports: int, tell: Callable[[Any], object], /) -> Callable[[Any, object], None]:
     """A callback for so many delivery reports, `(error or None, message)`; `tell` gets every error, and the last report's."""
+
+def kafka(path: bytes, /) -> bool:
+    """Find librdkafka's functions where the loaded file at `path` has them; whether all are there."""
+
+def sender() -> Sender | None:
+    """That of the producer made last by this thread, with this module among its plugins; once."""
+
+def send(
+    sender: Sender, topic: bytes, keys: bytes, values: bytes, ends: bytes, at: int, until: int, tell: Callable[..., object], /
+) -> tuple[int, int, bool]:
+    """Hand records over: the next, for which there was no room; why another was refused (0: none was); whether any are under way.
+
+    `tell` comes back from `news`.
+    """
+
+def news(sender: Sender, /) -> tuple[Callable[..., object], int, int, bool] | None:
+    """Of what one `send` handed over: `tell`; how many failed since it was asked last, and why; whether all have ended."""
 
 def blake2b(text: bytes, digest_size: int, /) -> bytes:
     """For tests."""

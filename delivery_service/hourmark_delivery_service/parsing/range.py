@@ -13,6 +13,7 @@ from hourmark.avro import put_long
 from hourmark.dead_letters import Reason
 from hourmark.event_id import LineIds
 from hourmark.ranges import LINE_BYTES_MAX, ByteRange, Part, RangeId
+from hourmark_delivery_service.message import Packed
 from hourmark_delivery_service.parsing import native, records
 from hourmark_delivery_service.parsing.compiled import CompiledRules
 from hourmark_delivery_service.parsing.readers import reader_of
@@ -93,11 +94,9 @@ class RangeParser(Parser):
     def _read_native(self, at: int) -> tuple[int, bool]:
         """Take lines from `at` on: where the next begins, and whether it may be tried as these were."""
         assert native.MODULE is not None
-        end, sure, messages, ids, places, size = native.MODULE.read(
-            self._native, self._body, at, native.LINES_MAX, native.BYTES_MAX
-        )
-        for number, some in messages:
-            event_type = self._rules.numbered[number]
+        end, sure, packs, ids, places, size = native.MODULE.read(self._native, self._body, at, native.LINES_MAX, native.BYTES_MAX)
+        for number, keys, values, ends in packs:
+            event_type, some = self._rules.numbered[number], Packed(keys, values, ends)
             self._pending.take(event_type, some, 0)
             self.events[event_type] += len(some)
         self._pending.size += size

@@ -14,7 +14,7 @@ from hourmark.event_id import EventId
 from hourmark.hours import hour_start_s
 from hourmark.ranges import RangeId
 from hourmark.record_key import KEY_SIZE, RecordKey
-from hourmark_delivery_service.message import Message
+from hourmark_delivery_service.message import Chunk, Messages
 from hourmark_delivery_service.parsing.blank_lines import blank_lines
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.dead_letter import withheld
@@ -36,21 +36,23 @@ class Slice:
     """Some of the records: messages by event type, in their order; how many, and how many bytes their values have."""
 
     def __init__(self) -> None:
-        self.messages: dict[str, list[Message]] = {}
+        self.messages: dict[str, Messages] = {}
         self.count = self.size = 0
 
-    def take(self, event_type: str, messages: list[Message], size: int) -> None:
+    def take(self, event_type: str, messages: Chunk, size: int) -> None:
         """Messages of one type, and the size of their values."""
-        known = self.messages.setdefault(event_type, messages)
-        if known is not messages:
-            known += messages
+        known = self.messages.get(event_type)
+        if known is None:
+            known = self.messages[event_type] = Messages()
+        known.add(messages)
         self.count += len(messages)
         self.size += size
 
     def add(self, other: Slice) -> None:
         """Those of another after one's own."""
         for event_type, messages in other.messages.items():
-            self.take(event_type, messages, 0)
+            for chunk in messages.chunks:
+                self.take(event_type, chunk, 0)
         self.size += other.size
 
 

@@ -1,0 +1,126 @@
+"""A producer of confluent_kafka that is served, and the way by which packed records reach it without an object each.
+
+That way is librdkafka's own `rd_kafka_produce_batch`, called by the compiled module on the very producer that confluent_kafka
+made: the module is one of its plugins, by which it learns of the producer and of each acknowledgement. Where there is no such way
+(no compiled module, a librdkafka without plugins) packed records go as dicts like all others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer, cimpl
+
+from hourmark.kafka import quiet_logger
+from hourmark_delivery_service.message import Packed
+from hourmark_delivery_service.parsing import native
+
+_LOG = logging.getLogger(__name__)
+
+_GRACE_S: Final = 5.0
+
+MakeProducer = Callable[[dict[str, Any]], Any]
+Report = Callable[[KafkaError | None, Any], None]
+News = Callable[[int, KafkaError | None, bool], None]  # how many records failed just now, and why; whether all have ended
+
+
+def make_producer(settings: dict[str, Any]) -> Producer:
+    """librdkafka's own."""
+    return Producer(settings, logger=quiet_logger())
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """Whether the producer will never deliver anything again."""
+    return bool(error.fatal()) or error.code() == KafkaError._FATAL
+
+
+class RunningProducer:
+    """Whoever polls it has its callbacks run."""
+
+    def __init__(self, make: MakeProducer, settings: dict[str, Any]) -> None:
+        self.fatal = False
+        self._producer, self._sender = _made(make, {**settings, "error_cb": self._on_error})
+        self.produce_batch: Callable[..., int] = self._producer.produce_batch
+
+    @property
+    def takes_packed(self) -> bool:
+        """Whether `send` works."""
+        return self._sender is not None
+
+    def send(self, topic: str, records: Packed, at: int, news: News) -> tuple[int, KafkaError | None, bool]:
+        """Hand over records from `at` on.
+
+        The first for which the memory had no room; why another was refused; whether any are under way, of which `news` comes.
+        """
+        assert native.MODULE is not None
+        assert self._sender is not None
+        taken = native.MODULE.send(
+            self._sender, topic.encode(), records.keys, records.values, records.ends, at, len(records), news
+        )
+        return taken[0], _error(taken[1]), taken[2]
+
+    def list_topics(self, timeout_s: float) -> Any:
+        """The cluster's metadata; KafkaException if it does not answer."""
+        return self._producer.list_topics(timeout=timeout_s)
+
+    def purge(self) -> None:
+        """Fail what is under way (its callbacks run), and end."""
+        self._producer.purge()
+        self.close(_GRACE_S)
+
+    def close(self, timeout_s: float) -> int:
+        """Deliver what is under way within the time; how many records were not."""
+        left: int | None = None
+        with self._fatal_seen():
+            left = self._producer.flush(timeout_s)
+        self._tell_news()
+        return len(self._producer) if left is None else left  # it will deliver none of them
+
+    def poll(self) -> None:
+        """Run the callbacks of what was reported so far."""
+        try:
+            with self._fatal_seen():
+                self._producer.poll(0)
+        except Exception:  # noqa: BLE001  # of a callback; unless others are served, nothing would ever be acknowledged again
+            _LOG.exception("a delivery report could not be handled")
+        self._tell_news()
+
+    @contextlib.contextmanager
+    def _fatal_seen(self) -> Iterator[None]:
+        """A fatal error is raised where callbacks run, instead of `error_cb`."""
+        try:
+            yield
+        except KafkaException as error:
+            self._on_error(error.args[0])
+
+    def _tell_news(self) -> None:
+        if native.MODULE is None or self._sender is None:
+            return
+        while (found := native.MODULE.news(self._sender)) is not None:
+            tell, failed, code, landed = found
+            tell(failed, _error(code) if failed else None, landed)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.fatal = self.fatal or is_fatal(error)
+        _LOG.log(logging.ERROR if self.fatal else logging.DEBUG, "Kafka producer: %s", error)
+
+
+def _error(code: int) -> KafkaError | None:
+    return KafkaError(code) if code else None
+
+
+def _made(make: MakeProducer, settings: dict[str, Any]) -> tuple[Any, Any]:
+    """A producer, and its sender if there can be one."""
+    if native.MODULE is None or not native.MODULE.kafka(cimpl.__file__.encode()):
+        return make(settings), None
+    others = settings.get("plugin.library.paths")
+    ours = native.MODULE.__file__
+    try:
+        return make({**settings, "plugin.library.paths": f"{others};{ours}" if others else ours}), native.MODULE.sender()
+    except KafkaException as error:
+        native.MODULE.sender()  # that of none
+        _LOG.debug("librdkafka does not take the native pass as a plugin: %s", error)
+        return make(settings), None

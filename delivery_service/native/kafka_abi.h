@@ -1,0 +1,48 @@
+/* The part of librdkafka's C interface (rdkafka.h) that this module uses, declared here because a wheel brings the library alone.
+ * The functions are those of the library that confluent_kafka has loaded, found by their names; all have been there since 1.0.
+ */
+#ifndef HOURMARK_KAFKA_ABI_H
+#define HOURMARK_KAFKA_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct rd_kafka_s rd_kafka_t;
+typedef struct rd_kafka_conf_s rd_kafka_conf_t;
+typedef struct rd_kafka_topic_s rd_kafka_topic_t;
+
+typedef struct rd_kafka_message_s {
+    int err;
+    rd_kafka_topic_t *rkt;
+    int32_t partition;
+    void *payload;
+    size_t len;
+    void *key;
+    size_t key_len;
+    int64_t offset;
+    void *_private;
+} rd_kafka_message_t;
+
+enum { KAFKA_OK = 0, KAFKA_FATAL = -150, KAFKA_QUEUE_FULL = -184, KAFKA_INVALID = -186, KAFKA_ANY_PARTITION = -1, KAFKA_PERSISTED = 2 };
+
+typedef int kafka_on_new(rd_kafka_t *, const rd_kafka_conf_t *, void *opaque, char *why, size_t why_size);
+typedef int kafka_on_message(rd_kafka_t *, rd_kafka_message_t *, void *opaque);
+typedef int kafka_on_destroy(rd_kafka_t *, void *opaque);
+
+struct kafka_functions {
+    int (*conf_interceptor_add_on_new)(rd_kafka_conf_t *, const char *name, kafka_on_new *, void *opaque);
+    int (*interceptor_add_on_acknowledgement)(rd_kafka_t *, const char *name, kafka_on_message *, void *opaque);
+    int (*interceptor_add_on_destroy)(rd_kafka_t *, const char *name, kafka_on_destroy *, void *opaque);
+    int (*message_status)(const rd_kafka_message_t *);
+    rd_kafka_topic_t *(*topic_new)(rd_kafka_t *, const char *name, void *conf);
+    void (*topic_destroy)(rd_kafka_topic_t *);
+    int (*produce_batch)(rd_kafka_topic_t *, int32_t partition, int flags, rd_kafka_message_t *, int count);
+    int (*last_error)(void);
+};
+
+/* Those of the library that the loaded file at `path` depends on; NULL if it is not loaded or lacks one. */
+const struct kafka_functions *kafka_find(const char *path);
+/* What `kafka_find` found last. */
+const struct kafka_functions *kafka_known(void);
+
+#endif
