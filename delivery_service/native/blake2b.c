@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const uint64_t IV[8] = {
+const uint64_t BLAKE2B_IV[8] = {
     0x6a09e667f3bcc908u, 0xbb67ae8584caa73bu, 0x3c6ef372fe94f82bu, 0xa54ff53a5f1d36f1u,
     0x510e527fade682d1u, 0x9b05688c2b3e6c1fu, 0x1f83d9abfb41bd6bu, 0x5be0cd19137e2179u,
 };
@@ -53,7 +53,7 @@ static void compress(struct blake2b *state, const uint8_t *block, uint64_t last)
         m[i] = little_endian(block + 8 * i);
     for (int i = 0; i < 8; i++) {
         v[i] = state->chain[i];
-        v[i + 8] = IV[i];
+        v[i + 8] = BLAKE2B_IV[i];
     }
     v[12] ^= state->count;
     v[14] ^= last;
@@ -75,7 +75,7 @@ static void compress(struct blake2b *state, const uint8_t *block, uint64_t last)
 
 void blake2b_begin(struct blake2b *state, size_t digest_size)
 {
-    memcpy(state->chain, IV, sizeof state->chain);
+    memcpy(state->chain, BLAKE2B_IV, sizeof state->chain);
     state->chain[0] ^= 0x01010000u ^ digest_size; /* sequential, unkeyed */
     state->count = 0;
     state->held = 0;

@@ -7,6 +7,8 @@
 
 enum { BLAKE2B_BLOCK = 128, BLAKE2B_MAX = 64 };
 
+extern const uint64_t BLAKE2B_IV[8];
+
 struct blake2b {
     uint64_t chain[8];
     uint64_t count;  /* bytes compressed; below 2^64 here */

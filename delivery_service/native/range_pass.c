@@ -5,7 +5,7 @@
 #include "strings.h"
 #include "timestamps.h"
 
-enum { ID_DIGEST = 10, FRACTION_DIGITS = 6, MINUTE_S = 60 };
+enum { HEAD_BYTES = 16, FRACTION_DIGITS = 6, MINUTE_S = 60 };
 
 static const uint8_t MARK[] = {0xEF, 0xBB, 0xBF};
 
@@ -102,16 +102,18 @@ static void put_little_endian(uint8_t *out, uint32_t value)
         out[i] = (uint8_t)(value >> (8 * i));
 }
 
-/* As core/hourmark/event_id.py makes it. */
-static void event_id(const struct range *range, int64_t time_ms, int64_t position, struct span line, uint8_t *id)
+/* What is hashed of a line's place, before the line. */
+static void put_head(uint8_t *head, const struct unnamed *one)
 {
-    uint8_t head[16] = {0, 0, 0, 8}, digest[ID_DIGEST];
-    struct blake2b state = range->id_prefix;
-    put_big_endian(head + 4, (uint64_t)position, 8);
-    put_big_endian(head + 12, line.size, 4);
-    blake2b_add(&state, head, sizeof head);
-    blake2b_add(&state, line.bytes, line.size);
-    blake2b_end(&state, digest);
+    static const uint8_t SIZE_OF_POSITION[4] = {0, 0, 0, 8};
+    memcpy(head, SIZE_OF_POSITION, sizeof SIZE_OF_POSITION);
+    put_big_endian(head + 4, (uint64_t)one->position, 8);
+    put_big_endian(head + 12, one->line.size, 4);
+}
+
+/* As core/hourmark/event_id.py makes it. */
+static void put_id(uint8_t *id, int64_t time_ms, const uint8_t *digest)
+{
     uint32_t first_12 = (uint32_t)digest[0] << 4 | digest[1] >> 4;
     uint64_t rest = (uint64_t)(digest[1] & 0x0F) << 60;
     for (int i = 0; i < 7; i++)
@@ -120,6 +122,37 @@ static void event_id(const struct range *range, int64_t time_ms, int64_t positio
     put_big_endian(id, (uint64_t)time_ms, 6);
     put_big_endian(id + 6, 0x8000u | first_12, 2);
     put_big_endian(id + 8, (uint64_t)2 << 62 | rest >> 2, 8);
+}
+
+static void hash_each(const struct range *range, const struct blake2b_text *texts, int count, uint8_t *digests)
+{
+    if (count == BLAKE2B_LANES && blake2b_lanes(&range->id_prefix, texts, digests))
+        return;
+    for (int i = 0; i < count; i++) {
+        struct blake2b state = range->id_prefix;
+        blake2b_add(&state, texts[i].head, texts[i].head_size);
+        blake2b_add(&state, texts[i].bytes, texts[i].size);
+        blake2b_end(&state, digests + BLAKE2B_MAX * i);
+    }
+}
+
+/* Give the lines that wait for one their ids. */
+static void name_all(const struct range *range, struct work *work)
+{
+    uint8_t heads[BLAKE2B_LANES][HEAD_BYTES], digests[BLAKE2B_LANES * BLAKE2B_MAX];
+    struct blake2b_text texts[BLAKE2B_LANES];
+    for (int i = 0; i < work->unnamed_count; i++) {
+        const struct unnamed *one = &work->unnamed[i];
+        put_head(heads[i], one);
+        texts[i] = (struct blake2b_text){heads[i], HEAD_BYTES, one->line.bytes, one->line.size};
+    }
+    hash_each(range, texts, work->unnamed_count, digests);
+    for (int i = 0; i < work->unnamed_count; i++) {
+        const struct unnamed *one = &work->unnamed[i];
+        put_id(work->ids.bytes + one->id_at, one->time_ms, digests + BLAKE2B_MAX * i);
+        memcpy(work->values.bytes + one->value_at, work->ids.bytes + one->id_at, EVENT_ID_BYTES);
+    }
+    work->unnamed_count = 0;
 }
 
 /* The value's parts before the fields of its own; the event's id is left open. */
@@ -134,17 +167,24 @@ static int put_envelope(const struct range *range, const struct line_type *type,
     return put(out, range->source_and_file) && buffer_long(out, position);
 }
 
-static enum verdict take(const struct range *range, struct work *work, const struct line_type *type, const uint8_t *id,
-                         int64_t time_ms, size_t start)
+static enum verdict take(const struct range *range, struct work *work, const struct line_type *type, struct unnamed *line,
+                         size_t start)
 {
+    static const uint8_t OPEN[EVENT_ID_BYTES];
     uint8_t place[PLACE_BYTES];
-    int64_t seconds = time_ms / 1000;
+    int64_t seconds = line->time_ms / 1000;
     put_little_endian(place, type->number);
     put_little_endian(place + 4, (uint32_t)((seconds - seconds % range->bucket_s) / MINUTE_S));
     struct made made = {(uint32_t)(type - range->types), start, work->values.size - start};
-    int had_memory = buffer_put(&work->ids, id, EVENT_ID_BYTES) && buffer_put(&work->where, place, sizeof place)
-        && buffer_put(&work->made, &made, sizeof made);
-    return had_memory ? TAKEN : NO_MEMORY;
+    line->value_at = start + type->framing.size;
+    line->id_at = work->ids.size;
+    if (!buffer_put(&work->ids, OPEN, sizeof OPEN) || !buffer_put(&work->where, place, sizeof place)
+        || !buffer_put(&work->made, &made, sizeof made))
+        return NO_MEMORY;
+    work->unnamed[work->unnamed_count++] = *line;
+    if (work->unnamed_count == BLAKE2B_LANES)
+        name_all(range, work);
+    return TAKEN;
 }
 
 static enum verdict read_line(const struct range *range, struct work *work, struct span line, size_t at)
@@ -164,15 +204,12 @@ static enum verdict read_line(const struct range *range, struct work *work, stru
         return found;
     if (work->values.size - start + KEY_BYTES > (uint64_t)range->event_bytes_max)
         return UNSURE;
-    uint8_t *id = work->values.bytes + start + type->framing.size;
-    event_id(range, time_ms, position, line, id);
-    return take(range, work, type, id, time_ms, start);
+    return take(range, work, type, &(struct unnamed){.time_ms = time_ms, .position = position, .line = line}, start);
 }
 
-enum verdict range_pass(const struct range *range, struct work *work, struct span body, size_t *at, struct limits limits)
+static enum verdict read_lines(const struct range *range, struct work *work, struct span body, size_t *at, struct limits limits)
 {
     size_t from = *at;
-    work->values.size = work->ids.size = work->where.size = work->made.size = 0;
     for (size_t lines = 0; *at < body.size; lines++) {
         if (lines >= limits.lines || *at - from >= limits.bytes || work->values.size >= limits.values)
             break;
@@ -188,6 +225,15 @@ enum verdict range_pass(const struct range *range, struct work *work, struct spa
         *at += (size_t)(end - line) + 1;
     }
     return TAKEN;
+}
+
+enum verdict range_pass(const struct range *range, struct work *work, struct span body, size_t *at, struct limits limits)
+{
+    work->values.size = work->ids.size = work->where.size = work->made.size = 0;
+    work->unnamed_count = 0;
+    enum verdict found = read_lines(range, work, body, at, limits);
+    name_all(range, work);
+    return found;
 }
 
 void work_free(struct work *work)

@@ -6,7 +6,7 @@
 #define HOURMARK_RANGE_PASS_H
 
 #include "avro.h"
-#include "blake2b.h"
+#include "blake2b_lanes.h"
 #include "syslog.h"
 
 enum { EVENT_ID_BYTES = 16, RANGE_ID_BYTES = 8, KEY_BYTES = 24, PLACE_BYTES = 8, ALTERNATIVES_MAX = 8 };
@@ -45,12 +45,21 @@ struct made {
     size_t at, size; /* of the value */
 };
 
+/* A line that was taken, but for its id. */
+struct unnamed {
+    int64_t time_ms, position;
+    struct span line;
+    size_t value_at, id_at; /* where the id belongs, of `values` and of `ids` */
+};
+
 /* What a pass makes; kept from pass to pass for its memory. */
 struct work {
     struct tape tape;
     struct places places;
     struct buffer values, ids, where, made; /* `where`: type number and hour start in minutes, 4 bytes each, little-endian */
     uint32_t last_type;
+    struct unnamed unnamed[BLAKE2B_LANES];
+    int unnamed_count;
 };
 
 struct limits {

@@ -113,6 +113,16 @@ def test_its_blake2b_at_the_rims_of_blocks(size: int) -> None:
     assert MODULE.blake2b(bytes(size), 10) == hashlib.blake2b(bytes(size), digest_size=10).digest()
 
 
+@pytest.mark.parametrize("step", [0, 1, 127, 128, 129])
+def test_ids_of_lines_of_all_lengths_are_those_of_the_python_path(step: int) -> None:
+    """Lines are hashed four at a time, but for long ones and the last ones."""
+    body = b"".join(syslog("note", b"x" * (17 + 11 * n + step * (n % 4))) for n in range(230))
+    found = RangeParser(range_of(body), body, compiled()).whole()
+    with python_alone():
+        assert RangeParser(range_of(body), body, compiled.__wrapped__()).whole() == found
+    assert found.events == 230
+
+
 ROWS = st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 40))
 
 
