@@ -19,7 +19,7 @@ from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.damage import FILE_FAULTS, Damages
 from tests.support.simulator.engines import ComparedEngine
 from tests.support.simulator.hooks import FaultPoints, Killed, PointedDatabase, pointed, share_compiled
-from tests.support.simulator.judge import Judge
+from tests.support.simulator.judge import WOKEN, Judge
 from tests.support.simulator.ledgers import LedgerFaults, forget
 from tests.support.simulator.pipeline import Pipeline
 from tests.support.simulator.producers import Producers
@@ -239,7 +239,7 @@ class World:
         zombie.wake.set()
         zombie.thread.join()
         self._check_outcome(zombie)
-        self.seen["closer woken"] += 1
+        self.seen[WOKEN] += 1
 
     def _check_outcome(self, zombie: PausedCloser) -> None:
         for error in zombie.outcome:

@@ -25,6 +25,7 @@ from tests.support.closing import (
     until,
     wait_of,
 )
+from tests.support.simulator.damage import MARKERS, FileFault
 from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
 from tools import verify_bucket
@@ -337,6 +338,23 @@ def test_a_paused_closer_that_wakes_after_another_published_changes_nothing(worl
     world.drain()
     world.judge.check_end()
     assert world.seen["closer woken"] > 10
+
+
+def test_a_closer_that_stands_still_while_a_damaged_marker_is_mended_follows_what_it_saw(world: World) -> None:
+    line(world)
+    settle(world, FIRST_HOUR)
+    for point in range(0, 40, 3):
+        last = max(hour for event_type, hour in world.judge.closed if event_type == "click")
+        world.damages.spoil(FileFault("flip", MARKERS, 1), f"{last.bucket_path('click')}/{MARKER}", bit=8 * 100)
+        world.check()
+        until(world, last.next())
+        world.pause(point)
+        world.check()
+        world.damages.bring_back_markers()
+        world.wake(0)
+        world.check()
+        settle(world)
+    assert world.seen["closer woken"] > 5
 
 
 def test_markers_of_a_type_are_chained_through_a_backlog_and_wait_for_one_that_is_gone(world: World, tmp_path: Path) -> None:
