@@ -5,6 +5,7 @@
 Per length of line: CPU of the service, all its threads, per acknowledged event, from HTTP to the last replica's ack; that of the
 bare program, through the same call and settings (`bench.delivery_bare`); their ratio, medians of rounds that alternate. Then
 latency to ack at half the load that it took, and memory while ten times as many connections as fill it post without a pause.
+Before, what parsing costs by the shape of a line (`bench.delivery_shapes`), for which no server is needed.
 
 Runs on the stack of $HOURMARK_HOME, and starts it where it is not up. All answers are checked.
 """
@@ -27,6 +28,7 @@ from typing import Any
 import psutil
 from tests.support.service.live import Serving
 
+from bench import delivery_shapes
 from bench.delivery_bare import write
 from bench.delivery_load import RANGE_BYTES, Posting, event_type, postings, send
 from hourmark.config import Config, home, load_config
@@ -169,13 +171,18 @@ def main() -> None:
     arguments.add_argument("--events", type=int, default=300_000, help="of a round")
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--lines", type=int, nargs="*", default=[120, 240], help="lengths of lines in bytes")
-    arguments.add_argument("--only", choices=("compare",), help="leave latency and memory out")
+    arguments.add_argument("--only", choices=("compare", "shapes"), help="leave all else out")
     asked = arguments.parse_args()
 
     def say(found: dict[str, Any]) -> None:
         rounded = {k: round(v, 2) if isinstance(v, float) else v for k, v in found.items()}
         print(json.dumps(rounded) if asked.json else "  ".join(f"{k} {v}" for k, v in rounded.items()), flush=True)
 
+    if asked.only != "compare":
+        for found in delivery_shapes.measure():
+            say(found)
+    if asked.only == "shapes":
+        return
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
         bench.serving.start()
