@@ -5,7 +5,8 @@
 Per length of line: CPU of the service, all its threads, per acknowledged event, from HTTP to the last replica's ack; that of the
 bare program, through the same call and settings (`bench.delivery_bare`); their ratio, medians of rounds that alternate. Then
 latency to ack at half the load that it took, and memory while ten times as many connections as fill it post without a pause.
-Before, what parsing costs by the shape of a line (`bench.delivery_shapes`), for which no server is needed.
+Before, what parsing costs by the shape of a line (`bench.delivery_shapes`), for which no server is needed. At the end, tailer and
+service together beside rsyslogd (`bench.delivery_tailed`), and events a second of one worker and of two.
 
 Runs on the stack of $HOURMARK_HOME, and starts it where it is not up. All answers are checked.
 """
@@ -28,7 +29,7 @@ from typing import Any
 import psutil
 from tests.support.service.live import Serving
 
-from bench import delivery_shapes
+from bench import delivery_shapes, delivery_tailed
 from bench.delivery_bare import write
 from bench.delivery_load import RANGE_BYTES, Posting, event_type, postings, send
 from hourmark.config import Config, home, load_config
@@ -51,14 +52,20 @@ class Bench:
     """A type of its own on the stack's edge cluster, and a service."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         stack = Stack.load(home()) if load_state(home()) else Stack.load_or_make(home(), mirror=False)
         stack.up()
         self.config: Config = load_config(stack.layout.config_file)
         self.name = f"bench-{uuid.uuid4().hex[:6]}"
         self.revision = self._apply()
-        self.serving = Serving(config_file=stack.layout.config_file, folder=folder, revision=self.revision)
+        self._config_file = stack.layout.config_file
+        self.serving = self.service()
         self._file = 0
+
+    def service(self, workers: int = 1) -> Serving:
+        """One that is not started yet."""
+        settings = {"HOURMARK_SERVICE__WORKERS": str(workers)}
+        return Serving(config_file=self._config_file, folder=self.folder, revision=self.revision, settings=settings)
 
     def ranges(self, line_bytes: int, count: int, range_bytes: int = RANGE_BYTES) -> list[Posting]:
         """Of a file of their own."""
@@ -69,10 +76,9 @@ class Bench:
 
     def serve(self, ranges: list[Posting]) -> dict[str, float]:
         """CPU and time until all of them are acknowledged."""
-        process = self.process()
-        began, began_cpu = time.monotonic(), _cpu_s(process)
+        began, began_cpu = time.monotonic(), self.cpu_s()
         send(self.serving.url, ranges, CONNECTIONS)
-        return {"cpu_seconds": _cpu_s(process) - began_cpu, "seconds": time.monotonic() - began}
+        return {"cpu_seconds": self.cpu_s() - began_cpu, "seconds": time.monotonic() - began}
 
     def bare(self, ranges: list[Posting]) -> dict[str, float]:
         """The same of the bare program with what these become."""
@@ -81,11 +87,11 @@ class Bench:
         compiled = CompiledRules(rules)
         parsed = (RangeParser(posting.byte_range, posting.body, compiled).whole() for posting in ranges)
         records = [(record.key, record.value) for one in parsed for record in one.records]
-        write(self._folder / "records", records)
+        write(self.folder / "records", records)
         settings = {k: v for k, v in producer_settings(self.config).items() if not callable(v)}
-        (self._folder / "settings.json").write_text(json.dumps(settings))
+        (self.folder / "settings.json").write_text(json.dumps(settings))
         command = [sys.executable, "-m", "bench.delivery_bare", "settings.json", "records", events_topic(self.name)]
-        arguments = [*command[:3], *(str(self._folder / name) for name in command[3:5]), command[5]]
+        arguments = [*command[:3], *(str(self.folder / name) for name in command[3:5]), command[5]]
         done = subprocess.run(arguments, check=True, capture_output=True, text=True)
         found: dict[str, float] = json.loads(done.stdout)
         assert found["records"] == len(records) == sum(posting.events for posting in ranges)
@@ -96,19 +102,19 @@ class Bench:
         assert self.serving.process is not None
         return psutil.Process(self.serving.process.pid)
 
+    def cpu_s(self) -> float:
+        """Of all its processes so far."""
+        processes = [self.process(), *self.process().children(recursive=True)]
+        return sum(used.user + used.system for used in (process.cpu_times() for process in processes))
+
     def _apply(self) -> str:
-        etl = self.config.etl.model_copy(update={"ledger": f"sqlite:///{self._folder}/ledger.sqlite"})
-        storage = self.config.storage.model_copy(update={"root": f"file://{self._folder}/root"})
+        etl = self.config.etl.model_copy(update={"ledger": f"sqlite:///{self.folder}/ledger.sqlite"})
+        storage = self.config.storage.model_copy(update={"root": f"file://{self.folder}/root"})
         mine = self.config.model_copy(update={"etl": etl, "storage": storage})
         first = Hour.of(time.time_ns() // 1_000_000, mine.parsing.bucket_seconds)
         declared = Declarations([event_type(self.name), DEAD_LETTERS], [Source(name=self.name, types=[self.name])])
         with servers(mine, lambda _: None) as outside:
             return apply(outside, declared, first, may_remove=True).revision
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    used = process.cpu_times()
-    return float(used.user + used.system)
 
 
 def compare(bench: Bench, say: Say, line_bytes: int, events: int, rounds: int) -> float:
@@ -162,6 +168,29 @@ def overload(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
     })  # fmt: skip
 
 
+def tailed(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
+    """Tailer and service together, per event, beside rsyslogd."""
+    lines = b"".join(posting.body for posting in bench.ranges(line_bytes, events))
+    folder = bench.folder / f"tailed-{line_bytes}"
+    folder.mkdir()
+    found = delivery_tailed.compare(bench.config, bench.serving.url, bench.name, lines, folder, bench.cpu_s)
+    say({"kind": "tailed", "line_bytes": line_bytes, **found})
+
+
+def workers(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
+    """Events a second of one worker and of two, which share the machine with brokers and whoever posts."""
+    for count in (1, 2):
+        bench.serving.end()
+        bench.serving = bench.service(count)
+        bench.serving.start()
+        bench.serve(bench.ranges(line_bytes, events // 4))
+        served = bench.serve(bench.ranges(line_bytes, events))
+        say({
+            "kind": "workers", "line_bytes": line_bytes, "workers": count, "events_per_second": events / served["seconds"],
+            "service_us": served["cpu_seconds"] / events * 1e6,
+        })  # fmt: skip
+
+
 def main() -> None:
     """The command line."""
     arguments = argparse.ArgumentParser(
@@ -192,6 +221,9 @@ def main() -> None:
                 if asked.only is None:
                     latency(bench, say, line_bytes, per_second, 10)
                     overload(bench, say, line_bytes, asked.events)
+                    tailed(bench, say, line_bytes, asked.events)
+            if asked.only is None:
+                workers(bench, say, asked.lines[0], asked.events)
         finally:
             bench.serving.end()
 
