@@ -3,12 +3,14 @@
     python -m tools.fuzz_native [--seconds N] [--seed N]
 
 It needs gcc with libasan and libubsan. A fault of memory or a difference ends it with exit code 1 and names the seed, which shows
-it again. What is fed: lines of random types (`native_cases`), and programs and lines with bytes altered.
+it again. What is fed: lines of random types (`native_cases`), and programs and lines with bytes altered; now and then records
+are sent to librdkafka's mock cluster (`native_sending`).
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import importlib.util
 import json
 import os
@@ -24,11 +26,13 @@ from types import ModuleType
 from typing import Any
 
 from tools.native_cases import Case, altered, difference, parsed, random_case
+from tools.native_sending import send_at_random
 
 from hourmark_delivery_service.parsing import CompiledRules, native
 
 ROOT = Path(__file__).parent.parent
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g", "-O1")
+_CASES_A_SENDING = 500
 
 
 def build_tool() -> ModuleType:
@@ -85,13 +89,15 @@ def one(seed: int) -> Case:
 def fuzz(module: Path, seconds: float, seed: int, note: Callable[[int], object]) -> dict[str, Any]:
     """Until the time is over; `note` gets each seed before it is used."""
     native.MODULE = load(module, "_native")
-    began, cases, lines = time.monotonic(), 0, 0
+    began, cases, lines, appends = time.monotonic(), 0, 0, 0
     while time.monotonic() - began < seconds:
         note(seed + cases)
+        if cases % _CASES_A_SENDING == 0:
+            appends += asyncio.run(send_at_random(seed + cases))
         lines += one(seed + cases).body.count(b"\n")
         cases += 1
     cpu_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    return {"first_seed": seed, "cases": cases, "lines": lines, "cpu_seconds": round(cpu_s)}
+    return {"first_seed": seed, "cases": cases, "lines": lines, "appends": appends, "cpu_seconds": round(cpu_s)}
 
 
 def main() -> int:

@@ -1,0 +1,61 @@
+"""Random appends of packed records to librdkafka's mock cluster: some abandoned, some too much for the producer's memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import random
+from typing import Final
+
+from hourmark.config import Config
+from hourmark_delivery_service.errors import QueueError
+from hourmark_delivery_service.kafka_queue import KafkaQueue
+from hourmark_delivery_service.message import END_SIZE, Chunk, Messages, Packed
+from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.running_producer import make_producer
+
+_APPENDS: Final = 40
+
+
+def packed(rng: random.Random) -> Packed:
+    """Records of random sizes."""
+    values = [rng.randbytes(rng.choice((1, 30, 240, 5000))) for _ in range(rng.choice((1, 7, 255, 256, 257, 700)))]
+    ends, size = [], 0
+    for value in values:
+        size += len(value)
+        ends.append(size)
+    as_bytes = memoryview(b"".join(end.to_bytes(END_SIZE, "little") for end in ends))
+    return Packed(rng.randbytes(24 * len(values)), b"".join(values), as_bytes.tobytes())
+
+
+async def send_at_random(seed: int) -> int:
+    """How many appends were acknowledged. The memory that the module reads must be there until librdkafka is done with it."""
+    rng = random.Random(seed)
+    settings = {"test.mock.num.brokers": 3, "queue.buffering.max.messages": rng.choice((100, 1000, 100_000))}
+    if rng.random() < 0.3:
+        settings["message.max.bytes"] = 4000
+    queue = KafkaQueue(
+        Config(service={"delivery_timeout_seconds": 3}), Metrics(), lambda all_of_it: make_producer({**all_of_it, **settings})
+    )
+    assert queue._current.takes_packed
+    done = sum(await asyncio.gather(*(_append(queue, rng) for _ in range(_APPENDS))))
+    await queue.close(rng.choice((0, 2)))
+    return done
+
+
+async def _append(queue: KafkaQueue, rng: random.Random) -> bool:
+    messages = Messages()
+    for _ in range(rng.randint(1, 3)):
+        chunk: Chunk = packed(rng) if rng.random() < 0.8 else [{"key": b"k", "value": b"v"}]
+        messages.add(chunk)
+    append = asyncio.create_task(queue.append({"t": messages}))
+    del messages
+    await asyncio.sleep(rng.random() / 50)
+    if rng.random() < 0.2:
+        append.cancel()
+    with contextlib.suppress(asyncio.CancelledError, QueueError):
+        await append
+        return True
+    gc.collect(0)
+    return False
