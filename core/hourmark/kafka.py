@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
+from hourmark.known_brokers import bootstrap_of, learn
 
 TIMEOUT_S: Final = 15.0
 
@@ -58,7 +59,7 @@ class TopicInfo:
 def client_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
     """librdkafka's settings for this cluster; `more` in its names with `.` as `_`."""
     return {
-        "bootstrap.servers": cluster.bootstrap,
+        "bootstrap.servers": bootstrap_of(cluster),
         "log_level": 3,
         **cluster.properties,
         **{name.replace("_", "."): value for name, value in more.items()},
@@ -118,6 +119,8 @@ class Cluster:
             if partitions != tuple(range(max(1, len(partitions)))):
                 raise self._error(_NoLeader, f"did not tell all partitions of topic {name}, only {partitions}")
             found[name] = TopicInfo(name, str(description.topic_id), partitions)
+            nodes = [node for p in description.partitions for node in p.replicas]
+            learn(self.settings, [f"{node.host}:{node.port}" for node in nodes if node.host])  # none: that broker is away
         return found
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -184,8 +187,10 @@ class Cluster:
         """The error. The next question goes to a new client: an old one asks a broker that died again, until that comes back."""
         if kind is not _NoTopic:
             self.admin = self._connect()
+        setting = "kafka.edge.bootstrap" if self.name == "edge" else "kafka.central.bootstrap; where that is absent, of the edge"
         return kind(
-            f"the {self.name} Kafka cluster ({self.settings.bootstrap}) {what}; is it up? `hourmark status` shows the local stack"
+            f"the {self.name} Kafka cluster ({self.settings.bootstrap}) {what}; is it up, and still there ({setting})? "
+            "`hourmark status` shows the local stack"
         )
 
     def _connect(self) -> AdminClient:

@@ -5,8 +5,8 @@ What is promised beside the port's contract:
 - one producer for the whole process, whatever the number of connections
 - too few in-sync replicas, a leader killed, paused or moved: librdkafka retries within `delivery_timeout_seconds`
 - a producer that fell into a state it cannot leave (a fatal error, or nothing but failures for long while the cluster itself
-  is well) is recreated inside the process; requests under way get NotDelivered and are sent again by their clients, with the
-  same event ids
+  is well, or has brokers that the producer was not told of) is recreated inside the process; requests under way get
+  NotDelivered and are sent again by their clients, with the same event ids
 - a full producer makes `append` wait, then fail: nothing is dropped and nothing grows
 """
 
@@ -24,6 +24,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from hourmark.config import Config
 from hourmark.kafka import client_settings
+from hourmark.known_brokers import bootstrap_of
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
 from hourmark_delivery_service.message import Message, Packed, chunks_of
 from hourmark_delivery_service.metrics import Metrics
@@ -48,12 +49,12 @@ class KafkaQueue:
         self._metrics = metrics
         self._min_insync = config.kafka.edge.min_insync_replicas
         self._timeout_s = config.service.delivery_timeout_seconds
-        self._settings = producer_settings(config)
+        self._config = config
         self._make_producer = make_producer
         self._failing_since: float | None = None
         self._suspicion: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._current = RunningProducer(make_producer, self._settings)
+        self._current = RunningProducer(make_producer, producer_settings(config))
         self._under_way = 0  # appends that wait for their reports
         self._wanted = asyncio.Event()
         self._reports = asyncio.create_task(self._serve_reports())
@@ -180,10 +181,15 @@ class KafkaQueue:
             self._suspicion = asyncio.create_task(self._suspect(producer, topics))
 
     async def _suspect(self, producer: RunningProducer, topics: set[str]) -> None:
-        """Nothing was delivered for long. If the cluster is well, the producer is not."""
+        """Nothing was delivered for long. If the cluster is well, the producer is not; nor one that cannot find it any more."""
         try:
-            if not await self._cluster_problems(sorted(topics)) and self._failing_since is not None:
+            problems = await self._cluster_problems(sorted(topics))
+            if self._failing_since is None:
+                return
+            if not problems:
                 self._renew(producer, "it delivers nothing although the cluster is well")
+            elif producer.bootstrap != bootstrap_of(self._config.kafka.edge):
+                self._renew(producer, "it delivers nothing, and was made before the cluster named other brokers")
         finally:
             self._suspicion = None
 
@@ -193,14 +199,14 @@ class KafkaQueue:
         _LOG.warning("the Kafka producer is recreated: %s", why)
         self._failing_since = None
         self._metrics.producer_renewals.inc()
-        self._current = RunningProducer(self._make_producer, self._settings)
+        self._current = RunningProducer(self._make_producer, producer_settings(self._config))
         threading.Thread(target=producer.purge, name="retired-producer", daemon=True).start()
 
     def _problems(self, producer: RunningProducer, topics: Sequence[str]) -> list[str]:
         try:
             known = producer.list_topics(_PROBE_TIMEOUT_S).topics
         except KafkaException as error:
-            return [f"Kafka does not answer: {error.args[0]}"]
+            return [f"Kafka does not answer at {producer.bootstrap} (kafka.edge.bootstrap): {error.args[0]}"]
         found = []
         for topic in topics:
             metadata = known.get(topic)

@@ -42,6 +42,7 @@ class RunningProducer:
 
     def __init__(self, make: MakeProducer, settings: dict[str, Any]) -> None:
         self.fatal = False
+        self.bootstrap: str = settings["bootstrap.servers"]
         self._producer, self._sender = _made(make, {**settings, "error_cb": self._on_error})
         self.produce_batch: Callable[..., int] = self._producer.produce_batch
 

@@ -28,6 +28,7 @@ from prometheus_client import multiprocess
 from hourmark.clock import Clock, SystemClock
 from hourmark.config import Config
 from hourmark.errors import HourmarkError
+from hourmark.known_brokers import bootstrap_of
 from hourmark_delivery_service.claims import Claims
 from hourmark_delivery_service.identity import Identity
 from hourmark_delivery_service.metrics import METRICS_VARIABLE
@@ -121,7 +122,9 @@ class Supervisor:
     def _start(self) -> _Child:
         slot = self._claims.take()
         process = self._context.Process(
-            target=self._work, args=(self._config, self._listener, self._claims.path, slot), name=f"hourmark-worker-{slot}"
+            target=self._work,
+            args=(_informed(self._config), self._listener, self._claims.path, slot),
+            name=f"hourmark-worker-{slot}",
         )
         process.start()
         now_s = self._clock.monotonic_s()
@@ -158,6 +161,12 @@ class Supervisor:
         child.process.close()
         self._children.remove(child)
         self._claims.free(child.slot)
+
+
+def _informed(config: Config) -> Config:
+    """With the brokers that the cluster named meanwhile."""
+    edge = config.kafka.edge.model_copy(update={"bootstrap": bootstrap_of(config.kafka.edge)})
+    return config.model_copy(update={"kafka": config.kafka.model_copy(update={"edge": edge})})
 
 
 def supervise(config: Config, read_config: ReadConfig, identity: Identity, listener: socket.socket, work: Work) -> None:

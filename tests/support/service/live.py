@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -95,8 +96,11 @@ class Serving:
     def workers(self) -> list[int]:
         """The process ids of those that serve for a supervisor; its own is not among them."""
         assert self.process is not None
-        children = psutil.Process(self.process.pid).children()
-        return [child.pid for child in children if any("spawn_main" in part for part in child.cmdline())]
+        found = []
+        for child in psutil.Process(self.process.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):  # or one that has ended a moment ago
+                found += [child.pid] if any("spawn_main" in part for part in child.cmdline()) else []
+        return found
 
     def runs(self) -> bool:
         """Whether the process that was started is alive."""

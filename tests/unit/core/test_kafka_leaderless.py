@@ -79,7 +79,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
 
 
 def description(numbers: Iterable[int]) -> Any:
-    return SimpleNamespace(topic_id="id", partitions=[SimpleNamespace(id=n, leader=None) for n in numbers])
+    return SimpleNamespace(topic_id="id", partitions=[SimpleNamespace(id=n, leader=None, replicas=[]) for n in numbers])
 
 
 @pytest.mark.parametrize("ask", [Cluster.ends, Cluster.starts])
@@ -123,7 +123,7 @@ def test_after_a_failure_a_new_client_asks(play: Play) -> None:
     cluster = play(described={"a": silence, "gone": KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))})
     admin: Any = cluster.admin
     assert cluster.topics(["gone"]) == {} and admin.connected == 1
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable, match=r"is it up, and still there \(kafka\.edge\.bootstrap\)\?"):
         cluster.topics(["a"])
     assert admin.connected == 2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.support.service.harness import Test, with_scene
 from tests.support.service.queue_contract import CHECKS, Check, messages
 
 from hourmark.config import Config
+from hourmark.known_brokers import learn
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
 from hourmark_delivery_service.kafka_queue import KafkaQueue, producer_settings
 from hourmark_delivery_service.metrics import Metrics
@@ -226,10 +228,29 @@ async def test_a_producer_that_delivers_nothing_although_the_cluster_is_well_is_
     await queue.append(RECORDS)
 
 
+@with_queue(delivery_timeout_seconds=0.05)
+async def test_a_producer_that_finds_no_broker_is_made_anew_once_with_those_named_since(queue: KafkaQueue) -> None:
+    """librdkafka, once it reaches none of the brokers it knew, goes back to those it was told of when it was made."""
+
+    async def fails_for(seconds: float) -> int:
+        FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
+        deadline = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < deadline:
+            with pytest.raises(NotDelivered):
+                await queue.append(RECORDS)
+        return len(FakeProducer.made)
+
+    assert await fails_for(0.5) == 1, "there is nothing that another producer would know"
+    replacement = f"{uuid.uuid4().hex}:9092"
+    learn(Config().kafka.edge, [replacement])
+    assert await fails_for(0.5) == 2
+    assert replacement in FakeProducer.made[1].settings["bootstrap.servers"]
+
+
 @with_queue()
 async def test_a_queue_that_does_not_answer_has_a_problem_and_raises_nothing(queue: KafkaQueue) -> None:
     (problem,) = await queue.problems(["t"])
-    assert "Kafka does not answer" in problem
+    assert "Kafka does not answer" in problem and "(kafka.edge.bootstrap)" in problem
     FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
     with pytest.raises(NotDelivered):
         await queue.append(RECORDS)
