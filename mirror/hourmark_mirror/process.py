@@ -18,7 +18,8 @@ from typing import Final
 from hourmark.config import Config
 from hourmark.durable import write_durably
 from hourmark.errors import ConfigError
-from hourmark_mirror.properties import properties, render
+from hourmark_mirror.properties import TARGET_ALIAS, properties, render, secret_properties, secrets_file, target_of
+from hourmark_mirror.security import check_key
 
 MAIN_CLASS: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
 STOP_TIMEOUT_S: Final = 15.0  # then it is killed: its open transaction is aborted by the next start
@@ -74,9 +75,12 @@ class MirrorMakerProcess:
 
 
 def prepare(config: Config) -> list[str]:
-    """Write the generated files into `mirror.work_dir`; returns the command."""
+    """Write the generated files into `mirror.work_dir`, for its owner's eyes; returns the command."""
+    for alias, cluster in ((config.kafka.edge_alias, config.kafka.edge), (TARGET_ALIAS, target_of(config))):
+        check_key(alias, cluster)
     work_dir: Path = config.mirror.work_dir.absolute()
     settings, log4j2 = work_dir / "mm2.properties", work_dir / "log4j2.properties"
+    write_durably(secrets_file(config), render(secret_properties(config)).encode("latin-1"))
     write_durably(settings, render(properties(config)).encode("latin-1"))
     write_durably(log4j2, LOG4J2.format(level=config.log_level).encode())
     return [

@@ -15,12 +15,14 @@ A setting under another prefix is ignored without a word, so the integration tes
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from hourmark.config import Config
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import ConfigError
 from hourmark.topics import AUDIT, HOSTS
+from hourmark_mirror.security import PROVIDERS, secrets, security
 
 TARGET_ALIAS: Final = "central"
 TOPICS: Final = (r"events\..*", AUDIT.replace(".", r"\."), HOSTS.replace(".", r"\."))
@@ -104,12 +106,23 @@ def properties(config: Config) -> dict[str, str]:
         "message_bytes_four_times": 4 * message_bytes,
     }
     settings = (line.partition("  #")[0].split(" = ") for line in _SETTINGS.splitlines())
+    clients = _client(source, config.kafka.edge, secrets_file(config)) | _client(target, central, secrets_file(config))
     return {
         "clusters": f"{source},{target}",
-        **_client(source, config.kafka.edge),
-        **_client(target, central),
+        **clients,
+        **(PROVIDERS if any("${" in value for value in clients.values()) else {}),
         **{name.format_map(known): value.format_map(known) for name, value in settings},
     }
+
+
+def secret_properties(config: Config) -> dict[str, str]:
+    """What `properties` refers to; it stands in `secrets_file`."""
+    return secrets(config.kafka.edge_alias, config.kafka.edge) | secrets(TARGET_ALIAS, target_of(config))
+
+
+def secrets_file(config: Config) -> Path:
+    """Beside the generated properties."""
+    return config.mirror.work_dir.absolute() / "mm2-secrets.properties"
 
 
 def render(values: Mapping[str, str]) -> str:
@@ -127,48 +140,6 @@ def _unicode(char: str) -> str:
     return "".join(f"\\u{utf16[i]:02x}{utf16[i + 1]:02x}" for i in range(0, len(utf16), 2))
 
 
-# librdkafka's names that have an equal in Java's clients.
-_JAVA_NAMES: Final[Mapping[str, str]] = {
-    "security.protocol": "security.protocol",
-    "sasl.mechanism": "sasl.mechanism",
-    "sasl.mechanisms": "sasl.mechanism",
-    "ssl.ca.location": "ssl.truststore.location",
-    "ssl.keystore.location": "ssl.keystore.location",
-    "ssl.keystore.password": "ssl.keystore.password",
-    "ssl.endpoint.identification.algorithm": "ssl.endpoint.identification.algorithm",
-}
-_LOGIN_MODULES: Final[Mapping[str, str]] = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-}
-
-
-def _client(alias: str, cluster: KafkaCluster) -> dict[str, str]:
-    """Addresses and security, in Java's names. What cannot be said in Java stops the start: it would be silently less secure."""
-    values = {f"{alias}.bootstrap.servers": cluster.bootstrap, f"{alias}.{_RECOVERY}": "none"}
-    for name, value in cluster.properties.items():
-        if name in _JAVA_NAMES:
-            values[f"{alias}.{_JAVA_NAMES[name]}"] = value
-        elif name.startswith(("ssl.", "sasl.", "security.")) and name not in ("sasl.username", "sasl.password"):
-            raise ConfigError(
-                f"kafka properties: {name} of cluster {alias!r} cannot be passed to MirrorMaker 2; "
-                f"allowed: {', '.join(sorted(_JAVA_NAMES))}, sasl.username, sasl.password"
-            )
-    if "ssl.ca.location" in cluster.properties:
-        values[f"{alias}.ssl.truststore.type"] = "PEM"
-    return values | _login(alias, cluster.properties)
-
-
-def _login(alias: str, given: Mapping[str, str]) -> dict[str, str]:
-    if "sasl.username" not in given:
-        return {}
-    mechanism = given.get("sasl.mechanism") or given.get("sasl.mechanisms", "PLAIN")
-    if mechanism not in _LOGIN_MODULES:
-        raise ConfigError(f"kafka properties: sasl.mechanism = {mechanism!r}; allowed: {', '.join(_LOGIN_MODULES)}")
-    user, password = (_quoted(given.get(f"sasl.{part}", "")) for part in ("username", "password"))
-    return {f"{alias}.sasl.jaas.config": f"{_LOGIN_MODULES[mechanism]} required username={user} password={password};"}
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _client(alias: str, cluster: KafkaCluster, secrets_file: Path) -> dict[str, str]:
+    known = {f"{alias}.bootstrap.servers": cluster.bootstrap, f"{alias}.{_RECOVERY}": "none"}
+    return known | security(alias, cluster, secrets_file)

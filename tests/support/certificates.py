@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import trustme
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 
 class Pair(NamedTuple):
@@ -30,5 +31,6 @@ class Authority:
         issued = self._ca.issue_cert(*(hosts or ("localhost", "127.0.0.1")), common_name=name)
         pair = Pair(self._folder / f"{name}.pem", self._folder / f"{name}.key")
         pair.certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
-        issued.private_key_pem.write_to_path(pair.key)
+        key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+        pair.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))  # Java reads no other form
         return pair

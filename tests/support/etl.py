@@ -127,6 +127,12 @@ class EtlRun:
             within_s,
         )
 
+    @property
+    def pid(self) -> int:
+        """Of the driver that was started last."""
+        assert self._process is not None
+        return self._process.pid
+
     def running(self) -> bool:
         """Whether the driver is alive."""
         return self._process is not None and self._process.poll() is None

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
-from tests.support.certificates import Authority, Pair
+from tests.support.certificates import Authority
+from tests.support.own_kafka import new_cluster_id, own_server
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster
-from hourmark_infra.stack.kafka import render_properties
+from hourmark_infra.stack.kafka import MESSAGE_BYTES_MAX
 from hourmark_infra.stack.layout import free_ports
 from hourmark_infra.stack.servers import Programs
 
@@ -36,32 +34,19 @@ class SecureBroker(NamedTuple):
 def secure_broker(folder: Path, programs: Programs) -> Iterator[SecureBroker]:
     """It runs, and is gone afterwards."""
     authority = Authority(folder / "ca")
-    password = folder / "password"
-    password.write_text(PASSWORD)
-    ports = list(free_ports(preferred={}).values())[:3]
-    properties = folder / "broker.properties"
-    properties.write_text(render_properties(_properties(folder, authority, ports)))
-    java = [str(programs.java), "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", programs.kafka_classpath]
+    ports = list(free_ports(("scram", "mtls", "controller")).values())
     scram_user = f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"
-    identity = uuid.uuid4().hex[:22]
-    formatting = ["kafka.tools.StorageTool", "format", "-t", identity, "-c", str(properties), "--add-scram", scram_user]
-    formatted = subprocess.run([*java, *formatting], capture_output=True, text=True)
-    assert formatted.returncode == 0, formatted.stdout + formatted.stderr
-    with (folder / "broker.log").open("w") as log:
-        process = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
-        try:
-            broker = _clients(authority, ports, password)
-            wait_for(lambda: _answers(broker.scram), f"the broker of {folder} answers")
-            yield broker
-        finally:
-            process.kill()
-            process.wait(30)
+    with own_server(programs, folder, _properties(folder, authority, ports), new_cluster_id(), "--add-scram", scram_user):
+        broker = _clients(authority, ports)
+        wait_for(lambda: _answers(broker.scram), f"the broker of {folder} answers")
+        yield broker
 
 
 def _properties(folder: Path, authority: Authority, ports: list[int]) -> dict[str, str]:
     scram, mtls, controller = ports
-    keystore = folder / "keystore.pem"
-    _write_keystore(authority.issue("broker"), keystore)
+    mine = authority.issue("broker")
+    keystore = folder / "keystore.pem"  # as Java reads it: the key, then the certificates
+    keystore.write_bytes(mine.key.read_bytes() + mine.certificate.read_bytes())
     login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
     return {
         "process.roles": "broker,controller",
@@ -80,18 +65,15 @@ def _properties(folder: Path, authority: Authority, ports: list[int]) -> dict[st
         "ssl.truststore.location": str(authority.ca),
         "log.dirs": str(folder / "data"),
         "auto.create.topics.enable": "false",
+        "message.max.bytes": str(MESSAGE_BYTES_MAX),
+        "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
     }
 
 
-def _write_keystore(pair: Pair, keystore: Path) -> None:
-    """As Java reads it: the key in PKCS #8, then the certificates."""
-    key = load_pem_private_key(pair.key.read_bytes(), None)
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    keystore.write_bytes(pem + pair.certificate.read_bytes())
-
-
-def _clients(authority: Authority, ports: list[int], password: Path) -> SecureBroker:
+def _clients(authority: Authority, ports: list[int]) -> SecureBroker:
     mine = authority.issue("client")
     trust = {"ssl.ca.location": str(authority.ca)}
     by_password = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": USER}
@@ -102,7 +84,7 @@ def _clients(authority: Authority, ports: list[int], password: Path) -> SecureBr
         return KafkaCluster(bootstrap=bootstrap, replication_factor=1, min_insync_replicas=1, properties=properties)
 
     return SecureBroker(
-        cluster(scram, trust | by_password | {"sasl.password": password.read_text()}),
+        cluster(scram, trust | by_password | {"sasl.password": PASSWORD}),
         cluster(mtls, trust | {"security.protocol": "SSL"} | by_certificate),
         cluster(mtls, trust | {"security.protocol": "SSL"}),
     )

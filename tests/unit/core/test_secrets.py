@@ -82,7 +82,8 @@ def test_nothing_that_is_said_holds_it(file: Path, caplog: pytest.LogCaptureFixt
         with pytest.raises(Unavailable) as closed:
             SchemaRegistry(config.registry).schema(1)
         said += [str(silent.value), str(closed.value), *prepare(config)]
-    settings = config.mirror.work_dir / "mm2.properties"
+    settings = config.mirror.work_dir / "mm2-secrets.properties"
+    assert SECRET not in settings.with_name("mm2.properties").read_text()
     assert SECRET in settings.read_text() and stat.S_IMODE(settings.stat().st_mode) == 0o600, "its process alone reads it"
     assert SECRET not in caplog.text
     assert [text for text in said if SECRET in text] == []

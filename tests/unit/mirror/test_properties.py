@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hourmark.config import Config
 from hourmark.config_groups import Kafka, KafkaCluster, Mirror
 from hourmark.errors import ConfigError
-from hourmark_mirror.properties import properties, render
+from hourmark_mirror.process import prepare
+from hourmark_mirror.properties import properties, render, secret_properties
 
 GOLDEN = r"""clusters=edge,central
 edge.bootstrap.servers=e1\:9092,e2\:9092
@@ -60,9 +63,9 @@ edge->central.emit.offset-syncs.enabled=false
 """
 
 
-def config(central: KafkaCluster | None, **kafka: object) -> Config:
+def config(central: KafkaCluster | None, work_dir: Path = Path("/nowhere"), **kafka: object) -> Config:
     edge = KafkaCluster(bootstrap="e1:9092,e2:9092")
-    return Config(kafka=Kafka.model_validate({"edge": edge, "central": central, **kafka}), mirror=Mirror())
+    return Config(kafka=Kafka.model_validate({"edge": edge, "central": central, **kafka}), mirror=Mirror(work_dir=work_dir))
 
 
 def test_properties_are_as_they_were_tried() -> None:
@@ -79,22 +82,59 @@ def test_the_edge_cannot_have_the_targets_name() -> None:
         properties(config(KafkaCluster(), edge_alias="central"))
 
 
-def test_security_is_translated_and_what_cannot_be_is_refused() -> None:
+def test_a_login_is_translated_and_stands_in_a_file_of_its_own(tmp_path: Path) -> None:
     login = {
         "security.protocol": "SASL_SSL",
         "sasl.mechanisms": "SCRAM-SHA-512",
         "sasl.username": "mirror",
         "sasl.password": 'a"b\\',
         "ssl.ca.location": "/etc/ca.pem",
+        "ssl.endpoint.identification.algorithm": "none",
         "socket.keepalive.enable": "true",
     }
-    values = properties(config(KafkaCluster(bootstrap="c:1", properties=login)))
+    made = config(KafkaCluster(bootstrap="c:1", properties=login), work_dir=tmp_path)
+    values = properties(made)
     assert values["central.security.protocol"] == "SASL_SSL"
     assert values["central.ssl.truststore.type"] == "PEM"
-    assert values["central.sasl.jaas.config"] == (
-        r'org.apache.kafka.common.security.scram.ScramLoginModule required username="mirror" password="a\"b\\";'
-    )
+    assert values["central.ssl.endpoint.identification.algorithm"] == ""
+    assert values["central.sasl.jaas.config"] == f"${{file:{tmp_path}/mm2-secrets.properties:central.sasl.jaas.config}}"
+    assert values["config.providers"] == "file,directory"
     assert not any("keepalive" in name for name in values)
+    assert secret_properties(made) == {
+        "central.sasl.jaas.config": (
+            r'org.apache.kafka.common.security.scram.ScramLoginModule required username="mirror" password="a\"b\\";'
+        )
+    }
+    prepare(made)
+    files = {file.name: file for file in tmp_path.iterdir()}
+    assert [name for name, file in files.items() if "SCRAM" in file.read_text()] == ["mm2.properties"]
+    assert [name for name, file in files.items() if "password" in file.read_text()] == ["mm2-secrets.properties"]
+    assert files["mm2-secrets.properties"].stat().st_mode & 0o077 == 0
+
+
+def test_certificates_are_read_where_they_are(tmp_path: Path) -> None:
+    certificate = {
+        "security.protocol": "SSL",
+        "ssl.certificate.location": "/etc/mine.pem",
+        "ssl.key.location": f"{tmp_path}/mine.key",
+        "ssl.key.password": "secret",
+    }
+    made = config(KafkaCluster(bootstrap="c:1", properties=certificate), work_dir=tmp_path / "work")
+    values = properties(made)
+    assert values["central.ssl.keystore.type"] == "PEM"
+    assert values["central.ssl.keystore.certificate.chain"] == "${directory:/etc:mine.pem}"
+    assert values["central.ssl.keystore.key"] == f"${{directory:{tmp_path}:mine.key}}"
+    assert secret_properties(made) == {"central.ssl.key.password": "secret"}
+    with pytest.raises(ConfigError, match=r"ssl\.key\.location.*No such file"):
+        prepare(made)
+    (tmp_path / "mine.key").write_text("-----BEGIN RSA PRIVATE KEY-----\n")
+    with pytest.raises(ConfigError, match=r"PKCS #8.*openssl pkcs8 -topk8"):
+        prepare(made)
+    (tmp_path / "mine.key").write_text("-----BEGIN PRIVATE KEY-----\n")
+    prepare(made)
+
+
+def test_what_cannot_be_translated_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"ssl\.crl\.location"):
         properties(config(KafkaCluster(properties={"ssl.crl.location": "/x"})))
 
