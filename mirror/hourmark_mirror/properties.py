@@ -1,4 +1,4 @@
-"""MirrorMaker 2's properties, rendered from the configuration; nothing here asks a server or a clock.
+"""MirrorMaker 2's properties, rendered from the configuration and the brokers known; nothing here asks a server or a clock.
 
 One direction, edge to central, in dedicated mode with exactly-once source support. Which prefix reaches which client is the
 trap of MirrorMaker 2 (`MirrorMakerConfig`, `MirrorConnectorConfig.sourceConsumerConfig`, `Worker` in Kafka's source):
@@ -21,6 +21,7 @@ from typing import Final
 from hourmark.config import Config
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import ConfigError
+from hourmark.known_brokers import bootstrap_of
 from hourmark.topics import AUDIT, HOSTS
 from hourmark_mirror.security import PROVIDERS, secrets, security
 
@@ -141,5 +142,5 @@ def _unicode(char: str) -> str:
 
 
 def _client(alias: str, cluster: KafkaCluster, secrets_file: Path) -> dict[str, str]:
-    known = {f"{alias}.bootstrap.servers": cluster.bootstrap, f"{alias}.{_RECOVERY}": "none"}
+    known = {f"{alias}.bootstrap.servers": bootstrap_of(cluster), f"{alias}.{_RECOVERY}": "none"}
     return known | security(alias, cluster, secrets_file)

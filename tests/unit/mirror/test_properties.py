@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from hourmark.config import Config
 from hourmark.config_groups import Kafka, KafkaCluster, Mirror
 from hourmark.errors import ConfigError
+from hourmark.known_brokers import learn
 from hourmark_mirror.process import prepare
 from hourmark_mirror.properties import properties, render, secret_properties
 
@@ -137,6 +139,12 @@ def test_certificates_are_read_where_they_are(tmp_path: Path) -> None:
 def test_what_cannot_be_translated_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"ssl\.crl\.location"):
         properties(config(KafkaCluster(properties={"ssl.crl.location": "/x"})))
+
+
+def test_a_new_start_knows_the_brokers_that_were_named_since() -> None:
+    made = config(KafkaCluster(bootstrap=f"{uuid.uuid4().hex}:9092"))
+    learn(made.kafka.central_cluster, ["later:9092"])
+    assert properties(made)["central.bootstrap.servers"].endswith(":9092,later:9092")
 
 
 def test_rendering_escapes_what_java_would_read_otherwise() -> None:
