@@ -9,6 +9,7 @@ import asyncio
 import gzip
 import io
 import zlib
+from collections.abc import Callable
 from typing import Final
 
 import zstandard
@@ -75,10 +76,9 @@ class BodyReader:
             raise _too_large(bytes_max)
         parts: list[bytes] = []
         size = 0
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._within_s) as limit:
-                with self._inflight.reading(request, lambda: limit.reschedule(loop.time())):
+                with self._inflight.reading(request, self._stop_of(limit)):
                     async for part in http.stream():
                         size += len(part)
                         if size > bytes_max:
@@ -86,12 +86,27 @@ class BodyReader:
                         self._inflight.reserve_body(request, len(part))
                         parts.append(part)
         except TimeoutError:
-            raise TooSlow(
-                "slow_body",
-                f"the body did not come within {self._within_s:g} s, or others needed the memory",
-                "send the same request again",
-            ) from None
+            raise self._too_slow() from None
         return b"".join(parts)
+
+    def _stop_of(self, limit: asyncio.Timeout) -> Callable[[], None]:
+        """What ends this task's reading: at once where it is this task that asks, so that nobody else goes for it in vain."""
+        task = asyncio.current_task()
+
+        def stop() -> None:
+            if asyncio.current_task() is task:
+                raise self._too_slow()
+            if not limit.expired():  # else it is ending already, and cannot be told again
+                limit.reschedule(asyncio.get_running_loop().time())
+
+        return stop
+
+    def _too_slow(self) -> TooSlow:
+        return TooSlow(
+            "slow_body",
+            f"the body did not come within {self._within_s:g} s, or others needed the memory",
+            "send the same request again",
+        )
 
 
 def inflate(encoding: str, body: bytes, bytes_max: int) -> bytes:

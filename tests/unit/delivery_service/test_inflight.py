@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import Request as Http
 from tests.support.clock import FakeClock
 from tests.support.service.examples import range_of, syslog
 from tests.support.service.harness import Harness, with_service
@@ -16,7 +18,8 @@ from tests.unit.delivery_service.test_service_encodings import PACKERS
 from tests.unit.delivery_service.test_service_ranges import code
 
 from hourmark.wire import range_headers
-from hourmark_delivery_service.errors import NotNow
+from hourmark_delivery_service.body import BodyReader
+from hourmark_delivery_service.errors import NotNow, TooSlow
 from hourmark_delivery_service.inflight import HELD_PER_BYTE, Inflight
 from hourmark_delivery_service.metrics import Metrics
 
@@ -96,6 +99,84 @@ async def test_bodies_that_stopped_coming_give_way_and_only_as_many_as_must(h: H
 async def test_a_body_that_does_not_come_in_time_gives_its_memory_back(h: Harness) -> None:
     assert code(await announcing(h, 0, b"x" * 1000)) == (408, "slow_body")
     assert (h.service.inflight.bytes, h.service.inflight.requests) == (0, 0)
+
+
+class Sent:
+    """A body that comes in parts, as they are sent. `cancelling`: set when its reading was cancelled, and is not over yet."""
+
+    def __init__(self) -> None:
+        self.parts: asyncio.Queue[bytes] = asyncio.Queue()
+        self.cancelling, self.over = asyncio.Event(), asyncio.Event()
+
+    async def receive(self) -> dict[str, object]:
+        """As a server gives it to its application."""
+        try:
+            return {"type": "http.request", "body": await self.parts.get(), "more_body": True}
+        except asyncio.CancelledError:
+            self.cancelling.set()
+            await self.over.wait()
+            raise
+
+    async def read(self, h: Harness, bodies: BodyReader) -> bytes:
+        """As an endpoint reads it."""
+        with h.service.inflight.request() as request:
+            return await bodies.plain(Http({"type": "http", "headers": []}, self.receive), request, 4 * MEBIBYTE)
+
+
+@contextlib.asynccontextmanager
+async def reading(h: Harness, *bodies: BodyReader) -> AsyncIterator[list[tuple[Sent, asyncio.Task[bytes]]]]:
+    """As many bodies that come."""
+    sent = [Sent() for _ in bodies]
+    tasks = [asyncio.create_task(one.read(h, reader)) for one, reader in zip(sent, bodies, strict=True)]
+    yield list(zip(sent, tasks, strict=True))
+    for one, task in zip(sent, tasks, strict=True):
+        one.over.set()
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def holding(h: Harness, size: int) -> None:
+    while h.service.inflight.bytes < HELD_PER_BYTE * size:
+        await asyncio.sleep(0)
+
+
+HALF = b"x" * (MEBIBYTE // (2 * HELD_PER_BYTE) - 100)
+
+
+@with_service(inflight_bytes_max=MEBIBYTE)
+async def test_who_needs_memory_is_not_hurt_by_a_body_whose_time_ends_in_the_same_moment(h: Harness) -> None:
+    soon = BodyReader(h.service.inflight, h.service.workers, 0.05)
+    async with reading(h, soon, h.service.bodies) as ((late, late_task), (good, good_task)):
+        late.parts.put_nowait(HALF)
+        await late.cancelling.wait()
+        h.clock.advance(1)
+        for _ in range(2):
+            good.parts.put_nowait(HALF)
+        while not good.parts.empty():
+            await asyncio.sleep(0)
+        assert not good_task.done()
+        assert h.service.inflight.bytes == 2 * HELD_PER_BYTE * len(HALF), "the late one's is free"
+        late.over.set()
+        with pytest.raises(TooSlow):
+            await late_task
+
+
+@with_service(inflight_bytes_max=MEBIBYTE)
+async def test_where_the_slowest_is_the_one_that_needs_memory_it_goes_alone(h: Harness) -> None:
+    async with reading(h, h.service.bodies, h.service.bodies) as ((slow, slow_task), (other, other_task)):
+        slow.parts.put_nowait(b"x" * 100)
+        await holding(h, 100)
+        h.clock.advance(0.1)
+        other.parts.put_nowait(HALF)
+        other.parts.put_nowait(HALF)
+        await holding(h, 100 + 2 * len(HALF))
+        h.clock.advance(2)
+        slow.parts.put_nowait(HALF)
+        with pytest.raises(TooSlow):
+            await slow_task
+        assert h.service.inflight.bytes == 2 * HELD_PER_BYTE * len(HALF)
+        await asyncio.sleep(0)
+        assert not other_task.done(), "nobody goes for one that goes itself"
 
 
 @pytest.mark.parametrize("encoding", ["zstd", "gzip"])
