@@ -19,7 +19,8 @@ from hourmark_delivery_service.service import Service
 from hourmark_delivery_service.store_follower import StoreFollower
 
 _CLOSE_S: Final = 10.0
-_LOOK_S: Final = 0.05  # between looks whether there are rules
+_LOOK_S: Final = 0.05  # between looks whether there are rules, at the start
+_FOLLOW_S: Final = 1.0  # and then whether a revision came that needs another schema
 
 
 class Claimant(Protocol):
@@ -79,7 +80,7 @@ async def _claim(service: Service, config: Config, claimant: Claimant) -> None:
 
 async def _follow_framing(service: Service, registry: SchemaRegistry) -> None:
     while True:
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_FOLLOW_S)
         if service.lacks_framing():
             await _find_framing(service, registry)
 
