@@ -18,7 +18,9 @@ CLOCKS_APART_MS_MAX: Final = 300_000  # more than any healthy clock, report, mir
 API_SOURCE: Final = "api"  # the source name under which a delivery service reports its own requests
 
 SCHEMA: Final = read_schema("host_report.avsc")
+SCHEMA_BEFORE_UNKNOWN: Final = SCHEMA | {"fields": [f for f in SCHEMA["fields"] if f["name"] != "unknown_losses"]}
 _DATUM: Final = Datum(SCHEMA)
+_BEFORE: Final = Datum(SCHEMA_BEFORE_UNKNOWN)
 _AS_SENT: Final = ConfigDict(extra="forbid", strict=True)  # how a report that came as JSON is checked
 _Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
@@ -33,6 +35,7 @@ class SourceReport:
     caught_up_at_ms: _Count | None
     pending_bytes: _Count
     lost_bytes: _Count
+    unknown_losses: _Count = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,19 +53,22 @@ class HostReport:
     goodbye: bool
     sources: tuple[SourceReport, ...]
 
-    def encode(self) -> bytes:
-        """The Avro datum, without framing."""
+    def encode(self, *, tells_unknown: bool = True) -> bytes:
+        """The Avro datum, without framing; or that of versions before `unknown_losses`."""
         sources = [dataclasses.asdict(s) | {"caught_up_at": s.caught_up_at_ms} for s in self.sources]
-        return _DATUM.encode(dataclasses.asdict(self) | {"received_at": self.received_at_ms, "sources": sources})
+        unknown = {s.source: s.unknown_losses for s in self.sources if s.unknown_losses}
+        row = {"received_at": self.received_at_ms, "sources": sources, "unknown_losses": unknown}
+        return (_DATUM if tells_unknown else _BEFORE).encode(dataclasses.asdict(self) | row)
 
     @classmethod
     def decode(cls, datum: bytes) -> HostReport:
-        """The inverse of `encode`."""
-        row = _DATUM.decode(datum)
+        """The inverse of `encode`; also of versions before `unknown_losses`, whose reports end where it begins."""
+        row, size = _BEFORE.decode_first(datum)
+        unknown = _DATUM.decode(datum).pop("unknown_losses") if size < len(datum) else {}
         sources = []
         for source in row.pop("sources"):
-            at = source.pop("caught_up_at")
-            sources.append(SourceReport(caught_up_at_ms=None if at is None else unix_ms(at), **source))
+            at, losses = source.pop("caught_up_at"), unknown.get(source["source"], 0)
+            sources.append(SourceReport(caught_up_at_ms=None if at is None else unix_ms(at), unknown_losses=losses, **source))
         return cls(received_at_ms=unix_ms(row.pop("received_at")), sources=tuple(sources), **row)
 
     def received(self, clock_ms: int) -> HostReport:

@@ -93,9 +93,13 @@ class RangeAnswer:
     dead_letter_reasons: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
-def report_to_json(report: HostReport) -> bytes:
-    """A report as the body of `POST /v1/reports`."""
-    return json.dumps(dataclasses.asdict(report)).encode()
+def report_to_json(report: HostReport, *, tells_unknown: bool = True) -> bytes:
+    """A report as the body of `POST /v1/reports`. A service before `unknown_losses` takes none that has it, so 0 is left out."""
+    row = dataclasses.asdict(report)
+    for source in row["sources"]:
+        if not (tells_unknown and source["unknown_losses"]):
+            del source["unknown_losses"]
+    return json.dumps(row).encode()
 
 
 def report_from_json(body: bytes) -> HostReport:

@@ -38,6 +38,7 @@ class Framing:
 
     audit: Mapping[bool, bytes]
     hosts: bytes
+    tells_unknown: bool = True  # reports: else their schema is the one of before, until types are applied
 
 
 async def find(
@@ -58,9 +59,13 @@ async def find(
 
 
 def _find(registry: Registry, needed: Set[bool], taken: Mapping[int, str]) -> Framing:
+    of_before = registry.find(HOSTS, host_reports.SCHEMA_BEFORE_UNKNOWN)
+    tells_unknown = of_before is None or registry.find(HOSTS, host_reports.SCHEMA) is not None
+    schema = host_reports.SCHEMA if tells_unknown else host_reports.SCHEMA_BEFORE_UNKNOWN
     return Framing(
         audit={counts_blanks: frame(_id(registry, AUDIT, _AUDIT[counts_blanks], taken)) for counts_blanks in sorted(needed)},
-        hosts=frame(_id(registry, HOSTS, host_reports.SCHEMA, taken)),
+        hosts=frame(_id(registry, HOSTS, schema, taken)),
+        tells_unknown=tells_unknown,
     )
 
 

@@ -156,7 +156,7 @@ class Service:
         """Append a host report, stamped already. Raises QueueError; NotNow before the registry has answered."""
         if self.framing is None:
             raise NotNow("not_ready", f"the schema ids of audit records are not known yet{self.framing_trouble}")
-        value = self.framing.hosts + report.encode()
+        value = self.framing.hosts + report.encode(tells_unknown=self.framing.tells_unknown)
         await self.queue.append({HOSTS: [{"key": report.host_id.encode(), "value": value}]})
         self.metrics.reports.labels(report.kind).inc()
 

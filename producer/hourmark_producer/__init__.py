@@ -12,13 +12,16 @@ Small dependencies: httpx and zstandard. One idea per module, the pure ones firs
 | module | holds |
 |---|---|
 | `cutting` | where a file is cut into ranges (pure) |
-| `truncation` | what a file's size and last bytes say about its past (pure) |
+| `truncation` | what a file's sizes, head and last bytes say about its past (pure) |
+| `losses` | what is known to be lost, and what cannot be known |
+| `looking` | a look into an open file |
 | `caught_up` | since when a source is known to be read and acknowledged to its end |
 | `identity` | device, inode and birth time of an open file |
 | `discovery` | files by globs, and what could not be looked at |
 | `files` | what is known of each followed file: its durable position, and what was last seen of it |
 | `checkpoint` | the durable side of that, and the spool of unacknowledged ranges (SQLite) |
 | `installation` | host id, the lock of the state folder, and the refusal to start without a checkpoint |
+| `descriptors` | how many files are held open, and whose turn it is where there are more |
 | `scanner` | one look at everything: new, renamed, deleted and missing files |
 | `service_client` | the delivery service as seen from here: its clock, its rules, ranges and reports |
 | `refused_lines` | which lines became dead letters, told at once |

@@ -5,6 +5,9 @@
     ranges  the spool: every range that was given a place in the file's order and is not acknowledged yet, with all its fields
             and its compressed body, so that a retry is the same range byte for byte, even if the file is truncated or gone
     losses  per source: bytes known lost; never falls
+    unknown  per source: on how many occasions bytes may have been lost, nobody knows how many; never falls
+    occasions  the latest losses, with file and time
+    accounts   per file: what looks found of it since it was last examined, so that a stop forgets no loss
 
 The order: a range is spooled, and its file's position moved behind it, in one transaction; then it is sent; once acknowledged
 it is deleted, in the transaction that spools the file's next one. So after kill -9 a range is sent again as it was, or not at
@@ -26,8 +29,10 @@ from typing import Any, Final
 from hourmark.durable import sync_folder
 from hourmark.errors import Unavailable
 from hourmark.ranges import ByteRange, Part
-from hourmark_producer.files import Outgoing, Place, Position, Progress, TrackedFile
+from hourmark_producer.files import NEVER, Account, Outgoing, Place, Position, Progress, TrackedFile
 from hourmark_producer.identity import Identity
+from hourmark_producer.losses import Loss, Losses
+from hourmark_producer.truncation import Shrink
 
 FORMAT: Final = 1
 _SCHEMA: Final = """
@@ -41,6 +46,19 @@ CREATE TABLE files (
 CREATE TABLE ranges (sequence INTEGER PRIMARY KEY, file_id TEXT NOT NULL UNIQUE, range TEXT NOT NULL, body BLOB NOT NULL);
 CREATE TABLE losses (source TEXT PRIMARY KEY, bytes INTEGER NOT NULL);
 """
+# Beside what format 1 began with: a version from before them passes over these tables, and can go on with the rest.
+_LATER: Final = """
+CREATE TABLE IF NOT EXISTS unknown (source TEXT PRIMARY KEY, occasions INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS occasions (
+    number INTEGER PRIMARY KEY, source TEXT NOT NULL, path BLOB NOT NULL, at_ms INTEGER NOT NULL,
+    bytes INTEGER NOT NULL, unknown INTEGER NOT NULL, what TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS accounts (
+    file_id TEXT PRIMARY KEY, generation INTEGER NOT NULL, settled INTEGER NOT NULL, doubted INTEGER NOT NULL,
+    high INTEGER NOT NULL, shrinks TEXT NOT NULL, head BLOB NOT NULL
+);
+"""
+OCCASIONS_MAX: Final = 1000  # the counts keep them all
 
 Change = tuple[str, Sequence[Any]]  # a statement and its parameters
 
@@ -71,9 +89,9 @@ def save_position(file_id: str, position: Position) -> Change:
     return "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?", row
 
 
-def forget_file(file_id: str) -> Change:
+def forget_file(file_id: str) -> list[Change]:
     """A file that was deleted and cannot come back."""
-    return "DELETE FROM files WHERE file_id=?", (file_id,)
+    return [("DELETE FROM files WHERE file_id=?", (file_id,)), ("DELETE FROM accounts WHERE file_id=?", (file_id,))]
 
 
 def spool(outgoing: Outgoing, body: bytes) -> Change:
@@ -88,10 +106,29 @@ def unspool(sequence: int) -> Change:
     return "DELETE FROM ranges WHERE sequence=?", (sequence,)
 
 
-def lose(source: str, count: int) -> Change:
-    """Bytes known lost."""
-    sql = "INSERT INTO losses VALUES (?,?) ON CONFLICT (source) DO UPDATE SET bytes = bytes + excluded.bytes"
-    return sql, (source, count)
+def save_account(file_id: str, position: Position, account: Account | None = None) -> Change:
+    """What looks found of a file since `position` was examined; never put over what was settled later."""
+    account = account or Account(position.size_seen, (), position.head)
+    sql = (
+        "INSERT INTO accounts VALUES (?,?,?,?,?,?,?) ON CONFLICT (file_id) DO UPDATE SET generation=excluded.generation, "
+        "settled=excluded.settled, doubted=excluded.doubted, high=excluded.high, shrinks=excluded.shrinks, head=excluded.head "
+        "WHERE accounts.settled <= excluded.settled"
+    )
+    shrinks = json.dumps(account.shrinks)
+    return sql, (file_id, position.generation, position.settled, position.doubted, account.high, shrinks, account.head)
+
+
+def lose(loss: Loss) -> list[Change]:
+    """Bytes known lost, and that there may be more."""
+    known = "INSERT INTO losses VALUES (?,?) ON CONFLICT (source) DO UPDATE SET bytes = bytes + excluded.bytes"
+    unknown = "INSERT INTO unknown VALUES (?,?) ON CONFLICT (source) DO UPDATE SET occasions = occasions + excluded.occasions"
+    row = (loss.source, os.fsencode(loss.path), loss.at_ms, loss.bytes, loss.unknown, loss.what)
+    return [
+        (known, (loss.source, loss.bytes)),
+        (unknown, (loss.source, loss.unknown)),
+        ("INSERT INTO occasions (source, path, at_ms, bytes, unknown, what) VALUES (?,?,?,?,?,?)", row),
+        ("DELETE FROM occasions WHERE number <= (SELECT max(number) FROM occasions) - ?", (OCCASIONS_MAX,)),
+    ]
 
 
 class Checkpoint:
@@ -133,6 +170,7 @@ class Checkpoint:
                 raise CheckpointBroken(f"it has format {version}, this version of Hourmark reads format {FORMAT}")
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
+            db.executescript(_LATER)
         except (sqlite3.DatabaseError, ValueError, CheckpointBroken) as error:
             db.close()
             raise CheckpointBroken(str(error)) from error
@@ -178,7 +216,11 @@ class Checkpoint:
                 for sequence, file_id, text in self._db.execute("SELECT sequence, file_id, range FROM ranges")
             }
             rows = self._db.execute("SELECT * FROM files").fetchall()
+            accounts = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM accounts")}
         files = [_file(row, in_flight.pop(row[0], None)) for row in rows]
+        for file in files:
+            if file.file_id in accounts:
+                _restore(file, *accounts[file.file_id])
         return files + [_orphan(outgoing) for outgoing in in_flight.values()]
 
     def last_sequence(self) -> int:
@@ -196,10 +238,21 @@ class Checkpoint:
             raise CheckpointFailed(f"the checkpoint cannot be read: {error}; look at the disk") from error
         return bytes(body)
 
-    def losses(self) -> dict[str, int]:
-        """Bytes known lost, by source."""
+    def losses(self) -> dict[str, Losses]:
+        """By source."""
         with self._database:
-            return dict(self._db.execute("SELECT source, bytes FROM losses").fetchall())
+            known = dict(self._db.execute("SELECT source, bytes FROM losses").fetchall())
+            unknown = dict(self._db.execute("SELECT source, occasions FROM unknown").fetchall())
+        return {source: Losses(known.get(source, 0), unknown.get(source, 0)) for source in known.keys() | unknown.keys()}
+
+    def occasions(self) -> list[Loss]:
+        """The latest losses, oldest first."""
+        with self._database:
+            rows = self._db.execute("SELECT source, path, at_ms, bytes, unknown, what FROM occasions ORDER BY number").fetchall()
+        return [
+            Loss(source=source, path=os.fsdecode(path), at_ms=at_ms, bytes=count, unknown=unknown, what=what)
+            for source, path, at_ms, count, unknown, what in rows
+        ]
 
 
 @dataclasses.dataclass(slots=True)
@@ -237,6 +290,18 @@ def _file(row: tuple[Any, ...], in_flight: Outgoing | None) -> TrackedFile:
             quiet_to=offset,
         ),
     )
+
+
+def _restore(file: TrackedFile, generation: int, settled: int, doubted: int, high: int, shrinks: str, head: bytes) -> None:
+    """Go on with the account of the run before."""
+    progress = file.progress
+    if generation != progress.position.generation:  # a version without accounts has gone on since
+        return
+    position = dataclasses.replace(progress.position, head=bytes(head), settled=settled, doubted=bool(doubted))
+    file.progress = dataclasses.replace(progress, position=position)
+    account = Account(max(high, position.offset), tuple(Shrink(*shrink) for shrink in json.loads(shrinks)), bytes(head))
+    file.observed = dataclasses.replace(NEVER, account=account, base_s=progress.examined_at_s)
+    file.saved = account
 
 
 def _orphan(outgoing: Outgoing) -> TrackedFile:

@@ -113,5 +113,6 @@ def _show(summary: Summary, *, as_json: bool) -> None:
         return
     click.echo(
         f"{summary.bytes} bytes in {summary.ranges} ranges acknowledged: {summary.events} events, "
-        f"{summary.dead_letters} dead letters; {summary.pending_bytes} bytes pending, {summary.lost_bytes} lost"
+        f"{summary.dead_letters} dead letters; {summary.pending_bytes} bytes pending, {summary.lost_bytes} lost, "
+        f"unknown losses: {summary.unknown_losses}"
     )

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Mapping
 
 from hourmark.wire import RangeAnswer
+from hourmark_producer.losses import Loss, Losses
 
 
 class Counters:
     """Counters of one tailer. Safe to use from several threads."""
 
-    def __init__(self, losses: Mapping[str, int]) -> None:
+    def __init__(self, losses: Mapping[str, Losses]) -> None:
         self._lock = threading.Lock()
-        self._losses = Counter(losses)
+        self._losses = dict(losses)
         self.ranges = 0
         self.bytes = 0
         self.events = 0
@@ -28,15 +28,17 @@ class Counters:
             self.events += answer.events
             self.dead_letters += answer.dead_letters
 
-    def lost(self, source: str, count: int) -> None:
-        """Bytes known lost; the checkpoint has them already."""
+    def lost(self, loss: Loss) -> None:
+        """The checkpoint has it already."""
         with self._lock:
-            self._losses[source] += count
+            before = self._losses.get(loss.source, Losses())
+            self._losses[loss.source] = Losses(before.bytes + loss.bytes, before.unknown + loss.unknown)
 
-    def lost_bytes(self, source: str) -> int:
+    def losses(self, source: str) -> Losses:
         with self._lock:
-            return self._losses[source]
+            return self._losses.get(source, Losses())
 
-    def lost_bytes_in_all(self) -> int:
+    def losses_in_all(self) -> Losses:
         with self._lock:
-            return self._losses.total()
+            every = self._losses.values()
+            return Losses(sum(losses.bytes for losses in every), sum(losses.unknown for losses in every))

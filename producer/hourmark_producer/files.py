@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from hourmark.ranges import ByteRange
 from hourmark_producer.identity import Identity
+from hourmark_producer.truncation import Shrink, Verdict, judge
 
 
 class Place(NamedTuple):
@@ -36,6 +37,9 @@ class Position:
     in_line: bool = False  # the last cut was a chunk of an over-long line
     anchor: bytes = b""  # see `hourmark_producer.truncation`
     size_seen: int = 0  # the largest size known of this generation: what lies between is lost if the file is gone
+    head: bytes = b""  # its first bytes, as they were found
+    settled: int = 0  # how often shrinks of this file were settled
+    doubted: bool = False  # its lines are alike, and that was said
 
 
 class Outgoing(NamedTuple):
@@ -61,29 +65,62 @@ class Progress:
     examined_at_s: float = -1.0  # monotonic
 
 
+class Fingerprints(NamedTuple):
+    """What a look into a file found; see `hourmark_producer.truncation`. Sizes are taken after them, never before."""
+
+    head: bytes
+    anchored: bool
+
+
+class Account(NamedTuple):
+    """What looks found of a file since it was last examined. It is durable, so that a stop forgets nothing that was known.
+
+    `high`: the largest size since the last of `shrinks`. `head`: the first bytes at the latest look.
+    """
+
+    high: int
+    shrinks: tuple[Shrink, ...] = ()
+    head: bytes = b""
+
+    def next(self, size: int, found: Fingerprints | None, position: Position) -> Account:
+        """After another look. `position`: up to where it was read before all this; its anchor says nothing once it is void."""
+        head, other = self.head[:size], False
+        if found is not None:
+            void = judge(position.offset, self.shrinks).verdict is Verdict.REPLACED
+            other = not found.head.startswith(head) or (not found.anchored and not void)
+            head = found.head[:size]
+        if other or size < self.high:
+            return Account(size, (*self.shrinks, Shrink(self.high, size, other)), head)
+        return Account(max(self.high, size), self.shrinks, head)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What scans saw of a file since it was last examined. `at_s`: monotonic, not later than the latest look.
+    """What scans saw of a file. `at_s`: monotonic, not later than the latest look.
 
-    `high` and `low` are relative to the examination that ended at `base_s`: once there was another, they say nothing.
+    The account is relative to the examination that ended at `base_s`: once there was another, it says nothing.
     """
 
     size: int
     mtime_ns: int
     at_s: float
-    high: int  # the largest size
-    low: int | None  # the smallest size after it shrank; None: it did not
+    account: Account
     base_s: float
 
-    def next(self, status: os.stat_result, at_s: float, progress: Progress) -> Observation:
-        """After another look."""
-        size, base_s = status.st_size, progress.examined_at_s
-        high, low = (self.high, self.low) if self.base_s == base_s else (progress.position.size_seen, None)
-        if at_s > base_s:  # else the examination may have been the later look
-            if size < high:
-                low = size if low is None else min(low, size)
-            high = max(high, size)
-        return Observation(size=size, mtime_ns=status.st_mtime_ns, at_s=at_s, high=high, low=low, base_s=base_s)
+    def of(self, progress: Progress) -> Account:
+        """The account since the examination that this is the progress of."""
+        if self.base_s == progress.examined_at_s:
+            return self.account
+        return Account(progress.position.size_seen, (), progress.position.head)
+
+    def next(self, status: os.stat_result, at_s: float, progress: Progress, found: Fingerprints | None) -> Observation:
+        """After another look; `found` where it was looked into, too."""
+        account = self.of(progress)
+        if at_s > progress.examined_at_s:  # else the examination may have been the later look
+            account = account.next(status.st_size, found, progress.position)
+        return Observation(
+            size=status.st_size, mtime_ns=status.st_mtime_ns, at_s=at_s, account=account, base_s=progress.examined_at_s
+        )
 
     @property
     def stamp(self) -> tuple[int, int]:
@@ -91,7 +128,7 @@ class Observation:
         return self.size, self.mtime_ns
 
 
-NEVER = Observation(size=-1, mtime_ns=-1, at_s=-1.0, high=-1, low=None, base_s=-2.0)
+NEVER = Observation(size=-1, mtime_ns=-1, at_s=-1.0, account=Account(0), base_s=-2.0)
 
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
@@ -111,6 +148,7 @@ class TrackedFile:
     retired: bool = False  # nothing more will be read from it
     unfound: int = 0  # scans in a row that did not find it
     failures: int = 0  # in a row, of its current step
+    saved: Account | None = None  # what the checkpoint has of its account
 
     @property
     def is_gone(self) -> bool:
@@ -132,7 +170,9 @@ class TrackedFile:
     def pending_bytes(self) -> int:
         """Bytes that are not yet acknowledged, an unterminated last line included."""
         progress = self.progress
-        unread = 0 if self.is_gone else max(0, max(self.observed.size, progress.position.size_seen) - progress.position.offset)
+        seen = self.observed.size if self.observed.size >= 0 else self.observed.of(progress).high
+        known = max(seen, progress.position.size_seen)
+        unread = 0 if self.is_gone else max(0, known - progress.position.offset)
         return unread + (progress.in_flight.bytes if progress.in_flight else 0)
 
     def close(self) -> None:

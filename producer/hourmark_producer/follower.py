@@ -11,7 +11,7 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import zstandard
@@ -23,10 +23,12 @@ from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.counters import Counters
 from hourmark_producer.cutting import Cut, Limits, Pending, cut
-from hourmark_producer.files import Observation, Outgoing, Position, Progress, TrackedFile
+from hourmark_producer.files import Outgoing, Position, Progress, TrackedFile
+from hourmark_producer.looking import is_anchored, look_into, read_at
+from hourmark_producer.losses import Loss
 from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink
-from hourmark_producer.truncation import Judgement, Verdict, judge, next_anchor
+from hourmark_producer.truncation import Judgement, Shrink, Verdict, are_alike, judge, next_anchor
 
 RANGES_PER_TURN: Final = 16  # then other files have their turn
 ZSTD_LEVEL: Final = 1  # several times faster than the default, and logs shrink almost as far
@@ -121,6 +123,9 @@ class Follower:
             in_line=shipped.part is Part.CHUNK,
             anchor=next_anchor(before.anchor, shipped.body),
             size_seen=max(before.size_seen, end),
+            head=before.head,
+            settled=before.settled,
+            doubted=before.doubted,
         )
         pending += [changes.spool(outgoing, body), changes.save_position(file.file_id, position)]
         return dataclasses.replace(file.progress, position=position, in_flight=outgoing, quiet_to=end), body
@@ -148,35 +153,49 @@ class Follower:
     def _examine(self, file: TrackedFile, descriptor: int) -> Cut | None:
         """Compare the file with what is known of it, write down what is lost, and look for the next cut."""
         due, observed, before = file.due, file.observed, file.progress
-        size = os.fstat(descriptor).st_size
+        found, status = look_into(descriptor, before.position)
         now_s = self.clock.monotonic_s()  # a scan that begins later has looked later
-        known = before.position
-        judgement = _judge(descriptor, before, observed, size)
-        position, quiet_to = dataclasses.replace(known, size_seen=size), before.quiet_to
+        size, known = status.st_size, before.position
+        account = observed.of(before).next(size, found, known)
+        judgement = judge(known.offset, account.shrinks)
+        position, quiet_to = dataclasses.replace(known, size_seen=size, head=account.head), before.quiet_to
         if judgement.verdict is Verdict.REPLACED:
-            position = Position(generation=known.generation + 1, size_seen=size)
+            position = Position(generation=known.generation + 1, size_seen=size, head=account.head, settled=known.settled)
         if judgement.verdict is not Verdict.SAME:
-            quiet_to = position.offset
-            self._write_loss(file, judgement, position)
+            position, quiet_to = dataclasses.replace(position, settled=known.settled + 1), position.offset
+            self._write_loss(file, judgement, account.shrinks, position)
+        elif size > known.size_seen and not known.doubted and known.offset and are_alike(known.head, known.anchor):
+            position = dataclasses.replace(position, doubted=True)
+            self._doubt(file, "its lines are alike: whether it was truncated, or only grew, cannot be told", position)
         file.progress = before = dataclasses.replace(before, position=position, quiet_to=quiet_to, examined_at_s=now_s)
-        found = self._cut(descriptor, position, quiet_to)
-        if isinstance(found, Pending):
-            quiet_to = position.offset + found.searched
+        cut = self._cut(descriptor, position, quiet_to)
+        if isinstance(cut, Pending):
+            quiet_to = position.offset + cut.searched
         file.progress = dataclasses.replace(before, quiet_to=quiet_to, examined_scan=due)
-        return found if isinstance(found, Cut) else None
+        return cut if isinstance(cut, Cut) else None
 
-    def _write_loss(self, file: TrackedFile, judgement: Judgement, position: Position) -> None:
+    def _write_loss(self, file: TrackedFile, judgement: Judgement, shrinks: Sequence[Shrink], position: Position) -> None:
         known = file.progress.position
-        changed = [changes.save_position(file.file_id, position)]
-        if judgement.lost_bytes:
-            changed.append(changes.lose(file.place.source, judgement.lost_bytes))
-        self.checkpoint.commit(changed)
-        self.counters.lost(file.place.source, judgement.lost_bytes)
+        loss = Loss(
+            source=file.place.source, path=file.place.seen_at, at_ms=self.clock.now_ms(), bytes=judgement.lost_bytes,
+            unknown=len(shrinks), what="truncated: what was written between the last look and that is unknown",
+        )  # fmt: skip
+        self.checkpoint.commit(
+            [changes.save_position(file.file_id, position), changes.save_account(file.file_id, position), *changes.lose(loss)]
+        )
+        self.counters.lost(loss)
         _LOG.warning(
-            "%s was truncated: it was read up to byte %d, %d bytes were known, %d are there now; lost unread: %d bytes; %s",
-            file.place.seen_at, known.offset, max(known.size_seen, file.observed.high), position.size_seen, judgement.lost_bytes,
+            "%s was truncated: it was read up to byte %d, %d bytes were known, %d are there now; lost unread: %d bytes, "
+            "and what was written after the last look before it, if anything; %s",
+            file.place.seen_at, known.offset, max(shrink.high for shrink in shrinks), position.size_seen, judgement.lost_bytes,
             f"generation {position.generation} begins" if judgement.verdict is Verdict.REPLACED else "reading goes on",
         )  # fmt: skip
+
+    def _doubt(self, file: TrackedFile, what: str, position: Position) -> None:
+        loss = Loss(source=file.place.source, path=file.place.seen_at, at_ms=self.clock.now_ms(), bytes=0, unknown=1, what=what)
+        self.checkpoint.commit([changes.save_account(file.file_id, position), *changes.lose(loss)])
+        self.counters.lost(loss)
+        _LOG.warning("%s: %s; loss is unknown", file.place.seen_at, what)
 
     def _cut(self, descriptor: int, position: Position, quiet_to: int) -> Cut | Pending:
         def read(skip: int, count: int) -> bytes:
@@ -184,8 +203,8 @@ class Follower:
 
         found = cut(read, self.limits, in_line=position.in_line, searched=max(0, quiet_to - position.offset))
         if isinstance(found, Cut):
-            size = os.fstat(descriptor).st_size
-            if size < position.offset + len(found.body) or not _is_anchored(descriptor, position, size):
+            anchored = is_anchored(descriptor, position)
+            if not anchored or os.fstat(descriptor).st_size < position.offset + len(found.body):
                 raise ChangedWhileRead("it was truncated while it was read")
         return found
 
@@ -202,29 +221,3 @@ def _acknowledged(file: TrackedFile) -> list[Change]:
     sent = file.progress.in_flight
     assert sent is None or sent.acknowledged, "only what the service has may leave the spool"
     return [] if sent is None else [changes.unspool(sent.sequence)]
-
-
-def _judge(descriptor: int, before: Progress, observed: Observation, size: int) -> Judgement:
-    known, seen, lowest = before.position, before.position.size_seen, size
-    if observed.base_s == before.examined_at_s:  # what scans saw since the last examination
-        seen = max(seen, observed.high)
-        lowest = size if observed.low is None else min(size, observed.low)
-    anchored = _is_anchored(descriptor, known, size)
-    return judge(offset=known.offset, size_seen=max(seen, known.offset), size=lowest, anchored=anchored)
-
-
-def _is_anchored(descriptor: int, position: Position, size: int) -> bool:
-    if size < position.offset:
-        return False
-    length = len(position.anchor)
-    return read_at(descriptor, position.offset - length, length) == position.anchor
-
-
-def read_at(descriptor: int, offset: int, count: int) -> bytes:
-    """`count` bytes from `offset`, fewer only at the end of the file: pread may stop early, at 2 GiB and on signals."""
-    blocks: list[bytes] = []
-    while count and (block := os.pread(descriptor, count, offset)):
-        blocks.append(block)
-        offset += len(block)
-        count -= len(block)
-    return blocks[0] if len(blocks) == 1 else b"".join(blocks)

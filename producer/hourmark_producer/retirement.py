@@ -10,8 +10,10 @@ from hourmark.clock import Clock
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.counters import Counters
-from hourmark_producer.files import NEVER, Files, Position, Progress, TrackedFile
+from hourmark_producer.files import NEVER, Account, Files, Position, Progress, TrackedFile
+from hourmark_producer.losses import Loss
 from hourmark_producer.schedule import Schedule
+from hourmark_producer.truncation import Judgement, Verdict, judge
 
 DELETED_LINGER_S: Final = 5.0  # a writer may still hold a deleted file open; so long without growth, and it is let go
 UNMATCHED_LINGER_S: Final = 600.0  # some writers keep to the old file until they are told of the rotation
@@ -60,7 +62,7 @@ class Retirement:
 
     def _deleted_unborn(self, file: TrackedFile) -> None:
         """Without a birth time the next file on its inode has the same file id: it begins with the next generation."""
-        position = Position(generation=file.progress.position.generation + 1)
+        position = Position(generation=file.progress.position.generation + 1, settled=file.progress.position.settled + 1)
         place = file.place._replace(missing=True)
         self._count(file, "was deleted", [changes.save_place(file, place), changes.save_position(file.file_id, position)])
         file.close()
@@ -72,18 +74,32 @@ class Retirement:
             self.files.remove(file)
 
     def _end(self, file: TrackedFile, what: str) -> None:
-        self._count(file, what, [changes.forget_file(file.file_id)])
+        self._count(file, what, changes.forget_file(file.file_id))
         self.files.retire(file)
         self.release(file)
 
     def _count(self, file: TrackedFile, what: str, end: list[Change]) -> None:
+        """What is lost with it. While it is open its size is known to the end; else it may have grown since the last look."""
         position = file.progress.position
-        lost = 0 if file.place.missing else max(0, max(position.size_seen, file.observed.size) - position.offset)
-        loss = [changes.lose(file.place.source, lost)] if lost else []
-        self.checkpoint.commit([*end, *loss])
-        self.counters.lost(file.place.source, lost)
-        _LOG.log(
-            logging.WARNING if lost else logging.INFO,
-            "%s (file %s) %s; it was read up to byte %d of generation %d, %d bytes are known to be lost",
-            file.place.seen_at, file.file_id, what, position.offset, position.generation, lost,
+        judgement = judge(position.offset, self._account(file).shrinks)
+        lost = 0 if file.place.missing else judgement.lost_bytes + self._unread(file, judgement)
+        unknown = int(file.descriptor is None and not file.place.missing) + len(self._account(file).shrinks)
+        loss = Loss(
+            source=file.place.source, path=file.place.seen_at, at_ms=self.clock.now_ms(), bytes=lost, unknown=unknown,
+            what=f"{what}: what was written after the last look is unknown" if unknown else what,
         )  # fmt: skip
+        self.checkpoint.commit([*end, *(changes.lose(loss) if lost or unknown else [])])
+        self.counters.lost(loss)
+        _LOG.log(
+            logging.WARNING if lost or unknown else logging.INFO,
+            "%s (file %s) %s; it was read up to byte %d of generation %d, %d bytes are known to be lost%s",
+            file.place.seen_at, file.file_id, what, position.offset, position.generation, lost,
+            ", and what was written to it after the last look, if anything" if unknown else "",
+        )  # fmt: skip
+
+    def _account(self, file: TrackedFile) -> Account:
+        return file.observed.of(file.progress)
+
+    def _unread(self, file: TrackedFile, judgement: Judgement) -> int:
+        read_to = 0 if judgement.verdict is Verdict.REPLACED else file.progress.position.offset
+        return max(0, self._account(file).high - read_to)

@@ -19,14 +19,16 @@ from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
 from hourmark.ranges import file_id
 from hourmark_producer import checkpoint as changes
-from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
+from hourmark_producer.checkpoint import Change, Checkpoint, CheckpointFailed
 from hourmark_producer.descriptors import Descriptors
 from hourmark_producer.discovery import Findings, Pattern, look
-from hourmark_producer.files import Files, Place, TrackedFile
+from hourmark_producer.files import Account, Files, Place, TrackedFile
 from hourmark_producer.identity import Identity
+from hourmark_producer.looking import look_into
 from hourmark_producer.retirement import Retirement
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.throttle import Throttle
+from hourmark_producer.truncation import HEAD_BYTES
 
 LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan has to do
 UNFOUND_SCANS: Final = 3  # so often a file must not be found before it is called missing
@@ -80,6 +82,7 @@ class Scanner:
                 seen.complete.add(source)
         self._follow_unfound(seen)
         self._give_turns()
+        self.keep_accounts()
         return seen
 
     def _look_until_settled(self, source: str) -> Findings:
@@ -175,8 +178,10 @@ class Scanner:
         self._moved.add(file)
 
     def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float) -> None:
-        before = file.observed
-        file.observed = before.next(status, at_s, file.progress)
+        before, progress, found = file.observed, file.progress, None
+        if file.descriptor is not None and (status.st_size, status.st_mtime_ns) != before.stamp:
+            found, status = look_into(file.descriptor, progress.position)
+        file.observed = before.next(status, at_s, progress, found)
         if file.observed.stamp != before.stamp:
             file.changed_at_s = at_s
             file.due = self._number
@@ -221,7 +226,11 @@ class Scanner:
 
     def _give_turns(self) -> None:
         """Open some of the files that were known, and unread, when there was no room for them."""
-        waiting = [file for file in self.files if file.descriptor is None and not (file.is_gone or file.is_read)]
+        waiting = [
+            file
+            for file in self.files
+            if file.descriptor is None and not (file.is_gone or file.is_read) and file.place.source in self._patterns
+        ]
         for file in self.descriptors.turns(waiting):
             try:
                 self._open_if(file, file.place.seen_at)
@@ -273,6 +282,21 @@ class Scanner:
         else:
             os.close(descriptor)
         return is_it
+
+    def keep_accounts(self) -> None:
+        """Write down what is known, and unread or not yet settled: a stop must not forget it. CheckpointFailed."""
+        pending, saved = list[Change](), dict[TrackedFile, Account]()
+        for file in self.files:
+            progress = file.progress  # one consistent moment
+            account = file.observed.of(progress)
+            unread = account.shrinks or account.high > progress.position.offset or len(account.head) < HEAD_BYTES
+            if unread and account != file.saved and not file.is_gone:
+                pending.append(changes.save_account(file.file_id, progress.position, account))
+                saved[file] = account
+        if pending:
+            self.checkpoint.commit(pending)
+        for file, account in saved.items():
+            file.saved = account
 
     def _name_packed(self, findings: Findings) -> None:
         if new := findings.compressed - self._packed:

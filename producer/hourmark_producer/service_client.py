@@ -44,6 +44,7 @@ READING_AGE_MAX_S: Final = 2.0  # an older reading is renewed before a range is 
 RANGE_TIMEOUT_S: Final = 60.0  # above the service's own delivery timeout (30 s), so that its 503 is heard
 SHORT_TIMEOUT_S: Final = 10.0
 RETRY_AFTER_MAX_S: Final = 60.0
+_JSON: Final = {"Content-Type": "application/json"}
 _RETIRED_S: Final = 600.0  # connections with certificates that were replaced; longer than any request
 _LOG = logging.getLogger(__name__)
 
@@ -126,8 +127,14 @@ class ServiceLink:
         return answer
 
     def send_report(self, report: HostReport) -> None:
-        """Deliver a host report. Busy, Refused."""
-        self._exchange("POST", REPORTS_PATH, {"Content-Type": "application/json"}, report_to_json(report), SHORT_TIMEOUT_S)
+        """Deliver a host report; to a service of a version before `unknown_losses`, without them. Busy, Refused."""
+        try:
+            self._exchange("POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S)
+        except Refused as error:
+            if isinstance(error, NotAllowed) or not any(source.unknown_losses for source in report.sources):
+                raise
+            body = report_to_json(report, tells_unknown=False)
+            self._exchange("POST", REPORTS_PATH, _JSON, body, SHORT_TIMEOUT_S)
 
     def _exchange(self, method: str, path: str, headers: Mapping[str, str], content: bytes, timeout_s: float) -> httpx.Response:
         turn = self._turn

@@ -54,6 +54,7 @@ class Summary:
     dead_letter_reasons: dict[str, dict[str, int]]  # by source
     pending_bytes: int
     lost_bytes: int
+    unknown_losses: int  # occasions on which more may have been lost
     goodbye: bool
     unterminated: dict[str, int]
 
@@ -226,7 +227,9 @@ class Tailer:
         for file in self.files:
             pending[file.place.source] += file.pending_bytes
         return tuple(
-            SourceReport(source, at_ms, pending[source], self._counters.lost_bytes(source)) for source, at_ms in claims.items()
+            SourceReport(source, at_ms, pending[source], losses.bytes, losses.unknown)
+            for source, at_ms in claims.items()
+            for losses in (self._counters.losses(source),)
         )
 
     def _log_progress(self) -> None:
@@ -237,8 +240,8 @@ class Tailer:
         self._progress = (now_s, self._counters.bytes)
         rate = (self._counters.bytes - before_bytes) / (now_s - before_s) / 1e6
         _LOG.info(
-            "%d files, %.2f MB/s acknowledged, %d bytes pending, %d bytes lost so far",
-            len(self.files), rate, sum(file.pending_bytes for file in self.files), self._counters.lost_bytes_in_all(),
+            "%d files, %.2f MB/s acknowledged, %d bytes pending, %d bytes lost so far, unknown losses: %d",
+            len(self.files), rate, sum(file.pending_bytes for file in self.files), *self._counters.losses_in_all(),
         )  # fmt: skip
 
     def _summary(self, *, goodbye: bool) -> Summary:
@@ -252,7 +255,8 @@ class Tailer:
             dead_letters=self._counters.dead_letters,
             dead_letter_reasons=self._refused.counts(),
             pending_bytes=sum(waiting.values()),
-            lost_bytes=self._counters.lost_bytes_in_all(),
+            lost_bytes=self._counters.losses_in_all().bytes,
+            unknown_losses=self._counters.losses_in_all().unknown,
             goodbye=goodbye,
             unterminated=waiting if goodbye else {},
         )

@@ -1,20 +1,34 @@
-"""What a file's size and its last bytes say about its past. Pure.
+"""What sizes and a few bytes of a file say about its past. Pure.
 
 A size alone is no proof: a file truncated and grown again between two looks is as long as before, and where no birth time
-is known an inode may be another file's by now. So the position is kept with its *anchor*, the bytes just before it;
-where they are no longer there, what follows is not the continuation of what was sent.
+is known an inode may be another file's by now. So two fingerprints are kept: the *head*, the first bytes as they were found, and
+with the position its *anchor*, the bytes just before it. Where one is no longer there, what follows is not the continuation
+of what was known.
+
+Each look compares with the one before. What a *shrink* destroyed is known as far as it had been seen: the largest size seen
+before it, less what was read. What was written between that look and the truncation is unknown, and said to be.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 ANCHOR_BYTES: Final = 256  # a line or two, with its time: enough to tell, small enough to keep for each of 10,000 files
+HEAD_BYTES: Final = 256
+
+
+class Shrink(NamedTuple):
+    """Bytes that were seen are not there any more. Sizes: the largest seen before it, and the one that the next look found."""
+
+    high: int
+    low: int
+    other: bool  # a fingerprint is gone: nothing of before is left, whatever the size
 
 
 class Verdict(enum.Enum):
-    """What happened to a file since it was last looked at."""
+    """What happened to a file since it was last examined."""
 
     SAME = "same"
     SHORTENED = "shortened"  # lost unread bytes, but not the position
@@ -28,16 +42,25 @@ class Judgement(NamedTuple):
     lost_bytes: int
 
 
-def judge(*, offset: int, size_seen: int, size: int, anchored: bool) -> Judgement:
-    """`offset`: read so far. `size_seen`: the largest size known. `size`: now. `anchored`: the bytes before it still stand."""
-    assert 0 <= offset <= size_seen, "nothing can be read past the largest size known"
-    if size < offset or not anchored:
-        return Judgement(Verdict.REPLACED, size_seen - offset)
-    if size < size_seen:
-        return Judgement(Verdict.SHORTENED, size_seen - size)
-    return Judgement(Verdict.SAME, 0)
+def judge(offset: int, shrinks: Sequence[Shrink]) -> Judgement:
+    """`offset`: read before the first of these shrinks. What came after one that voids it is unread from its start."""
+    verdict, lost, read_to = Verdict.SAME, 0, offset
+    for shrink in shrinks:
+        if shrink.other or shrink.low < read_to:
+            lost += max(0, shrink.high - read_to)
+            verdict, read_to = Verdict.REPLACED, 0
+        else:
+            lost += shrink.high - shrink.low
+            verdict = Verdict.REPLACED if verdict is Verdict.REPLACED else Verdict.SHORTENED
+    return Judgement(verdict, lost)
 
 
 def next_anchor(anchor: bytes, body: bytes) -> bytes:
     """The anchor after `body` was read on from `anchor`."""
     return (anchor + body[-ANCHOR_BYTES:])[-ANCHOR_BYTES:]
+
+
+def are_alike(head: bytes, anchor: bytes) -> bool:
+    """Whether a file's lines are one line over and over: then no fingerprint tells a truncation from growth."""
+    lines = [*head.split(b"\n")[:-1], *anchor.split(b"\n")[1:-1]]
+    return len(lines) > 2 and len(set(lines)) == 1

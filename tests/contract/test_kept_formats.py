@@ -34,6 +34,7 @@ from hourmark_mirror.checks import Check, Checks
 from hourmark_producer.checkpoint import Checkpoint, insert_file, lose, spool
 from hourmark_producer.files import Outgoing, Place, Position, Progress, TrackedFile
 from hourmark_producer.identity import Identity
+from hourmark_producer.losses import Loss, Losses
 
 KEPT: Final = Path(__file__).parent / "kept"
 HOST_ID: Final = "0" * 31 + "7"
@@ -73,6 +74,7 @@ REPORT: Final = HostReport(
     sources=(SourceReport("app", 1_800_000_000_000, 7, 1),),
 )
 BODY: Final = b"compressed"
+LOSS: Final = Loss(source="app", path="/var/log/app.log", at_ms=1, bytes=9, unknown=0, what="was truncated")
 OUTGOING: Final = Outgoing(
     1,
     ByteRange(
@@ -156,7 +158,7 @@ def keep_checkpoint(path: Path) -> None:
     """A tailer's, with a range on its way."""
     Checkpoint.create(path, HOST_ID)
     checkpoint, _ = Checkpoint.open(path)
-    checkpoint.commit([insert_file(FILE), spool(OUTGOING, BODY), lose("app", 9)])
+    checkpoint.commit([insert_file(FILE), spool(OUTGOING, BODY), *lose(LOSS)])
     checkpoint.close()
 
 
@@ -208,7 +210,7 @@ def test_a_tailer_and_a_verifier_go_on_with_what_each_version_remembered(kept: z
     (file,) = checkpoint.files()
     assert (file.identity, file.place) == (FILE.identity, FILE.place)
     assert (file.progress.position, file.progress.in_flight) == (FILE.progress.position, OUTGOING)
-    assert (host_id, checkpoint.body(1), checkpoint.losses()) == (HOST_ID, BODY, {"app": 9})
+    assert (host_id, checkpoint.body(1), checkpoint.losses()) == (HOST_ID, BODY, {"app": Losses(9, 0)})
     checkpoint.close()
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "checks.json").write_bytes(kept.read("checks.json"))

@@ -56,6 +56,7 @@ class Recorder:
         self.reasons: Callable[[Received], dict[str, int]] = lambda _: {}  # of dead letters
         self.on_report: Callable[[HostReport], object] = lambda _: None
         self.report_status = 200
+        self.refuses_unknown = False  # as versions before `unknown_losses`
         self.rules = "rules-1"
         self.retry_after = "0"
         self.clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000
@@ -131,11 +132,12 @@ class _Handler(BaseHTTPRequestHandler):
             return
         recorder.requests.append(self.path)
         if self.path == REPORTS_PATH:
-            if recorder.report_status == 200:
+            status = 400 if recorder.refuses_unknown and b"unknown_losses" in body else recorder.report_status
+            if status == 200:
                 report = report_from_json(body)
                 recorder.on_report(report)
                 recorder.reports.append(report.received(recorder.clock()))
-            self._answer(recorder.report_status, {})
+            self._answer(status, {})
         elif self.path == RANGES_PATH:
             self._range(body)
         else:

@@ -91,7 +91,7 @@ def test_schema_ids_are_asked_for_however_long_the_registry_is_away_or_gives_ids
             Registry.calls += 1
             if Registry.calls < 3:
                 raise Unavailable("planted")
-            if Registry.calls < 4:
+            if Registry.calls < 7:
                 return None
             return {"hourmark.audit": 7, "hourmark.hosts": 8}[topic]
 
@@ -101,7 +101,7 @@ def test_schema_ids_are_asked_for_however_long_the_registry_is_away_or_gives_ids
     async def main() -> framing.Framing:
         async with asyncio.timeout(10):
             return await framing.find(
-                Registry(), {True}, lambda: dict.fromkeys((7, 8), "click") if Registry.calls < 6 else {}, said.append
+                Registry(), {True}, lambda: dict.fromkeys((7, 8), "click") if Registry.calls < 13 else {}, said.append
             )
 
     with caplog.at_level("WARNING"):
@@ -146,3 +146,16 @@ def test_there_are_files_for_as_many_connections_as_are_allowed(soft: int, hard:
         assert (ended.stdout, ended.returncode) == (f"{then}\n", 0)
     else:
         assert "service.connections_max = 100" in ended.stderr and "set at most 99" in ended.stderr
+
+
+def test_before_types_are_applied_by_this_version_reports_are_framed_as_before() -> None:
+    registry = MemoryRegistry()
+    registry.register("hourmark.hosts", host_reports.SCHEMA_BEFORE_UNKNOWN)
+    registry.register("hourmark.audit", audit.SCHEMA)
+
+    def found() -> framing.Framing:
+        return asyncio.run(framing.find(registry, {True}, dict, lambda _: None))
+
+    assert (found().hosts, found().tells_unknown) == (b"\0\0\0\0\x01", False)
+    registry.register("hourmark.hosts", host_reports.SCHEMA)
+    assert (found().hosts, found().tells_unknown) == (b"\0\0\0\0\x03", True)

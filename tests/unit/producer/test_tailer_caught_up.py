@@ -14,7 +14,7 @@ from tests.support.waiting import wait_for
 from hourmark.config_groups import TailedSource
 from hourmark.ranges import ByteRange
 from hourmark_producer.caught_up import CaughtUp, Target
-from hourmark_producer.files import NEVER, Observation, Outgoing, Place, Position, Progress, TrackedFile
+from hourmark_producer.files import NEVER, Account, Observation, Outgoing, Place, Position, Progress, TrackedFile
 from hourmark_producer.identity import Identity
 from hourmark_producer.scanner import Scanner, Seen
 from hourmark_producer.tailer import Tailer
@@ -27,7 +27,7 @@ RANGE = ByteRange(
 
 
 def observed(size: int) -> Observation:
-    return Observation(size=size, mtime_ns=0, at_s=0.0, high=size, low=None, base_s=0.0)
+    return Observation(size=size, mtime_ns=0, at_s=0.0, account=Account(size), base_s=0.0)
 
 
 def tracked(size: int, **progress: object) -> TrackedFile:

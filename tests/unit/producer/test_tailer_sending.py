@@ -16,6 +16,7 @@ from hourmark.clock import SystemClock
 from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed, lose
+from hourmark_producer.losses import Loss, Losses
 from hourmark_producer.senders import pause_s
 from hourmark_producer.service_client import Busy, Refused, ServiceLink
 
@@ -142,14 +143,15 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_send(
 
 def test_a_full_database_changes_nothing_and_says_so(host: Host) -> None:
     too_large = ("INSERT INTO ranges VALUES (1, 'f', '', zeroblob(?))", (1_000_000,))
+    one = Loss(source="app", path="/app.log", at_ms=1, bytes=1, unknown=0, what="it was truncated")
 
     with host.tailer() as (_, checkpoint):
         checkpoint._db.execute("PRAGMA max_page_count = 10")
         with pytest.raises(CheckpointFailed, match="full"):
-            checkpoint.commit([lose("app", 1), too_large])
+            checkpoint.commit([*lose(one), too_large])
         assert checkpoint.losses() == {}
-        checkpoint.commit([lose("app", 1)])
-        assert checkpoint.losses() == {"app": 1}
+        checkpoint.commit(lose(one))
+        assert checkpoint.losses() == {"app": Losses(1, 0)}
 
 
 def test_pauses_grow_to_the_maximum_and_honour_retry_after() -> None:
@@ -168,3 +170,17 @@ def test_pauses_grow_to_the_maximum_and_honour_retry_after() -> None:
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match="service_urls"):
         ServiceLink(TailerConfig(service_urls=["127.0.0.1:8780"]), SystemClock())
+
+
+def test_a_service_that_knows_no_unknown_losses_is_told_the_rest(host: Host, recorder: Recorder) -> None:
+    """A tailer may be upgraded before its services: they must not refuse all that it says."""
+    recorder.refuses_unknown = True
+    with host.running(lines(10)):
+        recorder.wait_text(lines(10))
+        host.app.write_bytes(lines(3, 10))
+        recorder.wait_text(lines(13))
+        said = len(recorder.reports)
+        wait_for(lambda: len(recorder.reports) > said + 2, "reports are taken")
+        assert recorder.last.unknown_losses == 0
+        recorder.refuses_unknown = False
+        wait_for(lambda: recorder.last.unknown_losses == 1, "it is told once the service knows it")
