@@ -111,6 +111,10 @@ class Manifest(Group):
     duplicates_removed: int
     unaudited: int
     """records that no audit record promised (yet)"""
+    lost: dict[str, int] = Field({})
+    """by source: bytes that hosts know to have been destroyed before they were read, and that may have been of this hour"""
+    unknown: dict[str, int] = Field({})
+    """by source: on how many occasions bytes nobody counted may have been destroyed too. The grade is of what was read"""
     id_sum: str
     """sum modulo 2^64 of the last 8 bytes of all ids, hex"""
     offsets: list[Offsets]

@@ -90,6 +90,8 @@ def manifest_of(
         books=_books(seal, hour, listed, written.files),
         duplicates_removed=sum(rows.events for rows in written.duplicates.values()),
         unaudited=seal.unaudited,
+        lost=dict(seal.lost),
+        unknown=dict(seal.unknown),
         id_sum=f"{sum(w.id_sum for _, w in files) % (1 << 64):016x}",
         offsets=[Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset) for p in seal.offsets],
         ledger=ledger[0],

@@ -36,6 +36,7 @@ from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof, named
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.conflicts import Conflict, conflicts, holding
 from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.host_losses import HostLoss, losses, losses_of
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
 from hourmark_etl.model import Frontier, Position, Reporter, Seal
@@ -85,7 +86,7 @@ class Sealer:
 
     def judge(self, of: Round) -> Grading:
         """Prove every hour of the round; changes nothing."""
-        rule = Rule(of.cut, accepted_gaps(self.database), self.deadline_ms, conflicts(self.database))
+        rule = Rule(of.cut, accepted_gaps(self.database), self.deadline_ms, conflicts(self.database), losses(self.database))
         verdict, asked = Grading(), list(of.frozen)
         while asked:
             proofs = self.engine.prove(asked, of.cut.audit_next)
@@ -151,6 +152,7 @@ class Rule(NamedTuple):
     accepted: Collection[OffsetGap]
     deadline_ms: int
     conflicts: Mapping[str, Sequence[Conflict]] = {}
+    losses: Sequence[HostLoss] = ()
 
 
 def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], override: Override | None, rule: Rule) -> Seal | None:
@@ -177,6 +179,7 @@ def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], over
     else:
         grade = Grade.FORCED if gaps else Grade.TIMED_OUT if sources or promises else Grade.PROVED
         waived = (*shortened(sources), *promises, *gaps)
+    lost, unknown = losses_of(frontier.hour, frontier.sources, rule.losses)
     return Seal(
         grade=grade.value,
         method=proof.method,
@@ -189,6 +192,8 @@ def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], over
         offsets=offsets,
         listed=proof.listed,
         books=proof.books,
+        lost=lost,
+        unknown=unknown,
     )
 
 

@@ -18,6 +18,7 @@ from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, put
 from hourmark_etl.ledger.digests import check, rewrite, with_digest
+from hourmark_etl.ledger.host_losses import put_losses
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.ledger.overview import Quarantined
 from hourmark_etl.model import (
@@ -233,6 +234,7 @@ def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
             caught_up_at_ms=None if s.caught_up_at_ms is None else min(s.caught_up_at_ms, now_ms),
             pending_bytes=s.pending_bytes,
             lost_bytes=s.lost_bytes,
+            unknown_losses=s.unknown_losses,
             goodbye=report.goodbye,
             heard_at_ms=heard_ms,
         )
@@ -255,6 +257,7 @@ def put_reports(connection: Connection, reports: Sequence[tuple[Reporter, ...]])
         ).first()
         if known is not None and is_overtaken(said, *known):
             continue
+        put_losses(connection, report)
         put(connection, table, ["host_id"], [dataclasses.asdict(s) for s in {s.source: s for s in report}.values()])
 
 

@@ -222,6 +222,21 @@ reporters = Table(
     _flag("goodbye"),
     _number("heard_at_ms"),
     _flag("waived"),  # by a bucket that timed out: not awaited until it reports again
+    Column("unknown_losses", BigInteger, nullable=False, server_default="0"),
+)
+
+# What reports added to a source's losses. The lines were written between `from_ms`, up to which the source had claimed to be
+# read, and `to_ms`, when the report was received.
+host_losses = Table(
+    "host_losses",
+    metadata,
+    _row_id(),
+    _text("host_id"),
+    _text("source"),
+    _number("from_ms"),
+    _number("to_ms"),
+    _number("lost_bytes"),
+    _number("unknown"),
 )
 
 # Rules revisions, as the topic `hourmark.types` has them; a key's digest is of its value.

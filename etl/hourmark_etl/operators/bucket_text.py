@@ -50,6 +50,11 @@ def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
         *(f"  waived     {waived}" for waived in evidence.waived),
         f"  removed     {manifest.duplicates_removed} duplicates",
         f"  unaudited     {manifest.unaudited} events that no audit record promised so far",
+        *(f"  lost        {count} bytes of source {source} before they were read" for source, count in manifest.lost.items()),
+        *(
+            f"  unknown     source {source} may have lost more, on {count} occasions: its hosts' tailers say of which files"
+            for source, count in manifest.unknown.items()
+        ),
         *(f"  late        {count} events of {origin}" for origin, count in sorted(manifest.late.items())),
         *(
             f"  file        {f.name}  {f.records} events  {f.bytes} bytes  schema {f.schema_id}  {f.blake2b}"

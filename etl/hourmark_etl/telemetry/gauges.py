@@ -75,6 +75,7 @@ def gauges_of(
         reporters={how: stand[how] for how in ("live", "waived", "gone")},
         pending_bytes=sum(r.pending_bytes for r in reporters if not r.goodbye),
         lost_bytes=sum(r.lost_bytes for r in reporters),
+        unknown_losses=sum(r.unknown_losses for r in reporters),
         watermark_lag={"mean": lag_s[0], "max": lag_s[1]},
     )
 

@@ -66,6 +66,7 @@ class Gauges:
     reporters: Mapping[str, int]  # by "live", "waived", "gone"
     pending_bytes: int
     lost_bytes: int
+    unknown_losses: int
     watermark_lag: Mapping[str, float]  # "mean", "max": seconds
 
 
@@ -145,6 +146,7 @@ class Metrics:
         self.reporters = gauge("hourmark_etl_reporters", "Hosts' sources and services.", ["state"])
         self.pending_bytes = gauge("hourmark_etl_host_pending_bytes", "Bytes hosts have yet to send.")
         self.lost_bytes = gauge("hourmark_etl_host_lost_bytes", "Bytes lost on hosts before they were read.")
+        self.unknown_losses = gauge("hourmark_etl_host_unknown_losses", "Occasions of loss on hosts that nobody can measure.")
         self.watermark_lag = gauge(
             "hourmark_etl_watermark_lag_seconds",
             "How far behind now all of a type's sources have caught up, over types and the last 5 minutes.",

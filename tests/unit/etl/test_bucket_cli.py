@@ -76,6 +76,17 @@ def test_show_prints_the_manifest(plan: Plan, run: Run) -> None:
     assert Manifest.decode(run("show", TYPE, str(HOUR), "--json").stdout_bytes) == manifest
 
 
+def test_show_says_what_hosts_lost_and_what_nobody_knows_beside_the_grade(folder: Path, plan: Plan, run: Run) -> None:
+    manifest = plan.close().model_copy(update={"lost": {"app": 70}, "unknown": {"app": 2}})
+    (folder / MARKER).write_bytes(manifest.encode())
+    text = run("show", TYPE, str(HOUR)).stdout
+    assert (
+        "proved, 35 events" in text
+        and "70 bytes of source app" in text
+        and "source app may have lost more, on 2 occasions" in text
+    )
+
+
 def test_verify_passes_a_bucket_that_is_right(plan: Plan, run: Run) -> None:
     plan.close()
     result = run("verify")

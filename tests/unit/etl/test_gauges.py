@@ -29,7 +29,7 @@ from hourmark_etl.telemetry.gauges import LagWindow, gauges_of, open_ages_s, slo
 from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Staged
 
 OPEN = {"click": Fixed(HOUR.start_s, HOUR.start_s)}
-SERVICE, TAILER = service(), tailer(pending_bytes=7, lost_bytes=3)
+SERVICE, TAILER = service(), tailer(pending_bytes=7, lost_bytes=3, unknown_losses=2)
 
 
 def batch(*groups: tuple[str, int, int]) -> StagedBatch:
@@ -147,6 +147,6 @@ def test_how_things_stand_is_counted() -> None:
     )
     assert found.types == {"open": 1, "frozen": 0, "sealed": 1, "damaged": 0}
     assert found.reporters == {"live": 2, "waived": 1, "gone": 1}
-    assert (found.pending_bytes, found.lost_bytes, found.types_in_alarm) == (14, 9, 1)
+    assert (found.pending_bytes, found.lost_bytes, found.unknown_losses, found.types_in_alarm) == (14, 9, 6, 1)
     assert found.oldest_open == {"click": 5.0, "view": 5.0}
     assert found.open_bucket_age == 5.0

@@ -12,6 +12,7 @@ from hourmark_etl.closing.cut.cut import Cut
 from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof
 from hourmark_etl.closing.sealing import EARLY_MS, Rule, decide
 from hourmark_etl.ledger.conflicts import Conflict
+from hourmark_etl.ledger.host_losses import HostLoss
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import Override
 from hourmark_etl.model import Seal, State
@@ -121,3 +122,15 @@ def test_lost_events_force_an_hour_only_where_its_promises_are_not_kept_and_only
 def test_promises_lost_of_one_type_alone_leave_the_others_proved() -> None:
     assert sealed(decided(KEPT, gap=gap_in(type="view"))).grade == "proved"
     assert sealed(decided(KEPT, gap=gap_in(type="click"))).grade == "forced"
+
+
+def test_what_hosts_lost_is_named_by_source_and_changes_no_grade() -> None:
+    losses = [
+        HostLoss("app", END - 1, END + 9, 70, 1),
+        HostLoss("app", END - 1, END + 9, 0, 1),
+        HostLoss("app", END, END + 9, 5, 0),  # written after the hour
+        HostLoss("other", END - 1, END + 9, 9, 9),  # does not carry the type
+    ]
+    frozen = frontier(state=State.FROZEN, sources=frozenset({"app"}))
+    seal = sealed(decide(frozen, KEPT, (), None, Rule(CUT, [], DEADLINE_MS, losses=losses)))
+    assert (seal.grade, seal.lost, seal.unknown) == ("proved", {"app": 70}, {"app": 2})

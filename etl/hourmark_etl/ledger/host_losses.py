@@ -1,0 +1,73 @@
+"""What hosts lost, by source and time, for the manifests of the hours that it may concern.
+
+Reports tell totals that never fall; what one adds to the report before it was written after the time up to which the source had
+claimed to be read, and before the new report was received. A loss whose lines may belong to several hours is named by each. A
+host's first report is the only one that this ledger can date no further back than its receipt.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, delete, insert, select
+
+from hourmark.hours import Hour
+from hourmark_etl.ledger import tables
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.model import Reporter
+
+KEPT_MS: Final = 30 * 86_400_000  # longer than any hour is held open
+
+
+class HostLoss(NamedTuple):
+    """One source's. `unknown`: on so many occasions lines may have been lost, nobody knows how many."""
+
+    source: str
+    from_ms: int
+    to_ms: int
+    lost_bytes: int
+    unknown: int
+
+
+def put_losses(connection: Connection, said: Collection[Reporter]) -> None:
+    """What this report of one host adds to what the ledger knows of it; before it replaces that."""
+    table = tables.reporters
+    if not any(s.lost_bytes or s.unknown_losses for s in said):
+        return
+    of_host = table.c.host_id == next(iter(said)).host_id
+    known = {row["source"]: row for row in connection.execute(select(table).where(of_host)).mappings()}
+    new = [row for s in said if (row := _added(s, known.get(s.source)))]
+    if new:
+        connection.execute(delete(tables.host_losses).where(tables.host_losses.c.to_ms < new[0]["to_ms"] - KEPT_MS))
+        connection.execute(insert(tables.host_losses), new)
+
+
+def _added(said: Reporter, before: Mapping[Any, Any] | None) -> dict[str, Any] | None:
+    lost_bytes = max(0, said.lost_bytes - (before["lost_bytes"] if before else 0))
+    unknown = max(0, said.unknown_losses - (before["unknown_losses"] if before else 0))
+    if not (lost_bytes or unknown):
+        return None
+    from_ms = (before["caught_up_at_ms"] or 0) if before else said.received_at_ms
+    return {
+        "host_id": said.host_id, "source": said.source, "from_ms": min(from_ms, said.received_at_ms),
+        "to_ms": said.received_at_ms, "lost_bytes": lost_bytes, "unknown": unknown,
+    }  # fmt: skip
+
+
+def losses(database: Database) -> list[HostLoss]:
+    """All that are kept."""
+    table = tables.host_losses.c
+    query = select(table.source, table.from_ms, table.to_ms, table.lost_bytes, table.unknown)
+    return [HostLoss(*row) for row in database.ask(query)]
+
+
+def losses_of(hour: Hour, sources: Collection[str], all_losses: Iterable[HostLoss]) -> tuple[dict[str, int], dict[str, int]]:
+    """Bytes lost, and occasions of unknown loss, by source: those that may concern the hour."""
+    lost, unknown = Counter[str](), Counter[str]()
+    for loss in all_losses:
+        if loss.source in sources and loss.from_ms < hour.end_ms and loss.to_ms >= hour.start_s * 1000:
+            lost[loss.source] += loss.lost_bytes
+            unknown[loss.source] += loss.unknown
+    return {s: count for s, count in sorted(lost.items()) if count}, {s: count for s, count in sorted(unknown.items()) if count}

@@ -1,0 +1,58 @@
+"""What hosts lost is dated by their claims, and named by each hour that it may concern."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.records import END, host_report
+
+from hourmark.host_reports import SourceReport
+from hourmark.hours import Hour
+from hourmark_etl.ledger import batches
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.host_losses import losses, losses_of
+
+HOUR_S = 3600
+FIRST = Hour(END // 1000 - HOUR_S, HOUR_S)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    made = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
+    yield made
+    made.close()
+
+
+def report(database: Database, at_ms: int, caught_up_at_ms: int | None, lost: int, unknown: int, sequence: int) -> None:
+    source = SourceReport("app", caught_up_at_ms, 0, lost, unknown)
+    said = dataclasses.replace(host_report(at_ms, sources=(source,)), sequence=sequence)
+    with database.transaction() as connection:
+        batches.put_reports(connection, [batches.reporters_of(said, at_ms)])
+
+
+def test_a_loss_concerns_the_hours_after_the_last_claim_and_no_other(database: Database) -> None:
+    report(database, END - 2000, END - 3000, 0, 0, 0)
+    report(database, END + 5000, END + 4000, 70, 1, 1)
+    report(database, END + 6000, END + 5000, 70, 1, 2)  # says nothing new
+    report(database, END + HOUR_S * 1000, END + 6000, 75, 1, 3)
+    found = losses(database)
+    assert losses_of(FIRST, {"app"}, found) == ({"app": 70}, {"app": 1})
+    assert losses_of(FIRST.next(), {"app", "db"}, found) == ({"app": 75}, {"app": 1})
+    assert losses_of(FIRST.next().next().next(), {"app"}, found) == ({}, {})
+    assert losses_of(FIRST, {"db"}, found) == ({}, {})
+
+
+def test_a_source_that_never_claimed_anything_may_have_lost_lines_of_any_hour(database: Database) -> None:
+    report(database, END + 1000, None, 0, 0, 0)
+    report(database, END + 2000, None, 9, 0, 1)
+    assert losses_of(Hour(0, HOUR_S), {"app"}, losses(database)) == ({"app": 9}, {})
+
+
+def test_totals_that_begin_anew_are_no_loss(database: Database) -> None:
+    report(database, END, END, 50, 3, 0)
+    report(database, END + 1000, END, 0, 0, 1)
+    report(database, END + 2000, END, 4, 0, 2)
+    assert [(loss.lost_bytes, loss.unknown) for loss in losses(database)] == [(50, 3), (4, 0)]
