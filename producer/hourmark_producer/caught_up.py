@@ -4,12 +4,14 @@ What is claimed: every line end that was written to a file of the source before 
 its bytes are counted as lost. T is a reading received *before* the scan began; the scan then found every file and
 its size; and the claim is made only when each was examined after that, up to that size, and nothing of it is unacknowledged.
 An attempt is kept until it succeeds, so that a source that is always busy is caught up again and again.
+
+Clocks of services differ. A claim is made to each by its own clock, and to one that was not heard before the scan none.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from hourmark_producer.files import TrackedFile
@@ -51,27 +53,34 @@ class CaughtUp:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._at_ms: int | None = None
-        self._attempt: tuple[int, list[Target]] | None = None
+        self._at_ms: dict[str, int] = {}  # by service
+        self._attempt: tuple[Mapping[str, int], list[Target]] | None = None
 
-    def begin(self, reading_ms: int, targets: Iterable[Target]) -> None:
-        """After a full scan that began after the service's clock read `reading_ms`."""
+    def begin(self, readings_ms: Mapping[str, int], targets: Iterable[Target]) -> None:
+        """After a full scan that began after the clocks of services read so, by service."""
         with self._lock:
             self._settle()
             if self._attempt is None or any(target.is_void() for target in self._attempt[1]):
-                self._attempt = (reading_ms, list(targets))
+                self._attempt = (dict(readings_ms), list(targets))
                 self._settle()
 
-    def at_ms(self) -> int | None:
-        """Since when; None: never yet."""
+    def at_ms(self, service: str) -> int | None:
+        """Since when, by the clock of this service; None: never yet."""
         with self._lock:
             self._settle()
-            return self._at_ms
+            return self._at_ms.get(service)
+
+    def is_made(self) -> bool:
+        """Whether it was ever caught up."""
+        with self._lock:
+            self._settle()
+            return bool(self._at_ms)
 
     def _settle(self) -> None:
         if self._attempt is None:
             return
-        reading_ms, targets = self._attempt
+        readings_ms, targets = self._attempt
         targets[:] = [target for target in targets if not target.is_met()]
         if not targets:
-            self._at_ms, self._attempt = reading_ms, None
+            self._at_ms.update(readings_ms)
+            self._attempt = None

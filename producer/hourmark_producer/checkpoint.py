@@ -7,6 +7,7 @@
     losses  per source: bytes known lost; never falls
     unknown  per source: on how many occasions bytes may have been lost, nobody knows how many; never falls
     occasions  the latest losses, with file and time
+    targets    per file that was found by a link: where that led
     accounts   per file: what looks found of it since it was last examined, so that a stop forgets no loss
 
 The order: a range is spooled, and its file's position moved behind it, in one transaction; then it is sent; once acknowledged
@@ -57,6 +58,7 @@ CREATE TABLE IF NOT EXISTS accounts (
     file_id TEXT PRIMARY KEY, generation INTEGER NOT NULL, settled INTEGER NOT NULL, doubted INTEGER NOT NULL,
     high INTEGER NOT NULL, shrinks TEXT NOT NULL, head BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS targets (file_id TEXT PRIMARY KEY, path BLOB NOT NULL);
 """
 OCCASIONS_MAX: Final = 1000  # the counts keep them all
 
@@ -91,7 +93,7 @@ def save_position(file_id: str, position: Position) -> Change:
 
 def forget_file(file_id: str) -> list[Change]:
     """A file that was deleted and cannot come back."""
-    return [("DELETE FROM files WHERE file_id=?", (file_id,)), ("DELETE FROM accounts WHERE file_id=?", (file_id,))]
+    return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in ("files", "accounts", "targets")]  # noqa: S608
 
 
 def spool(outgoing: Outgoing, body: bytes) -> Change:
@@ -116,6 +118,11 @@ def save_account(file_id: str, position: Position, account: Account | None = Non
     )
     shrinks = json.dumps(account.shrinks)
     return sql, (file_id, position.generation, position.settled, position.doubted, account.high, shrinks, account.head)
+
+
+def save_target(file_id: str, path: str) -> Change:
+    """Where the link leads that a file was found by."""
+    return "INSERT OR REPLACE INTO targets VALUES (?,?)", (file_id, os.fsencode(path))
 
 
 def lose(loss: Loss) -> list[Change]:
@@ -216,9 +223,11 @@ class Checkpoint:
                 for sequence, file_id, text in self._db.execute("SELECT sequence, file_id, range FROM ranges")
             }
             rows = self._db.execute("SELECT * FROM files").fetchall()
+            targets = dict(self._db.execute("SELECT file_id, path FROM targets").fetchall())
             accounts = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM accounts")}
         files = [_file(row, in_flight.pop(row[0], None)) for row in rows]
         for file in files:
+            file.target = os.fsdecode(targets.get(file.file_id, b""))
             if file.file_id in accounts:
                 _restore(file, *accounts[file.file_id])
         return files + [_orphan(outgoing) for outgoing in in_flight.values()]

@@ -1,9 +1,9 @@
 """Files by globs, and what could not be looked at.
 
 Python's own `glob` passes over folders it may not read; here that is a problem to be named, because a source that was not
-fully seen must not be called caught up. A pattern is absolute; `*`, `?`, `[…]` match within a name, `**` any folders
-(it does not enter symbolic links, which may turn in circles). Hidden names match only where the pattern begins with a dot.
-Names of compressed files are passed over: they are old logs, packed by the rotation, and hold no lines.
+fully seen must not be called caught up; nor may one be whose folder is not there. A pattern is absolute; `*`, `?`, `[…]` match
+within a name, `**` any folders (it does not enter symbolic links, which may turn in circles). Hidden names match only where the
+pattern begins with a dot. Names of compressed files are passed over: they are old logs, packed by the rotation, and hold no lines.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Pattern:
 
     def look(self, findings: Findings) -> None:
         """Add what matches now to `findings`."""
-        self._descend("", 0, findings)
+        self._descend("", 0, findings, literal=True)
 
-    def _descend(self, folder: str, index: int, findings: Findings) -> None:
+    def _descend(self, folder: str, index: int, findings: Findings, *, literal: bool = False) -> None:
         while index < len(self._parts) - 1 and not glob.has_magic(self._parts[index]):
             folder = f"{folder}/{self._parts[index]}"
             index += 1
@@ -51,11 +51,15 @@ class Pattern:
             return
         part, last = self._parts[index], index == len(self._parts) - 1
         if part == "**":
-            self._descend_all(folder, index, findings)
+            self._descend_all(folder, index, findings, literal=literal)
         elif last and not glob.has_magic(part):
+            if literal:
+                _name_missing(folder or "/", findings)
             self._add(f"{folder}/{part}", findings, listed=False)
         else:
             matches = _matcher(part)
+            if literal:
+                _name_missing(folder or "/", findings)
             for entry in _entries(folder or "/", findings):
                 if not matches(entry.name):
                     continue
@@ -64,7 +68,9 @@ class Pattern:
                 elif _is_folder(entry, findings, follow=True):
                     self._descend(entry.path, index + 1, findings)
 
-    def _descend_all(self, folder: str, index: int, findings: Findings) -> None:
+    def _descend_all(self, folder: str, index: int, findings: Findings, *, literal: bool = False) -> None:
+        if literal:
+            _name_missing(folder or "/", findings)
         last = index == len(self._parts) - 1
         if not last:
             self._descend(folder, index + 1, findings)
@@ -99,6 +105,14 @@ def look(patterns: list[Pattern]) -> Findings:
     for pattern in patterns:
         pattern.look(findings)
     return findings
+
+
+def _name_missing(folder: str, findings: Findings) -> None:
+    """A folder that a pattern names, and that is not there, was not looked at: perhaps it is not mounted, or mistyped."""
+    try:
+        os.stat(folder)  # noqa: PTH116
+    except OSError as error:
+        findings.problems[folder] = error
 
 
 def _entries(folder: str, findings: Findings) -> Iterator[os.DirEntry[str]]:

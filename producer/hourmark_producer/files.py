@@ -148,6 +148,7 @@ class TrackedFile:
     retired: bool = False  # nothing more will be read from it
     unfound: int = 0  # scans in a row that did not find it
     failures: int = 0  # in a row, of its current step
+    target: str = ""  # where its latest name leads, if that is a link
     saved: Account | None = None  # what the checkpoint has of its account
 
     @property

@@ -22,7 +22,7 @@ class Reporter:
     """Sends one incarnation's reports, one after another."""
 
     client: ServiceLink
-    describe: Callable[[], tuple[SourceReport, ...]]
+    describe: Callable[[str], tuple[SourceReport, ...]]  # by the clock of this service
     throttle: Throttle
     host_id: str
     host_name: str
@@ -51,20 +51,22 @@ class Reporter:
 
     def send(self, *, goodbye: bool = False) -> bool:
         """One report; whether it arrived."""
-        report = HostReport(
-            host_id=self.host_id,
-            host_name=self.host_name,
-            kind="tailer",
-            incarnation=self._incarnation,
-            sequence=self._sequence,
-            received_at_ms=0,  # the service's to say
-            goodbye=goodbye,
-            sources=self.describe(),
-        )
-        self._sequence += 1
+        sequence, self._sequence = self._sequence, self._sequence + 1
         try:
-            self.client.send_report(report)
+            self.client.send_report(lambda service: self._report(service, sequence, goodbye=goodbye))
         except HourmarkError as error:
             self.throttle.warn("report", f"a host report did not arrive: {error}; the next follows")
             return False
         return True
+
+    def _report(self, service: str, sequence: int, *, goodbye: bool) -> HostReport:
+        return HostReport(
+            host_id=self.host_id,
+            host_name=self.host_name,
+            kind="tailer",
+            incarnation=self._incarnation,
+            sequence=sequence,
+            received_at_ms=0,  # the service's to say
+            goodbye=goodbye,
+            sources=self.describe(service),
+        )

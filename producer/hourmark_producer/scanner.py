@@ -68,6 +68,7 @@ class Scanner:
         self._added: set[TrackedFile] = set()  # by this look, not yet in the checkpoint
         self._moved: set[TrackedFile] = set()  # their place is not yet in the checkpoint
         self._packed: set[str] = set()
+        self._empty: set[str] = set()  # sources of which it was said that nothing matches
 
     def scan(self, number: int) -> Seen:
         """Look once at every source, then at the files that none of them found. CheckpointFailed: nothing new is followed."""
@@ -80,6 +81,7 @@ class Scanner:
             seen.problems[source] = findings.problems
             if not (findings.unsettled or findings.problems):
                 seen.complete.add(source)
+                self._name_empty(source, findings)
         self._follow_unfound(seen)
         self._give_turns()
         self.keep_accounts()
@@ -155,6 +157,7 @@ class Scanner:
                 identity=identity,
                 place=Place(source, path, path),
             )
+            file.target = _target(path)
             self.descriptors.hold(file, descriptor)
             self.files.add(file)
             self._added.add(file)
@@ -174,7 +177,7 @@ class Scanner:
         if file.place.seen_at != path:
             _LOG.info("%s is now %s, and still followed", file.place.seen_at, path)
         owner = file.place.source if file.place.source in self._patterns else source
-        file.place = file.place._replace(source=owner, seen_at=path, missing=False)
+        file.place, file.target = file.place._replace(source=owner, seen_at=path, missing=False), _target(path)
         self._moved.add(file)
 
     def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float) -> None:
@@ -192,6 +195,7 @@ class Scanner:
         """Write down what this look found; whether there was something new."""
         added, self._added = self._added, set()
         pending = [*map(changes.insert_file, added), *(changes.save_place(file, file.place) for file in self._moved)]
+        pending += [changes.save_target(file.file_id, file.target) for file in (*added, *self._moved) if file.target]
         try:
             if pending:
                 self.checkpoint.commit(pending)
@@ -213,6 +217,8 @@ class Scanner:
                 file.unfound = 0
                 self.retirement.release(file)
                 continue
+            if file.descriptor is None and seen.problems.get(file.place.source):
+                continue  # where it may be could not be looked at
             try:
                 known = file.descriptor is not None or self._look_for(file, listings)
                 if file.descriptor is not None:
@@ -248,19 +254,19 @@ class Scanner:
             self.retirement.unmatched(file)
 
     def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:
-        """Open it where it is found among its former siblings; whether it is clear what became of it."""
-        folder = os.path.dirname(file.place.seen_at)  # noqa: PTH120  # may hold bytes that are no UTF-8
-        if folder not in listings:
-            try:
-                with os.scandir(folder) as entries:
-                    listings[folder] = {entry.inode(): entry.path for entry in entries}
-            except (FileNotFoundError, NotADirectoryError):
-                listings[folder] = {}
-        path = listings[folder].get(file.identity.inode)
-        if path is not None and self._open_if(file, path):
-            file.unfound = 0
-            self._move(file, file.place.source, path)
-            return True
+        """Open it where it is found among its former siblings, or its link's target's; whether it is clear what became of it."""
+        for folder in dict.fromkeys(os.path.dirname(path) for path in (file.place.seen_at, file.target) if path):  # noqa: PTH120
+            if folder not in listings:
+                try:
+                    with os.scandir(folder) as entries:
+                        listings[folder] = {entry.inode(): entry.path for entry in entries}
+                except (FileNotFoundError, NotADirectoryError):
+                    listings[folder] = {}
+            path = listings[folder].get(file.identity.inode)
+            if path is not None and self._open_if(file, path):
+                file.unfound = 0
+                self._move(file, file.place.source, path)
+                return True
         file.unfound += 1
         if file.unfound < UNFOUND_SCANS:  # a listing may miss what is renamed meanwhile
             return False
@@ -298,10 +304,23 @@ class Scanner:
         for file, account in saved.items():
             file.saved = account
 
+    def _name_empty(self, source: str, findings: Findings) -> None:
+        if findings.files:
+            self._empty.discard(source)
+        elif source not in self._empty:
+            self._empty.add(source)
+            _LOG.warning("source %s: no file matches its paths yet; it is caught up nevertheless, as all was looked at", source)
+
     def _name_packed(self, findings: Findings) -> None:
         if new := findings.compressed - self._packed:
             _LOG.info("passed over, being compressed: %s", ", ".join(sorted(new)[:5]))
         self._packed = findings.compressed
+
+
+def _target(path: str) -> str:
+    """Where links on this path lead; empty where there are none."""
+    real = os.path.realpath(path)
+    return real if real != path else ""
 
 
 def _is_still_at(file: TrackedFile, findings: Findings) -> bool:

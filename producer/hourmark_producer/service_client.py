@@ -15,7 +15,7 @@ import json
 import logging
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -91,6 +91,7 @@ class ServiceLink:
         self._turn = 0
         self._clock = clock
         self.latest: Reading | None = None  # of any age
+        self._clocks_ms: dict[str, int] = {}  # the latest of each service
         self._hello = threading.Lock()
         self._credentials = Credentials(config, clock)
         self._making = threading.Lock()
@@ -126,18 +127,29 @@ class ServiceLink:
             raise Refused(f"{response.url} acknowledged up to byte {answer.end}, not up to {byte_range.end} as was sent")
         return answer
 
-    def send_report(self, report: HostReport) -> None:
-        """Deliver a host report; to a service of a version before `unknown_losses`, without them. Busy, Refused."""
+    def clocks_ms(self) -> dict[str, int]:
+        """What each service's clock read when it answered last, by service."""
+        return dict(self._clocks_ms)
+
+    def send_report(self, report_to: Callable[[str], HostReport]) -> None:
+        """Deliver a host report, made for the service that it goes to. Busy, Refused.
+
+        To a service of a version before `unknown_losses` it goes without them.
+        """
+        turn = self._turn
+        report = report_to(self._urls[turn])
         try:
-            self._exchange("POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S)
+            self._exchange("POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S, turn)
         except Refused as error:
             if isinstance(error, NotAllowed) or not any(source.unknown_losses for source in report.sources):
                 raise
             body = report_to_json(report, tells_unknown=False)
-            self._exchange("POST", REPORTS_PATH, _JSON, body, SHORT_TIMEOUT_S)
+            self._exchange("POST", REPORTS_PATH, _JSON, body, SHORT_TIMEOUT_S, turn)
 
-    def _exchange(self, method: str, path: str, headers: Mapping[str, str], content: bytes, timeout_s: float) -> httpx.Response:
-        turn = self._turn
+    def _exchange(
+        self, method: str, path: str, headers: Mapping[str, str], content: bytes, timeout_s: float, turn: int | None = None
+    ) -> httpx.Response:
+        turn = self._turn if turn is None else turn
         url = self._urls[turn] + path
         timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0))
         mine = self._credentials.shown()
@@ -148,7 +160,7 @@ class ServiceLink:
             self._next_address(turn)
             hint = "; tailer.tls.ca names who is believed" if "certificate verify failed" in str(error) else ""
             raise Busy(f"{url}: {error or type(error).__name__}{hint}") from error
-        self._note(response)
+        self._note(response, self._urls[turn])
         if response.status_code == 200:
             return response
         said = f"{url} answered {response.status_code}: {_message(response)}"
@@ -175,11 +187,12 @@ class ServiceLink:
         if self._turn == turn:  # else another thread has moved on already
             self._turn = (turn + 1) % len(self._urls)
 
-    def _note(self, response: httpx.Response) -> None:
+    def _note(self, response: httpx.Response, service: str) -> None:
         text = response.headers.get(CLOCK_HEADER, "")
         if text.isascii() and text.isdigit() and len(text) <= 19:
             before = self.latest.rules if self.latest else None
             rules = response.headers.get(RULES_HEADER) or before
+            self._clocks_ms[service] = int(text)
             self.latest = Reading(int(text), rules, self._clock.monotonic_s())
 
 

@@ -156,7 +156,7 @@ class Tailer:
             troubled = troubled + 1 if problems else 0
             if drain and troubled >= DRAIN_PROBLEM_SCANS and not self._in_flight():
                 named = ", ".join(f"{path}: {problems[path].strerror}" for path in sorted(problems)[:5])
-                raise Finding(f"not everything could be read: {named}; grant access and drain again")
+                raise Finding(f"not everything could be read: {named}; grant access, or mount it, and drain again")
             self._log_progress()
             if self._wait(stop, drain=drain):
                 return True
@@ -166,7 +166,7 @@ class Tailer:
         """Until the next scan is due; whether all is drained."""
         until_s = self._clock.monotonic_s() + self._config.scan_seconds
         while (left_s := until_s - self._clock.monotonic_s()) > 0 and not stop.is_set() and self._failure is None:
-            if drain and not self._in_flight() and all(claim.at_ms() is not None for claim in self._caught_up.values()):
+            if drain and not self._in_flight() and all(claim.is_made() for claim in self._caught_up.values()):
                 return True
             stop.wait(min(left_s, DRAIN_POLL_S) if drain else left_s)
         return False
@@ -174,7 +174,7 @@ class Tailer:
     def _scan(self) -> Seen | None:
         """One scan; None where the checkpoint could not take what it found."""
         self._scans += 1
-        reading = self._client.latest  # received before the scan: what it claims cannot be too late
+        readings_ms = self._client.clocks_ms()  # received before the scan: what it claims cannot be too late
         try:
             seen = self._scanner.scan(self._scans)
         except CheckpointFailed as error:
@@ -182,10 +182,10 @@ class Tailer:
             return None
         for path, problem in seen.all_problems().items():
             self._throttle.warn(f"look {path}", f"cannot look at {path}: {problem.strerror}; its source is not caught up")
-        if reading is not None:
+        if readings_ms:
             for source in seen.complete:
                 targets = [Target.of(file) for file in self.files if file.place.source == source]
-                self._caught_up[source].begin(reading.clock_ms, targets)
+                self._caught_up[source].begin(readings_ms, targets)
         return seen
 
     def _in_flight(self) -> bool:
@@ -220,9 +220,9 @@ class Tailer:
     def _fail(self, error: Exception) -> None:
         self._failure = error
 
-    def _describe(self) -> tuple[SourceReport, ...]:
+    def _describe(self, service: str) -> tuple[SourceReport, ...]:
         # the claims first: what is pending may only grow after them
-        claims = {source: claim.at_ms() for source, claim in self._caught_up.items()}
+        claims = {source: claim.at_ms(service) for source, claim in self._caught_up.items()}
         pending = Counter[str]()
         for file in self.files:
             pending[file.place.source] += file.pending_bytes

@@ -70,17 +70,17 @@ def test_a_file_that_is_gone_still_waits_for_its_last_range() -> None:
 
 def test_an_attempt_is_kept_until_it_succeeds_and_given_up_when_it_cannot() -> None:
     claim, file = CaughtUp(), tracked(100)
-    claim.begin(1000, [Target.of(file)])
-    claim.begin(2000, [])  # does not replace it
-    assert claim.at_ms() is None
+    claim.begin({"a": 1000}, [Target.of(file)])
+    claim.begin({"a": 2000}, [])  # does not replace it
+    assert not claim.is_made()
     file.progress = dataclasses.replace(file.progress, quiet_to=100)
-    assert claim.at_ms() == 1000
+    assert claim.at_ms("a") == 1000
     file.observed, file.due = observed(200), 3
-    claim.begin(3000, [Target.of(file)])
-    assert claim.at_ms() == 1000
+    claim.begin({"a": 3000}, [Target.of(file)])
+    assert claim.at_ms("a") == 1000
     file.progress = dataclasses.replace(file.progress, position=Position(generation=1))  # truncated
-    claim.begin(4000, [])
-    assert claim.at_ms() == 4000
+    claim.begin({"a": 4000}, [])
+    assert claim.at_ms("a") == 4000
 
 
 def test_a_source_without_files_is_caught_up(host: Host, recorder: Recorder) -> None:
@@ -208,9 +208,9 @@ def test_what_is_claimed_is_a_reading_from_before_the_scan(
         running[0]._client.fresh(age_max_s=-1.0)  # an answer arrives while it scans
         return seen
 
-    def noted(self: CaughtUp, reading_ms: int, targets: list[Target]) -> None:
-        claimed[max(before)] = reading_ms  # of the scan that has just ended
-        begin(self, reading_ms, targets)
+    def noted(self: CaughtUp, readings_ms: dict[str, int], targets: list[Target]) -> None:
+        claimed[max(before)] = readings_ms[recorder.url]  # of the scan that has just ended
+        begin(self, readings_ms, targets)
 
     monkeypatch.setattr(Scanner, "scan", slow_scan)
     monkeypatch.setattr(CaughtUp, "begin", noted)
