@@ -55,7 +55,7 @@ class Probes:
 
     async def metrics(self, http: Request) -> Response:
         """Prometheus' text format. It takes milliseconds: so it takes a turn, and all who wait for one get the same."""
-        text = await self._expositions.join("metrics", b"", self._exposition, peer_of(http))
+        text = await self._expositions.join("metrics", b"", lambda _: self._exposition(), peer_of(http))
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def openapi(self, _: Request) -> Response:

@@ -26,7 +26,7 @@ from hourmark_delivery_service.peer import Peer
 from hourmark_delivery_service.queue import Queue
 from hourmark_delivery_service.rules_store import RulesStore
 from hourmark_delivery_service.turns import Job
-from hourmark_delivery_service.twins import Twins
+from hourmark_delivery_service.twins import Twins, Work
 from hourmark_delivery_service.workers import LONG_RECORDS, Workers, has_long_line, is_large
 
 P = TypeVar("P", bound=Parser)
@@ -120,23 +120,24 @@ class Service:
 
         NotNow if the queue did not take all of it; ClientDisconnect if nobody waits for it any longer.
         """
-        done = await self._twins.join(sent, body, lambda: self._work(parser, body, request), peer)
+        done = await self._twins.join(sent, body, lambda work: self._work(work, parser, body, request), peer)
         assert isinstance(done, type(parser)), "the same was sent"
         return done
 
-    async def _work(self, parser: Parser, body: bytes, request: Request) -> Parser:
-        with self.inflight.taken_over(request) as work:
+    async def _work(self, work: Work[Parser], parser: Parser, body: bytes, request: Request) -> Parser:
+        with self.inflight.taken_over(request) as held:
             records = body.count(b"\n") + 1
             async with self.workers.admitted(records):
                 if not is_large(records):  # one large one at a time needs no other bound
-                    self.inflight.reserve(work, max(0, records * _RECORD_BYTES - len(body)))
-                await self._deliver(parser, body)
+                    self.inflight.reserve(held, max(0, records * _RECORD_BYTES - len(body)))
+                await self._deliver(work, parser, body)
             return parser
 
-    async def _deliver(self, parser: Parser, body: bytes) -> None:
+    async def _deliver(self, work: Work[Parser], parser: Parser, body: bytes) -> None:
         """Parse and append everything, then the audit record. NotNow if the queue did not take all of it."""
         try:
-            await self._append_all(parser, body)
+            await self._append_all(work, parser, body)
+            work.lasting = True
             assert self.framing is not None, "check_accepting comes first"
             records = parser.event_count + parser.dead_letter_count
             audit = await self.workers.beside(Job(), parser.audit) if records > LONG_RECORDS else parser.audit()
@@ -160,7 +161,7 @@ class Service:
         await self.queue.append({HOSTS: [{"key": report.host_id.encode(), "value": value}]})
         self.metrics.reports.labels(report.kind).inc()
 
-    async def _append_all(self, parser: Parser, body: bytes) -> None:
+    async def _append_all(self, work: Work[Parser], parser: Parser, body: bytes) -> None:
         slices, job = parser.slices(), Job()
         turn = self.workers.beside if has_long_line(body) else self.workers.short
         waiting = Slice()
@@ -170,10 +171,11 @@ class Service:
                 break
             waiting.add(part)
             if waiting.count >= _APPEND_RECORDS or waiting.size >= _APPEND_BYTES:
-                await self._append(waiting)
+                await self._append(work, waiting)
                 waiting = Slice()
         if waiting.count:
-            await self._append(waiting)
+            await self._append(work, waiting)
 
-    async def _append(self, some: Slice) -> None:
+    async def _append(self, work: Work[Parser], some: Slice) -> None:
+        work.lasting = True
         await self.queue.append({events_topic(event_type): messages for event_type, messages in some.messages.items()})

@@ -11,6 +11,8 @@ import pytest
 from tests.support.service.harness import with_scene
 from tests.support.service.network import Network, networked
 
+from hourmark_delivery_service.turns import Job
+
 LINE = b'{"user":"u","ms":1}\n'
 EVENTS = "/v1/events/click"
 
@@ -255,16 +257,38 @@ async def test_for_one_more_connection_the_one_goes_that_waited_longest(n: Netwo
 
 
 @with_scene(networked)
-async def test_work_for_a_client_that_left_ends_and_a_retry_is_delivered(n: Network) -> None:
-    n.harness.queue.hold = asyncio.Event()
-    async with n.connected(1) as [(_, writer)]:
-        writer.write(request())
-        while n.harness.service.inflight.requests < 2:
+async def test_work_for_a_client_that_left_before_its_first_append_ends_and_a_retry_is_delivered(n: Network) -> None:
+    service = n.harness.service
+    async with service.workers._short.turn(Job()):
+        async with n.connected(1) as [(_, writer)]:
+            writer.write(request())
+            while service.inflight.requests < 2:
+                await asyncio.sleep(0.01)
+        while service.inflight.requests:
             await asyncio.sleep(0.01)
-    while n.harness.service.inflight.requests:
-        await asyncio.sleep(0.01)
-    n.harness.queue.hold.set()
     await asyncio.sleep(0.05)
     assert n.harness.queue.records == []
     assert (await n.exchange(request())).status == 200
-    assert n.harness.service.inflight.bytes == 0
+    assert service.inflight.bytes == 0
+
+
+@with_scene(networked)
+async def test_what_the_queue_has_is_counted_and_finished_though_its_client_left_and_a_retry_joins_it(n: Network) -> None:
+    queue, inflight = n.harness.queue, n.harness.service.inflight
+    queue.hold = asyncio.Event()
+    sent = request(EVENTS, "Idempotency-Key: k", f"Hourmark-Observed-At: {n.harness.clock.now_ms()}")
+    for _ in range(3):
+        async with n.connected(1) as [(_, writer)]:
+            writer.write(sent)
+            while inflight.requests < 2:
+                await asyncio.sleep(0.01)
+        while inflight.requests > 1:
+            await asyncio.sleep(0.01)
+        assert inflight.bytes > 0, "the queue still holds its records"
+    retry = asyncio.create_task(n.exchange(sent))
+    while inflight.requests < 2:
+        await asyncio.sleep(0.01)
+    queue.hold.set()
+    assert (await retry).status == 200
+    assert [record.topic for record in queue.records] == ["events.click", "hourmark.audit"], "all four were one delivery"
+    assert (inflight.bytes, inflight.requests) == (0, 0)

@@ -18,7 +18,7 @@ from tests.unit.delivery_service.test_service_ranges import code
 from hourmark_delivery_service.errors import NotDelivered
 from hourmark_delivery_service.parsing import RangeParser
 from hourmark_delivery_service.peer import Peer
-from hourmark_delivery_service.twins import Twins
+from hourmark_delivery_service.twins import Twins, Work
 
 BODY = syslog() * 3
 
@@ -30,9 +30,10 @@ class Bench:
         self.twins: Twins[int] = Twins()
         self.begun = self.cancelled = 0
         self.let = asyncio.Event()
-        self.fails = False
+        self.fails = self.lasts = False
 
-    async def work(self) -> int:
+    async def work(self, work: Work[int]) -> int:
+        work.lasting = self.lasts
         self.begun += 1
         number = self.begun
         try:
@@ -107,6 +108,31 @@ def test_work_ends_with_the_last_that_waited_and_nobody_joins_what_is_ending() -
         assert (bench.cancelled, bench.begun) == (1, 2)
         bench.let.set()
         assert await late == 2
+
+    run(scene)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_work_that_must_last_goes_on_when_all_left_and_a_retry_joins_it(fails: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> None:
+        bench, peers = Bench(), [Peer(), Peer()]
+        bench.lasts, bench.fails = True, fails
+        for joins in range(2):
+            task = bench.join(peers[joins])
+            await settle()
+            peers[joins].leave()
+            with pytest.raises(ClientDisconnect):
+                await task
+        assert (bench.begun, bench.cancelled, len(bench.twins)) == (1, 0, 1)
+        late = bench.join()
+        await settle()
+        late.cancel()
+        await settle()
+        bench.let.set()
+        await settle()
+        gc.collect()
+        assert (bench.cancelled, len(bench.twins)) == (0, 0)
+        assert "never retrieved" not in caplog.text, "its failure was told to nobody, for there was nobody"
 
     run(scene)
 
