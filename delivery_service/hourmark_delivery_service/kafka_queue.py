@@ -69,6 +69,8 @@ class KafkaQueue:
         self._wanted.set()
         try:
             for topic, some in messages.items():
+                if producer.takes_packed:
+                    await producer.gate(topic).passed()
                 for chunk in chunks_of(some):
                     if isinstance(chunk, Packed) and producer.takes_packed:
                         await self._send(producer, topic, chunk, delivery, deadline)
@@ -118,12 +120,14 @@ class KafkaQueue:
         return await asyncio.to_thread(self._problems, self._current, topics)
 
     async def _send(self, producer: RunningProducer, topic: str, records: Packed, delivery: _Delivery, deadline: float) -> None:
-        at = 0
+        at, gate = 0, producer.gate(topic)
         while at < len(records):
             delivery.expect()
-            at, error, under_way = producer.send(topic, records, at, delivery.news)
+            gate.expect()
+            at, error, under_way = producer.send(topic, records, at, functools.partial(delivery.news, gate.landed))
             if not under_way:
                 delivery.landed()
+                gate.landed()
             if error is not None:
                 raise self._refused(producer, error)
             if at < len(records):
@@ -245,10 +249,12 @@ class _Delivery:
         """A part has ended, and everything of it was delivered, or told of before."""
         self._settle(0, None, True)
 
-    def news(self, failed: int, error: KafkaError | None, landed: bool) -> None:
-        """How many records of a part failed just now, and why; whether all of the part has ended."""
+    def news(self, ended: Callable[[], None], failed: int, error: KafkaError | None, landed: bool) -> None:
+        """How many records of a part failed just now, and why; whether all of the part has ended, which `ended` is told."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._settle, failed, error, landed)
+            if landed:
+                self._loop.call_soon_threadsafe(ended)
 
     def report_of(self, records: int) -> Report:
         """librdkafka's callback of each record of a part. It is not kept here: nobody would see a cycle through C."""
@@ -263,7 +269,8 @@ class _Delivery:
             self.done.exception()  # seen
 
     def _tell(self, error: KafkaError | None) -> None:
-        self.news(error is not None, error, error is None)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._settle, int(error is not None), error, error is None)
 
     def _settle(self, failed: int, error: KafkaError | None, landed: bool) -> None:
         if error is not None:

@@ -7,6 +7,7 @@ made: the module is one of its plugins, by which it learns of the producer and o
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, cimpl
 
 from hourmark.kafka import quiet_logger
 from hourmark_delivery_service.message import Packed
+from hourmark_delivery_service.pacing import Gate
 from hourmark_delivery_service.parsing import native
 
 _LOG = logging.getLogger(__name__)
@@ -43,6 +45,7 @@ class RunningProducer:
     def __init__(self, make: MakeProducer, settings: dict[str, Any]) -> None:
         self.fatal = False
         self.bootstrap: str = settings["bootstrap.servers"]
+        self._gates: collections.defaultdict[str, Gate] = collections.defaultdict(Gate)
         self._producer, self._sender = _made(make, {**settings, "error_cb": self._on_error})
         self.produce_batch: Callable[..., int] = self._producer.produce_batch
 
@@ -50,6 +53,10 @@ class RunningProducer:
     def takes_packed(self) -> bool:
         """Whether `send` works."""
         return self._sender is not None
+
+    def gate(self, topic: str) -> Gate:
+        """Of what is sent to this topic. It opens by the news of what was sent."""
+        return self._gates[topic]
 
     def send(self, topic: str, records: Packed, at: int, news: News) -> tuple[int, KafkaError | None, bool]:
         """Hand over records from `at` on.

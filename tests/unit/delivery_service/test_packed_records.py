@@ -113,6 +113,20 @@ async def test_a_full_memory_makes_them_wait_and_loses_none(scene: Scene) -> Non
     assert sorted(found) == sorted(some)
 
 
+@with_queue(**{"test.mock.num.brokers": 3, "test.mock.broker.rtt": 300})
+async def test_a_slow_broker_costs_no_cpu_while_more_records_wait(scene: Scene) -> None:
+    """librdkafka's thread would spin."""
+    await scene.append(packed(records_of(0, 10)))
+    began, began_cpu = time.monotonic(), time.process_time()
+    appends = [asyncio.create_task(scene.append(packed(records_of(seed, 200)))) for seed in range(1, 3)]
+    for seed in range(3, 9):
+        await asyncio.sleep(0.03)
+        appends.append(asyncio.create_task(scene.append(packed(records_of(seed, 200)))))
+    await asyncio.gather(*appends)
+    assert time.monotonic() - began > 0.5
+    assert time.process_time() - began_cpu < 0.25 * (time.monotonic() - began)
+
+
 @with_queue(**{**NOWHERE, "message.timeout.ms": 300})
 async def test_records_that_were_not_delivered_fail_their_append(scene: Scene) -> None:
     with pytest.raises(NotDelivered):
