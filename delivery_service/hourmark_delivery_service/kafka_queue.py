@@ -28,6 +28,7 @@ from hourmark.known_brokers import bootstrap_of
 from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
 from hourmark_delivery_service.message import Message, Packed, chunks_of
 from hourmark_delivery_service.metrics import Metrics
+from hourmark_delivery_service.pacing import LINGER_MS
 from hourmark_delivery_service.parsing import native
 from hourmark_delivery_service.running_producer import MakeProducer, Report, RunningProducer, is_fatal, make_producer
 
@@ -305,7 +306,7 @@ def producer_settings(config: Config) -> dict[str, Any]:
         acks="all",
         enable_idempotence=True,  # no duplicates, no reordering by the client's own retries
         compression_type="lz4",  # the cheapest for the brokers' and our CPU
-        linger_ms=5,  # a range comes at once; waiting longer adds delay and no batching
+        linger_ms=LINGER_MS,
         message_max_bytes=config.kafka.max_message_bytes,
         queue_buffering_max_messages=500_000,
         queue_buffering_max_kbytes=max(2 * config.service.inflight_bytes_max // 1024, 32 * 1024),
