@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from hourmark.config import Config
 from hourmark.kafka import Cluster
+from hourmark.known_brokers import bootstrap_of
 from hourmark_etl.errors import TopicReplaced
 from hourmark_etl.folders import STAGING_FOLDER
 from hourmark_etl.ledger import batches as ledger
@@ -37,11 +38,11 @@ REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numb
 
 
 class _Task(InputPartition):
-    """One task's spans, where its files go, and the type of each schema id."""
+    """One task's spans, where its files go, the type of each schema id, and the brokers that are known by now."""
 
-    def __init__(self, folder: str, spans: tuple[ReadSpan, ...], schema_types: Mapping[int, str]) -> None:
+    def __init__(self, folder: str, spans: tuple[ReadSpan, ...], schema_types: Mapping[int, str], bootstrap: str) -> None:
         super().__init__(None)
-        self.folder, self.spans, self.schema_types = folder, spans, schema_types
+        self.folder, self.spans, self.schema_types, self.bootstrap = folder, spans, schema_types, bootstrap
 
 
 class _StreamReader(DataSourceStreamReader):
@@ -63,14 +64,16 @@ class _StreamReader(DataSourceStreamReader):
         if not planned.tasks:  # a query begins with a batch, also where there is nothing to stage
             return []
         schema_types = self._plans().schema_types()
-        return [_Task(planned.folder, spans, schema_types) for spans in planned.tasks]
+        bootstrap = bootstrap_of(self._config.kafka.central_cluster)
+        return [_Task(planned.folder, spans, schema_types, bootstrap) for spans in planned.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Task)
         kafka = self._config.kafka
         topics = {s.span.topic for s in partition.spans}
         plan = stage_plan(self._config, partition.folder, topics, self._ledger, partition.schema_types)
-        for answer in read_and_stage(partition.spans, plan, kafka.central_cluster, kafka.max_message_bytes):
+        central = kafka.central_cluster.model_copy(update={"bootstrap": partition.bootstrap})
+        for answer in read_and_stage(partition.spans, plan, central, kafka.max_message_bytes):
             yield pa.RecordBatch.from_pydict({COLUMN: [pickle.dumps(answer)]})
 
     def stop(self) -> None:

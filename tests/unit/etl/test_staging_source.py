@@ -1,0 +1,28 @@
+"""What tasks are given: they run elsewhere, and know of the cluster what they are told."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from types import SimpleNamespace
+from typing import Any
+
+from hourmark.config import Config
+from hourmark.known_brokers import learn
+from hourmark_etl.ledger.database import Lease
+from hourmark_etl.model import Span
+from hourmark_etl.staging.plan import PlannedBatch, ReadSpan
+from hourmark_etl.staging.source import kafka_source
+
+BATCH = PlannedBatch("_staging/one", ((ReadSpan(Span(topic="t", topic_id="id", partition=0, start=0, end=5), 100),),))
+
+
+def test_tasks_know_the_brokers_that_were_named_since_and_no_secret() -> None:
+    properties = {"sasl.password": "pl4nted"}
+    config = Config(kafka={"edge": {"bootstrap": f"{uuid.uuid4().hex}:9092", "properties": properties}})
+    reader: Any = kafka_source(config, Lease("consumer", 1), "all", "0" * 32)({}).streamReader(None)  # type: ignore[arg-type]
+    reader._planner = SimpleNamespace(schema_types=dict)
+    learn(config.kafka.edge, ["later:9092"])
+    (task,) = reader.partitions({}, BATCH.to_json())
+    assert task.bootstrap == f"{config.kafka.edge.bootstrap},later:9092"
+    assert b"pl4nted" not in pickle.dumps(task)
