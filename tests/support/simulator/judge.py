@@ -90,7 +90,8 @@ class Judge:
         if hour > FIRST_HOUR and (event_type, hour.before()) not in self.closed:
             raise Broken(f"{event_type} {hour} was closed before the hour that precedes it")
         markers = () if hour == FIRST_HOUR else self._markers_before(event_type, hour)
-        if manifest.previous not in ([Previous.of(str(hour.before()), marker) for marker in markers] or [None]):
+        allowed: list[Previous | None] = [Previous.of(str(hour.before()), marker) for marker in markers]
+        if manifest.previous not in (allowed or [None]):
             raise Broken(f"{event_type} {hour} does not follow the marker before it, but {manifest.previous}")
         ids = []
         for file in manifest.files:
