@@ -6,12 +6,14 @@ a certificate and reads the centre with a password.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import subprocess
 import sys
 import tomllib
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +71,10 @@ def secured(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     outside = tmp_path_factory.mktemp("secured")
     folder = outside / "hourmark"
     folder.mkdir()
-    with secure_broker(outside / "edge", stack.programs) as edge, secure_broker(outside / "central", stack.programs) as central:
+    with contextlib.ExitStack() as ends:
+        with ThreadPoolExecutor() as pool:  # both at once
+            brokers = [secure_broker(outside / name, stack.programs) for name in ("edge", "central")]
+            edge, central = pool.map(ends.enter_context, brokers)
         yield Secured(edge, central, folder, stack)
 
 
