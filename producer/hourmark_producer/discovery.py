@@ -3,7 +3,7 @@
 Python's own `glob` passes over folders it may not read; here that is a problem to be named, because a source that was not
 fully seen must not be called caught up; nor may one be whose folder is not there. A pattern is absolute; `*`, `?`, `[…]` match
 within a name, `**` any folders (it does not enter symbolic links, which may turn in circles). Hidden names match only where the
-pattern begins with a dot. Names of compressed files are passed over: they are old logs, packed by the rotation, and hold no lines.
+pattern begins with a dot. Names of compressed files are passed over: they are old logs, packed by rotation, and hold no lines.
 """
 
 from __future__ import annotations
