@@ -127,4 +127,8 @@ def test_an_hour_closes_and_nobody_tells_a_secret(
 
 def command_lines(process: psutil.Process) -> list[str]:
     """Of the process and all that it started."""
-    return [" ".join(each.cmdline()) for each in (process, *process.children(recursive=True))]
+    lines = []
+    for each in (process, *process.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended a moment ago
+            lines.append(" ".join(each.cmdline()))
+    return lines
