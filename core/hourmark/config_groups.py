@@ -147,13 +147,15 @@ class Service(Group):
     inflight_bytes_max: int = Field(64 << 20, ge=1 << 20)
     """memory for requests under way, of all workers; above it 503"""
     connections_max: int = Field(2048, ge=1)
-    """open at once, and 256 files beside them; for one more, the one goes whose client is nearest to its time limit"""
+    """open at once, from the TLS handshake on, and 256 files beside them; for one more, the one goes whose client is nearest
+    to its time limit
+    """
     header_bytes_max: int = Field(32 << 10, ge=1024)
     """of one request; a path of 4096 bytes, percent-encoded, takes 12 KiB. Over it 431"""
     headers_max: int = Field(100, ge=20)
     """of one request; a range has 12 of its own, proxies add theirs. Over it 431"""
     header_seconds: Seconds = 10.0
-    """until the headers are whole, else 408; clients send them in one piece"""
+    """until the headers are whole, else 408; clients send them in one piece. A TLS handshake has as long before"""
     body_seconds: Seconds = 30.0
     """until the body is whole, else 408; while memory is short, one that brings no 64 KiB a second goes first"""
     idle_seconds: Seconds = 75.0

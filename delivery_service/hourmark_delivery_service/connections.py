@@ -2,11 +2,12 @@
 
 A connection is in one phase at a time. In each but `ANSWER` the service waits for the client, which has until a deadline:
 
-    HEAD    for the rest of a request's headers, or for the first byte on a new connection
-    BODY    for the rest of a request's body
-    IDLE    for the next request
-    READ    until it reads what was answered
-    LINGER  until it has seen an answer that came before its body was whole, and ends the connection itself
+    HANDSHAKE for its part of TLS
+    HEAD      for the rest of a request's headers, or for the first byte on a new connection
+    BODY      for the rest of a request's body
+    IDLE      for the next request
+    READ      until it reads what was answered
+    LINGER    until it has seen an answer that came before its body was whole, and ends the connection itself
 
 So thousands of half-open connections take no place from a client that speaks: where all places are taken, the connection whose
 deadline is the nearest goes. A flood can push out an idle client, which connects anew, and never a request that came whole.
@@ -24,6 +25,7 @@ C = TypeVar("C")
 class Phase(enum.Enum):
     """What a connection is at."""
 
+    HANDSHAKE = "handshake"
     HEAD = "head"
     BODY = "body"
     IDLE = "idle"

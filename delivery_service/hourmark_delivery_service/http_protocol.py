@@ -9,6 +9,7 @@ does not end. An answer that is given before the body was read whole ends the co
 from __future__ import annotations
 
 import asyncio
+import ssl
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
 
@@ -17,60 +18,23 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hourmark.config_groups import Service as Settings
 from hourmark_delivery_service.answers import REFUSE_UPGRADE, EveryAnswer
-from hourmark_delivery_service.connections import Connections, Phase
+from hourmark_delivery_service.connections import Phase
+from hourmark_delivery_service.door import Door
 from hourmark_delivery_service.errors import BadRequest, HeadersTooLarge, NotNow, ServiceError, TooSlow
+from hourmark_delivery_service.handshake import Handshake
 from hourmark_delivery_service.peer import Peer, extensions
 
-_LINGER_S: Final = 2.0  # for a client to read the refusal while it still sends
-_GRACE_S: Final = 5.0  # after a body's time, for the endpoint's own refusal
-_SWEEP_S: Final = 0.5  # between looks for connections that are overdue
 _FRAMING: Final = 9  # bytes that may come for each byte of a body: a chunk of one byte has six
 _CHUNKS_FREE: Final = 8192  # of one body; for each more there must be
 _CHUNK_BYTES_MIN: Final = 64  # so many bytes of body
 _PIPELINE_MAX: Final = 32  # requests that came before an earlier one was answered
 
 
-class Door:
-    """What all connections of one server share."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.connections: Connections[HttpProtocol] = Connections(
-            settings.connections_max,
-            {
-                Phase.HEAD: settings.header_seconds,
-                Phase.BODY: settings.body_seconds + _GRACE_S,
-                Phase.IDLE: settings.idle_seconds,
-                Phase.READ: settings.idle_seconds,
-                Phase.LINGER: _LINGER_S,
-            },
-        )
-        self._sweeping = False
-
-    def enter(self, protocol: HttpProtocol) -> bool:
-        """A new connection, for which another one goes if there is no place; False if none may go."""
-        if self.connections.full():
-            nearest = self.connections.nearest()
-            if nearest is None:
-                return False
-            nearest.drop()
-        self.connections.enter(protocol, Phase.HEAD, protocol.loop.time())
-        if not self._sweeping:
-            self._sweeping = True
-            protocol.loop.call_later(_SWEEP_S, self._sweep, protocol.loop)
-        return True
-
-    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        for protocol, phase in self.connections.overdue(loop.time()):
-            protocol.overdue(phase)
-        self._sweeping = len(self.connections) > 0
-        if self._sweeping:
-            loop.call_later(_SWEEP_S, self._sweep, loop)
-
-
-def protocol_of(settings: Settings) -> type[HttpProtocol]:
+def protocol_of(settings: Settings, tls: ssl.SSLContext | None = None) -> type[asyncio.Protocol]:
     """The protocol of one server with these limits."""
-    return type("ServersProtocol", (HttpProtocol,), {"door": Door(settings)})
+    door = Door(settings)
+    served = type("ServersProtocol", (HttpProtocol,), {"door": door})
+    return served if tls is None else type("ServersHandshake", (Handshake,), {"door": door, "context": tls, "then": served})
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -93,7 +57,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]  # uvicorn narrows it
-        if not self.door.enter(self):
+        if not self.door.enter(self, Phase.HEAD):
             busy = f"the service owes an answer on each of {self.door.settings.connections_max} connections"
             self._write(NotNow("connections", busy))
             self.transport.close()

@@ -15,7 +15,7 @@ import socket
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import uvicorn
 import uvloop
@@ -42,7 +42,6 @@ _LOG = logging.getLogger(__name__)
 
 _INFLIGHT_BYTES_LEAST: Final = 1 << 20  # as of the setting
 _BACKLOG: Final = 2048  # as uvicorn's
-_HANDSHAKE_S: Final = 10.0
 _OTHER_FILES: Final = 256
 _GARBAGE: Final = 50_000  # objects made beyond those that went, before the youngest are looked through
 _SWITCH_S: Final = 0.0005
@@ -74,7 +73,7 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
         supervise(config, read_config, identity, listener, _work)
     else:
         serving = _serve(config, listener, tls, lambda service: Reporter(service, identity, service.inflight), on_listening)
-        uvloop.run(serving, loop_factory=Loop)
+        uvloop.run(serving)
 
 
 def tune_interpreter() -> None:
@@ -152,7 +151,7 @@ def _work(config: Config, listener: socket.socket, claims_file: Path, slot: int)
     work = _serve(
         share_of(config), listener, _tls(config), lambda service: Worker(service, claims, slot), end_with=int(supervisor.sentinel)
     )
-    uvloop.run(work, loop_factory=Loop)
+    uvloop.run(work)
 
 
 def share_of(config: Config) -> Config:
@@ -190,7 +189,7 @@ def uvicorn_config(service: Service, config: Config, tls: Tls | None = None) -> 
     """How the HTTP server is set up."""
     return uvicorn.Config(
         create_app(service),
-        http=protocol_of(config.service),
+        http=protocol_of(config.service, None if tls is None else tls.context),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -199,19 +198,7 @@ def uvicorn_config(service: Service, config: Config, tls: Tls | None = None) -> 
         proxy_headers=False,
         timeout_keep_alive=int(config.service.idle_seconds) + 1,
         timeout_graceful_shutdown=int(config.service.delivery_timeout_seconds) + 5,
-        ssl_context_factory=None if tls is None else lambda *_: tls.context,
     )
-
-
-class Loop(uvloop.Loop):
-    """uvloop, but a client has not a minute for its TLS handshake: uvicorn leaves that to the loop."""
-
-    async def create_server(  # type: ignore[override]  # what uvicorn gives it is passed on
-        self, *given: Any, **named: Any
-    ) -> asyncio.AbstractServer:
-        if named.get("ssl") is not None:
-            named = {"ssl_handshake_timeout": _HANDSHAKE_S, **named}
-        return await super().create_server(*given, **named)
 
 
 class Server(uvicorn.Server):

@@ -68,6 +68,14 @@ class Network:
         finally:
             writer.close()
 
+    async def cut_off(self, piece: bytes) -> None:
+        """Send it, and reset the connection."""
+        _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(piece)
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+        await asyncio.sleep(0.05)
+
     @contextlib.asynccontextmanager
     async def connected(self, number: int) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
         """So many connections, one after another."""

@@ -15,7 +15,7 @@ from tests.support.service.harness import Harness, running
 from tests.support.service.network import Unsignalled
 
 from hourmark.config_groups import ServiceTls
-from hourmark_delivery_service.server import Loop, Server, uvicorn_config
+from hourmark_delivery_service.server import Server, uvicorn_config
 from hourmark_delivery_service.tls import Tls
 
 
@@ -41,7 +41,7 @@ def served(tls: ServiceTls | None = None, **settings: Any) -> Iterator[Served]:
             started.set_result((harness, server))
             await serving
 
-    thread = threading.Thread(target=uvloop.run, args=(serve(),), kwargs={"loop_factory": Loop})
+    thread = threading.Thread(target=uvloop.run, args=(serve(),))
     thread.start()
     try:
         harness, server = started.result(10)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
 import ssl
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,11 @@ from hourmark.config import Config, load_config
 from hourmark.config_groups import ServiceTls
 from hourmark.errors import ConfigError
 from hourmark_delivery_service import tls as tls_module
-from hourmark_delivery_service.server import Loop, Server, uvicorn_config
+from hourmark_delivery_service.server import Server, uvicorn_config
 from hourmark_delivery_service.tls import Tls
 
 HELLO = b"GET /v1/hello HTTP/1.1\r\nHost: x\r\n\r\n"
+HTTP = b"HTTP/"
 REFUSED = (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)
 
 
@@ -44,6 +47,16 @@ def client(authority: Authority, pair: Pair | None = None, *, newest: ssl.TLSVer
     if pair is not None:
         context.load_cert_chain(*pair)
     return context
+
+
+def hello_of(context: ssl.SSLContext, pieces: int) -> list[bytes]:
+    """What a client says first, in so many pieces."""
+    outgoing = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost").do_handshake()
+    hello = outgoing.read()
+    size = -(-len(hello) // pieces)
+    return [hello[at : at + size] for at in range(0, len(hello), size)]
 
 
 async def asked(net: Network, context: ssl.SSLContext, host: str = "localhost") -> int:
@@ -215,20 +228,58 @@ def test_sighup_reads_certificates_again_and_without_any_ends_nothing(authority:
     run(main)
 
 
-def test_on_the_loop_that_serves_a_handshake_that_does_not_come_ends(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hourmark_delivery_service.server._HANDSHAKE_S", 0.3)
+def in_both_loops(main: Callable[[], Coroutine[None, None, None]]) -> None:
+    run(main)
+    uvloop.run(main())
+
+
+def test_a_handshake_that_does_not_come_or_comes_slowly_ends(authority: Authority) -> None:
     pair = authority.issue("service")
 
     async def main() -> None:
-        assert isinstance(asyncio.get_running_loop(), uvloop.Loop)
-        async with networked(served(pair)) as net, asyncio.timeout(5):
+        async with networked(served(pair), header_seconds=0.3) as net, asyncio.timeout(10):
             assert await asked(net, client(authority)) == 200
             assert await net.exchange_all(b"") == b""
+            with contextlib.suppress(ConnectionError, RuntimeError):  # uvloop's, on writing to a connection that was reset
+                assert await net.exchange_all(*hello_of(client(authority), pieces=20)) == b""
             assert await asked(net, client(authority)) == 200
 
-    uvloop.run(main(), loop_factory=Loop)
+    in_both_loops(main)
+
+
+def test_handshakes_take_places_and_give_way(authority: Authority) -> None:
+    pair = authority.issue("service")
+
+    async def main() -> None:
+        async with networked(served(pair), connections_max=8) as net, net.connected(20) as pairs, asyncio.timeout(10):
+            for reader, _ in pairs[:12]:
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b"", "it gave way to those after it"
+            assert await asked(net, client(authority)) == 200
+            assert sum(reader.at_eof() or reader.exception() is not None for reader, _ in pairs) in (13, 14)
+
+    in_both_loops(main)
+
+
+def test_places_come_back_after_handshakes_of_any_end(authority: Authority) -> None:
+    pair = authority.issue("service")
+    hello, *_ = hello_of(client(authority), pieces=1)
+
+    async def main() -> None:
+        served_so = networked(served(pair), connections_max=8, header_seconds=30)
+        async with served_so as net, net.connected(1) as ((kept, _),), asyncio.timeout(30):
+            for _ in range(10):
+                with contextlib.suppress(ConnectionError):
+                    assert HTTP not in await net.exchange_all(HELLO)
+                await net.cut_off(b"")
+                await net.cut_off(hello[:100])
+                await net.cut_off(hello)
+                with pytest.raises(REFUSED):
+                    await asked(net, ssl.create_default_context())
+                assert await asked(net, client(authority)) == 200
+                assert not kept.at_eof(), "nobody was in want of its place"
+
+    in_both_loops(main)
 
 
 def test_who_has_no_token_is_refused_before_the_body_is_read(authority: Authority) -> None:
