@@ -89,9 +89,9 @@ class Judge:
         manifest = Manifest.decode(content[f"{folder}/_SUCCESS"])
         if hour > FIRST_HOUR and (event_type, hour.before()) not in self.closed:
             raise Broken(f"{event_type} {hour} was closed before the hour that precedes it")
-        markers = () if hour == FIRST_HOUR else self._markers_before(event_type, hour)
-        allowed: list[Previous | None] = [Previous.of(str(hour.before()), marker) for marker in markers]
-        if manifest.previous not in (allowed or [None]):
+        markers = [] if hour == FIRST_HOUR else self._markers_before(event_type, hour)
+        follows: list[Previous | None] = [Previous.of(str(hour.before()), marker) for marker in markers]
+        if manifest.previous not in (follows or [None]):
             raise Broken(f"{event_type} {hour} does not follow the marker before it, but {manifest.previous}")
         ids = []
         for file in manifest.files:
