@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from typing import Final, TypeVar
 
 from hourmark_delivery_service.errors import NotNow
@@ -21,7 +22,8 @@ T = TypeVar("T")
 
 LONG_BYTES: Final = 64 * 1024  # one piece of work over more bytes than that may take over ten milliseconds
 LARGE_RECORDS: Final = 65_536  # of a request: lines of at most 16 bytes; parsing them takes a second and more
-_LARGE_WAITING_MAX: Final = 4  # they hold memory, which others need
+_LARGE_WAITING_MAX: Final = 4  # they hold memory, which others need; one of each client, lest one keeps all others out
+CLIENT: Final = ContextVar("CLIENT", default="")  # who sent the request that is worked on: its token's id, else its address
 LONG_RECORDS: Final = 4096  # and so may one over more records
 
 
@@ -32,15 +34,27 @@ class Workers:
         self._short = Lane()
         self._long = Lane()
         self._large = Lane()
+        self._waiting_large: set[str] = set()  # who waits for it
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="long-work")
 
     def admitted(self, records: int) -> AbstractAsyncContextManager[None]:
-        """Work of so many records; of large works, one at a time. NotNow if several wait already."""
+        """Work of so many records; of large works, one at a time. NotNow if several wait already, or one of the same client."""
         if not is_large(records):
             return contextlib.nullcontext()
-        if self._large.waiting >= _LARGE_WAITING_MAX:
-            raise NotNow("overloaded", f"{self._large.waiting} requests of over {LARGE_RECORDS} lines wait", retry_after_s=10)
-        return self._large.turn(Job())
+        waiting = self._large.waiting
+        if waiting >= _LARGE_WAITING_MAX or CLIENT.get() in self._waiting_large:
+            raise NotNow("overloaded", f"{waiting} requests of over {LARGE_RECORDS} lines wait", retry_after_s=10)
+        return self._in_large_lane(CLIENT.get())
+
+    @contextlib.asynccontextmanager
+    async def _in_large_lane(self, client: str) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as turn:
+            self._waiting_large.add(client)
+            try:
+                await turn.enter_async_context(self._large.turn(Job()))
+            finally:
+                self._waiting_large.discard(client)
+            yield
 
     async def short(self, job: Job, call: Callable[[], T]) -> T:
         """In the event loop; for a turn that is bounded."""

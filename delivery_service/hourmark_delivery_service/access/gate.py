@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from hourmark_delivery_service.access.grants import GRANT, Access
 from hourmark_delivery_service.answers import service_error
 from hourmark_delivery_service.errors import ServiceError
+from hourmark_delivery_service.workers import CLIENT
 
 OPEN_PATHS: Final = ("/healthz", "/readyz")  # asked by what watches over processes and knows no tokens
 
@@ -25,7 +26,8 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             try:
-                scope[GRANT] = self._access.grant(Headers(scope=scope))
+                grant = scope[GRANT] = self._access.grant(Headers(scope=scope))
+                CLIENT.set(grant.token_id or (scope.get("client") or ("",))[0])
             except ServiceError as error:
                 await (await service_error(Request(scope), error))(scope, receive, send)
                 return

@@ -30,6 +30,11 @@ class Grant:
         self._metrics = metrics
         self._allowance = allowance
 
+    @property
+    def token_id(self) -> str:
+        """Whose it is; empty where no tokens are asked for."""
+        return "" if self._allowance is None else self._allowance.token.id
+
     def check_types(self, event_types: Iterable[str]) -> None:
         """Forbidden unless the token covers all of them."""
         if self._allowance is None:

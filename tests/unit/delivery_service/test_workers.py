@@ -1,0 +1,79 @@
+"""Large works: one at a time, and nobody keeps the others out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.support.service.harness import Harness, run, with_service
+from tests.support.service.tokens import bearer, known
+
+from hourmark_delivery_service.errors import NotNow
+from hourmark_delivery_service.workers import CLIENT, LARGE_RECORDS, Workers
+
+LARGE = LARGE_RECORDS + 1
+
+
+@contextlib.asynccontextmanager
+async def begun(workers: Workers, *clients: str) -> AsyncIterator[list[str]]:
+    """Large works of these; the list tells who had a turn."""
+    done: list[str] = []
+
+    async def work(client: str) -> None:
+        CLIENT.set(client)
+        async with workers.admitted(LARGE):
+            done.append(client)
+            await asyncio.sleep(0.01)
+
+    tasks = [asyncio.create_task(work(client)) for client in clients]
+    await asyncio.sleep(0)
+    yield done
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_a_client_has_one_waiting_place_and_leaves_the_others_theirs() -> None:
+    async def main() -> None:
+        workers = Workers()
+        async with begun(workers, "greedy", "greedy", "greedy", "greedy", "greedy", "other", "third") as done:
+            assert done == ["greedy"]
+        assert done == ["greedy", "greedy", "other", "third"]
+
+    run(main)
+
+
+def test_a_waiting_place_is_free_again_after_its_turn_or_when_its_client_left() -> None:
+    async def main() -> None:
+        workers = Workers()
+        async with begun(workers, "a", "b") as done:
+            CLIENT.set("c")
+            leaving = asyncio.create_task(workers.admitted(LARGE).__aenter__())
+            await asyncio.sleep(0)
+            with pytest.raises(NotNow):
+                workers.admitted(LARGE)
+            leaving.cancel()
+            await asyncio.gather(leaving, return_exceptions=True)
+            async with workers.admitted(LARGE):
+                assert done == ["a", "b"]
+        async with begun(workers, "a", "b", "c", "d", "e", "f") as done:
+            pass
+        assert done == ["a", "b", "c", "d", "e"], "of all together, four wait"
+
+    run(main)
+
+
+@with_service(tokens_required=True)
+async def test_one_token_does_not_keep_large_requests_of_others_out(h: Harness) -> None:
+    h.queue.hold = asyncio.Event()
+    mine, other = known(h), known(h)
+    large = b"\n" * LARGE
+    tasks = [
+        asyncio.create_task(h.post_range(large, start=number << 23, headers=bearer(token)))
+        for number, token in enumerate([mine, mine, mine, mine, mine, other])
+    ]
+    while sum(task.done() for task in tasks) < 3:
+        await asyncio.sleep(0)
+    h.queue.hold.set()
+    statuses = [(await task).status_code for task in tasks]
+    assert statuses == [200, 200, 503, 503, 503, 200]
