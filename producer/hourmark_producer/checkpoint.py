@@ -1,6 +1,7 @@
 """The checkpoint: what survives kill -9. One SQLite database (WAL, synchronous=FULL) in the state folder.
 
     meta    format version, host id
+    run     whether one is under way, or ended otherwise than in order
     files   per file: identity, place, position
     ranges  the spool: every range that was given a place in the file's order and is not acknowledged yet, with all its fields
             and its compressed body, so that a retry is the same range byte for byte, even if the file is truncated or gone
@@ -58,8 +59,13 @@ CREATE TABLE IF NOT EXISTS accounts (
     file_id TEXT PRIMARY KEY, generation INTEGER NOT NULL, settled INTEGER NOT NULL, doubted INTEGER NOT NULL,
     high INTEGER NOT NULL, shrinks TEXT NOT NULL, head BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS run (under_way INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS targets (file_id TEXT PRIMARY KEY, path BLOB NOT NULL);
 """
+_LOOK_AT_DISK: Final = "is the disk full, or not writable?"
+_DISK_ERRORS: Final = frozenset(
+    (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY)
+)
 OCCASIONS_MAX: Final = 1000  # the counts keep them all
 
 Change = tuple[str, Sequence[Any]]  # a statement and its parameters
@@ -156,6 +162,8 @@ class Checkpoint:
             db.executescript(f"BEGIN;{_SCHEMA}")
             db.execute("INSERT INTO meta VALUES (?,?)", (FORMAT, host_id))
             db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise CheckpointFailed(f"no checkpoint can be made at {path}: {error}; {_LOOK_AT_DISK}") from error
         finally:
             db.close()
         os.chmod(temporary, 0o600)  # noqa: PTH101
@@ -167,6 +175,7 @@ class Checkpoint:
         """The checkpoint at `path`, and its host id. CheckpointBroken where it is not whole."""
         if path.stat().st_size == 0:
             raise CheckpointBroken("it is empty")
+        log_is_there = path.with_name(f"{path.name}-wal").exists()
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             (check,) = db.execute("PRAGMA quick_check(1)").fetchone()
@@ -178,14 +187,21 @@ class Checkpoint:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             db.executescript(_LATER)
+            _begin_run(db, log_is_there=log_is_there)
         except (sqlite3.DatabaseError, ValueError, CheckpointBroken) as error:
             db.close()
+            if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK_ERRORS:
+                raise CheckpointFailed(f"the checkpoint {path} cannot be opened: {error}; {_LOOK_AT_DISK}") from error
             raise CheckpointBroken(str(error)) from error
         return cls(db), host_id
 
     def close(self) -> None:
         """Finish; what was committed stays."""
         with self._database:
+            try:
+                self._db.execute("UPDATE run SET under_way = 0")
+            except sqlite3.Error:  # closing would remove the log, as if all were in order
+                return
             self._db.close()
 
     def commit(self, changes: Sequence[Change]) -> None:
@@ -262,6 +278,25 @@ class Checkpoint:
             Loss(source=source, path=os.fsdecode(path), at_ms=at_ms, bytes=count, unknown=unknown, what=what)
             for source, path, at_ms, count, unknown, what in rows
         ]
+
+
+def _begin_run(db: sqlite3.Connection, *, log_is_there: bool) -> None:
+    """While a run is under way its newest commits are in the write-ahead log alone: without it the rest is an older state.
+
+    That a run is under way is written through to the database itself, and taken back when it ends in order.
+    """
+    db.execute("BEGIN IMMEDIATE")
+    (under_way,) = db.execute("SELECT coalesce(max(under_way), 0) FROM run").fetchone()
+    if under_way and not log_is_there:
+        db.execute("ROLLBACK")
+        raise CheckpointBroken(
+            "the last run did not end in order, and its write-ahead log (…-wal) is not there: it was removed, or not copied "
+            "along; what was sent last is not known"
+        )
+    db.execute("DELETE FROM run")
+    db.execute("INSERT INTO run VALUES (1)")
+    db.execute("COMMIT")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 @dataclasses.dataclass(slots=True)

@@ -54,7 +54,9 @@ def tail(config: Config, drain: bool, reread: bool, as_json: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with locked(settings.state_dir):
-        checkpoint, host_id = open_installation(settings.state_dir, reread=reread)
+        checkpoint, host_id = open_installation(
+            settings.state_dir, reread=reread, sources=[source.name for source in settings.sources]
+        )
         try:
             tailer = Tailer(
                 settings,

@@ -8,6 +8,8 @@ at all, so that a first start killed at any moment is no such case.
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -15,11 +17,13 @@ from hourmark.durable import sync_folder
 from hourmark.errors import UsageError
 from hourmark.ranges import new_host_id
 from hourmark.state_folder import StateFolder
-from hourmark_producer.checkpoint import Checkpoint, CheckpointBroken
+from hourmark_producer.checkpoint import Checkpoint, CheckpointBroken, lose
+from hourmark_producer.losses import Loss
 
 REREAD_REPEATS: Final = (
     "every file that is still there is sent again from its start; lines keep their ids and are dropped as duplicates, except "
-    "those whose time is not in the line itself: these may repeat"
+    "those whose time is not in the line itself, and those of files that were truncated since they were first read: these may "
+    "repeat. What was on its way, or unread, of files that are gone is unknown loss"
 )
 _LOG = logging.getLogger(__name__)
 
@@ -29,11 +33,14 @@ def locked(state_dir: Path) -> IO[bytes]:
     return StateFolder(state_dir, "tailer").lock()
 
 
-def open_installation(state_dir: Path, *, reread: bool) -> tuple[Checkpoint, str]:
-    """The checkpoint and the host id; a first start makes both. UsageError where going on would repeat what was sent."""
+def open_installation(state_dir: Path, *, reread: bool, sources: Sequence[str] = ()) -> tuple[Checkpoint, str]:
+    """The checkpoint and the host id; a first start makes both. UsageError where going on would repeat what was sent.
+
+    Where one is lost, and all is read again, of each of these sources it is unknown what was lost with it.
+    """
     folder = StateFolder(state_dir, "tailer")
     host_id = folder.host_id()
-    path = state_dir / "checkpoint.sqlite"
+    path, anew = state_dir / "checkpoint.sqlite", False
     if not path.exists():
         if host_id is not None and not reread:
             raise UsageError(
@@ -42,7 +49,10 @@ def open_installation(state_dir: Path, *, reread: bool) -> tuple[Checkpoint, str
             )
         _remove_journals(path)
         Checkpoint.create(path, host_id or new_host_id())
-    checkpoint, known_as = _open(path, reread=reread, host_id=host_id)
+        anew = host_id is not None
+    checkpoint, known_as, broken = _open(path, reread=reread, host_id=host_id)
+    if anew or broken:
+        _doubt(checkpoint, path, sources)
     if host_id is None:
         folder.keep_host_id(known_as)
     elif host_id != known_as:
@@ -54,9 +64,17 @@ def open_installation(state_dir: Path, *, reread: bool) -> tuple[Checkpoint, str
     return checkpoint, known_as
 
 
-def _open(path: Path, *, reread: bool, host_id: str | None) -> tuple[Checkpoint, str]:
+def _doubt(checkpoint: Checkpoint, path: Path, sources: Sequence[str]) -> None:
+    what = "the checkpoint was lost: what was on its way, or unread, of files that are gone is unknown"
+    at_ms = time.time_ns() // 1_000_000
+    losses = [Loss(source=source, path=str(path), at_ms=at_ms, bytes=0, unknown=1, what=what) for source in sources]
+    checkpoint.commit([change for loss in losses for change in lose(loss)])
+
+
+def _open(path: Path, *, reread: bool, host_id: str | None) -> tuple[Checkpoint, str, bool]:
+    """Also whether it was broken, and was made again."""
     try:
-        return Checkpoint.open(path)
+        return *Checkpoint.open(path), False
     except CheckpointBroken as error:
         if not reread:
             raise UsageError(
@@ -68,7 +86,7 @@ def _open(path: Path, *, reread: bool, host_id: str | None) -> tuple[Checkpoint,
         )
     _remove_journals(path)
     Checkpoint.create(path, host_id or new_host_id())
-    return Checkpoint.open(path)
+    return *Checkpoint.open(path), True
 
 
 def _aside(path: Path) -> Path:

@@ -161,7 +161,6 @@ class Scanner:
             self.descriptors.hold(file, descriptor)
             self.files.add(file)
             self._added.add(file)
-            _LOG.info("%s is followed as source %s, file %s", path, source, file.file_id)
             return file
         if file.descriptor is None:
             self.descriptors.hold(file, descriptor)
@@ -206,6 +205,7 @@ class Scanner:
             raise
         self._moved = set()
         for file in added:
+            _LOG.info("%s is followed as source %s, file %s", file.place.path, file.place.source, file.file_id)
             self.schedule.add(file)
         return bool(added)
 

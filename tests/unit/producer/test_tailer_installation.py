@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -98,3 +100,53 @@ def test_help_says_what_reread_may_repeat_and_gives_examples() -> None:
 def test_wrong_settings_stop_the_start(host: Host, more: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         CliRunner().invoke(root, ["tail", "--config", str(host.configured(host.logs.parent, more))], catch_exceptions=False)
+
+
+def killed(host: Host, recorder: Recorder, content: bytes) -> None:
+    """A run that ends by `kill -9`: its newest commits are in the write-ahead log alone."""
+    host.append(content)
+    command = [sys.executable, "-P", "-m", "hourmark", "tail", "--config", str(host.configured(host.logs.parent))]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            recorder.wait_text(content)
+        finally:
+            process.kill()
+
+
+def test_a_checkpoint_without_its_write_ahead_log_is_refused_as_it_would_rewind(host: Host, recorder: Recorder) -> None:
+    killed(host, recorder, lines(10))
+    log = host.state / f"{CHECKPOINT}-wal"
+    content = log.read_bytes()
+    log.unlink()
+    with pytest.raises(UsageError, match=r"write-ahead log .* is not there"):
+        host.drain(lines(10, 10))
+    assert len(recorder.received) == 1, "nothing was sent again, cut otherwise"
+    log.write_bytes(content)
+    host.drain()
+    assert recorder.text() == lines(20)
+
+
+def test_a_reread_says_that_what_was_lost_with_the_checkpoint_is_unknown(host: Host, recorder: Recorder) -> None:
+    host.drain(lines(10))
+    (host.state / CHECKPOINT).unlink()
+    assert host.drain(reread=True).unknown_losses == 1
+    assert recorder.last.unknown_losses == 1
+    assert host.drain().unknown_losses == 1
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["first start", "later start"])
+def test_a_full_disk_at_the_start_is_said_in_a_line(host: Host, there: bool) -> None:
+    folder = host.logs.parent / "settings"
+    folder.mkdir()
+    config = host.configured(folder)
+    host.state.mkdir()
+    if there:
+        host.drain(lines(10))
+    else:
+        (host.state / "lock").write_text("1")
+    command = [sys.executable, "-P", "-m", "hourmark", "tail", "--config", str(config), "--drain"]
+    full = ["sh", "-c", 'ulimit -f 1; exec "$@"', "tail", *command]
+    done = subprocess.run(full, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr and "is the disk full" in done.stderr, done.stderr
+    assert "--reread" not in done.stderr, "nothing is wrong with the checkpoint"
