@@ -3,9 +3,9 @@
 What a source's globs should match: the live file and its names after a rotation by rename (`app.log*`). Files are told
 apart by identity, so nothing is sent twice; and a file that was both made and rotated away while the tailer was down, or within
 one scan, is found under its later name. Where only the live name matches (`app.log`), a file that was seen once is still followed
-under any name in the same folder. Compressed names are passed over. With copytruncate the copies must *not* match: a
-copy is another file, whose lines would be other events; and what is written between copy and truncation is lost by copytruncate
-itself. What a truncation destroyed unread is counted and reported, never passed over in silence.
+under any name in the same folder. Compressed names are passed over. With copytruncate, copies that match are known by name and
+content, and passed over; what is written between copy and truncation is lost by copytruncate itself. What a truncation
+destroyed unread is counted and reported, and what cannot be counted is reported as unknown.
 
 Small dependencies: httpx and zstandard. One idea per module, the pure ones first:
 
@@ -25,6 +25,7 @@ Small dependencies: httpx and zstandard. One idea per module, the pure ones firs
 | `scanner` | one look at everything: new, renamed, deleted and missing files |
 | `service_client` | the delivery service as seen from here: its clock, its rules, ranges and reports |
 | `refused_lines` | which lines became dead letters, told at once |
+| `copies` | what copytruncate leaves beside a log |
 | `follower` | one file's next step: examine, cut, spool, send, acknowledge |
 | `retirement` | the end of a file: deleted, replaced, missing, and what is lost with it |
 | `schedule` | whose step is next, and who waits for a retry |

@@ -149,6 +149,7 @@ class TrackedFile:
     unfound: int = 0  # scans in a row that did not find it
     failures: int = 0  # in a row, of its current step
     target: str = ""  # where its latest name leads, if that is a link
+    former: Position | None = None  # of the generation before: a copy of it may yet be found
     saved: Account | None = None  # what the checkpoint has of its account
 
     @property

@@ -21,14 +21,15 @@ from hourmark.config_groups import TailedSource
 from hourmark.ranges import ByteRange, Part
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Change, Checkpoint
+from hourmark_producer.copies import end_of_lines, origin_of
 from hourmark_producer.counters import Counters
 from hourmark_producer.cutting import Cut, Limits, Pending, cut
-from hourmark_producer.files import Outgoing, Position, Progress, TrackedFile
+from hourmark_producer.files import Files, Outgoing, Position, Progress, TrackedFile
 from hourmark_producer.looking import is_anchored, look_into, read_at
 from hourmark_producer.losses import Loss
 from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink
-from hourmark_producer.truncation import Judgement, Shrink, Verdict, are_alike, judge, next_anchor
+from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor
 
 RANGES_PER_TURN: Final = 16  # then other files have their turn
 ZSTD_LEVEL: Final = 1  # several times faster than the default, and logs shrink almost as far
@@ -45,6 +46,7 @@ class Follower:
 
     client: ServiceLink
     checkpoint: Checkpoint
+    files: Files
     sources: Mapping[str, TailedSource]
     limits: Limits
     counters: Counters
@@ -161,12 +163,17 @@ class Follower:
         position, quiet_to = dataclasses.replace(known, size_seen=size, head=account.head), before.quiet_to
         if judgement.verdict is Verdict.REPLACED:
             position = Position(generation=known.generation + 1, size_seen=size, head=account.head, settled=known.settled)
+            file.former = known
         if judgement.verdict is not Verdict.SAME:
             position, quiet_to = dataclasses.replace(position, settled=known.settled + 1), position.offset
             self._write_loss(file, judgement, account.shrinks, position)
         elif size > known.size_seen and not known.doubted and known.offset and are_alike(known.head, known.anchor):
             position = dataclasses.replace(position, doubted=True)
             self._doubt(file, "its lines are alike: whether it was truncated, or only grew, cannot be told", position)
+        elif (
+            known.offset == known.generation == 0 and before.in_flight is None and (passed := self._passed_over(file, descriptor))
+        ):
+            position, quiet_to = passed, passed.offset
         file.progress = before = dataclasses.replace(before, position=position, quiet_to=quiet_to, examined_at_s=now_s)
         cut = self._cut(descriptor, position, quiet_to)
         if isinstance(cut, Pending):
@@ -190,6 +197,22 @@ class Follower:
             file.place.seen_at, known.offset, max(shrink.high for shrink in shrinks), position.size_seen, judgement.lost_bytes,
             f"generation {position.generation} begins" if judgement.verdict is Verdict.REPLACED else "reading goes on",
         )  # fmt: skip
+
+    def _passed_over(self, file: TrackedFile, descriptor: int) -> Position | None:
+        """Where a copy of a followed file ends: its lines were, or will be, sent from there; what is added to it is its own."""
+        origin = origin_of(self.files, file, descriptor, self.clock.now_ms() / 1000)
+        end = end_of_lines(descriptor) if origin is not None else 0
+        if origin is None or not end:
+            return None
+        start = max(0, end - ANCHOR_BYTES)
+        head, anchor = read_at(descriptor, 0, HEAD_BYTES), read_at(descriptor, start, end - start)
+        position = dataclasses.replace(file.progress.position, offset=end, anchor=anchor, size_seen=end, head=head)
+        self.checkpoint.commit([changes.save_position(file.file_id, position), changes.save_account(file.file_id, position)])
+        _LOG.warning(
+            "%s is a copy of %s: its %d bytes are passed over; rotate by rename, or let the pattern match no copies",
+            file.place.seen_at, origin.place.seen_at, end,
+        )  # fmt: skip
+        return position
 
     def _doubt(self, file: TrackedFile, what: str, position: Position) -> None:
         loss = Loss(source=file.place.source, path=file.place.seen_at, at_ms=self.clock.now_ms(), bytes=0, unknown=1, what=what)

@@ -85,6 +85,7 @@ class Tailer:
         self._follower = Follower(
             client=self._client,
             checkpoint=checkpoint,
+            files=self.files,
             sources={source.name: source for source in config.sources},
             limits=Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max),
             counters=self._counters,

@@ -133,12 +133,12 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_send(
         stored_when_full.append(len(recorder.received))
         host.append(lines(10, 10))
         wait_for(lambda: "disk is full" in caplog.text, "it says so")
-        host.append(lines(10), host.logs / "app.log.new")
+        host.append(lines(10, 500), host.logs / "app.log.new")
         wait_for(lambda: caplog.text.count("disk is full") >= 2, "it says so of the new file too")
         assert len(recorder.received) == stored_when_full[0], "nothing is sent that is not durable"
         full.clear()
         wait_for(lambda: len(recorder.contents()) == 2 and len(recorder.text()) == len(lines(30)), "all, once there is room")
-    assert recorder.files() == sorted([lines(20), lines(10)])
+    assert recorder.files() == sorted([lines(20), lines(10, 500)])
 
 
 def test_a_full_database_changes_nothing_and_says_so(host: Host) -> None:

@@ -1,0 +1,69 @@
+"""Copies: what copytruncate leaves beside a log, under a name that the pattern matches too. Their lines were sent already.
+
+A copy is a file that was not read yet, whose name is another followed file's with more behind it (`app.log` → `app.log.1`), and
+whose content is that file's: the same head, and the same bytes before the place up to which that one was read, now or before
+it was last truncated. Lines that are all alike prove nothing, and are sent again rather than passed over.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from hourmark_producer.files import Files, Position, TrackedFile
+from hourmark_producer.looking import read_at
+from hourmark_producer.truncation import HEAD_BYTES, are_alike
+
+OFFSET_MIN: Final = 64  # less content than this could be equal by chance
+COPYING_S: Final = 5.0  # so long without growth, and nobody is copying any more
+_TAIL_BYTES: Final = 1 << 16
+_SUFFIX: Final = re.compile(r"[.\-_~]")
+
+
+class BeingCopied(OSError):
+    """It may be the beginning of a copy; the step is tried again."""
+
+
+def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) -> TrackedFile | None:
+    """The file that this one, not read yet, is a copy of. BeingCopied: that will be seen in a moment."""
+    status = os.fstat(descriptor)
+    growing = now_s - status.st_mtime < COPYING_S
+    head = read_at(descriptor, 0, HEAD_BYTES)
+    for other in _namesakes(files, file):
+        for known in (other.progress.position, other.former):
+            if known is None or not _is_telling(known) or not known.head.startswith(head[: len(known.head)]):
+                continue
+            if status.st_size >= known.offset:
+                length = len(known.anchor)
+                if read_at(descriptor, known.offset - length, length) == known.anchor:
+                    return other
+            elif growing and head:
+                raise BeingCopied(f"it begins like {other.place.seen_at}; perhaps a copy is being made")
+    return None
+
+
+def end_of_lines(descriptor: int) -> int:
+    """Where its last whole line ends, looking back as far as is sensible; 0 where that finds none."""
+    size = os.fstat(descriptor).st_size
+    start = max(0, size - _TAIL_BYTES)
+    end = read_at(descriptor, start, size - start).rfind(b"\n")
+    return start + end + 1 if end >= 0 else 0
+
+
+def _is_telling(known: Position) -> bool:
+    return known.offset >= OFFSET_MIN and len(known.head) >= OFFSET_MIN and not are_alike(known.head, known.anchor)
+
+
+def _namesakes(files: Files, file: TrackedFile) -> Iterator[TrackedFile]:
+    """Followed files of its source whose name its own begins with."""
+    path = file.place.path
+    for suffix in _SUFFIX.finditer(path, path.rfind("/") + 2):
+        try:
+            status = os.stat(path[: suffix.start()])  # noqa: PTH116
+        except OSError:
+            continue
+        other = files.at_inode(status.st_dev, status.st_ino)
+        if other is not None and other is not file and other.place.source == file.place.source:
+            yield other

@@ -1,0 +1,77 @@
+"""Copytruncate with a pattern that matches the copies too: their lines are not sent twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+from tests.support.tailer.host import Host, lines
+from tests.support.tailer.recorder import Recorder
+from tests.support.waiting import wait_for
+
+
+def test_copytruncate_does_not_duplicate_everything_though_the_copy_matches(
+    host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    with host.running(lines(100)) as tailer:
+        recorder.wait_text(lines(100))
+        shutil.copyfile(host.app, host.logs / "app.log.1")
+        os.truncate(host.app, 0)
+        host.append(lines(10, 100))
+        wait_for(lambda: len(tailer.files) == 2 and all(file.is_read for file in tailer.files), "both are read")
+        recorder.wait_text(lines(110))
+    assert recorder.text().count(b"line 00000050 ") == 1
+    assert "is a copy of" in caplog.text
+    host.drain()
+    assert len(recorder.text()) == len(lines(110)), "nor at the next start"
+
+
+def test_a_copy_made_while_the_agent_was_down(host: Host, recorder: Recorder) -> None:
+    host.drain(lines(100))
+    shutil.copyfile(host.app, host.logs / "app.log.1")
+    os.truncate(host.app, 0)
+    host.drain(lines(10, 100))
+    assert sorted(recorder.text().splitlines()) == lines(110).splitlines()
+
+
+def test_a_copy_that_is_still_being_made_is_waited_for(host: Host, recorder: Recorder) -> None:
+    with host.running(lines(1000)) as tailer:
+        recorder.wait_text(lines(1000))
+        host.append(lines(10), host.logs / "app.log.1")
+        scans = tailer._scans
+        wait_for(lambda: len(tailer.files) == 2 and tailer._scans > scans + 5, "it is seen")
+        host.append(lines(990, 10), host.logs / "app.log.1")
+        wait_for(lambda: all(file.is_read for file in tailer.files), "it is passed over")
+    assert len(recorder.text()) == len(lines(1000))
+
+
+def test_what_is_written_to_a_copy_is_its_own(host: Host, recorder: Recorder) -> None:
+    host.drain(lines(100))
+    shutil.copyfile(host.app, host.logs / "app.log.1")
+    host.drain()
+    host.append(lines(5, 100), host.logs / "app.log.1")
+    host.drain()
+    assert b"".join(one.body for one in recorder.stored) == lines(105)
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (lines(50) + lines(60, 50), "app.log.1"),  # other lines after the same beginning: not a copy
+        (lines(110), "other.log"),  # the same content, under a name of its own
+    ],
+)
+def test_other_files_are_no_copies(host: Host, recorder: Recorder, content: bytes, name: str) -> None:
+    host.settings["sources"][0].paths[0] = f"{host.logs}/*"
+    host.drain(lines(40) + lines(60, 1000))
+    (host.logs / name).write_bytes(content)
+    host.drain()
+    assert recorder.files() == sorted([lines(40) + lines(60, 1000), content])
+
+
+def test_lines_that_are_all_alike_are_sent_rather_than_passed_over(host: Host, recorder: Recorder) -> None:
+    host.drain(b"heartbeat ok\n" * 100)
+    shutil.copyfile(host.app, host.logs / "app.log.1")
+    host.drain()
+    assert len(recorder.stored) == 2
