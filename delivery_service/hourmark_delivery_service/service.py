@@ -73,11 +73,14 @@ class Service:
 
     def check_accepting(self) -> None:
         """NotNow while events cannot be taken at all."""
-        if waits := self.waits():
+        if waits := self._waits(lacks_framing=self.framing is None):
             raise NotNow("not_ready", "; ".join(waits))
 
     def waits(self) -> list[str]:
-        """What this instance waits for before it takes events."""
+        """What this instance waits for before it takes events of every revision."""
+        return self._waits(lacks_framing=self.lacks_framing())
+
+    def _waits(self, *, lacks_framing: bool) -> list[str]:
         clock = clock_trouble(self.clock.now_ms())
         return [
             text
@@ -85,7 +88,7 @@ class Service:
                 (bool(clock), clock),
                 (not self.rules.caught_up, f"the rules topic was not read to its end yet{self.rules.trouble}"),
                 (self.rules.caught_up and self.rules.latest is None, self.rules.why_not_ready()),
-                (self.lacks_framing(), f"the schema ids of audit records are not known yet{self.framing_trouble}"),
+                (lacks_framing, f"the schema ids of audit records are not known yet{self.framing_trouble}"),
                 (not self.reported, "the first own report is not in Kafka yet"),
             )
             if missing
@@ -107,11 +110,11 @@ class Service:
             raise NotNow("clock_behind", message, retry_after_s=10)
 
     def rules_of(self, revision: str) -> CompiledRules:
-        """The named revision. NotNow if this instance has not seen it."""
+        """The named revision. NotNow if this instance has not seen it, or cannot write its audit records; others go on."""
         rules = self.rules.get(revision)
         if rules is None:
             raise NotNow("rules_unknown", self.rules.why_not(revision))
-        if self.lacks_framing():  # the revision may have come since `check_accepting`
+        if self.framing is None or rules.parser.counts_blanks not in self.framing.audit:
             raise NotNow("not_ready", f"the schema ids of audit records are not known yet{self.framing_trouble}")
         return rules
 

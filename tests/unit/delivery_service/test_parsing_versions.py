@@ -164,6 +164,8 @@ async def test_a_service_waits_for_the_audit_schema_of_a_revision_that_came(h: H
     answer = await h.post_range(LINE, "servers", rules=before.id)
     assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
     assert h.queue.records == []
+    assert (await h.client.get("/readyz")).status_code == 503
+    assert (await h.post_range(LINE, "servers")).status_code == 200, "ranges of other revisions wait for nothing"
 
 
 def with_dead_letters(*fields: dict[str, Any]) -> Rules:
