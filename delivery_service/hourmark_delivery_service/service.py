@@ -129,7 +129,7 @@ class Service:
 
     async def _work(self, work: Work[Parser], parser: Parser, body: bytes, request: Request) -> Parser:
         with self.inflight.taken_over(request) as held:
-            records = body.count(b"\n") + 1
+            records = parser.records_at_most(body)
             async with self.workers.admitted(records):
                 if not is_large(records):  # one large one at a time needs no other bound
                     self.inflight.reserve(held, max(0, records * _RECORD_BYTES - len(body)))

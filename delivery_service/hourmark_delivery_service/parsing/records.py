@@ -15,7 +15,7 @@ from hourmark.hours import hour_start_s
 from hourmark.ranges import RangeId
 from hourmark.record_key import KEY_SIZE, RecordKey
 from hourmark_delivery_service.message import Chunk, Messages
-from hourmark_delivery_service.parsing.blank_lines import blank_lines
+from hourmark_delivery_service.parsing.blank_lines import blank_lines, lines, lines_not_blank
 from hourmark_delivery_service.parsing.compiled import CompiledRules, CompiledType
 from hourmark_delivery_service.parsing.dead_letter import withheld
 from hourmark_delivery_service.parsing.primitives import put_bytes
@@ -140,6 +140,10 @@ class Parser:
                 self._pending, seen = Slice(), 0
         if self._pending.count:
             yield self._pending
+
+    def records_at_most(self, body: bytes) -> int:
+        """How many records its body can make: no more than lines, and blank ones make none where the rules say so."""
+        return (lines_not_blank if self._rules.parser.counts_blanks else lines)(body)
 
     def audit(self) -> AuditRecord:
         """What the whole of it promises."""

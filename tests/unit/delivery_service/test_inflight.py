@@ -192,3 +192,14 @@ async def test_what_inflating_makes_counts(h: Harness, encoding: str) -> None:
     assert code(await h.post_range(plain, content=pack(plain), encoding=encoding)) == (503, "overloaded")
     h.queue.hold.set()
     assert (await first).status_code == 200
+
+
+@with_service(inflight_bytes_max=8 * MEBIBYTE)
+async def test_blank_lines_are_admitted_as_the_records_that_they_make(h: Harness) -> None:
+    h.queue.hold = asyncio.Event()
+    posts = [asyncio.create_task(h.post_range(b"\n" * (MEBIBYTE // 8), start=n << 23)) for n in range(10)]
+    while h.service.inflight.bytes < 10 * HELD_PER_BYTE * MEBIBYTE // 8:
+        await asyncio.sleep(0)
+        assert not any(post.done() for post in posts), "each is one audit record, not one of the few large works"
+    h.queue.hold.set()
+    assert [post.status_code for post in await asyncio.gather(*posts)] == [200] * 10

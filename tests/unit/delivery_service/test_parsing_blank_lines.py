@@ -12,7 +12,7 @@ from tests.support.service.examples import NOW_MS, compiled, decoded, range_of, 
 
 from hourmark.audit import AuditRecord
 from hourmark.rules import PARSER, ParserVersion
-from hourmark_delivery_service.parsing import Batch, BatchParser, CompiledRules, ParsedRange, parse
+from hourmark_delivery_service.parsing import Batch, BatchParser, CompiledRules, ParsedRange, RangeParser, parse
 
 LINE = syslog()
 BEFORE = CompiledRules(dataclasses.replace(rules_of(), sequence=2, parser=ParserVersion(1, PARSER.zones)))
@@ -105,3 +105,11 @@ def test_a_mebibyte_of_blank_lines_costs_less_than_a_tenth_of_one_of_short_lines
 
     blank = line * ((1 << 20) // len(line))
     assert min(seconds(blank) for _ in range(3)) < seconds(b"x\n" * (1 << 15))
+
+
+@given(st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"x", b" ", LINE]), max_size=12))
+def test_a_range_is_taken_to_make_as_many_records_as_it_does_and_at_most_one_more(pieces: list[bytes]) -> None:
+    body = b"".join(pieces) + b"\n"
+    for rules, over in ((compiled(), (0, 1)), (BEFORE, (0,))):
+        taken = RangeParser(range_of(body, rules=rules.id), body, rules).records_at_most(body)
+        assert taken - len(of_range(body, rules).records) in over

@@ -67,7 +67,7 @@ def test_a_waiting_place_is_free_again_after_its_turn_or_when_its_client_left() 
 async def test_one_token_does_not_keep_large_requests_of_others_out(h: Harness) -> None:
     h.queue.hold = asyncio.Event()
     mine, other = known(h), known(h)
-    large = b"\n" * LARGE
+    large = b"x\n" * LARGE
     tasks = [
         asyncio.create_task(h.post_range(large, start=number << 23, headers=bearer(token)))
         for number, token in enumerate([mine, mine, mine, mine, mine, other])
