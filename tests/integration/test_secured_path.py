@@ -31,7 +31,7 @@ from hourmark_infra.stack import Stack
 from hourmark_infra.stack.config_file import render_toml
 from hourmark_infra.stack.layout import free_ports
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(600)]
 
 TYPE = f"secured-{uuid.uuid4().hex[:8]}"
 EVENTS = 50
