@@ -64,11 +64,19 @@ class Workers:
             return result
 
     async def beside(self, job: Job, call: Callable[[], T], peer: Peer | None = None) -> T:
-        """In the thread. ClientDisconnect, instead of beginning, where `peer` is gone."""
+        """In the thread. ClientDisconnect, instead of beginning, where `peer` is gone.
+
+        What has begun holds its memory to its end, and so does who waits for it, cancelled or not.
+        """
         async with self._long.turn(job):
             if peer is not None:
                 peer.check()
-            return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+            working = asyncio.get_running_loop().run_in_executor(self._thread, call)
+            try:
+                return await asyncio.shield(working)
+            except asyncio.CancelledError:
+                await asyncio.wait([working])
+                raise
 
 
 def is_large(records: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.service.harness import Harness, run, with_service
 from tests.support.service.tokens import bearer, known
 
 from hourmark_delivery_service.errors import NotNow
+from hourmark_delivery_service.turns import Job
 from hourmark_delivery_service.workers import CLIENT, LARGE_RECORDS, Workers
 
 LARGE = LARGE_RECORDS + 1
@@ -77,3 +79,25 @@ async def test_one_token_does_not_keep_large_requests_of_others_out(h: Harness) 
     h.queue.hold.set()
     statuses = [(await task).status_code for task in tasks]
     assert statuses == [200, 200, 503, 503, 503, 200]
+
+
+def test_whoever_left_holds_the_thread_while_it_works_for_him() -> None:
+    async def main() -> None:
+        workers, begun, go = Workers(), threading.Event(), threading.Event()
+
+        def call() -> bool:
+            begun.set()
+            return go.wait(10)
+
+        leaving = asyncio.create_task(workers.beside(Job(), call))
+        await asyncio.to_thread(begun.wait, 10)
+        leaving.cancel()
+        after = asyncio.create_task(workers.beside(Job(), lambda: 1))
+        await asyncio.sleep(0.05)
+        assert not leaving.done(), "what it works on is still in memory"
+        assert workers._long.waiting == 1
+        go.set()
+        assert await after == 1
+        assert leaving.cancelled()
+
+    run(main)
