@@ -145,7 +145,7 @@ class Service(Group):
     workers: int = Field(1, ge=1, le=64)
     """processes that share the port, about one a core; more than one have a supervisor, and share out the limits below"""
     inflight_bytes_max: int = Field(64 << 20, ge=1 << 20)
-    """memory for requests under way, of all workers; above it 503. Connections hold up to 320 KiB each beside it, see operations"""
+    """memory for requests under way, of all workers; above it 503. Beside it connections hold up to 320 KiB each: operations"""
     connections_max: int = Field(2048, ge=1)
     """open at once, from the TLS handshake on, and 256 files beside them; for one more, the one goes whose client is nearest
     to its time limit
