@@ -1,6 +1,7 @@
 """What hostile clients do to the service, each under its name.
 
-`python -m tests.support.service.attacks PORT` does what its input names: see `main`.
+`python -m tests.support.service.attacks PORT SINK_PORT` does what its input names: see `main`. It takes processors last
+of all: they are for the service and its good client.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import itertools
 import os
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -78,6 +80,7 @@ class Target:
 
 
 ATTACKS: Final[dict[str, Attack]] = {}
+TLS_ATTACKS: Final[dict[str, Attack]] = {}  # on a port that speaks TLS
 
 
 def attack(function: Attack) -> Attack:
@@ -86,7 +89,14 @@ def attack(function: Attack) -> Attack:
     return function
 
 
+def attack_on_tls(function: Attack) -> Attack:
+    """Enter it into the list of those on TLS."""
+    TLS_ATTACKS[function.__name__] = function
+    return function
+
+
 GET: Final = b"GET /healthz HTTP/1.1\r\nHost: s\r\n"
+HTTP2: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0" * 1000
 CHUNKED: Final = b"POST /v1/events/click HTTP/1.1\r\nHost: s\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -228,20 +238,70 @@ def upgrades(target: Target) -> None:
 
 @attack
 def http2_without_asking(target: Target) -> None:
-    target.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0" * 1000)
+    target.send(HTTP2)
 
 
 @attack
 def tls_on_the_plain_port(target: Target) -> None:
-    target.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)) * 2)
+    target.send(client_hello())
+
+
+def client_hello() -> bytes:
+    """What a client of TLS says first."""
+    outgoing, context = ssl.MemoryBIO(), ssl.create_default_context()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost").do_handshake()
+    return outgoing.read()
+
+
+@attack_on_tls
+def connections_without_a_handshake(target: Target) -> None:
+    target.flood(b"")
+
+
+@attack_on_tls
+def slow_handshakes(target: Target) -> None:
+    target.flood(client_hello()[:40], b"\0")
+
+
+@attack_on_tls
+def handshakes_that_do_not_go_on(target: Target) -> None:
+    target.flood(client_hello())
+
+
+@attack_on_tls
+def handshakes_by_the_hundred(target: Target) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    for _ in range(100):
+        with contextlib.suppress(OSError), target.connect() as plain, context.wrap_socket(plain):
+            pass
+
+
+@attack_on_tls
+def plain_requests_on_the_tls_port(target: Target) -> None:
+    target.send(GET + b"\r\n")
+    target.send(target.range(b"x\n" * MEBIBYTE))
+
+
+@attack_on_tls
+def http2_on_the_tls_port(target: Target) -> None:
+    target.send(HTTP2)
+
+
+@attack_on_tls
+def records_of_tls_that_are_none(target: Target) -> None:
+    target.send(b"\x16\x03\x01\x40\x00" + b"\xff" * (16 << 10), *[b"\x17\x03\x03\x40\x00" + b"\xff" * (16 << 10)] * 100)
 
 
 BOMB_GZIP: Final = gzip.compress(b"\0" * (16 * MEBIBYTE))
 
 
 def main() -> None:
-    """Each line of the input names an attack, which lasts until the next line; an empty one is none. An answer to each."""
-    target, child = Target(int(sys.argv[1])), 0
+    """Each line of the input names an attack and its target, until the next line; an empty one is none. An answer to each."""
+    os.nice(19)
+    targets = {"service": Target(int(sys.argv[1])), "sink": Target(int(sys.argv[2]))}
+    child = 0
     for line in sys.stdin:
         died = child != 0 and os.waitpid(child, os.WNOHANG)[0] == child
         if child and not died:
@@ -249,8 +309,9 @@ def main() -> None:
             os.waitpid(child, 0)
         child = os.fork() if line.strip() else 0
         if child == 0 and line.strip():
+            name, of = line.split()
             while True:
-                ATTACKS[line.strip()](target)
+                (ATTACKS | TLS_ATTACKS)[name](targets[of])
                 time.sleep(PAUSE_S)
         print("died" if died else "ready", flush=True)
 

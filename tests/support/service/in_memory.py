@@ -1,7 +1,7 @@
 """The service in a process of its own, over a queue that keeps nothing.
 
 `python -m tests.support.service.in_memory NAME=VALUE...` serves what `hourmark serve` does, without Kafka, registry and
-rules topic, and prints its port.
+rules topic, and prints its port. `tls.NAME=VALUE` is a setting of `[service.tls]`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import uvloop
 from tests.support.service.harness import Harness
 
 from hourmark.clock import SystemClock
+from hourmark.config_groups import ServiceTls
 from hourmark_delivery_service.server import Server, tune_interpreter, uvicorn_config
+from hourmark_delivery_service.tls import Tls
 
 
 class Forgets(list[object]):
@@ -23,13 +25,16 @@ class Forgets(list[object]):
         pass
 
 
-async def serve(settings: dict[str, str]) -> None:
+async def serve(given: dict[str, str]) -> None:
+    settings = {name: value for name, value in given.items() if not name.startswith("tls.")}
+    of_tls = {name.removeprefix("tls."): value for name, value in given.items() if name.startswith("tls.")}
+    tls = Tls(ServiceTls.model_validate(of_tls)) if of_tls else None
     harness = Harness(**settings, clock=SystemClock())
     harness.queue.records = Forgets()  # type: ignore[assignment]
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     print(listener.getsockname()[1], flush=True)
     async with harness.client:
-        await Server(uvicorn_config(harness.service, harness.config)).serve(sockets=[listener])
+        await Server(uvicorn_config(harness.service, harness.config, tls)).serve(sockets=[listener])
 
 
 if __name__ == "__main__":
