@@ -18,6 +18,7 @@ all. `commit` returns when the disk has it; changes of several threads that wait
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -31,12 +32,14 @@ from typing import Any, Final
 from hourmark.durable import sync_folder
 from hourmark.errors import Unavailable
 from hourmark.ranges import ByteRange, Part
+from hourmark_producer import run_mark
 from hourmark_producer.files import NEVER, Account, Outgoing, Place, Position, Progress, TrackedFile
 from hourmark_producer.identity import Identity
 from hourmark_producer.losses import Loss, Losses
 from hourmark_producer.truncation import Shrink
 
 FORMAT: Final = 1
+_LOG_BYTES_MAX: Final = 4 << 20  # of the write-ahead log
 _SCHEMA: Final = """
 CREATE TABLE meta (format INTEGER NOT NULL, host_id TEXT NOT NULL);
 CREATE TABLE files (
@@ -59,7 +62,6 @@ CREATE TABLE IF NOT EXISTS accounts (
     file_id TEXT PRIMARY KEY, generation INTEGER NOT NULL, settled INTEGER NOT NULL, doubted INTEGER NOT NULL,
     high INTEGER NOT NULL, shrinks TEXT NOT NULL, head BLOB NOT NULL
 );
-CREATE TABLE IF NOT EXISTS run (under_way INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS targets (file_id TEXT PRIMARY KEY, path BLOB NOT NULL);
 """
 _LOOK_AT_DISK: Final = "is the disk full, or not writable?"
@@ -147,8 +149,10 @@ def lose(loss: Loss) -> list[Change]:
 class Checkpoint:
     """An open checkpoint. Safe to use from several threads."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, log: Path) -> None:
+        """`log`: the write-ahead log's path."""
         self._db = db
+        self._log = log
         self._database = threading.Lock()  # held by whoever speaks to it
         self._waiting: deque[_Ticket] = deque()
 
@@ -175,7 +179,7 @@ class Checkpoint:
         """The checkpoint at `path`, and its host id. CheckpointBroken where it is not whole."""
         if path.stat().st_size == 0:
             raise CheckpointBroken("it is empty")
-        log_is_there = path.with_name(f"{path.name}-wal").exists()
+        log_is_there = _log_of(path).exists()
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             (check,) = db.execute("PRAGMA quick_check(1)").fetchone()
@@ -186,20 +190,26 @@ class Checkpoint:
                 raise CheckpointBroken(f"it has format {version}, this version of Hourmark reads format {FORMAT}")
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
-            db.executescript(_LATER)
-            _begin_run(db, log_is_there=log_is_there)
+            db.execute("PRAGMA wal_autocheckpoint=0")  # `run_mark` does it
+            db.executescript(_LATER + run_mark.SCHEMA)
+            if run_mark.log_was_lost(db, log_is_there=log_is_there):
+                raise CheckpointBroken(
+                    "the last run did not end in order, and its write-ahead log (…-wal) is not there: it was removed, or not "
+                    "copied along; what was sent last is not known"
+                )
+            run_mark.begin_log(db)
         except (sqlite3.DatabaseError, ValueError, CheckpointBroken) as error:
             db.close()
             if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK_ERRORS:
                 raise CheckpointFailed(f"the checkpoint {path} cannot be opened: {error}; {_LOOK_AT_DISK}") from error
             raise CheckpointBroken(str(error)) from error
-        return cls(db), host_id
+        return cls(db, _log_of(path)), host_id
 
     def close(self) -> None:
         """Finish; what was committed stays."""
         with self._database:
             try:
-                self._db.execute("UPDATE run SET under_way = 0")
+                run_mark.end(self._db)
             except sqlite3.Error:  # closing would remove the log, as if all were in order
                 return
             self._db.close()
@@ -223,6 +233,7 @@ class Checkpoint:
                 self._db.execute(*change)
             self._db.execute("COMMIT")
             error = None
+            self._begin_log_if_long()
         except sqlite3.Error as problem:
             error = problem
         finally:
@@ -230,6 +241,11 @@ class Checkpoint:
                 self._db.execute("ROLLBACK")
             for ticket in batch:
                 ticket.error, ticket.done = error, True
+
+    def _begin_log_if_long(self) -> None:
+        with contextlib.suppress(sqlite3.Error, OSError):  # what was committed is durable; the next commit tries again
+            if self._log.stat().st_size > _LOG_BYTES_MAX:
+                run_mark.begin_log(self._db)
 
     def files(self) -> list[TrackedFile]:
         """Every known file, with its range in flight."""
@@ -280,23 +296,8 @@ class Checkpoint:
         ]
 
 
-def _begin_run(db: sqlite3.Connection, *, log_is_there: bool) -> None:
-    """While a run is under way its newest commits are in the write-ahead log alone: without it the rest is an older state.
-
-    That a run is under way is written through to the database itself, and taken back when it ends in order.
-    """
-    db.execute("BEGIN IMMEDIATE")
-    (under_way,) = db.execute("SELECT coalesce(max(under_way), 0) FROM run").fetchone()
-    if under_way and not log_is_there:
-        db.execute("ROLLBACK")
-        raise CheckpointBroken(
-            "the last run did not end in order, and its write-ahead log (…-wal) is not there: it was removed, or not copied "
-            "along; what was sent last is not known"
-        )
-    db.execute("DELETE FROM run")
-    db.execute("INSERT INTO run VALUES (1)")
-    db.execute("COMMIT")
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+def _log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
 
 
 @dataclasses.dataclass(slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 
@@ -15,6 +17,9 @@ from tests.support.tailer.recorder import Recorder
 
 from hourmark.cli import root
 from hourmark.errors import UsageError
+from hourmark_producer.checkpoint import Checkpoint, CheckpointBroken, lose
+from hourmark_producer.installation import open_installation
+from hourmark_producer.losses import Loss
 
 CHECKPOINT = "checkpoint.sqlite"
 
@@ -124,6 +129,37 @@ def test_a_checkpoint_without_its_write_ahead_log_is_refused_as_it_would_rewind(
     log.write_bytes(content)
     host.drain()
     assert recorder.text() == lines(20)
+
+
+def test_a_checkpoint_that_another_program_closed_in_order_is_whole(host: Host, recorder: Recorder) -> None:
+    """Whoever looks at it after a kill, by sqlite3 say, moves the log into the database, and removes it."""
+    killed(host, recorder, lines(10))
+    db = sqlite3.connect(host.state / CHECKPOINT)
+    assert db.execute("SELECT count(*) FROM files").fetchone() == (1,)
+    db.close()
+    assert not (host.state / f"{CHECKPOINT}-wal").exists()
+    host.drain(lines(10, 10))
+    assert recorder.text() == lines(20)
+
+
+def test_a_log_that_was_begun_anew_many_times_is_missed_as_well(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hourmark_producer.checkpoint._LOG_BYTES_MAX", 50_000)
+    host.drain()
+    checkpoint, _ = open_installation(host.state, reread=False)
+    aside = host.state / "copy"
+    aside.mkdir()
+    path, log = host.state / CHECKPOINT, host.state / f"{CHECKPOINT}-wal"
+    for number in range(200):
+        checkpoint.commit(lose(Loss(source="app", path="/log", at_ms=number, bytes=0, unknown=1, what="x" * 500)))
+        assert log.stat().st_size < 100_000
+    shutil.copy(path, aside / CHECKPOINT)
+    with pytest.raises(CheckpointBroken, match="write-ahead log"):
+        Checkpoint.open(aside / CHECKPOINT)
+    shutil.copy(log, aside / log.name)
+    copied, _ = Checkpoint.open(aside / CHECKPOINT)
+    assert [loss.at_ms for loss in copied.occasions()] == list(range(200))
+    copied.close()
+    checkpoint.close()
 
 
 def test_a_reread_says_that_what_was_lost_with_the_checkpoint_is_unknown(host: Host, recorder: Recorder) -> None:
