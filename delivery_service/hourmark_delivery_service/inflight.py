@@ -86,12 +86,12 @@ class Inflight:
 
     def reserve_body(self, request: Request, size: int) -> None:
         """Take memory for so many bytes of its body, and for all that becomes of them. NotNow as `reserve`."""
-        self.reserve(request, HELD_PER_BYTE * size)
         reading = self._readings.get(id(request))
-        if reading is not None:
+        if reading is not None:  # before it asks for memory: what came is progress, whoever else must give way
             reading.came += size
             if reading.came >= _PROGRESS_BYTES:
                 reading.progress_s, reading.came = self._clock.monotonic_s(), 0
+        self.reserve(request, HELD_PER_BYTE * size)
 
     def oldest_ms(self) -> int:
         """When the oldest request under way began, or now: all that began earlier is answered."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator
 
 import httpx
@@ -95,6 +96,20 @@ async def test_bodies_that_stopped_coming_give_way_and_only_as_many_as_must(h: H
     assert h.service.inflight.bytes == 0
 
 
+def test_what_comes_just_now_is_progress_before_it_asks_for_memory() -> None:
+    clock, part, stopped = FakeClock(), 64 * 1024, list[int]()
+    inflight = Inflight(clock, 2 * HELD_PER_BYTE * part, Metrics())
+    with contextlib.ExitStack() as stack:
+        requests = [stack.enter_context(inflight.request()) for _ in range(2)]
+        for number, request in enumerate(requests):  # the first began first
+            stack.enter_context(inflight.reading(request, functools.partial(stopped.append, number)))
+            inflight.reserve_body(request, part - 1)
+            clock.advance(0.5)
+        clock.advance(1)
+        inflight.reserve_body(requests[0], part)
+    assert stopped == [1], "the other one has brought nothing for longer"
+
+
 @with_service(inflight_bytes_max=MEBIBYTE, body_seconds=0.2)
 async def test_a_body_that_does_not_come_in_time_gives_its_memory_back(h: Harness) -> None:
     assert code(await announcing(h, 0, b"x" * 1000)) == (408, "slow_body")
@@ -171,7 +186,7 @@ async def test_where_the_slowest_is_the_one_that_needs_memory_it_goes_alone(h: H
         other.parts.put_nowait(HALF)
         await holding(h, 100 + 2 * len(HALF))
         h.clock.advance(2)
-        slow.parts.put_nowait(HALF)
+        slow.parts.put_nowait(b"x" * 1000)  # no progress
         with pytest.raises(TooSlow):
             await slow_task
         assert h.service.inflight.bytes == 2 * HELD_PER_BYTE * len(HALF)
