@@ -126,8 +126,8 @@ class Manifest(Group):
     software: str
 
     def encode(self) -> bytes:
-        """Indented JSON, human-readable."""
-        return self.model_dump_json(indent=1).encode()
+        """Indented JSON, human-readable. Losses stand in it where there are any: readers of before know no such fields."""
+        return self.model_dump_json(indent=1, exclude={name for name in ("lost", "unknown") if not getattr(self, name)}).encode()
 
     @classmethod
     def decode(cls, content: bytes) -> Manifest:

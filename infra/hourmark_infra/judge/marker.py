@@ -77,6 +77,8 @@ class Marker(_Said):
     books: dict[str, Book]
     duplicates_removed: Count
     unaudited: Count
+    lost: dict[str, Count] = Field({})  # by source; markers of before have neither
+    unknown: dict[str, Count] = Field({})
     id_sum: str = Field(pattern=r"^[0-9a-f]{16}$")
     offsets: list[Offsets]
     ledger: str = Field(min_length=1)
