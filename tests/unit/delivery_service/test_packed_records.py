@@ -51,13 +51,13 @@ class Scene:
             messages.add(chunk)
         await self.queue.append({topic: messages})
 
-    def read(self, count: int, topic: str = "t") -> list[tuple[bytes, bytes]]:
+    def read(self, count: int, topic: str = "t", within_s: float = 20) -> list[tuple[bytes, bytes]]:
         brokers = self.queue._current.list_topics(5).brokers.values()
         servers = ",".join(f"{one.host}:{one.port}" for one in brokers)
         consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"})
         consumer.subscribe([topic])
         found: list[tuple[bytes, bytes]] = []
-        until = time.monotonic() + 20
+        until = time.monotonic() + within_s
         while len(found) < count and time.monotonic() < until:
             found += [(one.key() or b"", one.value() or b"") for one in consumer.consume(1000, 0.2) if one.error() is None]
         consumer.close()
@@ -168,8 +168,10 @@ async def test_an_abandoned_append_leaves_no_dangling_values(scene: Scene) -> No
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
-        gc.collect()
-    expected = await asyncio.to_thread(scene.read, 20 * 500)
+    gc.collect()
+    assert await asyncio.to_thread(scene.queue._current.close, 5) == 0, "all of them have landed"
+    expected = await asyncio.to_thread(scene.read, 20 * 500, within_s=8)
+    assert expected, "some had been given to the queue before"
     assert set(expected) <= {record for seed in range(20) for record in records_of(seed, 500)}
 
 
