@@ -33,6 +33,7 @@ RATIO: Final = 2.0
 FLOOR_S: Final = 0.05  # others' turns of a few milliseconds are no harm, though the usual be one millisecond
 WINDOWS: Final = 5  # an attack lasts, the machine's other work does not: the best of so many
 MEMORY_GROWTH: Final = 0.2
+SLACK_BYTES: Final = 32 << 20  # where dozens of attacks take turns within seconds: what allocators keep of them differs
 
 
 class GoodClient:
@@ -170,28 +171,28 @@ def scene(authority: Authority | None) -> Iterator[Scene]:
         yield Scene(good, process, attacker)
 
 
-def withstands(attacks: Iterable[str], for_s: float, memory_within_s: float, authority: Authority | None = None) -> None:
-    """Each attack for so long; then memory is back within so long."""
+def withstands(attacks: Iterable[str], for_s: float, authority: Authority | None = None, *, slack_bytes: int = 0) -> None:
+    """Each attack for so long; then memory is back within a minute, but for `slack_bytes`."""
     with scene(authority) as s:
         slow = {name: slowed for name in attacks if (slowed := s.slowed(name, for_s))}
         assert not slow, f"the 99th percentile was {s.usual_s:.3f} s before"
-        most = (1 + MEMORY_GROWTH) * s.usual_bytes
-        wait_for(lambda: s.memory_bytes() <= most, f"memory is at most {most:.0f} bytes, before {s.usual_bytes}", memory_within_s)
+        most = s.usual_bytes + max(MEMORY_GROWTH * s.usual_bytes, slack_bytes)
+        wait_for(lambda: s.memory_bytes() <= most, f"memory is at most {most:.0f} bytes, before {s.usual_bytes}", 60)
 
 
 def test_no_attack_slows_a_good_client_or_keeps_memory() -> None:
-    withstands(ATTACKS, for_s=0.3, memory_within_s=10)
+    withstands(ATTACKS, for_s=0.3, slack_bytes=SLACK_BYTES)
 
 
 def test_no_attack_on_tls_slows_a_good_client_or_keeps_memory(tmp_path: Path) -> None:
-    withstands(TLS_ATTACKS, for_s=0.3, memory_within_s=10, authority=Authority(tmp_path))
+    withstands(TLS_ATTACKS, for_s=0.3, authority=Authority(tmp_path), slack_bytes=SLACK_BYTES)
 
 
 @pytest.mark.long
 def test_no_attack_slows_a_good_client_for_long_or_keeps_memory() -> None:
-    withstands(ATTACKS, for_s=15, memory_within_s=60)
+    withstands(ATTACKS, for_s=15)
 
 
 @pytest.mark.long
 def test_no_attack_on_tls_slows_a_good_client_for_long_or_keeps_memory(tmp_path: Path) -> None:
-    withstands(TLS_ATTACKS, for_s=15, memory_within_s=60, authority=Authority(tmp_path))
+    withstands(TLS_ATTACKS, for_s=15, authority=Authority(tmp_path))
