@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
-from tests.support.service.live import APP, CLICK, RAW, RUN, Serving, StockReader, apply_types, lines
+from tests.support.service.live import APP, CLICK, RAW, RUN, Serving, StockReader, lines, serving
 from tests.support.service.queue_contract import CHECKS, Check
 from tests.support.waiting import wait_for
 
@@ -40,14 +40,8 @@ FIRST = 1_000_000  # of the workers' events, which no other test here counts
 
 @pytest.fixture(scope="module")
 def service(stack: Stack, config: Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    folder = tmp_path_factory.mktemp("service")
-    revision = apply_types(config, folder / "ledger.sqlite")
-    serving = Serving(config_file=stack.layout.config_file, folder=folder, revision=revision)
-    try:
-        serving.start()
-        yield serving
-    finally:
-        serving.end()
+    with serving(stack, config, tmp_path_factory.mktemp("service")) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.support.service.live import RUN, Serving, StockReader, apply_types
+from tests.support.service.live import RUN, Serving, StockReader, serving
 from tests.support.tailer.host import Host
 
 from hourmark.config import Config
@@ -57,13 +57,8 @@ FOUND = {
 def service(stack: Stack, config: Config, tmp_path: Path) -> Iterator[Serving]:
     folder = tmp_path / "service"
     folder.mkdir()
-    revision = apply_types(config, folder / "ledger.sqlite", SYSTEM)
-    serving = Serving(config_file=stack.layout.config_file, folder=folder, revision=revision)
-    try:
-        serving.start()
-        yield serving
-    finally:
-        serving.end()
+    with serving(stack, config, folder, SYSTEM) as started:
+        yield started
 
 
 def test_lines_of_stock_system_logs_arrive_taken_apart(service: Serving, config: Config, tmp_path: Path) -> None:

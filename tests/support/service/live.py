@@ -30,6 +30,7 @@ from hourmark.ranges import ByteRange
 from hourmark.wire import range_headers
 from hourmark_declare.apply import apply
 from hourmark_declare.servers import applied_rules, servers
+from hourmark_infra.stack import Stack
 
 RUN = uuid.uuid4().hex[:8]  # types of this run: the stack may be an older one's
 CLICK = EventType(name=f"click-{RUN}", fields=[{"name": "n", "type": "long"}, {"name": "pad", "type": "string", "default": ""}])
@@ -127,6 +128,20 @@ class Serving:
     def post(self, byte_range: ByteRange, body: bytes, timeout_s: float = 60) -> httpx.Response:
         """Post it once."""
         return httpx.post(self.url + "/v1/ranges", content=body, headers=range_headers(byte_range), timeout=timeout_s)
+
+
+@contextlib.contextmanager
+def serving(
+    stack: Stack, config: Config, folder: Path, *more: Source, settings: dict[str, str] | None = None
+) -> Iterator[Serving]:
+    """A service on the stack, under this run's types and `more` sources."""
+    revision = apply_types(config, folder / "ledger.sqlite", *more)
+    started = Serving(config_file=stack.layout.config_file, folder=folder, revision=revision, settings=settings or {})
+    try:
+        started.start()
+        yield started
+    finally:
+        started.end()
 
 
 def lines(numbers: range, pad: int = 40) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
-from tests.support.service.live import CLICK, Serving, StockReader, apply_types, lines
+from tests.support.service.live import CLICK, Serving, StockReader, lines, serving
 from tests.support.waiting import wait_for
 
 from hourmark.audit import AuditRecord, promises
@@ -25,14 +25,11 @@ LINES = 200
 @contextlib.contextmanager
 def served(stack: Stack, config: Config, folder: Path, workers: int = 1) -> Iterator[Serving]:
     """A service that gives up after seconds; at the end, whatever a test left dead is started."""
-    revision = apply_types(config, folder / "ledger.sqlite")
     settings = {"HOURMARK_SERVICE__DELIVERY_TIMEOUT_SECONDS": "6", "HOURMARK_SERVICE__WORKERS": str(workers)}
-    serving = Serving(config_file=stack.layout.config_file, folder=folder, revision=revision, settings=settings)
     try:
-        serving.start()
-        yield serving
+        with serving(stack, config, folder, settings=settings) as started:
+            yield started
     finally:
-        serving.end()
         stack.up()
 
 
