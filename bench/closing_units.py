@@ -22,8 +22,9 @@ import pyarrow as pa
 import zstandard
 
 from bench.structuring import run
-from hourmark.avro import Datum, event_schema, frame
+from hourmark.avro import event_schema, frame
 from hourmark.config_groups import Storage
+from hourmark.datum import Datum
 from hourmark.hours import Hour
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, write_hours

@@ -16,7 +16,8 @@ import hashlib
 from collections.abc import Iterable
 from typing import Final
 
-from hourmark.avro import Datum, read_schema, unix_ms
+from hourmark.avro import read_schema, unix_ms
+from hourmark.datum import Datum
 from hourmark.event_id import EventId
 from hourmark.ranges import RangeId
 

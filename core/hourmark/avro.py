@@ -8,12 +8,9 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import importlib.resources
-import io
 import json
 from collections.abc import Mapping
 from typing import Any, Final
-
-import fastavro
 
 Schema = dict[str, Any]
 
@@ -45,29 +42,6 @@ def event_schema(event_type: str, fields: list[Schema], doc: str = "") -> Schema
         "doc": doc,
         "fields": [*ENVELOPE, *fields],
     }
-
-
-class Datum:
-    """Writes and reads the records of one schema, without framing."""
-
-    def __init__(self, schema: Schema) -> None:
-        self._schema = fastavro.parse_schema(schema)
-
-    def encode(self, row: Mapping[str, Any]) -> bytes:
-        """What `row` has beside the schema's fields is left out."""
-        buffer = io.BytesIO()
-        fastavro.schemaless_writer(buffer, self._schema, row)
-        return buffer.getvalue()
-
-    def decode(self, datum: bytes) -> dict[str, Any]:
-        """The inverse; timestamps come as `datetime`."""
-        return self.decode_first(datum)[0]
-
-    def decode_first(self, content: bytes) -> tuple[dict[str, Any], int]:
-        """The datum that `content` begins with, and its size."""
-        stream = io.BytesIO(content)
-        row: Any = fastavro.schemaless_reader(stream, self._schema, None)
-        return dict(row), stream.tell()
 
 
 def unix_ms(time: dt.datetime) -> int:

@@ -8,19 +8,21 @@ API traffic. A first report precedes a host's first range; a goodbye follows its
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, ClassVar, Final
+import functools
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from pydantic import ConfigDict, Field
 
-from hourmark.avro import Datum, read_schema, unix_ms
+from hourmark.avro import read_schema, unix_ms
+
+if TYPE_CHECKING:
+    from hourmark.datum import Datum
 
 CLOCKS_APART_MS_MAX: Final = 300_000  # more than any healthy clock, report, mirror and staging together
 API_SOURCE: Final = "api"  # the source name under which a delivery service reports its own requests
 
 SCHEMA: Final = read_schema("host_report.avsc")
 SCHEMA_BEFORE_UNKNOWN: Final = SCHEMA | {"fields": [f for f in SCHEMA["fields"] if f["name"] != "unknown_losses"]}
-_DATUM: Final = Datum(SCHEMA)
-_BEFORE: Final = Datum(SCHEMA_BEFORE_UNKNOWN)
 _AS_SENT: Final = ConfigDict(extra="forbid", strict=True)  # how a report that came as JSON is checked
 _Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
@@ -58,13 +60,13 @@ class HostReport:
         sources = [dataclasses.asdict(s) | {"caught_up_at": s.caught_up_at_ms} for s in self.sources]
         unknown = {s.source: s.unknown_losses for s in self.sources if s.unknown_losses}
         row = {"received_at": self.received_at_ms, "sources": sources, "unknown_losses": unknown}
-        return (_DATUM if tells_unknown else _BEFORE).encode(dataclasses.asdict(self) | row)
+        return _datum(tells_unknown=tells_unknown).encode(dataclasses.asdict(self) | row)
 
     @classmethod
     def decode(cls, datum: bytes) -> HostReport:
         """The inverse of `encode`; also of versions before `unknown_losses`, whose reports end where it begins."""
-        row, size = _BEFORE.decode_first(datum)
-        unknown = _DATUM.decode(datum).pop("unknown_losses") if size < len(datum) else {}
+        row, size = _datum(tells_unknown=False).decode_first(datum)
+        unknown = _datum(tells_unknown=True).decode(datum).pop("unknown_losses") if size < len(datum) else {}
         sources = []
         for source in row.pop("sources"):
             at, losses = source.pop("caught_up_at"), unknown.get(source["source"], 0)
@@ -78,3 +80,10 @@ class HostReport:
             for s in self.sources
         )
         return dataclasses.replace(self, received_at_ms=clock_ms, sources=sources)
+
+
+@functools.cache
+def _datum(*, tells_unknown: bool) -> Datum:
+    from hourmark.datum import Datum  # a log host has reports, and no fastavro
+
+    return Datum(SCHEMA if tells_unknown else SCHEMA_BEFORE_UNKNOWN)

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from hourmark.avro import ENVELOPE_NAMES, Datum, unframe
+from hourmark.avro import ENVELOPE_NAMES, unframe
 from hourmark.config_groups import Parsing
+from hourmark.datum import Datum
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.errors import UsageError
 from hourmark.event_types import Declarations, Source

@@ -14,8 +14,9 @@ from tests.support.records import audit_record, byte_range
 
 from hourmark import audit
 from hourmark.audit import AuditRecord, Promise, promises, sum_low64
-from hourmark.avro import Datum, digest, fingerprint, frame, unframe
+from hourmark.avro import digest, fingerprint, frame, unframe
 from hourmark.config_groups import Parsing
+from hourmark.datum import Datum
 from hourmark.event_id import EventId
 from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.host_reports import SCHEMA, SCHEMA_BEFORE_UNKNOWN, HostReport, SourceReport

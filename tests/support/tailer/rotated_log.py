@@ -69,9 +69,9 @@ class RotatedLog(threading.Thread):
     def rotate(self) -> None:
         """Once, whatever the log's age and size; not twice in a second, which dateext has in names here."""
         wait_for(lambda: int(time.time()) > self._rotated_s, "the next second")
-        self._rotated_s = int(time.time())
         command = [str(self._logrotate.path), "-f", "-s", str(self._folder / "logrotate.state"), str(self._settings)]
         done = subprocess.run(command, env=self._logrotate.environment(), capture_output=True, text=True, timeout=60, check=False)
+        self._rotated_s = int(time.time())
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
     def end(self) -> None:
