@@ -3,9 +3,10 @@
 What a source's globs should match: the live file and its names after a rotation by rename (`app.log*`). Files are told
 apart by identity, so nothing is sent twice; and a file that was both made and rotated away while the tailer was down, or within
 one scan, is found under its later name. Where only the live name matches (`app.log`), a file that was seen once is still followed
-under any name in the same folder. Compressed names are passed over. With copytruncate, copies that match are known by name and
-content, and passed over; what is written between copy and truncation is lost by copytruncate itself. What a truncation
-destroyed unread is counted and reported, and what cannot be counted is reported as unknown.
+under any name in the same folder. Compressed names are passed over, but for the rest of a file that was packed unread. With
+copytruncate, copies that match are known by name and content, and passed over; what is written between copy and truncation is
+lost by copytruncate itself. What a truncation destroyed unread is counted and reported, and what cannot be counted is reported
+as unknown.
 
 Small dependencies: httpx and zstandard. One idea per module, the pure ones first:
 
@@ -17,6 +18,8 @@ Small dependencies: httpx and zstandard. One idea per module, the pure ones firs
 | `looking` | a look into an open file |
 | `caught_up` | since when a source is known to be read and acknowledged to its end |
 | `identity` | device, inode and birth time of an open file |
+| `compressed` | the plain content of packed files, in a stream |
+| `rest` | what is left of a file that vanished, in a packed one |
 | `discovery` | files by globs, and what could not be looked at |
 | `files` | what is known of each followed file: its durable position, and what was last seen of it |
 | `checkpoint` | the durable side of that, and the spool of unacknowledged ranges (SQLite) |
@@ -25,6 +28,7 @@ Small dependencies: httpx and zstandard. One idea per module, the pure ones firs
 | `scanner` | one look at everything: new, renamed, deleted and missing files |
 | `service_client` | the delivery service as seen from here: its clock, its rules, ranges and reports |
 | `refused_lines` | which lines became dead letters, told at once |
+| `rests` | looks for such rests, and finishes them |
 | `copies` | what copytruncate leaves beside a log |
 | `follower` | one file's next step: examine, cut, spool, send, acknowledge |
 | `retirement` | the end of a file: deleted, replaced, missing, and what is lost with it |

@@ -3,7 +3,8 @@
 Python's own `glob` passes over folders it may not read; here that is a problem to be named, because a source that was not
 fully seen must not be called caught up; nor may one be whose folder is not there. A pattern is absolute; `*`, `?`, `[…]` match
 within a name, `**` any folders (it does not enter symbolic links, which may turn in circles). Hidden names match only where the
-pattern begins with a dot. Names of compressed files are passed over: they are old logs, packed by rotation, and hold no lines.
+pattern begins with a dot. Names of compressed files are passed over: they are old logs, packed by rotation. Whether one holds the
+rest of a followed file is another question (`hourmark_producer.rests`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Final
 
-COMPRESSED: Final = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".Z")
+PACKED: Final = (".gz", ".bz2", ".xz", ".zst")  # their content can be looked at
+COMPRESSED: Final = (*PACKED, ".lz4", ".Z")
 
 
 @dataclasses.dataclass(slots=True)

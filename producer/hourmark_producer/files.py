@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from hourmark.ranges import ByteRange
 from hourmark_producer.identity import Identity
+from hourmark_producer.rest import Rest
 from hourmark_producer.truncation import Shrink, Verdict, judge
 
 
@@ -149,6 +150,7 @@ class TrackedFile:
     unfound: int = 0  # scans in a row that did not find it
     failures: int = 0  # in a row, of its current step
     target: str = ""  # where its latest name leads, if that is a link
+    rest: Rest | None = None  # it vanished, and may have been packed
     former: Position | None = None  # of the generation before: a copy of it may yet be found
     saved: Account | None = None  # what the checkpoint has of its account
 
@@ -182,6 +184,13 @@ class TrackedFile:
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
+        self.drop_rest()
+
+    def drop_rest(self) -> None:
+        """It is here after all, or its rest is read."""
+        if self.rest is not None:
+            self.rest.close()
+            self.rest = None
 
 
 _Index = dict[tuple[int, int], TrackedFile]
@@ -224,6 +233,10 @@ class Files:
         """The file last known to have this inode."""
         return self._by_inode.get((device, inode))
 
+    def is_displaced(self, file: TrackedFile) -> bool:
+        """Whether its inode is another file's by now."""
+        return self.at_inode(file.identity.device, file.identity.inode) is not file
+
     def match(self, identity: Identity) -> TrackedFile | None:
         """The file that this is.
 
@@ -251,7 +264,8 @@ class Files:
 
     def _index(self, file: TrackedFile) -> None:
         for index, key in self._indexes(file):
-            index[key] = file
+            if key not in index or index[key].identity.birth_ns <= file.identity.birth_ns:
+                index[key] = file
 
     def _unindex(self, file: TrackedFile) -> None:
         for index, key in self._indexes(file):

@@ -28,6 +28,7 @@ from hourmark_producer.files import Files, Outgoing, Position, Progress, Tracked
 from hourmark_producer.looking import is_anchored, look_into, read_at
 from hourmark_producer.losses import Loss
 from hourmark_producer.refused_lines import RefusedLines
+from hourmark_producer.rests import Rests
 from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink
 from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor
 
@@ -49,6 +50,7 @@ class Follower:
     files: Files
     sources: Mapping[str, TailedSource]
     limits: Limits
+    rests: Rests
     counters: Counters
     refused: RefusedLines
     clock: Clock
@@ -94,6 +96,8 @@ class Follower:
         descriptor, found = file.descriptor, None
         if descriptor is not None and not file.retired and not self.finishing and file.place.source in self.sources:
             found = self._examine(file, descriptor)
+        elif descriptor is None and file.rest is not None and not self.finishing:
+            found = self.rests.next_cut(file, file.rest)
         if found is None:
             self._only_acknowledge(file)
             return None

@@ -12,6 +12,7 @@ from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.counters import Counters
 from hourmark_producer.files import NEVER, Account, Files, Position, Progress, TrackedFile
 from hourmark_producer.losses import Loss
+from hourmark_producer.rest import Rest
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.truncation import Judgement, Verdict, judge
 
@@ -50,21 +51,31 @@ class Retirement:
         at_work = not (file.is_settled and self.schedule.is_idle(file))
         return at_work or read_to < file.observed.size or self.clock.monotonic_s() - file.changed_at_s < linger_s
 
-    def replaced(self, file: TrackedFile, path: str) -> None:
+    def replaced(self, file: TrackedFile) -> None:
         """Its inode is another file's by now."""
-        self._end(file, f"is gone, its inode is that of {path} now")
+        self._end(file, f"is gone, its inode is another file's now{_why_no_rest(file)}")
 
     def missing(self, file: TrackedFile) -> None:
         """No pattern leads to it, and it is not to be found, or has long been idle. Should it come back, it is read on."""
         place = file.place._replace(missing=True)
-        self._count(file, "is not followed any more", [changes.save_place(file, place)])
+        self._count(file, f"is not followed any more{_why_no_rest(file)}", [changes.save_place(file, place)])
         file.place = place
 
-    def _deleted_unborn(self, file: TrackedFile) -> None:
+    def packed(self, file: TrackedFile, rest: Rest) -> None:
+        """Its rest was read from where it was packed."""
+        flaw = f", which is not whole: {rest.flaw}" if rest.flaw else ""
+        what = f"was packed into {rest.found_in}{flaw}"
+        if file.identity.birth_ns:
+            self._end(file, what, known_to_end=not rest.flaw)
+        else:
+            self._deleted_unborn(file, what, known_to_end=not rest.flaw)
+
+    def _deleted_unborn(self, file: TrackedFile, what: str = "was deleted", *, known_to_end: bool = False) -> None:
         """Without a birth time the next file on its inode has the same file id: it begins with the next generation."""
         position = Position(generation=file.progress.position.generation + 1, settled=file.progress.position.settled + 1)
         place = file.place._replace(missing=True)
-        self._count(file, "was deleted", [changes.save_place(file, place), changes.save_position(file.file_id, position)])
+        end = [changes.save_place(file, place), changes.save_position(file.file_id, position)]
+        self._count(file, what, end, known_to_end=known_to_end)
         file.close()
         file.place, file.progress, file.observed, file.deleted = place, Progress(position=position), NEVER, False
 
@@ -73,17 +84,18 @@ class Retirement:
         if file.retired and file.progress.in_flight is None and self.schedule.is_idle(file):
             self.files.remove(file)
 
-    def _end(self, file: TrackedFile, what: str) -> None:
-        self._count(file, what, changes.forget_file(file.file_id))
+    def _end(self, file: TrackedFile, what: str, *, known_to_end: bool = False) -> None:
+        self._count(file, what, changes.forget_file(file.file_id), known_to_end=known_to_end)
         self.files.retire(file)
         self.release(file)
 
-    def _count(self, file: TrackedFile, what: str, end: list[Change]) -> None:
+    def _count(self, file: TrackedFile, what: str, end: list[Change], *, known_to_end: bool = False) -> None:
         """What is lost with it. While it is open its size is known to the end; else it may have grown since the last look."""
         position = file.progress.position
         judgement = judge(position.offset, self._account(file).shrinks)
         lost = 0 if file.place.missing else judgement.lost_bytes + self._unread(file, judgement)
-        unknown = int(file.descriptor is None and not file.place.missing) + len(self._account(file).shrinks)
+        unseen = file.descriptor is None and not (file.place.missing or known_to_end)
+        unknown = int(unseen) + len(self._account(file).shrinks)
         loss = Loss(
             source=file.place.source, path=file.place.seen_at, at_ms=self.clock.now_ms(), bytes=lost, unknown=unknown,
             what=f"{what}: what was written after the last look is unknown" if unknown else what,
@@ -103,3 +115,7 @@ class Retirement:
     def _unread(self, file: TrackedFile, judgement: Judgement) -> int:
         read_to = 0 if judgement.verdict is Verdict.REPLACED else file.progress.position.offset
         return max(0, self._account(file).high - read_to)
+
+
+def _why_no_rest(file: TrackedFile) -> str:
+    return f" ({file.rest.flaw})" if file.rest is not None and file.rest.flaw else ""

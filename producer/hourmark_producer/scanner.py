@@ -25,6 +25,8 @@ from hourmark_producer.discovery import Findings, Pattern, look
 from hourmark_producer.files import Account, Files, Place, TrackedFile
 from hourmark_producer.identity import Identity
 from hourmark_producer.looking import look_into
+from hourmark_producer.rest import Stage
+from hourmark_producer.rests import Rests
 from hourmark_producer.retirement import Retirement
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.throttle import Throttle
@@ -57,6 +59,7 @@ class Scanner:
     checkpoint: Checkpoint
     schedule: Schedule
     retirement: Retirement
+    rests: Rests
     throttle: Throttle
     clock: Clock
     identify: Callable[[int], Identity]
@@ -67,7 +70,7 @@ class Scanner:
         self._found: set[TrackedFile] = set()  # by this scan
         self._added: set[TrackedFile] = set()  # by this look, not yet in the checkpoint
         self._moved: set[TrackedFile] = set()  # their place is not yet in the checkpoint
-        self._packed: set[str] = set()
+        self._packed: dict[str, set[str]] = {}  # by source
         self._empty: set[str] = set()  # sources of which it was said that nothing matches
 
     def scan(self, number: int) -> Seen:
@@ -91,7 +94,7 @@ class Scanner:
         for _ in range(LOOKS_MAX):
             at_s = self.clock.monotonic_s()
             findings = look(self._patterns[source])
-            self._name_packed(findings)
+            self._name_packed(source, findings)
             for path, status in findings.files.items():
                 try:
                     self._meet(source, path, status, at_s, findings)
@@ -149,9 +152,6 @@ class Scanner:
     def _adopt(self, source: str, path: str, descriptor: int, identity: Identity) -> TrackedFile:
         file = self.files.match(identity)
         if file is None:
-            predecessor = self.files.at_inode(identity.device, identity.inode)
-            if predecessor is not None:
-                self.retirement.replaced(predecessor, path)
             file = TrackedFile(
                 file_id=file_id(identity.device, identity.inode, identity.birth_ns),
                 identity=identity,
@@ -216,6 +216,8 @@ class Scanner:
             if file in self._found or file.is_gone:
                 file.unfound = 0
                 self.retirement.release(file)
+                if file.rest is not None:
+                    self.schedule.unless_busy(file, file.drop_rest)
                 continue
             if file.descriptor is None and seen.problems.get(file.place.source):
                 continue  # where it may be could not be looked at
@@ -235,7 +237,7 @@ class Scanner:
         waiting = [
             file
             for file in self.files
-            if file.descriptor is None and not (file.is_gone or file.is_read) and file.place.source in self._patterns
+            if file.descriptor is None and not (file.is_gone or file.is_read or file.rest) and file.place.source in self._patterns
         ]
         for file in self.descriptors.turns(waiting):
             try:
@@ -263,14 +265,22 @@ class Scanner:
                 except (FileNotFoundError, NotADirectoryError):
                     listings[folder] = {}
             path = listings[folder].get(file.identity.inode)
-            if path is not None and self._open_if(file, path):
+            if path is not None and not self.files.is_displaced(file) and self._open_if(file, path):
                 file.unfound = 0
                 self._move(file, file.place.source, path)
                 return True
         file.unfound += 1
         if file.unfound < UNFOUND_SCANS:  # a listing may miss what is renamed meanwhile
             return False
-        self.retirement.missing(file)
+        paths = [path for listing in listings.values() for path in listing.values()]
+        if self.rests.await_of(file, [*paths, *self._packed.get(file.place.source, ())]):
+            return False
+        if file.rest is not None and file.rest.stage is Stage.FINISHED:
+            self.retirement.packed(file, file.rest)
+        elif self.files.is_displaced(file):
+            self.retirement.replaced(file)
+        else:
+            self.retirement.missing(file)
         return True
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
@@ -311,10 +321,10 @@ class Scanner:
             self._empty.add(source)
             _LOG.warning("source %s: no file matches its paths yet; it is caught up nevertheless, as all was looked at", source)
 
-    def _name_packed(self, findings: Findings) -> None:
-        if new := findings.compressed - self._packed:
+    def _name_packed(self, source: str, findings: Findings) -> None:
+        if new := findings.compressed - self._packed.get(source, set()):
             _LOG.info("passed over, being compressed: %s", ", ".join(sorted(new)[:5]))
-        self._packed = findings.compressed
+        self._packed[source] = findings.compressed
 
 
 def _target(path: str) -> str:

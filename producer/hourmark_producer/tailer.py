@@ -27,6 +27,7 @@ from hourmark_producer.follower import Follower
 from hourmark_producer.identity import Identity, identify
 from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.reports import Reporter
+from hourmark_producer.rests import Rests
 from hourmark_producer.retirement import Retirement
 from hourmark_producer.scanner import Scanner, Seen
 from hourmark_producer.schedule import Schedule
@@ -82,12 +83,15 @@ class Tailer:
         self._client = ServiceLink(config, clock)
         self._schedule = Schedule(clock)
         throttle = self._throttle = Throttle(clock)
+        limits = Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
+        self._rests = Rests(files=self.files, checkpoint=checkpoint, schedule=self._schedule, clock=clock, limits=limits)
         self._follower = Follower(
             client=self._client,
             checkpoint=checkpoint,
             files=self.files,
             sources={source.name: source for source in config.sources},
-            limits=Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max),
+            limits=limits,
+            rests=self._rests,
             counters=self._counters,
             refused=self._refused,
             clock=clock,
@@ -106,6 +110,7 @@ class Tailer:
             retirement=Retirement(
                 files=self.files, checkpoint=checkpoint, schedule=self._schedule, counters=self._counters, clock=clock
             ),
+            rests=self._rests,
             throttle=throttle,
             clock=clock,
             identify=identify,
@@ -213,6 +218,7 @@ class Tailer:
     def _end_threads(self) -> bool:
         """Nothing new is cut or reported; whether all threads ended in time."""
         self._follower.finishing = True
+        self._rests.stopping.set()
         self._stop_reports.set()
         ended = self._senders.stop(STOP_WITHIN_S)
         self._report_thread.join(STOP_WITHIN_S)

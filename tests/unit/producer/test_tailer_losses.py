@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import logging
 import os
 from collections.abc import Iterator
@@ -146,13 +145,11 @@ def test_a_shrink_seen_before_a_stop_is_not_forgotten(host: Host, recorder: Reco
     assert host.drain().unknown_losses == 2, "counted once"
 
 
-def test_a_file_compressed_while_the_agent_is_down_is_unknown_loss(
+def test_a_file_removed_while_the_agent_is_down_is_unknown_loss(
     host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     host.drain(lines(100))
     host.append(lines(5000, 100))
-    with gzip.open(host.logs / "app.log.1.gz", "wb") as packed:
-        packed.write(host.app.read_bytes())
     host.app.unlink()
     with caplog.at_level(logging.WARNING):
         summary = host.drain()

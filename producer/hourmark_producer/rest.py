@@ -1,0 +1,130 @@
+"""What is left of a file that vanished: looked for in packed files, then read from one of them.
+
+A position is an offset into plain content, so a packed file is inflated once to compare it and to learn its size, and once
+more while the rest is read: forward only, and with no more in memory than the longest line.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from hourmark_producer.compressed import CutOff, Damaged, Plain
+from hourmark_producer.truncation import ANCHOR_BYTES
+
+_BLOCK_BYTES: Final = 1 << 16
+
+
+class Stage(enum.Enum):
+    """How far it came."""
+
+    LOOKING = "looking"
+    READING = "reading"
+    FINISHED = "finished"
+    NOWHERE = "nowhere"
+
+
+class Known(NamedTuple):
+    """What is known of the content that is looked for."""
+
+    head: bytes
+    offset: int
+    anchor: bytes
+    high: int  # the largest size that was seen
+
+
+class Content(NamedTuple):
+    """What was found in place of it. `readable`: its size, as far as it can be had; NOTHING: nothing of it."""
+
+    readable: int
+    flaw: str = ""  # why it is not whole
+    grows: bool = False  # its end is not there, or not there yet
+
+
+NOTHING: Final = -1
+
+
+def compare(plain: Plain, known: Known, pause: Callable[[], object]) -> Content | None:
+    """Read all of it; None where it is something else. `pause` is called now and then, and may raise. OSError."""
+    size, head, before, flaw, grows, damaged = 0, b"", b"", "", False, False
+    try:
+        while block := plain.read(_BLOCK_BYTES):
+            head += block[: len(known.head) - len(head)]
+            if not known.head.startswith(head):
+                return None
+            if size < known.offset:
+                before = (before + block[: known.offset - size])[-ANCHOR_BYTES:]
+                if size + len(block) >= known.offset and not before.endswith(known.anchor):
+                    return None
+            size += len(block)
+            pause()
+    except CutOff as error:
+        flaw, grows = str(error), True
+    except Damaged as error:
+        flaw, damaged = str(error), True
+    is_it = head == known.head and size >= known.offset
+    if not is_it and not flaw:
+        return None
+    if not flaw and size < known.high:
+        flaw = f"it holds {size} bytes, and {known.high} had been seen"
+    return Content(size if is_it and not damaged else NOTHING, flaw, grows)
+
+
+class Rest:
+    """One file's. Its stage is moved by the file's worker; the scanner reads it."""
+
+    def __init__(self, candidates: Sequence[str]) -> None:
+        """`candidates`: paths of packed files, the likeliest first."""
+        self.candidates = candidates
+        self.stage = Stage.LOOKING
+        self.found_in = ""
+        self.flaw = ""  # why not all of it, or nothing, can be had
+        self.unfinished: dict[str, tuple[int, float]] = {}  # of candidates without an end: size, and since when it is that
+        self._plain: Plain | None = None
+        self._readable = 0
+        self._start, self._window = 0, b""  # of plain content
+
+    def begin(self, found_in: str, plain: Plain, content: Content) -> None:
+        """It is found. `plain`: from its start on."""
+        self.close()
+        self.found_in, self.flaw = found_in, content.flaw
+        self._plain, self._readable, self._start, self._window = plain, content.readable, 0, b""
+        self.stage = Stage.READING
+
+    def end(self, stage: Stage, flaw: str = "") -> None:
+        """Nothing more is read from it."""
+        self.flaw = flaw or self.flaw
+        self.close()
+        self.stage = stage
+
+    def read_at(self, offset: int, count: int, pause: Callable[[], object]) -> bytes:
+        """Plain bytes; never from before an offset that was asked for earlier. OSError where it is not what it was."""
+        assert self._plain is not None and offset >= self._start, "it is read forward only"
+        end = min(offset + count, self._readable)
+        try:
+            while self._start + len(self._window) < end:
+                block = self._plain.read(min(_BLOCK_BYTES, self._readable - self._start - len(self._window)))
+                if not block:
+                    raise CutOff("it ends before its end")
+                self._window += block
+                self._forget(min(offset, self._start + len(self._window)))
+                pause()
+        except (CutOff, Damaged) as error:
+            raise OSError(f"{self.found_in} was changed while it was read: {error}") from error
+        return self._window[offset - self._start : max(offset, end) - self._start]
+
+    def forget_before(self, offset: int) -> None:
+        """What lies before is not asked for again."""
+        self._forget(min(offset, self._start + len(self._window)))
+
+    def _forget(self, offset: int) -> None:
+        if offset > self._start:
+            self._window = self._window[offset - self._start :]
+            self._start = offset
+
+    def close(self) -> None:
+        """Let go of the packed file."""
+        if self._plain is not None:
+            self._plain.close()
+            self._plain = None

@@ -1,0 +1,185 @@
+"""Files that were packed while nobody held them open: their rest is found by content, and finished.
+
+A file that vanished is looked for among packed files: in its former folders, and where its source's patterns match. It is one
+that is related by name, was made after the file, and holds what was known of it: the same head, and the same bytes before the
+position. Its ranges are then those of the file itself, under the same id, generation and offsets, as if it had never been
+packed. While that is under way the source is not called caught up.
+
+Where little was known (under 64 bytes), it must be the only one; lines that are all alike prove nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import re
+import stat
+import threading
+from collections.abc import Iterable
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark_producer import checkpoint as changes
+from hourmark_producer.checkpoint import Checkpoint
+from hourmark_producer.compressed import CutOff, Damaged, Plain
+from hourmark_producer.cutting import Cut, Limits, cut
+from hourmark_producer.discovery import PACKED
+from hourmark_producer.files import Files, TrackedFile
+from hourmark_producer.identity import Identity, identify
+from hourmark_producer.rest import NOTHING, Content, Known, Rest, Stage, compare
+from hourmark_producer.schedule import Schedule
+from hourmark_producer.truncation import are_alike
+
+AT_ONCE_MAX: Final = 4  # each holds a descriptor and a window
+PACKING_S: Final = 10.0  # so long without growth, and nobody is packing any more
+TELLING_BYTES: Final = 64
+_ROOT: Final = re.compile(r"\.*[^.\d]*")
+_LOG = logging.getLogger(__name__)
+
+
+class NotYet(OSError):
+    """It cannot be said yet; the step is tried again."""
+
+
+@dataclasses.dataclass(kw_only=True)
+class Rests:
+    """Looks for rests, and reads them. `await_of` is the scanner's, `next_cut` that of a file's worker."""
+
+    files: Files
+    checkpoint: Checkpoint
+    schedule: Schedule
+    clock: Clock
+    limits: Limits
+
+    def __post_init__(self) -> None:
+        self.stopping = threading.Event()
+        self._taken: dict[Identity, str] = {}  # packed files, and whose rest they hold
+
+    def await_of(self, file: TrackedFile, paths: Iterable[str]) -> bool:
+        """Whether a rest of this file, which is not to be found, is awaited still. `paths`: where it may be."""
+        if file.rest is None:
+            candidates = _candidates(file, paths)
+            if not candidates or not _is_telling_at_all(file):
+                return False
+            if sum(_is_at_work(other.rest) for other in self.files) < AT_ONCE_MAX:
+                file.rest = Rest(candidates)
+                self.schedule.add(file)
+            return True
+        return _is_at_work(file.rest)
+
+    def next_cut(self, file: TrackedFile, rest: Rest) -> Cut | None:
+        """What comes next of it; None where nothing does. NotYet, OSError, CheckpointFailed: to be tried again."""
+        if rest.stage is Stage.LOOKING:
+            self._find(file, rest)
+        if rest.stage is not Stage.READING:
+            return None
+        position = file.progress.position
+
+        def read(skip: int, count: int) -> bytes:
+            return rest.read_at(position.offset + skip, count, self._pause)
+
+        try:
+            found = cut(read, self.limits, in_line=position.in_line)
+        except NotYet:
+            raise
+        except OSError:
+            rest.end(Stage.LOOKING)
+            raise
+        if isinstance(found, Cut):
+            return found
+        rest.end(Stage.FINISHED)
+        return None
+
+    def _find(self, file: TrackedFile, rest: Rest) -> None:
+        position, account = file.progress.position, file.observed.of(file.progress)
+        known = Known(account.head, position.offset, position.anchor, account.high)
+        found = [one for path in rest.candidates if (one := self._look_at(file, path, known, rest)) is not None]
+        few = min(len(known.head), max(known.offset, known.high)) < TELLING_BYTES
+        readable = [one for one in found if one[1].readable != NOTHING]
+        if not readable or (few and len(found) > 1):
+            rest.end(Stage.NOWHERE, "; ".join(f"{path}: {content.flaw or 'perhaps'}" for path, content in found[:3]))
+            return
+        path, content = next((one for one in readable if not one[1].flaw), max(readable, key=lambda one: one[1].readable))
+        self._begin(file, rest, path, content)
+
+    def _look_at(self, file: TrackedFile, path: str, known: Known, rest: Rest) -> tuple[str, Content] | None:
+        """What is there in place of the file; None where that is something else."""
+        try:
+            plain, status = self._open(file, path)
+        except (CutOff, Damaged, FileNotFoundError):
+            return None
+        with contextlib.closing(plain):
+            content = compare(plain, known, self._pause)
+        if content is not None and content.grows:
+            now_s = self.clock.monotonic_s()
+            size_before, since_s = rest.unfinished.get(path, (-1, now_s))
+            if size_before != status.st_size:
+                since_s = now_s
+            rest.unfinished[path] = status.st_size, since_s
+            if now_s - since_s < PACKING_S:
+                raise NotYet(f"{path} has no end yet; perhaps {file.place.seen_at} is being packed")
+        return None if content is None else (path, content)
+
+    def _open(self, file: TrackedFile, path: str, *, take: bool = False) -> tuple[Plain, os.stat_result]:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            status, identity = os.fstat(descriptor), identify(descriptor)
+            older = 0 < identity.birth_ns < file.identity.birth_ns
+            owner = self._taken.setdefault(identity, file.file_id) if take else self._taken.get(identity, file.file_id)
+            if not stat.S_ISREG(status.st_mode) or older or owner != file.file_id:
+                raise FileNotFoundError(path)
+            return Plain(descriptor, path), status
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def _begin(self, file: TrackedFile, rest: Rest, path: str, content: Content) -> None:
+        progress = file.progress
+        account = file.observed.of(progress)
+        size = max(account.high, content.readable)
+        position = dataclasses.replace(progress.position, size_seen=size, head=account.head)
+        plain, _ = self._open(file, path, take=True)
+        try:
+            self.checkpoint.commit([changes.save_position(file.file_id, position), changes.save_account(file.file_id, position)])
+        except BaseException:
+            plain.close()
+            raise
+        file.progress = dataclasses.replace(progress, position=position, examined_at_s=self.clock.monotonic_s())
+        rest.begin(path, plain, content)
+        _LOG.info(
+            "%s (file %s) was packed into %s, whose %d plain bytes begin as it did; read on from byte %d%s",
+            file.place.seen_at, file.file_id, path, content.readable, position.offset,
+            f"; not whole: {content.flaw}" if content.flaw else "",
+        )  # fmt: skip
+
+    def _pause(self) -> None:
+        if self.stopping.is_set():
+            raise NotYet("the tailer stops")
+
+
+def _is_at_work(rest: Rest | None) -> bool:
+    return rest is not None and rest.stage in (Stage.LOOKING, Stage.READING)
+
+
+def _is_telling_at_all(file: TrackedFile) -> bool:
+    account, position = file.observed.of(file.progress), file.progress.position
+    return bool(account.head) and not account.shrinks and not are_alike(account.head, position.anchor)
+
+
+def _candidates(file: TrackedFile, paths: Iterable[str]) -> list[str]:
+    """Packed files whose name begins as the file's does, up to its first digit or dot; the newest first."""
+    root = _root(file.place.seen_at)
+    dated: list[tuple[int, str]] = []
+    for path in dict.fromkeys(paths):
+        if path.endswith(PACKED) and os.path.basename(path).startswith(root):  # noqa: PTH119
+            with contextlib.suppress(OSError):
+                dated.append((os.stat(path).st_mtime_ns, path))  # noqa: PTH116
+    return [path for _, path in sorted(dated, reverse=True)]
+
+
+def _root(path: str) -> str:
+    match = _ROOT.match(os.path.basename(path))  # noqa: PTH119
+    assert match is not None, "it matches nothing, too"
+    return match[0].rstrip("-_~")
