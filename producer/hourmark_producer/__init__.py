@@ -24,6 +24,7 @@ Small dependencies: httpx and zstandard. One idea per module, the pure ones firs
 | `files` | what is known of each followed file: its durable position, and what was last seen of it |
 | `checkpoint` | the durable side of that, and the spool of unacknowledged ranges (SQLite) |
 | `installation` | host id, the lock of the state folder, and the refusal to start without a checkpoint |
+| `run_mark`, `log_check` | a write-ahead log that was lost, or damaged |
 | `descriptors` | how many files are held open, and whose turn it is where there are more |
 | `scanner` | one look at everything: new, renamed, deleted and missing files |
 | `service_client` | the delivery service as seen from here: its clock, its rules, ranges and reports |

@@ -35,6 +35,7 @@ from hourmark.ranges import ByteRange, Part
 from hourmark_producer import run_mark
 from hourmark_producer.files import NEVER, Account, Outgoing, Place, Position, Progress, TrackedFile
 from hourmark_producer.identity import Identity
+from hourmark_producer.log_check import what_is_missing
 from hourmark_producer.losses import Loss, Losses
 from hourmark_producer.truncation import Shrink
 
@@ -180,6 +181,8 @@ class Checkpoint:
         if path.stat().st_size == 0:
             raise CheckpointBroken("it is empty")
         log_is_there = _log_of(path).exists()
+        if log_is_there and (missing := what_is_missing(path)):
+            raise CheckpointBroken(missing)
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             (check,) = db.execute("PRAGMA quick_check(1)").fetchone()

@@ -1,0 +1,141 @@
+"""Whether a write-ahead log is whole. What SQLite cannot read ends the log for it, without a word.
+
+SQLite reads its log up to the first frame whose checksum is wrong, and takes that for the end: right for a commit that a power
+cut tore, but a flipped bit in the middle takes every later commit with it, and the checkpoint would be an older state, whole and
+in order. Two things tell:
+
+- The wal-index (…-shm) says how many frames were committed. It outlives kill -9, and is written after the log is synced: the log
+  never holds fewer. SQLite makes it anew when it opens a database.
+- Without it, or with one from before a power cut: a commit is synced before the next one is written, so at most one may be torn.
+  Where more than one follows the end that SQLite sees, the log was damaged.
+
+So the log is read here first, without SQLite, which would change what tells. It is some MB at most, and there after a kill only.
+Formats: https://sqlite.org/walformat.html, sections 2.1, 4.1 and 4.2.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_VERSION: Final = 3_007_000  # of both
+_INDEX: Final = struct.Struct("=I8xB3xI12x8s")  # version, whether it is initialized, frames, salts
+_INDEX_BYTES: Final = 48  # with its checksum; there twice
+_LOG_HEADER: Final = struct.Struct(">IIII8sII")  # magic, version, page size, number, salts, checksum
+_FRAME_HEADER: Final = struct.Struct(">II8sII")  # page, pages after a commit or 0, salts, checksum
+_MAGIC: Final = 0x377F0682  # or one more: then checksums are big-endian
+_TORN_MAX: Final = 1  # commits
+_DAMAGED: Final = "was damaged: what was sent last is not known"
+
+
+class Index(NamedTuple):
+    """What a wal-index says. `this_boot`: it was written by a process of this boot, so it is no older than the log."""
+
+    frames: int
+    salts: bytes
+    this_boot: bool
+
+
+class Frame(NamedTuple):
+    """One page as it was written."""
+
+    is_commit: bool
+    salts: bytes
+    checksum: tuple[int, int]
+    content: bytes  # all that is summed
+
+
+def what_is_missing(path: Path) -> str:
+    """Why the log of the database at `path`, which nobody has open, is not whole; empty where it is."""
+    log, index = path.with_name(f"{path.name}-wal").read_bytes(), read_index(path)
+    order = "=" if len(log) < _LOG_HEADER.size else ">" if log[3] & 1 else "<"
+    frames = list(_frames(log))
+    recovered = _recovered(log, frames, order)
+    if index is not None and _is_of(index, log, frames) and recovered < index.frames:
+        return f"its write-ahead log holds {recovered} whole frames of {index.frames}: it {_DAMAGED}"
+    commits = max((sum(frame.is_commit for frame in run) for run in _runs(frames[recovered:], order)), default=0)
+    if commits > _TORN_MAX:
+        return (
+            f"after frame {recovered}, and one that is not whole, its write-ahead log goes on with other commits: it {_DAMAGED}"
+        )
+    return ""
+
+
+def read_index(path: Path) -> Index | None:
+    """The wal-index of the database at `path`; None where there is none in order."""
+    try:
+        with path.with_name(f"{path.name}-shm").open("rb") as file:
+            content = file.read(2 * _INDEX_BYTES)
+            changed_s = os.fstat(file.fileno()).st_mtime
+    except FileNotFoundError:
+        return None
+    first, second = content[:_INDEX_BYTES], content[_INDEX_BYTES:]
+    if first != second or len(second) != _INDEX_BYTES or _sum((0, 0), first[:40], "=") != struct.unpack("=II", first[40:]):
+        return None
+    version, is_initialized, frames, salts = _INDEX.unpack(first[:40])
+    if version != _VERSION or not is_initialized:
+        return None
+    booted_s = time.clock_gettime(time.CLOCK_REALTIME) - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return Index(frames, salts, this_boot=changed_s > booted_s)
+
+
+def _is_of(index: Index, log: bytes, frames: list[Frame]) -> bool:
+    """Whether it is this log's, and not that of an earlier one."""
+    if len(log) < _LOG_HEADER.size:
+        return index.this_boot
+    return index.salts == _LOG_HEADER.unpack_from(log)[4] or any(index.salts == frame.salts for frame in frames[:1])
+
+
+def _frames(log: bytes) -> Iterator[Frame]:
+    if len(log) < _LOG_HEADER.size:
+        return
+    page_bytes = _LOG_HEADER.unpack_from(log)[2]
+    if not 512 <= page_bytes <= 65_536 or page_bytes & (page_bytes - 1):
+        page_bytes = 4096  # the header is damaged; this is SQLite's default
+    size = _FRAME_HEADER.size + page_bytes
+    for at in range(_LOG_HEADER.size, len(log) - size + 1, size):
+        _, pages, salts, first, second = _FRAME_HEADER.unpack_from(log, at)
+        content = log[at : at + 8] + log[at + _FRAME_HEADER.size : at + size]
+        yield Frame(pages != 0, salts, (first, second), content)
+
+
+def _recovered(log: bytes, frames: list[Frame], order: str) -> int:
+    """How many frames SQLite reads: up to the last commit before the first frame that is not whole."""
+    if len(log) < _LOG_HEADER.size:
+        return 0
+    magic, version, _, _, salts, *checksum = _LOG_HEADER.unpack_from(log)
+    summed = _sum((0, 0), log[: _LOG_HEADER.size - 8], order)
+    if magic & ~1 != _MAGIC or version != _VERSION or summed != tuple(checksum):
+        return 0
+    recovered = 0
+    for number, frame in enumerate(frames, 1):
+        summed = _sum(summed, frame.content, order)
+        if frame.salts != salts or summed != frame.checksum:
+            break
+        recovered = number if frame.is_commit else recovered
+    return recovered
+
+
+def _runs(frames: list[Frame], order: str) -> Iterator[list[Frame]]:
+    """Frames that were written one after another, by their checksums; each with the one before, which may be the bad one."""
+    begin = 0
+    for at in range(1, len(frames) + 1):
+        if at == len(frames) or not _follows(frames[at - 1], frames[at], order):
+            yield frames[max(0, begin - 1) : at]
+            begin = at
+
+
+def _follows(before: Frame, frame: Frame, order: str) -> bool:
+    return before.salts == frame.salts and _sum(before.checksum, frame.content, order) == frame.checksum
+
+
+def _sum(start: tuple[int, int], content: bytes, order: str) -> tuple[int, int]:
+    first, second = start
+    for one, other in struct.iter_unpack(f"{order}II", content):
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + other + first) & 0xFFFFFFFF
+    return first, second
