@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import pytest
 
 _SBIN: Final = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-_KEPT: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hourmark" / "debian"
+KEPT: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hourmark" / "debian"
 
 
 class Program(NamedTuple):
@@ -44,9 +44,9 @@ def unpacked(*packages: str) -> Path:
     """A folder with these packages' files, fetched once and kept."""
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         pytest.skip(f"{packages[0]} is not installed, and without apt it cannot be fetched; install it")
-    root = _KEPT / "-".join(packages)
+    root = KEPT / "-".join(packages)
     if not root.is_dir():
-        fetched = _KEPT / f"fetching-{os.getpid()}"
+        fetched = KEPT / f"fetching-{os.getpid()}"
         shutil.rmtree(fetched, ignore_errors=True)
         fetched.mkdir(parents=True)
         _fetch(packages, fetched)
