@@ -193,6 +193,10 @@ class TailedSource(Group):
     """absolute globs; ** is understood"""
     zone: str = "UTC"
     """IANA time zone of timestamps without one"""
+    record_start: str | None = Field(None, min_length=1, max_length=1000)
+    """RE2, for records of more than one line: what is found in the first line of each, as `^\\d{4}-`; other lines belong to it"""
+    flush_seconds: Seconds = 5
+    """with record_start: after so long without growth the last record is sent; what comes then is a record of its own"""
 
 
 class TailerTls(Group):

@@ -16,15 +16,17 @@ from typing import Final
 
 LINE_BYTES_MAX: Final = 4 * 1024 * 1024  # the hard limit of a line, without its LF
 
+RECORD_START_BYTES_MAX: Final = 1000  # of a pattern: it travels with every range
+
 HEX_128: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Part(enum.Enum):
     """What the bytes are. A line over the hard limit is shipped as chunks, each of which becomes a dead letter."""
 
-    LINES = "lines"  # whole lines, each with its LF
-    CHUNK = "chunk"  # a piece of an over-long line, not its last
-    LAST_CHUNK = "last-chunk"  # the piece that ends with the line's LF
+    LINES = "lines"  # whole lines, each with its LF; where records are more than one line, whole records
+    CHUNK = "chunk"  # a piece of an over-long line, or record, not its last
+    LAST_CHUNK = "last-chunk"  # the piece that ends with its LF
 
 
 class RangeId(bytes):
@@ -60,6 +62,7 @@ class ByteRange:
     path: str  # where the file was found
     host_name: str  # human-readable; the envelope's `host`
     part: Part = Part.LINES
+    record_start: str = ""  # RE2, in lines that begin a record (see `record_start`); empty: each line is one
 
     def __post_init__(self) -> None:
         for name in ("host_id", "file_id"):
@@ -73,13 +76,24 @@ class ByteRange:
         for name, longest in (("rules", 64), ("zone", 64), ("source", 100), ("path", 4096), ("host_name", 255)):
             if not 0 < len(getattr(self, name).encode(errors="surrogateescape")) <= longest:
                 raise ValueError(f"{name} must have 1 to {longest} bytes")
+        if len(self.record_start.encode()) > RECORD_START_BYTES_MAX:
+            raise ValueError(f"record_start must have at most {RECORD_START_BYTES_MAX} bytes")
+
+    @property
+    def extras(self) -> dict[str, str]:
+        """What came after 0.2.0, by name, where it says something. All else stays what it was: its id, its headers, its spool."""
+        return {"record_start": self.record_start} if self.record_start else {}
 
     def range_id(self, body: bytes) -> RangeId:
         """The id of this range with these bytes (inflated)."""
         if len(body) != self.end - self.start:
             raise ValueError(f"the range says {self.end - self.start} bytes, the body has {len(body)}")
-        *fields, part = dataclasses.astuple(self)  # in the order above, which must stay: it is part of the id
-        return _range_id(("range", *map(str, fields), part.value), body)
+        fields = dataclasses.astuple(self)[:_FIELDS]  # in the order above, which must stay: it is part of the id
+        more = (text for name, value in self.extras.items() for text in (name, value))
+        return _range_id(("range", *map(str, fields), self.part.value, *more), body)
+
+
+_FIELDS: Final = 11  # before `part`
 
 
 def batch_range_id(event_type: str, batch_key: str, client: str, observed_at_ms: int, rules: str, body: bytes) -> RangeId:

@@ -49,6 +49,11 @@ RANGE_HEADERS: Final = {
     "Hourmark-Path": "path",
 }
 PART_HEADER: Final = "Hourmark-Part"
+# What came after 0.2.0, sent only where it says something. The part names each as needed, which a service refuses that does not
+# know it, be it of 0.2.0 or of now: read without it, a range would be other records.
+EXTRA_HEADERS: Final = {"Hourmark-Record-Start": "record_start"}
+_NEEDS: Final = "; needs="
+_KNOWN: Final = frozenset(header.lower() for header in (*RANGE_HEADERS, *EXTRA_HEADERS, PART_HEADER))
 _INTEGERS: Final = frozenset({"generation", "start", "end", "observed_at_ms"})
 _REPORT: Final = TypeAdapter(HostReport)
 
@@ -56,14 +61,19 @@ _REPORT: Final = TypeAdapter(HostReport)
 def range_headers(byte_range: ByteRange) -> dict[str, str]:
     """A range as headers of `POST /v1/ranges`. Bytes that are no UTF-8 (surrogate escapes, as in paths) stay what they are."""
     headers = {header: _escape(str(getattr(byte_range, name))) for header, name in RANGE_HEADERS.items()}
-    headers[PART_HEADER] = byte_range.part.value
+    extras = byte_range.extras
+    headers |= {header: _escape(extras[name]) for header, name in EXTRA_HEADERS.items() if name in extras}
+    headers[PART_HEADER] = byte_range.part.value + (_NEEDS + ",".join(extras) if extras else "")
     return headers
 
 
 def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
-    """The inverse, from a case-insensitive mapping; ValueError names the header that is missing or wrong."""
+    """The inverse, from a case-insensitive mapping; ValueError names the header that is missing, wrong or not known."""
+    if unknown := sorted(name for name in headers if name.lower().startswith("hourmark-") and name.lower() not in _KNOWN):
+        raise ValueError(f"this version does not know the header {unknown[0]}; upgrade this service first")
     values: dict[str, str | int] = {}
-    for header, name in RANGE_HEADERS.items():
+    part, needs = _part_of(headers.get(PART_HEADER, Part.LINES.value))
+    for header, name in (*RANGE_HEADERS.items(), *((h, name) for h, name in EXTRA_HEADERS.items() if name in needs)):
         text = headers.get(header)
         if text is None:
             raise ValueError(f"the header {header} is missing")
@@ -75,11 +85,25 @@ def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
             values[name] = int(text)
         else:
             values[name] = unquote_to_bytes(text).decode(errors="surrogateescape")
+    for header, name in EXTRA_HEADERS.items():
+        if (name in needs) != (header in headers) or values.get(name) == "":
+            raise ValueError(
+                f"the header {header} comes with {name} among what {PART_HEADER} needs, or not at all, and says something"
+            )
+    return ByteRange(part=part, **values)  # type: ignore[arg-type]  # names and kinds come from the tables above
+
+
+def _part_of(text: str) -> tuple[Part, list[str]]:
+    """What the bytes are, and the extras that their reading needs."""
+    kind, separator, rest = text.partition(_NEEDS)
+    needs = rest.split(",") if separator else []
     try:
-        part = Part(headers.get(PART_HEADER, Part.LINES.value))
+        part = Part(kind)
     except ValueError:
         raise ValueError(f"the header {PART_HEADER} must be one of {[p.value for p in Part]}") from None
-    return ByteRange(part=part, **values)  # type: ignore[arg-type]  # names and kinds come from the table above
+    if unknown := [name for name in needs if name not in EXTRA_HEADERS.values()]:
+        raise ValueError(f"the range needs {unknown[0]!r:.40}, which this version does not know; upgrade this service first")
+    return part, needs
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from hourmark.wire import (
     CLIENT_HEADER,
     CLOCK_HEADER,
     EVENTS_PATH,
+    EXTRA_HEADERS,
     HELLO_PATH,
     IDEMPOTENCY_HEADER,
     OBSERVED_AT_HEADER,
@@ -104,12 +105,14 @@ def document(settings: ServiceSettings) -> _Json:
 
 def _ranges(settings: ServiceSettings) -> _Json:
     headers = [_header(name, _HEADER_SCHEMAS.get(name, {"type": "string"}), required=True) for name in RANGE_HEADERS]
-    part = _header(PART_HEADER, {"enum": [part.value for part in Part], "default": Part.LINES.value})
+    extras = [_header(name, {"type": "string"}, required=False) for name in EXTRA_HEADERS]
+    kinds = f"^({'|'.join(part.value for part in Part)})(; needs=({'|'.join(EXTRA_HEADERS.values())}))?$"
+    part = _header(PART_HEADER, {"type": "string", "pattern": kinds, "default": Part.LINES.value})
     return {
         "operationId": "postRange",
         "summary": "A byte range of a file, from a tailer",
         "description": f"End - Offset bytes, up to {settings.range_bytes_max}; a record up to {settings.line_bytes_max}.",
-        "parameters": [*headers, part, _encoding()],
+        "parameters": [*headers, part, *extras, _encoding()],
         "requestBody": {"required": True, "content": {_STREAM: {"schema": {"type": "string", "contentEncoding": "binary"}}}},
         "responses": {
             "200": _answer("All of it is on all in-sync replicas", _object(end=_COUNT, **_delivered())),

@@ -27,7 +27,7 @@ from hourmark_delivery_service.queue import Queue
 from hourmark_delivery_service.rules_store import RulesStore
 from hourmark_delivery_service.turns import Job
 from hourmark_delivery_service.twins import Twins, Work
-from hourmark_delivery_service.workers import LONG_RECORDS, Workers, has_long_line, is_large
+from hourmark_delivery_service.workers import LONG_BYTES, LONG_RECORDS, Workers, has_long_line, is_large
 
 P = TypeVar("P", bound=Parser)
 
@@ -166,7 +166,8 @@ class Service:
 
     async def _append_all(self, work: Work[Parser], parser: Parser, body: bytes) -> None:
         slices, job = parser.slices(), Job()
-        turn = self.workers.beside if has_long_line(body) else self.workers.short
+        is_long = has_long_line(body) or (parser.joins_lines and len(body) > LONG_BYTES)
+        turn = self.workers.beside if is_long else self.workers.short
         waiting = Slice()
         while True:
             part = await turn(job, functools.partial(next, slices, None))

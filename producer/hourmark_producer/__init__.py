@@ -8,11 +8,13 @@ copytruncate, copies that match are known by name and content, and passed over; 
 lost by copytruncate itself. What a truncation destroyed unread is counted and reported, and what cannot be counted is reported
 as unknown.
 
-Small dependencies: httpx and zstandard. One idea per module, the pure ones first:
+Small dependencies: httpx, zstandard, and google-re2 for records of more than one line. One idea per module, the pure ones first:
 
 | module | holds |
 |---|---|
 | `cutting` | where a file is cut into ranges (pure) |
+| `record_cutting` | the same where records are more than one line (pure) |
+| `source_cutting` | either, as the source says |
 | `truncation` | what a file's sizes, head and last bytes say about its past (pure) |
 | `losses` | what is known to be lost, and what cannot be known |
 | `looking` | a look into an open file |

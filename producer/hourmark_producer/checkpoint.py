@@ -107,7 +107,7 @@ def forget_file(file_id: str) -> list[Change]:
 
 def spool(outgoing: Outgoing, body: bytes) -> Change:
     """A range on its way, with its compressed body."""
-    fields = dataclasses.asdict(outgoing.range) | {"part": outgoing.range.part.value}
+    fields = _fields(outgoing.range)
     row = (outgoing.sequence, outgoing.range.file_id, json.dumps(fields), body)
     return "INSERT INTO ranges VALUES (?,?,?,?)", row
 
@@ -366,6 +366,13 @@ def _orphan(outgoing: Outgoing) -> TrackedFile:
         ),
         retired=True,
     )
+
+
+def _fields(sent: ByteRange) -> dict[str, Any]:
+    """What came after 0.2.0 only where it says something: else a version before can go on with the spool."""
+    fields = dataclasses.asdict(sent) | {"part": sent.part.value}
+    del fields["record_start"]
+    return fields | sent.extras
 
 
 def _range(text: str) -> ByteRange:

@@ -88,6 +88,8 @@ def checked(settings: TailerConfig) -> TailerConfig:
         for path in source.paths:
             if not path.startswith("/"):
                 raise ConfigError(f"{where}.paths = {path!r}: allowed: absolute globs, such as /var/log/app/*.log")
+        if source.record_start is not None:
+            _check_record_start(source.record_start, where)
         try:
             ZoneInfo(source.zone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -95,6 +97,15 @@ def checked(settings: TailerConfig) -> TailerConfig:
     if len(settings.host_name.encode()) > 255:
         raise ConfigError(f"tailer.host_name = {settings.host_name[:40]!r}…: allowed: up to 255 bytes")
     return settings
+
+
+def _check_record_start(pattern: str, where: str) -> None:
+    from hourmark.record_start import RecordStart  # where it is needed: not every host has such a source
+
+    try:
+        RecordStart(pattern)
+    except ValueError as error:
+        raise ConfigError(f"{where}.record_start = {pattern!r:.200}: {error}") from error
 
 
 def _left_waiting(settings: TailerConfig) -> str:

@@ -153,6 +153,7 @@ class TrackedFile:
     rest: Rest | None = None  # it vanished, and may have been packed
     former: Position | None = None  # of the generation before: a copy of it may yet be found
     saved: Account | None = None  # what the checkpoint has of its account
+    flush_at_s: float | None = None  # monotonic: when a record that waits for its end is sent as it is
 
     @property
     def is_gone(self) -> bool:

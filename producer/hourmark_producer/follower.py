@@ -23,16 +23,18 @@ from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.copies import end_of_lines, origin_of
 from hourmark_producer.counters import Counters
-from hourmark_producer.cutting import Cut, Limits, Pending, cut
+from hourmark_producer.cutting import Cut, Limits, Pending
 from hourmark_producer.files import Files, Outgoing, Position, Progress, TrackedFile
 from hourmark_producer.looking import is_anchored, look_into, read_at
 from hourmark_producer.losses import Loss
 from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.rests import Rests
 from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink
+from hourmark_producer.source_cutting import cut_of
 from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor
 
 RANGES_PER_TURN: Final = 16  # then other files have their turn
+_FLUSH_AGAIN_S: Final = 0.05  # where a flush is due, and the latest look saw less than there is
 ZSTD_LEVEL: Final = 1  # several times faster than the default, and logs shrink almost as far
 _LOG = logging.getLogger(__name__)
 
@@ -96,7 +98,7 @@ class Follower:
         descriptor, found = file.descriptor, None
         if descriptor is not None and not file.retired and not self.finishing and file.place.source in self.sources:
             found = self._examine(file, descriptor)
-        elif descriptor is None and file.rest is not None and not self.finishing:
+        elif descriptor is None and file.rest is not None and not self.finishing and file.place.source in self.sources:
             found = self.rests.next_cut(file, file.rest)
         if found is None:
             self._only_acknowledge(file)
@@ -152,6 +154,7 @@ class Follower:
                 path=file.place.path,
                 host_name=self.host_name,
                 part=shipped.part,
+                record_start=self.sources[file.place.source].record_start or "",
             )
         except ValueError as error:
             raise Refused(f"no range can be made of the service's answer: {error}") from error
@@ -179,7 +182,7 @@ class Follower:
         ):
             position, quiet_to = passed, passed.offset
         file.progress = before = dataclasses.replace(before, position=position, quiet_to=quiet_to, examined_at_s=now_s)
-        cut = self._cut(descriptor, position, quiet_to)
+        cut = self._cut(file, descriptor, position, quiet_to)
         if isinstance(cut, Pending):
             quiet_to = position.offset + cut.searched
         file.progress = dataclasses.replace(before, quiet_to=quiet_to, examined_scan=due)
@@ -224,11 +227,17 @@ class Follower:
         self.counters.lost(loss)
         _LOG.warning("%s: %s; loss is unknown", file.place.seen_at, what)
 
-    def _cut(self, descriptor: int, position: Position, quiet_to: int) -> Cut | Pending:
+    def _cut(self, file: TrackedFile, descriptor: int, position: Position, quiet_to: int) -> Cut | Pending:
         def read(skip: int, count: int) -> bytes:
             return read_at(descriptor, position.offset + skip, count)
 
-        found = cut(read, self.limits, in_line=position.in_line, searched=max(0, quiet_to - position.offset))
+        source = self.sources[file.place.source]
+        flush_at_s = file.changed_at_s + source.flush_seconds
+        flush = position.size_seen <= file.observed.size and self.clock.monotonic_s() >= flush_at_s
+        searched = max(0, quiet_to - position.offset)
+        found = cut_of(source, read, self.limits, position, searched=searched, flush=flush)
+        waits = isinstance(found, Pending) and not found.searched and source.record_start is not None
+        file.flush_at_s = max(flush_at_s, self.clock.monotonic_s() + _FLUSH_AGAIN_S) if waits else None
         if isinstance(found, Cut):
             anchored = is_anchored(descriptor, position)
             if not anchored or os.fstat(descriptor).st_size < position.offset + len(found.body):

@@ -22,8 +22,8 @@ from hourmark_producer.losses import Loss
 
 REREAD_REPEATS: Final = (
     "every file that is still there is sent again from its start; lines keep their ids and are dropped as duplicates, except "
-    "those whose time is not in the line itself, and those of files that were truncated since they were first read: these may "
-    "repeat. What was on its way, or unread, of files that are gone is unknown loss"
+    "those whose time is not in the line itself, those of files that were truncated since they were first read, and records that "
+    "a flush ended early (record_start): these may repeat. What was on its way, or unread, of files that are gone is unknown loss"
 )
 _LOG = logging.getLogger(__name__)
 

@@ -17,19 +17,21 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hourmark.clock import Clock
+from hourmark.config_groups import TailedSource
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Checkpoint
 from hourmark_producer.compressed import CutOff, Damaged, Plain
-from hourmark_producer.cutting import Cut, Limits, cut
+from hourmark_producer.cutting import Cut, Limits
 from hourmark_producer.discovery import PACKED
 from hourmark_producer.files import Files, TrackedFile
 from hourmark_producer.identity import Identity, identify
 from hourmark_producer.rest import NOTHING, Content, Known, Rest, Stage, compare
 from hourmark_producer.schedule import Schedule
+from hourmark_producer.source_cutting import cut_of
 from hourmark_producer.truncation import are_alike
 
 AT_ONCE_MAX: Final = 4  # each holds a descriptor and a window
@@ -52,6 +54,7 @@ class Rests:
     schedule: Schedule
     clock: Clock
     limits: Limits
+    sources: Mapping[str, TailedSource]
 
     def __post_init__(self) -> None:
         self.stopping = threading.Event()
@@ -81,7 +84,7 @@ class Rests:
             return rest.read_at(position.offset + skip, count, self._pause)
 
         try:
-            found = cut(read, self.limits, in_line=position.in_line)
+            found = cut_of(self.sources[file.place.source], read, self.limits, position, flush=True)
         except NotYet:
             raise
         except OSError:

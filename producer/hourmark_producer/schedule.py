@@ -24,6 +24,7 @@ class Schedule:
         self._changed = threading.Condition()
         self._ready: deque[TrackedFile] = deque()
         self._later: list[tuple[float, int, TrackedFile]] = []
+        self._wakes: list[tuple[float, int, TrackedFile]] = []
         self._number = itertools.count()
         self._held: set[TrackedFile] = set()  # ready, busy or waiting
         self._again: set[TrackedFile] = set()
@@ -33,12 +34,21 @@ class Schedule:
     def add(self, file: TrackedFile) -> None:
         """There is something to do."""
         with self._changed:
-            if file in self._held:
-                self._again.add(file)
-                return
-            self._held.add(file)
-            self._ready.append(file)
+            self._add(file)
+
+    def wake(self, file: TrackedFile, at_s: float) -> None:
+        """`add` it at that time (monotonic), whatever becomes of it until then."""
+        with self._changed:
+            heapq.heappush(self._wakes, (at_s, next(self._number), file))
             self._changed.notify()
+
+    def _add(self, file: TrackedFile) -> None:
+        if file in self._held:
+            self._again.add(file)
+            return
+        self._held.add(file)
+        self._ready.append(file)
+        self._changed.notify()
 
     def take(self) -> TrackedFile | None:
         """Wait for a file; the caller must end with `done` or `retry`. None: closed."""
@@ -47,12 +57,15 @@ class Schedule:
                 now_s = self._clock.monotonic_s()
                 while self._later and self._later[0][0] <= now_s:
                     self._ready.append(heapq.heappop(self._later)[2])
+                while self._wakes and self._wakes[0][0] <= now_s:
+                    self._add(heapq.heappop(self._wakes)[2])
                 if self._ready:
                     file = self._ready.popleft()
                     self._again.discard(file)
                     self._busy.add(file)
                     return file
-                self._changed.wait(self._later[0][0] - now_s if self._later else None)
+                next_s = min((times[0][0] for times in (self._later, self._wakes) if times), default=None)
+                self._changed.wait(None if next_s is None else next_s - now_s)
             return None
 
     def done(self, file: TrackedFile, *, more: bool) -> None:

@@ -74,6 +74,8 @@ class Senders:
             self.schedule.retry(file, pause)
         else:
             file.failures = 0
+            if file.flush_at_s is not None:
+                self.schedule.wake(file, file.flush_at_s)
             self.schedule.done(file, more=more)
 
     def _log(self, file: TrackedFile, error: Exception, pause: float) -> None:

@@ -84,12 +84,15 @@ class Tailer:
         self._schedule = Schedule(clock)
         throttle = self._throttle = Throttle(clock)
         limits = Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
-        self._rests = Rests(files=self.files, checkpoint=checkpoint, schedule=self._schedule, clock=clock, limits=limits)
+        sources = {source.name: source for source in config.sources}
+        self._rests = Rests(
+            files=self.files, checkpoint=checkpoint, schedule=self._schedule, clock=clock, limits=limits, sources=sources
+        )
         self._follower = Follower(
             client=self._client,
             checkpoint=checkpoint,
             files=self.files,
-            sources={source.name: source for source in config.sources},
+            sources=sources,
             limits=limits,
             rests=self._rests,
             counters=self._counters,

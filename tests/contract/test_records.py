@@ -23,7 +23,7 @@ from hourmark.host_reports import SCHEMA, SCHEMA_BEFORE_UNKNOWN, HostReport, Sou
 from hourmark.manifest import Manifest
 from hourmark.ranges import Part, RangeId
 from hourmark.rules import Rules, RulesBook, TypeVersion
-from hourmark.wire import parse_range_headers, range_headers, report_from_json, report_to_json
+from hourmark.wire import RANGE_HEADERS, parse_range_headers, range_headers, report_from_json, report_to_json
 from hourmark_declare.avro_evolution import why_unreadable
 
 TEXT = st.text(max_size=30)
@@ -160,6 +160,50 @@ def test_a_wrong_header_is_named(header: str, value: str) -> None:
         parse_range_headers({**headers, header: value})
     del headers["Hourmark-Offset"]
     with pytest.raises(ValueError, match="Hourmark-Offset is missing"):
+        parse_range_headers(headers)
+
+
+PARTS_OF_0_2_0 = ("lines", "chunk", "last-chunk")
+
+
+@given(st.text(min_size=1, max_size=250), st.sampled_from(Part))
+def test_extras_travel_and_a_service_before_them_refuses_the_range(pattern: str, part: Part) -> None:
+    made = byte_range(record_start=pattern, part=part)
+    headers = range_headers(made)
+    assert all(value.isascii() and value.isprintable() for value in headers.values())
+    assert parse_range_headers(headers) == made
+    assert headers["Hourmark-Part"] not in PARTS_OF_0_2_0, "all that it takes: it would read lines"
+    assert made.range_id(b"xx") != byte_range(part=part).range_id(b"xx")
+
+
+def test_a_range_without_extras_is_what_it_was() -> None:
+    assert set(range_headers(byte_range())) == {*RANGE_HEADERS, "Hourmark-Part"}
+    assert range_headers(byte_range())["Hourmark-Part"] in PARTS_OF_0_2_0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"Hourmark-Part": "lines; needs=record-folding"}, "record-folding.*upgrade"),
+        ({"Hourmark-Part": "lines; needs=record_start,x"}, "'x'.*upgrade"),
+        ({"Hourmark-Part": "lines; needs="}, "upgrade"),
+        ({"Hourmark-Part": "lines"}, "Hourmark-Record-Start comes with record_start"),
+        ({"Hourmark-Record-Start": ""}, "says something"),
+        ({"Hourmark-Record-Start": "é"}, "percent-encoded"),
+        ({"Hourmark-Record-Start": "x" * 1001}, "1000 bytes"),
+        ({"Hourmark-Folding": "1"}, "does not know the header Hourmark-Folding; upgrade"),
+    ],
+)
+def test_a_range_that_is_not_understood_is_refused_and_never_misread(changes: dict[str, str], said: str) -> None:
+    headers = range_headers(byte_range(record_start="^S"))
+    with pytest.raises(ValueError, match=said):
+        parse_range_headers(headers | changes)
+
+
+def test_what_is_needed_must_be_there() -> None:
+    headers = range_headers(byte_range(record_start="^S"))
+    del headers["Hourmark-Record-Start"]
+    with pytest.raises(ValueError, match="Hourmark-Record-Start is missing"):
         parse_range_headers(headers)
 
 

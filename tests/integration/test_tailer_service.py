@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
+from tests.support.service.examples import decoded
 from tests.support.service.harness import Harness
 from tests.support.tailer.host import Host
 from tests.support.waiting import wait_for
 
+from hourmark.audit import AuditRecord
+from hourmark.config_groups import TailedSource
 from hourmark.host_reports import HostReport
-from hourmark.topics import HOSTS
+from hourmark.topics import AUDIT, HOSTS
 from hourmark_delivery_service.app import create_app
+from hourmark_delivery_service.parsing import Record
 
 
 @contextmanager
@@ -55,3 +60,30 @@ def test_every_line_but_a_blank_one_becomes_an_event_or_a_dead_letter(tmp_path: 
     assert again.events + again.dead_letters == 3, "a line, and two pieces of one that is too long"
     reports = [HostReport.decode(record.value[5:]) for record in harness.queue.of(HOSTS)]
     assert reports[-1].goodbye and reports[-1].sources[0].caught_up_at_ms == harness.clock.now_ms()
+
+
+def test_records_of_more_than_one_line_are_one_each_however_the_file_grows(tmp_path: Path) -> None:
+    harness = Harness()
+    records = [b"2026-11-21 request %d\n" % n + b"  at x\n\n  at y\n" * (n % 3) for n in range(3000)]
+    whole = b"".join(records)
+    with serving(harness) as url:
+        host = Host(tmp_path, url)
+        host.settings["sources"] = [
+            TailedSource(name="anything", paths=[f"{host.logs}/app.log*"], record_start=r"^\d{4}-", flush_seconds=2)
+        ]
+        host.settings["range_bytes"] = 4096
+        with host.running():
+            for at in range(0, len(whole), 20_011):  # now and then within a line
+                host.append(whole[at : at + 20_011])
+                time.sleep(0.02)
+        summary = host.drain()
+    rows = [decoded(Record("raw", record.key, record.value, 0)) for record in harness.queue.of("events.raw")]
+    made = {row["position"]: row["line"] for row in rows}
+    at = 0
+    for record in records:
+        assert made.pop(at) == record[:-1]
+        at += len(record)
+    assert not made and len(rows) == len(records)
+    assert (summary.pending_bytes, summary.goodbye) == (0, True)
+    audited = [AuditRecord.decode(record.value[5:]) for record in harness.queue.of(AUDIT)]
+    assert sum(audit.lines for audit in audited) == len(records)

@@ -13,6 +13,7 @@ from hourmark.avro import put_long
 from hourmark.dead_letters import Reason
 from hourmark.event_id import LineIds
 from hourmark.ranges import LINE_BYTES_MAX, ByteRange, Part, RangeId
+from hourmark.record_start import STEP_BYTES, RecordStart, record_start
 from hourmark_delivery_service.message import Packed
 from hourmark_delivery_service.parsing import native, records
 from hourmark_delivery_service.parsing.compiled import CompiledRules
@@ -30,7 +31,10 @@ class RangeParser(Parser):
     """Parses one range in slices.
 
     ValueError if range and body contradict each other: the lengths differ, lines do not end with LF, or `observed_at` lies
-    where no calendar goes. No tailer makes such a range, and nothing in it could be kept.
+    where no calendar goes; or if `record_start` is no pattern. No tailer makes such a range, and nothing in it could be kept.
+
+    Records of more than one line are read as lines are, with LFs between. Their range begins with one, whatever its first line
+    looks like, so that the range alone says where they begin. The native pass is not for them.
     """
 
     def __init__(self, byte_range: ByteRange, body: bytes, rules: CompiledRules) -> None:
@@ -52,6 +56,8 @@ class RangeParser(Parser):
         )
         self._range = byte_range
         self._body = body
+        self._starts = record_start(byte_range.record_start) if byte_range.record_start else None
+        self.joins_lines = self._starts is not None
         self._reader = reader_of(byte_range, rules)
         self._ids = LineIds(byte_range.host_id, byte_range.file_id, byte_range.generation)
         self._native = self._open_native(rules)
@@ -62,6 +68,9 @@ class RangeParser(Parser):
             self._refuse(
                 Rejected(Reason.LINE_TOO_LONG, f"{self._range.part.value} of a line over {LINE_BYTES_MAX} bytes"), raw, 0
             )
+            return
+        if self._starts is not None:
+            yield from self._read_records(self._starts)
             return
         at = 0
         while at < len(self._body):
@@ -80,8 +89,29 @@ class RangeParser(Parser):
             yield end + 1 - at
             at = end + 1
 
+    def _read_records(self, starts: RecordStart) -> Iterator[int]:
+        at = seen = 0
+        for found in starts.steps(self._body, self._body.index(b"\n") + 1, len(self._body)):
+            if found is not None:
+                self._record(at, found)
+                at = found
+                yield at - seen
+                seen = at
+            else:  # a long record: its search goes on
+                yield STEP_BYTES
+        self._record(at, len(self._body))
+        yield len(self._body) - seen
+
+    def _record(self, at: int, end: int) -> None:
+        record = self._body[at : end - 1]
+        if self._rules.parser.counts_blanks and not record.strip(b"\r\n"):
+            self.blanks += 1
+        else:
+            self._line(record, at)
+
     def _open_native(self, rules: CompiledRules) -> Any:
-        source = rules.native_source(self._range.source) if self._reader is not None else None
+        alone = self._reader is None or self.joins_lines
+        source = None if alone else rules.native_source(self._range.source)
         if native.MODULE is None or source is None:
             return None
         origin, observed_at_ms = self._origin, self._range.observed_at_ms

@@ -129,6 +129,7 @@ class Parser:
         self.refused: collections.Counter[tuple[str, str]] = collections.Counter()  # by claimed type, if declared, and reason
         self.events: collections.Counter[str] = collections.Counter()
         self.blanks = 0
+        self.joins_lines = False  # whether a record may be many lines, and so long
 
     def slices(self) -> Iterator[Slice]:
         """The records, some at a time."""

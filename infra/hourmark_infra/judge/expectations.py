@@ -40,6 +40,8 @@ class FileExpectation(_Told):
     generation: int = Field(0, ge=0, description="how often the file was truncated")
     source: str | None = Field(None, description="the declared source; absent: not checked")
     zone: str = Field("UTC", description="as the tailer is told")
+    record_start: str | None = Field(None, description="as the tailer is told: records are this line and those it is not in")
+    flushed: list[int] = Field([], description="where a record begins because what is before it had been sent already")
     host: Several = Field((), description="instead of that of all files")
     host_id: Several = Field((), description="instead of that of all files")
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from hourmark_infra.judge import rfc5424
 from hourmark_infra.judge.expectations import Expectations, FileExpectation, Written
 from hourmark_infra.judge.identity import file_id
+from hourmark_infra.judge.records import Begins, pieces
 from hourmark_infra.judge.report import Kind, Report
 
 NO_TYPE = "(none)"  # of a line that names no type of the expectations
@@ -33,8 +34,8 @@ class Line:
 
     @property
     def blank(self) -> bool:
-        """Whether it has no byte but CR."""
-        return self.part == "lines" and not self.content.strip(b"\r")
+        """Whether it has no byte but CR, and LF within a record."""
+        return self.part == "lines" and not self.content.strip(b"\r\n")
 
 
 class SourceFile:
@@ -55,6 +56,8 @@ class SourceFile:
         self._type_codes = bytearray()
         self._end = 0  # of the last line, or piece of one, that can have been sent
         self.where = array("I")
+        self._begins = Begins(file.record_start, file.flushed) if file.record_start is not None else None
+        self._pieces = set[int]()  # of over-long records, all but the last
         self._extend()
         size = self._end if file.size is None else file.size
         self.required = sum(self._next(index) <= size for index in range(len(self.starts)))  # the rest need not be there
@@ -76,6 +79,9 @@ class SourceFile:
     def part_of(self, index: int) -> str:
         """What a range calls it: lines, or of an over-long line: chunk, last-chunk."""
         start, end = self.starts[index], self._next(index)
+        if self._begins is not None:
+            before = index > 0 and self.starts[index - 1] in self._pieces
+            return "chunk" if start in self._pieces else "last-chunk" if before else "lines"
         if self.read(end - 1, end) != b"\n":
             return "chunk"
         return "lines" if start == 0 or self.read(start - 1, start) == b"\n" else "last-chunk"
@@ -103,6 +109,8 @@ class SourceFile:
 
     def _extend(self) -> None:
         """Index from `_end` on: terminated lines, and the full pieces of one that is over-long, be it terminated or not."""
+        if self._begins is not None:
+            return self._extend_records(self._begins)
         in_line = self._end > 0 and self.read(self._end - 1, self._end) != b"\n"
         while True:
             self._file.seek(self._end)
@@ -110,13 +118,36 @@ class SourceFile:
             piece = self._file.readline(at_most)
             terminated = piece.endswith(b"\n")
             if not terminated and len(piece) < at_most:
-                return
+                return None
             code = self._type_codes[-1] if in_line else self._types.index(self._claimed(piece.removesuffix(b"\n")))
             self.starts.append(self._end)
             self._type_codes.append(code)
             self.where.append(0)
             self._end += len(piece) if terminated else self._line_bytes_max
             in_line = not terminated
+
+    def _extend_records(self, begins: Begins) -> None:
+        """The same of records; the last is taken to be whole. One over the limit that has no end yet is not judged."""
+        self._file.seek(self._end)
+        start, first = self._end, b""
+        while (line := self._file.readline()).endswith(b"\n"):
+            at = self._file.tell() - len(line)
+            if first and begins(at, line):
+                self._add_record(start, at, first)
+                start, first = at, b""
+            first = first or line
+        if first:
+            self._add_record(start, self._file.tell() - len(line), first)
+
+    def _add_record(self, start: int, end: int, first: bytes) -> None:
+        code = self._types.index(self._claimed(first.removesuffix(b"\n")))
+        for at, last in pieces(start, end - start, self._line_bytes_max):
+            self.starts.append(at)
+            self._type_codes.append(code)
+            self.where.append(0)
+            if not last:
+                self._pieces.add(at)
+        self._end = end
 
     def _claimed(self, line: bytes) -> str:
         carried = self.told.carries(self._types[1:])

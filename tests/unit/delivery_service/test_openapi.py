@@ -26,7 +26,7 @@ from tests.support.service.harness import Harness, running, with_scene
 from tests.support.service.network import networked
 
 from hourmark.config import Config
-from hourmark.wire import EVENTS_PATH, RANGES_PATH, REPORTS_PATH, range_headers
+from hourmark.wire import EVENTS_PATH, EXTRA_HEADERS, RANGES_PATH, REPORTS_PATH, range_headers
 from hourmark_delivery_service import probes
 from hourmark_delivery_service.answers import EveryAnswer
 from hourmark_delivery_service.app import create_app
@@ -141,6 +141,8 @@ def accept(case: Case[Any]) -> None:
     body = case.body if isinstance(case.body, bytes) else str(case.body).encode()
     if case.path == RANGES_PATH:
         case.body = body + b"\n"
+        for header in EXTRA_HEADERS:
+            case.headers.pop(header, None)
         case.headers.update(range_headers(range_of(case.body)))
     elif case.path == EVENTS_PATH:
         case.path_parameters["type"] = "click"
