@@ -221,6 +221,8 @@ class Tailer(Group):
 
     state_dir: Path = Path("/var/lib/hourmark/tailer")
     """host id, checkpoint, unacknowledged ranges"""
+    second_state_dir: Path | None = None
+    """a folder on another disk: host id and truncations, so that `--reread` makes the same ids though `state_dir` is gone"""
     service_urls: list[str] = Field(["http://127.0.0.1:8780"], min_length=1)
     """tried in turn"""
     token_file: Path | None = None

@@ -25,6 +25,7 @@ Small dependencies: httpx, zstandard, and google-re2 for records of more than on
 | `discovery` | files by globs, and what could not be looked at |
 | `files` | what is known of each followed file: its durable position, and what was last seen of it |
 | `checkpoint` | the durable side of that, and the spool of unacknowledged ranges (SQLite) |
+| `generations` | how often each file was truncated, for the day the checkpoint is lost |
 | `installation` | host id, the lock of the state folder, and the refusal to start without a checkpoint |
 | `run_mark`, `log_check` | a write-ahead log that was lost, or damaged |
 | `descriptors` | how many files are held open, and whose turn it is where there are more |

@@ -55,7 +55,10 @@ def tail(config: Config, drain: bool, reread: bool, as_json: bool) -> None:
         signal.signal(number, lambda *_: stop.set())
     with locked(settings.state_dir):
         checkpoint, host_id = open_installation(
-            settings.state_dir, reread=reread, sources=[source.name for source in settings.sources]
+            settings.state_dir,
+            reread=reread,
+            sources=[source.name for source in settings.sources],
+            second=settings.second_state_dir,
         )
         try:
             tailer = Tailer(

@@ -25,6 +25,7 @@ from hourmark_producer.copies import end_of_lines, origin_of
 from hourmark_producer.counters import Counters
 from hourmark_producer.cutting import Cut, Limits, Pending
 from hourmark_producer.files import Files, Outgoing, Position, Progress, TrackedFile
+from hourmark_producer.generations import Generations
 from hourmark_producer.looking import is_anchored, look_into, read_at
 from hourmark_producer.losses import Loss
 from hourmark_producer.refused_lines import RefusedLines
@@ -53,6 +54,7 @@ class Follower:
     sources: Mapping[str, TailedSource]
     limits: Limits
     rests: Rests
+    generations: Generations
     counters: Counters
     refused: RefusedLines
     clock: Clock
@@ -122,6 +124,8 @@ class Follower:
 
     def _spooled(self, file: TrackedFile, shipped: Cut, reading: Reading, pending: list[Change]) -> tuple[Progress, bytes]:
         before = file.progress.position
+        if before.offset == 0:
+            self.generations.note(file.file_id, before.generation, shipped.body)
         outgoing = Outgoing(next(self._sequence), self._range(file, before, shipped, reading))
         body = self._compress(shipped.body)
         end = outgoing.range.end

@@ -18,12 +18,14 @@ from hourmark.errors import UsageError
 from hourmark.ranges import new_host_id
 from hourmark.state_folder import StateFolder
 from hourmark_producer.checkpoint import Checkpoint, CheckpointBroken, lose
+from hourmark_producer.generations import owner
 from hourmark_producer.losses import Loss
 
 REREAD_REPEATS: Final = (
     "every file that is still there is sent again from its start; lines keep their ids and are dropped as duplicates, except "
-    "those whose time is not in the line itself, those of files that were truncated since they were first read, and records that "
-    "a flush ended early (record_start): these may repeat. What was on its way, or unread, of files that are gone is unknown loss"
+    "those whose time is not in the line itself, records that a flush ended early (record_start), and, where the file "
+    "`generations` is gone too and no tailer.second_state_dir has it, those of files that were truncated before: these may repeat. "
+    "What was on its way, or unread, of files that are gone is unknown loss"
 )
 _LOG = logging.getLogger(__name__)
 
@@ -33,19 +35,22 @@ def locked(state_dir: Path) -> IO[bytes]:
     return StateFolder(state_dir, "tailer").lock()
 
 
-def open_installation(state_dir: Path, *, reread: bool, sources: Sequence[str] = ()) -> tuple[Checkpoint, str]:
+def open_installation(
+    state_dir: Path, *, reread: bool, sources: Sequence[str] = (), second: Path | None = None
+) -> tuple[Checkpoint, str]:
     """The checkpoint and the host id; a first start makes both. UsageError where going on would repeat what was sent.
 
-    Where one is lost, and all is read again, of each of these sources it is unknown what was lost with it.
+    Where one is lost, and all is read again, of each of these sources it is unknown what was lost with it. `second`: the folder
+    that knows the host id where the first is gone.
     """
     folder = StateFolder(state_dir, "tailer")
-    host_id = folder.host_id()
+    host_id = folder.host_id() or (owner(second) if second is not None else None)
     path, anew = state_dir / "checkpoint.sqlite", False
     if not path.exists():
         if host_id is not None and not reread:
             raise UsageError(
-                f"{state_dir} has a host id but no checkpoint, so it is not known what was sent. Put {path.name} back, or start "
-                f"with --reread: {REREAD_REPEATS}"
+                f"{state_dir} has a host id{'' if folder.host_id() else f' ({second} names it)'} but no checkpoint, so it is not "
+                f"known what was sent. Put {path.name} back, or start with --reread: {REREAD_REPEATS}"
             )
         _remove_journals(path)
         Checkpoint.create(path, host_id or new_host_id())
@@ -53,7 +58,7 @@ def open_installation(state_dir: Path, *, reread: bool, sources: Sequence[str] =
     checkpoint, known_as, broken = _open(path, reread=reread, host_id=host_id)
     if anew or broken:
         _doubt(checkpoint, path, sources)
-    if host_id is None:
+    if folder.host_id() is None and host_id in (None, known_as):
         folder.keep_host_id(known_as)
     elif host_id != known_as:
         checkpoint.close()

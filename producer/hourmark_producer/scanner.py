@@ -22,9 +22,10 @@ from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Change, Checkpoint, CheckpointFailed
 from hourmark_producer.descriptors import Descriptors
 from hourmark_producer.discovery import Findings, Pattern, look
-from hourmark_producer.files import Account, Files, Place, TrackedFile
+from hourmark_producer.files import Account, Files, Place, Position, Progress, TrackedFile
+from hourmark_producer.generations import Generations
 from hourmark_producer.identity import Identity
-from hourmark_producer.looking import look_into
+from hourmark_producer.looking import look_into, read_at
 from hourmark_producer.rest import Stage
 from hourmark_producer.rests import Rests
 from hourmark_producer.retirement import Retirement
@@ -60,6 +61,7 @@ class Scanner:
     schedule: Schedule
     retirement: Retirement
     rests: Rests
+    generations: Generations
     throttle: Throttle
     clock: Clock
     identify: Callable[[int], Identity]
@@ -152,10 +154,13 @@ class Scanner:
     def _adopt(self, source: str, path: str, descriptor: int, identity: Identity) -> TrackedFile:
         file = self.files.match(identity)
         if file is None:
+            known_as = file_id(*identity)
+            generation = self.generations.of(known_as, read_at(descriptor, 0, HEAD_BYTES))
             file = TrackedFile(
-                file_id=file_id(identity.device, identity.inode, identity.birth_ns),
+                file_id=known_as,
                 identity=identity,
                 place=Place(source, path, path),
+                progress=Progress(position=Position(generation=generation)),
             )
             file.target = _target(path)
             self.descriptors.hold(file, descriptor)

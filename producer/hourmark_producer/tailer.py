@@ -24,6 +24,7 @@ from hourmark_producer.cutting import Limits
 from hourmark_producer.descriptors import Descriptors
 from hourmark_producer.files import Files
 from hourmark_producer.follower import Follower
+from hourmark_producer.generations import Generations
 from hourmark_producer.identity import Identity, identify
 from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.reports import Reporter
@@ -83,6 +84,7 @@ class Tailer:
         self._client = ServiceLink(config, clock)
         self._schedule = Schedule(clock)
         throttle = self._throttle = Throttle(clock)
+        generations = Generations([config.state_dir, *filter(None, [config.second_state_dir])], host_id)
         limits = Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
         sources = {source.name: source for source in config.sources}
         self._rests = Rests(
@@ -95,6 +97,7 @@ class Tailer:
             sources=sources,
             limits=limits,
             rests=self._rests,
+            generations=generations,
             counters=self._counters,
             refused=self._refused,
             clock=clock,
@@ -114,6 +117,7 @@ class Tailer:
                 files=self.files, checkpoint=checkpoint, schedule=self._schedule, counters=self._counters, clock=clock
             ),
             rests=self._rests,
+            generations=generations,
             throttle=throttle,
             clock=clock,
             identify=identify,

@@ -63,7 +63,9 @@ report_seconds = 0.05
     def tailer(self, *, reread: bool = False) -> Iterator[tuple[Tailer, Checkpoint]]:
         config = TailerConfig(**self.settings)
         with locked(config.state_dir):
-            checkpoint, host_id = open_installation(config.state_dir, reread=reread, sources=[s.name for s in config.sources])
+            checkpoint, host_id = open_installation(
+                config.state_dir, reread=reread, sources=[s.name for s in config.sources], second=config.second_state_dir
+            )
             try:
                 made = Tailer(
                     config, checkpoint, SystemClock(), host_id=host_id, host_name=config.host_name, identify=self.identify,
