@@ -197,6 +197,8 @@ class TailedSource(Group):
     """RE2, for records of more than one line: what is found in the first line of each, as `^\\d{4}-`; other lines belong to it"""
     flush_seconds: Seconds = 5
     """with record_start: after so long without growth the last record is sent; what comes then is a record of its own"""
+    fields: dict[str, str] = {}
+    """said of every event, as `{ team = "pay" }`: fields of its type of that name have it where the record says nothing"""
 
 
 class TailerTls(Group):

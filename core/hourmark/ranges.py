@@ -14,9 +14,13 @@ import re
 import uuid
 from typing import Final
 
+from hourmark.range_fields import read_range_fields
+
 LINE_BYTES_MAX: Final = 4 * 1024 * 1024  # the hard limit of a line, without its LF
 
 RECORD_START_BYTES_MAX: Final = 1000  # of a pattern: it travels with every range
+
+LATER_FIELDS: Final = ("record_start", "fields")  # of a range, after 0.2.0
 
 HEX_128: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -63,6 +67,7 @@ class ByteRange:
     host_name: str  # human-readable; the envelope's `host`
     part: Part = Part.LINES
     record_start: str = ""  # RE2, in lines that begin a record (see `record_start`); empty: each line is one
+    fields: str = ""  # what its source says of every event, as `range_fields` writes it
 
     def __post_init__(self) -> None:
         for name in ("host_id", "file_id"):
@@ -78,11 +83,13 @@ class ByteRange:
                 raise ValueError(f"{name} must have 1 to {longest} bytes")
         if len(self.record_start.encode()) > RECORD_START_BYTES_MAX:
             raise ValueError(f"record_start must have at most {RECORD_START_BYTES_MAX} bytes")
+        if self.fields:
+            read_range_fields(self.fields)
 
     @property
     def extras(self) -> dict[str, str]:
         """What came after 0.2.0, by name, where it says something. All else stays what it was: its id, its headers, its spool."""
-        return {"record_start": self.record_start} if self.record_start else {}
+        return {name: value for name in LATER_FIELDS if (value := getattr(self, name))}
 
     def range_id(self, body: bytes) -> RangeId:
         """The id of this range with these bytes (inflated)."""

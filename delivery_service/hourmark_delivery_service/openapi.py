@@ -106,7 +106,7 @@ def document(settings: ServiceSettings) -> _Json:
 def _ranges(settings: ServiceSettings) -> _Json:
     headers = [_header(name, _HEADER_SCHEMAS.get(name, {"type": "string"}), required=True) for name in RANGE_HEADERS]
     extras = [_header(name, {"type": "string"}, required=False) for name in EXTRA_HEADERS]
-    kinds = f"^({'|'.join(part.value for part in Part)})(; needs=({'|'.join(EXTRA_HEADERS.values())}))?$"
+    kinds = f"^({'|'.join(part.value for part in Part)})(; needs=[a-z_,]+)?$"
     part = _header(PART_HEADER, {"type": "string", "pattern": kinds, "default": Part.LINES.value})
     return {
         "operationId": "postRange",

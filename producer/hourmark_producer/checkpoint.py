@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from hourmark.durable import sync_folder
 from hourmark.errors import Unavailable
-from hourmark.ranges import ByteRange, Part
+from hourmark.ranges import LATER_FIELDS, ByteRange, Part
 from hourmark_producer import run_mark
 from hourmark_producer.files import NEVER, Account, Outgoing, Place, Position, Progress, TrackedFile
 from hourmark_producer.identity import Identity
@@ -371,8 +371,7 @@ def _orphan(outgoing: Outgoing) -> TrackedFile:
 def _fields(sent: ByteRange) -> dict[str, Any]:
     """What came after 0.2.0 only where it says something: else a version before can go on with the spool."""
     fields = dataclasses.asdict(sent) | {"part": sent.part.value}
-    del fields["record_start"]
-    return fields | sent.extras
+    return {name: value for name, value in fields.items() if name not in LATER_FIELDS} | sent.extras
 
 
 def _range(text: str) -> ByteRange:

@@ -18,6 +18,7 @@ from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
+from hourmark.range_fields import range_fields
 from hourmark_producer.descriptors import granted
 from hourmark_producer.installation import REREAD_REPEATS, locked, open_installation
 from hourmark_producer.tailer import Summary, Tailer
@@ -93,6 +94,10 @@ def checked(settings: TailerConfig) -> TailerConfig:
                 raise ConfigError(f"{where}.paths = {path!r}: allowed: absolute globs, such as /var/log/app/*.log")
         if source.record_start is not None:
             _check_record_start(source.record_start, where)
+        try:
+            range_fields(source.fields)
+        except ValueError as error:
+            raise ConfigError(f"{where}.fields: {error}") from error
         try:
             ZoneInfo(source.zone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:

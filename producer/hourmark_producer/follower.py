@@ -18,6 +18,7 @@ import zstandard
 
 from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
+from hourmark.range_fields import range_fields
 from hourmark.ranges import ByteRange, Part
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Change, Checkpoint
@@ -144,6 +145,7 @@ class Follower:
 
     def _range(self, file: TrackedFile, position: Position, shipped: Cut, reading: Reading) -> ByteRange:
         assert reading.rules is not None, "a range is made only of a reading with rules"
+        source = self.sources[file.place.source]
         try:
             return ByteRange(
                 host_id=self.host_id,
@@ -153,12 +155,13 @@ class Follower:
                 end=position.offset + len(shipped.body),
                 observed_at_ms=reading.clock_ms,
                 rules=reading.rules,
-                zone=self.sources[file.place.source].zone,
+                zone=source.zone,
                 source=file.place.source,
                 path=file.place.path,
                 host_name=self.host_name,
                 part=shipped.part,
-                record_start=self.sources[file.place.source].record_start or "",
+                record_start=source.record_start or "",
+                fields=range_fields(source.fields),
             )
         except ValueError as error:
             raise Refused(f"no range can be made of the service's answer: {error}") from error

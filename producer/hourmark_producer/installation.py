@@ -24,8 +24,8 @@ from hourmark_producer.losses import Loss
 REREAD_REPEATS: Final = (
     "every file that is still there is sent again from its start; lines keep their ids and are dropped as duplicates, except "
     "those whose time is not in the line itself, records that a flush ended early (record_start), and, where the file "
-    "`generations` is gone too and no tailer.second_state_dir has it, those of files that were truncated before: these may repeat. "
-    "What was on its way, or unread, of files that are gone is unknown loss"
+    "`generations` is gone too and no tailer.second_state_dir has it, those of files that were truncated before: these may "
+    "repeat. What was on its way, or unread, of files that are gone is unknown loss"
 )
 _LOG = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ from hourmark.event_id import EventId
 from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.host_reports import SCHEMA, SCHEMA_BEFORE_UNKNOWN, HostReport, SourceReport
 from hourmark.manifest import Manifest
+from hourmark.range_fields import range_fields, read_range_fields
 from hourmark.ranges import Part, RangeId
 from hourmark.rules import Rules, RulesBook, TypeVersion
 from hourmark.wire import RANGE_HEADERS, parse_range_headers, range_headers, report_from_json, report_to_json
@@ -166,9 +167,13 @@ def test_a_wrong_header_is_named(header: str, value: str) -> None:
 PARTS_OF_0_2_0 = ("lines", "chunk", "last-chunk")
 
 
-@given(st.text(min_size=1, max_size=250), st.sampled_from(Part))
-def test_extras_travel_and_a_service_before_them_refuses_the_range(pattern: str, part: Part) -> None:
-    made = byte_range(record_start=pattern, part=part)
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
+FIELDS = st.dictionaries(NAMES, st.text(max_size=20), min_size=1, max_size=5).map(range_fields)
+
+
+@given(st.text(min_size=1, max_size=250), st.sampled_from(Part), st.one_of(st.just(""), FIELDS))
+def test_extras_travel_and_a_service_before_them_refuses_the_range(pattern: str, part: Part, fields: str) -> None:
+    made = byte_range(record_start=pattern, part=part, fields=fields)
     headers = range_headers(made)
     assert all(value.isascii() and value.isprintable() for value in headers.values())
     assert parse_range_headers(headers) == made
@@ -198,6 +203,42 @@ def test_a_range_that_is_not_understood_is_refused_and_never_misread(changes: di
     headers = range_headers(byte_range(record_start="^S"))
     with pytest.raises(ValueError, match=said):
         parse_range_headers(headers | changes)
+
+
+@given(FIELDS)
+def test_fields_are_written_in_one_way_alone(written: str) -> None:
+    read = read_range_fields(written)
+    assert range_fields(dict(reversed(read.items()))) == written
+    for other in (written + " ", " " + written, written.replace(":", ": ", 1), written[:-1] + ",}", f"[{written}]"):
+        with pytest.raises(ValueError, match=r".+"):
+            read_range_fields(other)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({f"n{n}": "" for n in range(33)}, "33 fields, allowed are 32"),
+        ({"a": "x" * 4000}, "allowed are 4000"),
+        ({"a": "ä" * 2000}, "allowed are 4000"),
+        ({"1a": ""}, "not beginning with a digit"),
+        ({"": ""}, "not beginning with a digit"),
+        ({"a-b": ""}, "letters, digits and _"),
+        ({"a": "\udc80"}, "surrogates"),
+    ],
+)
+def test_fields_are_bounded(fields: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        range_fields(fields)
+    with pytest.raises(ValueError, match=r".+"):
+        byte_range(fields=json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True))
+
+
+@pytest.mark.parametrize(
+    "written", ['{"a":1}', "[]", '""', "null", "{", '{"a":"b","a":"b"}', "[" * 3000, '{"b":"","a":""}', "{}"]
+)
+def test_what_are_no_fields_is_refused(written: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        byte_range(fields=written)
 
 
 def test_what_is_needed_must_be_there() -> None:

@@ -7,6 +7,7 @@ nothing: its events become dead letters that say why, the same on every instance
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -31,6 +32,8 @@ from hourmark_delivery_service.parsing.syslog import SyslogHeader
 from hourmark_delivery_service.parsing.text_values import TextEncoder, takes_bytes, text_encoder
 from hourmark_delivery_service.parsing.time_words import TimeReader, time_reader_of
 
+FIELDS_MAP: Final = "labels"  # a field of this name, a map of strings, has all that a range says of its events
+
 _ABSENT: Final = object()
 
 
@@ -49,6 +52,22 @@ class CompiledField:
         # what stands for a group that took no part: the default, else null where the type allows it
         self.absent: bytes | None = self.default if self.default is not None else _null_of(self.encode)
 
+    def said(self, fields: Mapping[str, str]) -> CompiledField:
+        """The same, where one of these stands for what a record does not say; itself, where none can."""
+        text = fields.get(self.name)
+        try:
+            if self.name == FIELDS_MAP:
+                default = encoded(self.encode, dict(fields))
+            elif text is not None:
+                default = encoded(self.encode_text, text.encode())
+            else:
+                return self
+        except Mismatch:
+            return self
+        other = copy.copy(self)
+        other.default = other.absent = default
+        return other
+
 
 class CompiledType:
     """A type's encoders. `problem` is why nothing can be encoded, or None."""
@@ -59,6 +78,7 @@ class CompiledType:
         self.header = frame(version.schema_id)
         self.problem: str | None = None
         self.fields: tuple[CompiledField, ...] = ()
+        self._values: list[tuple[str, Encoder, bytes | None]] = []
         self.line_field: CompiledField | None = None
         self.pattern: Pattern | None = None
         self.time_format: TimeReader | None = None
@@ -98,6 +118,16 @@ class CompiledType:
         own = frozenset(field.name for field in self.fields)
         self._form = form_of(self.rule, own, self.pattern, self.line_field is not None and self.line_field.takes_bytes)
         self.native = native_type(self, schema, len(ENVELOPE)) if self.rule.is_plain else None
+
+    def with_fields(self, fields: Mapping[str, str]) -> CompiledType:
+        """The same for a range whose source says these of all of its events."""
+        other = copy.copy(self)
+        other.fields = tuple(field.said(fields) for field in self.fields)
+        other._values = [(field.name, field.encode, field.default) for field in other.fields]
+        other.line_field = next((field for field in other.fields if field.name == self.rule.field), None)
+        other.shape = None if self.shape is None else self.shape.with_fields(other.fields)
+        other.native = None
+        return other
 
     def said(self, message: bytes) -> Said:
         """What a message says. Rejected if it has not this type's form."""
@@ -194,6 +224,13 @@ class CompiledRules:
         self.numbers = {name: number for number, name in enumerate(self.numbered)}  # types, for the parsing of a range
         self._native: dict[str, Any] = {}
         self.undeclared = EXTREMES.keys() - {field.name for field in self.dead_letters.fields}  # of dead letters' fields
+
+    def with_fields(self, fields: Mapping[str, str], source: Source) -> CompiledRules:
+        """The same for the lines of a range whose source says these of all of its events."""
+        other = copy.copy(self)
+        carried = {*source.types, source.catch_all} & self.types.keys()
+        other.types = {name: self.types[name].with_fields(fields) for name in carried if name is not None}
+        return other
 
     def native_source(self, name: str) -> Any:
         """A declared source as the native pass knows it; None where its lines are the Python path's alone."""

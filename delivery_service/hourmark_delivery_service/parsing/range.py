@@ -34,7 +34,7 @@ class RangeParser(Parser):
     where no calendar goes; or if `record_start` is no pattern. No tailer makes such a range, and nothing in it could be kept.
 
     Records of more than one line are read as lines are, with LFs between. Their range begins with one, whatever its first line
-    looks like, so that the range alone says where they begin. The native pass is not for them.
+    looks like, so that the range alone says where they begin. The native pass is for ranges without extras.
     """
 
     def __init__(self, byte_range: ByteRange, body: bytes, rules: CompiledRules) -> None:
@@ -110,7 +110,7 @@ class RangeParser(Parser):
             self._line(record, at)
 
     def _open_native(self, rules: CompiledRules) -> Any:
-        alone = self._reader is None or self.joins_lines
+        alone = self._reader is None or bool(self._range.extras)
         source = None if alone else rules.native_source(self._range.source)
         if native.MODULE is None or source is None:
             return None

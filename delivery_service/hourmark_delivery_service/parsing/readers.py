@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hourmark.range_fields import read_range_fields
 from hourmark.ranges import ByteRange
 from hourmark_delivery_service.parsing.compiled import CompiledRules
 from hourmark_delivery_service.parsing.lines import FreeReader, LineReader, Rfc5424Reader
@@ -13,6 +14,8 @@ def reader_of(byte_range: ByteRange, rules: CompiledRules) -> LineReader | None:
     source = rules.sources.get(byte_range.source)
     if source is None:
         return None
+    if fields := read_range_fields(byte_range.fields):
+        rules = rules.with_fields(fields, source)
     if source.name not in rules.plain_sources:
         return MessageReader(byte_range, rules, source)
     return (Rfc5424Reader if source.format == "rfc5424" else FreeReader)(byte_range, rules, source)

@@ -5,6 +5,7 @@ keys that are no fields, parts of the header, coercion, redaction. Types that sa
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -47,6 +48,12 @@ class Shape:
                 self._replaced[field.name] = _replacement(field, whole.by)
             elif rules:
                 self._redacts[field.name] = redact_of(rules)
+
+    def with_fields(self, fields: Sequence[Field]) -> Shape:
+        """The same, where what is not said is otherwise."""
+        other = copy.copy(self)
+        other._fields = fields
+        return other
 
     def encode(self, given: Mapping[str, Any], header: _Header | None = None, *, nulls: bool = False) -> bytearray:
         """The datum. Rejected says which field is wrong. `header`: of a line that has one, and then its fields are its alone.

@@ -11,7 +11,8 @@ Where files are of several hosts, or a host's id changed, a file has its own: {"
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -42,8 +43,16 @@ class FileExpectation(_Told):
     zone: str = Field("UTC", description="as the tailer is told")
     record_start: str | None = Field(None, description="as the tailer is told: records are this line and those it is not in")
     flushed: list[int] = Field([], description="where a record begins because what is before it had been sent already")
+    fields: dict[str, str] = Field({}, description="as the tailer is told: of events whose line says nothing there")
     host: Several = Field((), description="instead of that of all files")
     host_id: Several = Field((), description="instead of that of all files")
+
+    def extras(self) -> Iterator[str]:
+        """What else its ranges say: names and values."""
+        if self.record_start is not None:
+            yield from ("record_start", self.record_start)
+        if self.fields:
+            yield from ("fields", json.dumps(self.fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True))
 
     def carries(self, types: Iterable[str]) -> list[str]:
         """Those of these types that its lines may be of, in the order in which they are tried."""

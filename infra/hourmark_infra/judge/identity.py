@@ -42,7 +42,7 @@ def client_bits(event_type: str, client_id: str) -> int:
 def range_id(fields: Iterable[object], content: bytes) -> bytes:
     """`fields`: host id, file id, generation, start, end, observed_at in ms, rules, zone, source, path, host, part.
 
-    Where records are more than one line also: the word record_start, and the pattern.
+    Then names and values of what else a range says: record_start and its pattern; fields, as JSON sorted by name.
     """
     parts = (b"range", *(str(field).encode(errors="surrogateescape") for field in fields), content)
     return _digest(parts, 8)

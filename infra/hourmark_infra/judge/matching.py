@@ -171,7 +171,7 @@ class Matcher:
         fields = (
             host_id, source.id, source.told.generation, start, end, event["event_time"], event["rules"], source.told.zone,
             event["declared_source"], event["source"], event["host"], line.part,
-            *(("record_start", source.told.record_start) if source.told.record_start is not None else ()),
+            *source.told.extras(),
         )  # fmt: skip
         if fields not in self._ranges:
             self._ranges[fields] = range_id(fields, source.read(start, max(start, end)))

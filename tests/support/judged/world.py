@@ -25,6 +25,7 @@ from hourmark.event_id import EventId, LineIds
 from hourmark.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.hours import Hour
 from hourmark.manifest import Book, BucketFile, Evidence, Grade, Manifest, Offsets, Previous
+from hourmark.range_fields import range_fields
 from hourmark.ranges import ByteRange, Part, file_id
 from hourmark.rules import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, parse
@@ -125,7 +126,7 @@ class World:
         sent = ByteRange(
             host_id=host_id or self.host_ids(path)[-1], file_id=identity(path), generation=0, start=start, end=end,
             observed_at_ms=time_ms, rules=rules.id, zone="UTC", source="s", path=str(path), host_name=told.get("host", "host"),
-            part=part, record_start=told.get("record_start", ""),
+            part=part, record_start=told.get("record_start", ""), fields=range_fields(told.get("fields", {})),
         )  # fmt: skip
         records = parse(sent, body, compiled).records
         found = [(record.event_type, self.decoded(record.event_type, record.value)) for record in records]

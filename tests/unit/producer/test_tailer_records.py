@@ -13,6 +13,7 @@ from tests.support.waiting import wait_for
 from hourmark.config_groups import TailedSource
 from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
+from hourmark.range_fields import read_range_fields
 from hourmark.ranges import Part
 from hourmark_producer.cli import checked
 
@@ -143,6 +144,26 @@ def test_a_record_over_the_limit_goes_in_pieces_also_after_a_restart(host: Host,
         (Part.CHUNK, 2048), (Part.LAST_CHUNK, len(long) - 2048), (Part.LINES, len(SECOND)),
     ]  # fmt: skip
     assert recorder.text() == long + SECOND
+
+
+def test_what_a_source_says_of_every_event_is_in_its_ranges(host: Host, recorder: Recorder) -> None:
+    fields = {"team": "pay", "env": "prød"}
+    host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/app.log*"], fields=fields)]
+    recorder.behaviour = lambda _: "drop"
+    with host.running(FIRST):
+        recorder.wait_received(2)
+    host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/app.log*"], fields={"team": "other"})]
+    recorder.behaviour = lambda _: 200
+    host.drain(SECOND)
+    assert {one.range.start: read_range_fields(one.range.fields) for one in recorder.stored} == {
+        0: fields, len(FIRST): {"team": "other"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "said"), [({"a b": "x"}, "letters"), ({"a": "x" * 5000}, "bytes together")])
+def test_fields_beyond_their_limits_stop_the_start(fields: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=f"tailer.sources.0.fields.*{said}"):
+        checked(TailerConfig(sources=[TailedSource(name="app", paths=["/x"], fields=fields)]))
 
 
 @pytest.mark.parametrize(("pattern", "said"), [("(", "RE2 does not accept it"), (r"\Ax", r"use \^")])

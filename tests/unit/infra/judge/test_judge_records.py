@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.judged.world import HOST_ID, MINUTE, START_MS, Row, World, identity, rfc5424
+from tests.support.judged.world import HOST_ID, MINUTE, SCHEMAS, START_MS, Row, World, identity, rfc5424
 from tests.unit.infra.judge.false_worlds import FAULTS
 from tests.unit.infra.judge.test_judge_worlds import verdict
 
+from hourmark.avro import event_schema
 from hourmark.event_id import LineIds
 from hourmark.ranges import ByteRange, Part
 
@@ -139,5 +140,43 @@ def test_a_range_id_made_without_the_pattern_is_objected_to(tmp_path: Path) -> N
         observed_at_ms=row["event_time"], rules=rules.id, zone="UTC", source="s", path=row["source"], host_name="host",
     )  # fmt: skip
     row["range_id"] = bytes(bare.range_id(body))
+    world.write()
+    assert not verdict(world).content
+
+
+FIELDS: list[dict[str, Any]] = [{"name": "line", "type": "bytes"}, {"name": "team", "type": ["null", "string"], "default": None},
+          {"name": "labels", "type": {"type": "map", "values": "string"}, "default": {}}]  # fmt: skip
+TRACK: list[dict[str, Any]] = [{"name": "track", "type": "string"}, {"name": "team", "type": ["null", "string"], "default": None}]
+
+
+def field_world(folder: Path) -> World:
+    """Events with what the tailer says of them; one says it itself."""
+    schemas = SCHEMAS | {"lines": event_schema("lines", FIELDS), "track-played": event_schema("track-played", TRACK)}
+    world = World(folder, schemas)
+    lines = [rfc5424("lines", START_MS, b"m"), rfc5424("track-played", START_MS, b'{"track": "t"}'), b"no header",
+             rfc5424("track-played", START_MS, b'{"track": "t", "team": "own"}')]  # fmt: skip
+    content = b"".join(line + b"\n" for line in lines)
+    path = world.source("app.log", content, fields={"team": "pay", "env": "prod"})
+    for event_type, row in world.parse(path, 0, len(content), START_MS + MINUTE):
+        world.plan_at(event_type, row["event_time"]).rows.append(row)
+    return world
+
+
+@pytest.mark.parametrize("told", [{"team": "pay", "env": "prod"}, {"team": "other", "env": "prod"}, {"team": "pay"}, {}])
+def test_fields_are_those_that_the_tailer_was_told(tmp_path: Path, told: dict[str, str]) -> None:
+    world = field_world(tmp_path)
+    world.write()
+    world.files[-1]["fields"] = told
+    report = verdict(world)
+    assert report.content == (told == {"team": "pay", "env": "prod"}), report.as_text()
+
+
+@pytest.mark.parametrize(
+    "change", [{"team": None}, {"team": "other"}, {"labels": {}}, {"labels": {"team": "pay", "env": "test"}}]
+)
+def test_a_field_that_is_not_the_tailers_is_objected_to(tmp_path: Path, change: Row) -> None:
+    world = field_world(tmp_path)
+    (row,) = [row for plan in world.plans for row in plan.rows if "line" in row]
+    row |= change
     world.write()
     assert not verdict(world).content
