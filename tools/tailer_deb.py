@@ -81,7 +81,7 @@ def _place_parts(tree: Path) -> None:
         shutil.copyfile(PARTS / part, target)
         target.chmod(mode)
     documents = tree / "usr/share/doc" / NAME
-    for name in ("configuration.md",):
+    for name in ("configuration.md", "migration.md"):
         (documents / f"{name}.gz").write_bytes(gzip.compress((ROOT / "docs" / name).read_bytes(), mtime=0))
 
 

@@ -20,7 +20,7 @@ from hourmark_etl.storage import LocalDisk
 Place = Callable[[str], Environment]
 Answer = subprocess.CompletedProcess[str]
 
-PACKAGES_OF_A_LOG_HOST_MAX = 18
+PACKAGES_OF_A_LOG_HOST_MAX = 19
 HEAVY = {"pyspark", "pyarrow", "pandas", "numpy"}
 DATA = (  # the kinds of files that are no Python
     "hourmark/audit.avsc", "hourmark/audit_before_blanks.avsc", "hourmark/envelope.avsc", "hourmark/host_report.avsc",
@@ -160,10 +160,14 @@ print(*sorted(missing))
 """
 NO_SPARK = {"py4j", "pyspark", "prometheus_client"}
 NO_ARROW = {"numpy", "pyarrow"}
+NO_RECORDS = {"re2"}
 LACKING = {  # what some of its modules import that is not for this place
     "hourmark-producer": {"confluent_kafka", "fastavro"},
-    "hourmark-etl": NO_SPARK | NO_ARROW,
-    "hourmark-etl[arrow]": NO_SPARK,
+    "hourmark-mirror": NO_RECORDS,
+    "hourmark-infra": NO_RECORDS,
+    FULL: NO_RECORDS,
+    "hourmark-etl": NO_SPARK | NO_ARROW | NO_RECORDS,
+    "hourmark-etl[arrow]": NO_SPARK | NO_RECORDS,
     "hourmark-declare": NO_SPARK - {"prometheus_client"} | NO_ARROW,
 }
 
