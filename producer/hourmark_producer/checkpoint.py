@@ -9,6 +9,7 @@
     unknown  per source: on how many occasions bytes may have been lost, nobody knows how many; never falls
     occasions  the latest losses, with file and time
     targets    per file that was found by a link: where that led
+    formers    per file that was truncated: up to where it was read before, so that a copy of that is known
     accounts   per file: what looks found of it since it was last examined, so that a stop forgets no loss
 
 The order: a range is spooled, and its file's position moved behind it, in one transaction; then it is sent; once acknowledged
@@ -63,6 +64,9 @@ CREATE TABLE IF NOT EXISTS accounts (
     file_id TEXT PRIMARY KEY, generation INTEGER NOT NULL, settled INTEGER NOT NULL, doubted INTEGER NOT NULL,
     high INTEGER NOT NULL, shrinks TEXT NOT NULL, head BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS formers (
+    file_id TEXT PRIMARY KEY, generation INTEGER NOT NULL, offset INTEGER NOT NULL, anchor BLOB NOT NULL, head BLOB NOT NULL
+);
 CREATE TABLE IF NOT EXISTS targets (file_id TEXT PRIMARY KEY, path BLOB NOT NULL);
 """
 _LOOK_AT_DISK: Final = "is the disk full, or not writable?"
@@ -102,7 +106,7 @@ def save_position(file_id: str, position: Position) -> Change:
 
 def forget_file(file_id: str) -> list[Change]:
     """A file that was deleted and cannot come back."""
-    return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in ("files", "accounts", "targets")]  # noqa: S608
+    return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in ("files", "accounts", "targets", "formers")]  # noqa: S608
 
 
 def spool(outgoing: Outgoing, body: bytes) -> Change:
@@ -132,6 +136,17 @@ def save_account(file_id: str, position: Position, account: Account | None = Non
 def save_target(file_id: str, path: str) -> Change:
     """Where the link leads that a file was found by."""
     return "INSERT OR REPLACE INTO targets VALUES (?,?)", (file_id, os.fsencode(path))
+
+
+def save_former(file_id: str, position: Position) -> Change:
+    """Up to where a file was read when it was truncated."""
+    return "INSERT OR REPLACE INTO formers VALUES (?,?,?,?,?)", (
+        file_id,
+        position.generation,
+        position.offset,
+        position.anchor,
+        position.head,
+    )
 
 
 def lose(loss: Loss) -> list[Change]:
@@ -259,10 +274,14 @@ class Checkpoint:
             }
             rows = self._db.execute("SELECT * FROM files").fetchall()
             targets = dict(self._db.execute("SELECT file_id, path FROM targets").fetchall())
+            formers = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM formers")}
             accounts = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM accounts")}
         files = [_file(row, in_flight.pop(row[0], None)) for row in rows]
         for file in files:
             file.target = os.fsdecode(targets.get(file.file_id, b""))
+            if file.file_id in formers:
+                generation, offset, anchor, head = formers[file.file_id]
+                file.former = Position(generation=generation, offset=offset, anchor=bytes(anchor), head=bytes(head))
             if file.file_id in accounts:
                 _restore(file, *accounts[file.file_id])
         return files + [_orphan(outgoing) for outgoing in in_flight.values()]
@@ -347,7 +366,8 @@ def _restore(file: TrackedFile, generation: int, settled: int, doubted: int, hig
         return
     position = dataclasses.replace(progress.position, head=bytes(head), settled=settled, doubted=bool(doubted))
     file.progress = dataclasses.replace(progress, position=position)
-    account = Account(max(high, position.offset), tuple(Shrink(*shrink) for shrink in json.loads(shrinks)), bytes(head))
+    seen = tuple(Shrink(*shrink) for shrink in json.loads(shrinks))
+    account = Account(high if seen else max(high, position.offset), seen, bytes(head))
     file.observed = dataclasses.replace(NEVER, account=account, base_s=progress.examined_at_s)
     file.saved = account
 

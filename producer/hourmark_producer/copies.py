@@ -33,7 +33,7 @@ def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) ->
     head = read_at(descriptor, 0, HEAD_BYTES)
     for other in _namesakes(files, file):
         for known in (other.progress.position, other.former):
-            if known is None or not _is_telling(known) or not known.head.startswith(head[: len(known.head)]):
+            if known is None or not is_telling(known) or not known.head.startswith(head[: len(known.head)]):
                 continue
             if status.st_size >= known.offset:
                 length = len(known.anchor)
@@ -52,7 +52,8 @@ def end_of_lines(descriptor: int) -> int:
     return start + end + 1 if end >= 0 else 0
 
 
-def _is_telling(known: Position) -> bool:
+def is_telling(known: Position) -> bool:
+    """Whether the bytes that are known at this position tell a file from others."""
     return known.offset >= OFFSET_MIN and len(known.head) >= OFFSET_MIN and not are_alike(known.head, known.anchor)
 
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hourmark.ranges import ByteRange
 from hourmark_producer.identity import Identity
-from hourmark_producer.rest import Rest
 from hourmark_producer.truncation import Shrink, Verdict, judge
+
+if TYPE_CHECKING:
+    from hourmark_producer.rest import Rest
 
 
 class Place(NamedTuple):
@@ -150,7 +152,7 @@ class TrackedFile:
     unfound: int = 0  # scans in a row that did not find it
     failures: int = 0  # in a row, of its current step
     target: str = ""  # where its latest name leads, if that is a link
-    rest: Rest | None = None  # it vanished, and may have been packed
+    rest: Rest | None = None  # it vanished, or was truncated: what was unread of it may be in another file
     former: Position | None = None  # of the generation before: a copy of it may yet be found
     saved: Account | None = None  # what the checkpoint has of its account
     flush_at_s: float | None = None  # monotonic: when a record that waits for its end is sent as it is

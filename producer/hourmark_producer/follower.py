@@ -176,6 +176,8 @@ class Follower:
         judgement = judge(known.offset, account.shrinks)
         position, quiet_to = dataclasses.replace(known, size_seen=size, head=account.head), before.quiet_to
         if judgement.verdict is Verdict.REPLACED:
+            if unread := self.rests.next_of_truncated(file, account.shrinks[0].high):
+                return unread
             position = Position(generation=known.generation + 1, size_seen=size, head=account.head, settled=known.settled)
             file.former = known
         if judgement.verdict is not Verdict.SAME:
@@ -202,7 +204,12 @@ class Follower:
             unknown=len(shrinks), what="truncated: what was written between the last look and that is unknown",
         )  # fmt: skip
         self.checkpoint.commit(
-            [changes.save_position(file.file_id, position), changes.save_account(file.file_id, position), *changes.lose(loss)]
+            [
+                changes.save_position(file.file_id, position),
+                changes.save_account(file.file_id, position),
+                *changes.lose(loss),
+                *([changes.save_former(file.file_id, known)] if position.generation != known.generation else []),
+            ]
         )
         self.counters.lost(loss)
         _LOG.warning(

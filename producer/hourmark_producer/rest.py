@@ -1,4 +1,4 @@
-"""What is left of a file that vanished: looked for in packed files, then read from one of them.
+"""What is left of a file that vanished, or was truncated: looked for in packed files and copies, then read from one of them.
 
 A position is an offset into plain content, so a packed file is inflated once to compare it and to learn its size, and once
 more while the rest is read: forward only, and with no more in memory than the longest line.
@@ -7,10 +7,12 @@ more while the rest is read: forward only, and with no more in memory than the l
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from hourmark_producer.compressed import CutOff, Damaged, Plain
+from hourmark_producer.looking import read_at
 from hourmark_producer.truncation import ANCHOR_BYTES
 
 _BLOCK_BYTES: Final = 1 << 16
@@ -71,25 +73,56 @@ def compare(plain: Plain, known: Known, pause: Callable[[], object]) -> Content 
     return Content(size if is_it and not damaged else NOTHING, flaw, grows)
 
 
+class Unpacked:
+    """An open plain file, read on from `start`; as `Plain`, which it stands in for. Owns the descriptor."""
+
+    def __init__(self, descriptor: int, start: int) -> None:
+        self._descriptor, self._at = descriptor, start
+
+    def read(self, count: int) -> bytes:
+        block = os.pread(self._descriptor, count, self._at)
+        self._at += len(block)
+        return block
+
+    def holds(self, known: Known) -> Content | None:
+        """As `compare`; a plain file need not be read for that."""
+        size, length = os.fstat(self._descriptor).st_size, len(known.anchor)
+        if (
+            size < known.offset
+            or read_at(self._descriptor, 0, len(known.head)) != known.head
+            or read_at(self._descriptor, known.offset - length, length) != known.anchor
+        ):
+            return None
+        return Content(size)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
 class Rest:
     """One file's. Its stage is moved by the file's worker; the scanner reads it."""
 
-    def __init__(self, candidates: Sequence[str]) -> None:
-        """`candidates`: paths of packed files, the likeliest first."""
+    def __init__(self, candidates: Sequence[str], *, truncated_at: int | None = None, head: bytes = b"") -> None:
+        """`candidates`: paths of packed files and copies, the likeliest first.
+
+        `truncated_at`, `head`: what it was before, where the file is still there.
+        """
         self.candidates = candidates
+        self.truncated_at = truncated_at
+        self.head = head
         self.stage = Stage.LOOKING
         self.found_in = ""
         self.flaw = ""  # why not all of it, or nothing, can be had
         self.unfinished: dict[str, tuple[int, float]] = {}  # of candidates without an end: size, and since when it is that
-        self._plain: Plain | None = None
+        self._plain: Plain | Unpacked | None = None
         self._readable = 0
         self._start, self._window = 0, b""  # of plain content
 
-    def begin(self, found_in: str, plain: Plain, content: Content) -> None:
-        """It is found. `plain`: from its start on."""
+    def begin(self, found_in: str, plain: Plain | Unpacked, content: Content, start: int = 0) -> None:
+        """It is found. `plain`: from `start` on."""
         self.close()
         self.found_in, self.flaw = found_in, content.flaw
-        self._plain, self._readable, self._start, self._window = plain, content.readable, 0, b""
+        self._plain, self._readable, self._start, self._window = plain, content.readable, start, b""
         self.stage = Stage.READING
 
     def end(self, stage: Stage, flaw: str = "") -> None:

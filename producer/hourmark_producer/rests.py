@@ -25,19 +25,22 @@ from hourmark.config_groups import TailedSource
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Checkpoint
 from hourmark_producer.compressed import CutOff, Damaged, Plain
+from hourmark_producer.copies import OFFSET_MIN, is_telling
 from hourmark_producer.cutting import Cut, Limits
 from hourmark_producer.discovery import PACKED
 from hourmark_producer.files import Files, TrackedFile
 from hourmark_producer.identity import Identity, identify
-from hourmark_producer.rest import NOTHING, Content, Known, Rest, Stage, compare
+from hourmark_producer.rest import NOTHING, Content, Known, Rest, Stage, Unpacked, compare
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.source_cutting import cut_of
 from hourmark_producer.truncation import are_alike
 
 AT_ONCE_MAX: Final = 4  # each holds a descriptor and a window
+TRUNCATED_MAX: Final = 16
 PACKING_S: Final = 10.0  # so long without growth, and nobody is packing any more
-TELLING_BYTES: Final = 64
 _ROOT: Final = re.compile(r"\.*[^.\d]*")
+_SEPARATORS: Final = "._-~"
+_DATED: Final = re.compile(r"[.\-_]\d")
 _LOG = logging.getLogger(__name__)
 
 
@@ -58,6 +61,8 @@ class Rests:
 
     def __post_init__(self) -> None:
         self.stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._of_truncated: set[TrackedFile] = set()  # whose copies are open
         self._taken: dict[Identity, str] = {}  # packed files, and whose rest they hold
 
     def await_of(self, file: TrackedFile, paths: Iterable[str]) -> bool:
@@ -95,11 +100,41 @@ class Rests:
         rest.end(Stage.FINISHED)
         return None
 
+    def next_of_truncated(self, file: TrackedFile, high: int) -> Cut | None:
+        """What comes next of what was unread when the file was truncated; None where no copy has it, or no more of it.
+
+        `high`: the largest size that was seen before that. Raises as `next_cut`.
+        """
+        if file.rest is None:
+            position = file.progress.position
+            if file.former is not None and file.former.generation == position.generation:  # found out by the run before
+                position = dataclasses.replace(position, head=file.former.head)
+            if not is_telling(position):
+                return None
+            self._make_room()
+            file.rest = Rest(_copies(file), truncated_at=high, head=position.head)
+        found = self.next_cut(file, file.rest)
+        if found is None:
+            file.drop_rest()
+            self._of_truncated.discard(file)
+        else:
+            self._of_truncated.add(file)
+        return found
+
+    def _make_room(self) -> None:
+        with self._lock:
+            self._of_truncated = {file for file in self._of_truncated if _is_at_work(file.rest)}
+            if len(self._of_truncated) >= TRUNCATED_MAX:
+                raise NotYet(f"{TRUNCATED_MAX} others that were truncated are read in their copies first")
+
     def _find(self, file: TrackedFile, rest: Rest) -> None:
         position, account = file.progress.position, file.observed.of(file.progress)
-        known = Known(account.head, position.offset, position.anchor, account.high)
+        if rest.truncated_at is not None:
+            known = Known(rest.head, position.offset, position.anchor, rest.truncated_at)
+        else:
+            known = Known(account.head, position.offset, position.anchor, account.high)
         found = [one for path in rest.candidates if (one := self._look_at(file, path, known, rest)) is not None]
-        few = min(len(known.head), max(known.offset, known.high)) < TELLING_BYTES
+        few = min(len(known.head), max(known.offset, known.high)) < OFFSET_MIN
         readable = [one for one in found if one[1].readable != NOTHING]
         if not readable or (few and len(found) > 1):
             rest.end(Stage.NOWHERE, "; ".join(f"{path}: {content.flaw or 'perhaps'}" for path, content in found[:3]))
@@ -114,7 +149,7 @@ class Rests:
         except (CutOff, Damaged, FileNotFoundError):
             return None
         with contextlib.closing(plain):
-            content = compare(plain, known, self._pause)
+            content = plain.holds(known) if isinstance(plain, Unpacked) else compare(plain, known, self._pause)
         if content is not None and content.grows:
             now_s = self.clock.monotonic_s()
             size_before, since_s = rest.unfinished.get(path, (-1, now_s))
@@ -125,37 +160,47 @@ class Rests:
                 raise NotYet(f"{path} has no end yet; perhaps {file.place.seen_at} is being packed")
         return None if content is None else (path, content)
 
-    def _open(self, file: TrackedFile, path: str, *, take: bool = False) -> tuple[Plain, os.stat_result]:
+    def _open(self, file: TrackedFile, path: str, *, take: bool = False) -> tuple[Plain | Unpacked, os.stat_result]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             status, identity = os.fstat(descriptor), identify(descriptor)
             older = 0 < identity.birth_ns < file.identity.birth_ns
             owner = self._taken.setdefault(identity, file.file_id) if take else self._taken.get(identity, file.file_id)
-            if not stat.S_ISREG(status.st_mode) or older or owner != file.file_id:
+            if not stat.S_ISREG(status.st_mode) or older or owner != file.file_id or identity == file.identity:
                 raise FileNotFoundError(path)
-            return Plain(descriptor, path), status
+            if path.endswith(PACKED):
+                return Plain(descriptor, path), status
+            return Unpacked(descriptor, file.progress.position.offset), status
         except BaseException:
             os.close(descriptor)
             raise
 
     def _begin(self, file: TrackedFile, rest: Rest, path: str, content: Content) -> None:
-        progress = file.progress
-        account = file.observed.of(progress)
-        size = max(account.high, content.readable)
-        position = dataclasses.replace(progress.position, size_seen=size, head=account.head)
         plain, _ = self._open(file, path, take=True)
         try:
-            self.checkpoint.commit([changes.save_position(file.file_id, position), changes.save_account(file.file_id, position)])
+            if rest.truncated_at is None:
+                self._keep_size(file, content.readable)
+            else:
+                position = dataclasses.replace(file.progress.position, head=rest.head)
+                self.checkpoint.commit([changes.save_former(file.file_id, position)])  # looks know only its new head
         except BaseException:
             plain.close()
             raise
-        file.progress = dataclasses.replace(progress, position=position, examined_at_s=self.clock.monotonic_s())
-        rest.begin(path, plain, content)
+        offset = file.progress.position.offset
+        rest.begin(path, plain, content, offset if isinstance(plain, Unpacked) else 0)
         _LOG.info(
-            "%s (file %s) was packed into %s, whose %d plain bytes begin as it did; read on from byte %d%s",
-            file.place.seen_at, file.file_id, path, content.readable, position.offset,
-            f"; not whole: {content.flaw}" if content.flaw else "",
+            "%s (file %s) %s, and is what %s holds, of %d bytes; it is read on there from byte %d%s",
+            file.place.seen_at, file.file_id, "vanished" if rest.truncated_at is None else "was truncated", path,
+            content.readable, offset, f"; not whole: {content.flaw}" if content.flaw else "",
         )  # fmt: skip
+
+    def _keep_size(self, file: TrackedFile, size: int) -> None:
+        """So that what is lost with it is known, should the packed file vanish too."""
+        progress = file.progress
+        account = file.observed.of(progress)
+        position = dataclasses.replace(progress.position, size_seen=max(account.high, size), head=account.head)
+        self.checkpoint.commit([changes.save_position(file.file_id, position), changes.save_account(file.file_id, position)])
+        file.progress = dataclasses.replace(progress, position=position, examined_at_s=self.clock.monotonic_s())
 
     def _pause(self) -> None:
         if self.stopping.is_set():
@@ -180,6 +225,26 @@ def _candidates(file: TrackedFile, paths: Iterable[str]) -> list[str]:
             with contextlib.suppress(OSError):
                 dated.append((os.stat(path).st_mtime_ns, path))  # noqa: PTH116
     return [path for _, path in sorted(dated, reverse=True)]
+
+
+def _copies(file: TrackedFile) -> list[str]:
+    """Files beside it whose name is its own, with something behind it or before its last dot; packed or not, the newest first."""
+    dated: list[tuple[int, str]] = []
+    for place in dict.fromkeys(path for path in (file.place.seen_at, file.target) if path):
+        folder, name = os.path.split(place)
+        stem = name.rpartition(".")[0] or name
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name != name and _is_named_after(entry.name, name, stem):
+                    with contextlib.suppress(OSError):
+                        dated.append((entry.stat().st_mtime_ns, entry.path))
+    return [path for _, path in sorted(dated, reverse=True)]
+
+
+def _is_named_after(name: str, live: str, stem: str) -> bool:
+    return (name.startswith(live) and name[len(live)] in _SEPARATORS) or (
+        _DATED.match(name, len(stem)) is not None and name.startswith(stem)
+    )
 
 
 def _root(path: str) -> str:

@@ -221,7 +221,7 @@ class Scanner:
             if file in self._found or file.is_gone:
                 file.unfound = 0
                 self.retirement.release(file)
-                if file.rest is not None:
+                if file.rest is not None and file.rest.truncated_at is None:
                     self.schedule.unless_busy(file, file.drop_rest)
                 continue
             if file.descriptor is None and seen.problems.get(file.place.source):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
-import pytest
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import recording
+from tests.support.waiting import wait_for
+
+from hourmark.config_groups import TailedSource
+from hourmark_producer.identity import identify
 
 
 def copytruncate(host: Host, copy: Path) -> None:
@@ -14,7 +18,6 @@ def copytruncate(host: Host, copy: Path) -> None:
     host.app.write_bytes(b"")
 
 
-@pytest.mark.xfail(reason="the copy is passed over whole, though the file was not read so far when it was truncated")
 def test_what_was_unread_when_the_file_was_truncated_is_read_in_its_copy(tmp_path: Path) -> None:
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
@@ -26,7 +29,6 @@ def test_what_was_unread_when_the_file_was_truncated_is_read_in_its_copy(tmp_pat
     assert summary.lost_bytes == 0
 
 
-@pytest.mark.xfail(reason="what a file was before its truncation is known to the process that saw it, and forgotten with it")
 def test_a_copy_is_known_by_a_tailer_that_was_restarted_after_it_saw_the_truncation(tmp_path: Path) -> None:
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
@@ -36,3 +38,77 @@ def test_a_copy_is_known_by_a_tailer_that_was_restarted_after_it_saw_the_truncat
         (tmp_path / "being-copied").rename(host.logs / "app.log.1")
         host.drain()
     assert sorted(recorder.text().splitlines()) == [*lines(100).splitlines(), *lines(100, 200).splitlines()]
+
+
+def test_the_rest_is_read_in_a_copy_that_no_pattern_matches(tmp_path: Path) -> None:
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.settings["sources"] = [TailedSource(name="app", paths=[str(host.app)])]
+        host.drain(lines(100))
+        host.append(lines(5000, 100))
+        copytruncate(host, host.logs / "app-20261123.log")
+        summary = host.drain(lines(100, 6000))
+    assert sorted(recorder.contents().values()) == sorted([lines(5100), lines(100, 6000)])
+    assert (summary.lost_bytes, summary.unknown_losses) == (0, 1), "what came between copy and truncation is logrotate's"
+
+
+def test_the_rest_is_read_in_a_copy_that_was_packed(tmp_path: Path) -> None:
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.drain(lines(100))
+        host.append(lines(5000, 100))
+        (host.logs / "app.log.1.gz").write_bytes(gzip.compress(host.app.read_bytes()))
+        host.app.write_bytes(lines(7000, 6000))
+        summary = host.drain()
+    assert {key[1]: content for key, content in recorder.contents().items()} == {0: lines(5100), 1: lines(7000, 6000)}
+    assert (summary.lost_bytes, summary.unknown_losses) == (0, 1)
+
+
+def test_a_stop_while_the_rest_is_read_in_a_copy(tmp_path: Path) -> None:
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.drain(lines(100))
+        host.append(lines(2000, 100))
+        copytruncate(host, host.logs / "app.log.1")
+        host.settings["range_bytes"] = 1024
+        recorder.behaviour = lambda one: 503 if one.number > 10 else 200
+        with host.running(lines(100, 6000)):
+            recorder.wait_received(13)
+        recorder.behaviour = lambda _: 200
+        summary = host.drain()
+    assert sorted(recorder.contents().values()) == sorted([lines(2100), lines(100, 6000)])
+    assert (summary.lost_bytes, summary.unknown_losses) == (0, 1)
+
+
+def test_truncated_under_load_while_the_agent_lags(tmp_path: Path) -> None:
+    """The copy is whole, and what is in it is delivered once, though the file was truncated long before it was read."""
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        recorder.behaviour = lambda one: 200 if one.number == 0 else 503
+        with host.running(lines(100)) as tailer:
+            recorder.wait_received(1)
+            host.append(lines(5000, 100))
+            recorder.wait_received(3)
+            host.append(lines(5000, 5100))
+            wait_for(lambda: recorder.last.pending_bytes == len(lines(10_000)), "it is known")
+            copytruncate(host, host.logs / "app.log.1")
+            scans = tailer._scans
+            wait_for(lambda: tailer._scans > scans + 3, "it is seen")
+            host.append(lines(10, 20_000))
+            recorder.behaviour = lambda _: 200
+            recorder.wait_text(lines(10_110))
+            wait_for(lambda: recorder.last.pending_bytes == 0, "it is read")
+        assert sorted(recorder.contents().values()) == sorted([lines(10_100), lines(10, 20_000)])
+        assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 1)
+
+
+def test_a_reused_inode_without_birth_times_whose_old_file_was_packed(tmp_path: Path) -> None:
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.identify = lambda descriptor: identify(descriptor)._replace(birth_ns=0)
+        host.drain(lines(100))
+        host.append(lines(100, 100))
+        (host.logs / "app.log.1.gz").write_bytes(gzip.compress(host.app.read_bytes()))
+        host.app.write_bytes(lines(10, 500))  # the same inode
+        assert host.drain().lost_bytes == 0
+    assert {key[1]: content for key, content in recorder.contents().items()} == {0: lines(200), 1: lines(10, 500)}
