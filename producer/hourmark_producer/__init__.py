@@ -27,6 +27,7 @@ Small dependencies: httpx, zstandard, and google-re2 for records of more than on
 | `checkpoint` | the durable side of that, and the spool of unacknowledged ranges (SQLite) |
 | `generations` | how often each file was truncated, for the day the checkpoint is lost |
 | `installation` | host id, the lock of the state folder, and the refusal to start without a checkpoint |
+| `rows` | what its rows say |
 | `run_mark`, `log_check` | a write-ahead log that was lost, or damaged |
 | `descriptors` | how many files are held open, and whose turn it is where there are more |
 | `scanner` | one look at everything: new, renamed, deleted and missing files |

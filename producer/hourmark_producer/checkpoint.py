@@ -32,13 +32,11 @@ from typing import Any, Final
 
 from hourmark.durable import sync_folder
 from hourmark.errors import Unavailable
-from hourmark.ranges import LATER_FIELDS, ByteRange, Part
 from hourmark_producer import run_mark
-from hourmark_producer.files import NEVER, Account, Outgoing, Place, Position, Progress, TrackedFile
-from hourmark_producer.identity import Identity
+from hourmark_producer.files import Account, Outgoing, Place, Position, TrackedFile
 from hourmark_producer.log_check import what_is_missing
 from hourmark_producer.losses import Loss, Losses
-from hourmark_producer.truncation import Shrink
+from hourmark_producer.rows import device_row, fields_of, file_of, orphan, place_row, position_row, range_of, restore
 
 FORMAT: Final = 1
 _LOG_BYTES_MAX: Final = 4 << 20  # of the write-ahead log
@@ -88,19 +86,19 @@ class CheckpointBroken(Exception):
 
 def insert_file(file: TrackedFile) -> Change:
     """A file that was not known before."""
-    row = (file.file_id, *_device_row(file), *_place_row(file.place), *_position_row(file.progress.position))
+    row = (file.file_id, *device_row(file), *place_row(file.place), *position_row(file.progress.position))
     return f"INSERT INTO files VALUES ({','.join('?' * len(row))})", row  # noqa: S608
 
 
 def save_place(file: TrackedFile, place: Place) -> Change:
     """Where a file is now; its identity too, as the device number may have changed."""
-    row = (*_device_row(file), *_place_row(place), file.file_id)
+    row = (*device_row(file), *place_row(place), file.file_id)
     return "UPDATE files SET device=?, inode=?, birth_ns=?, source=?, path=?, seen_at=?, missing=? WHERE file_id=?", row
 
 
 def save_position(file_id: str, position: Position) -> Change:
     """How far a file was cut."""
-    row = (*_position_row(position), file_id)
+    row = (*position_row(position), file_id)
     return "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?", row
 
 
@@ -111,7 +109,7 @@ def forget_file(file_id: str) -> list[Change]:
 
 def spool(outgoing: Outgoing, body: bytes) -> Change:
     """A range on its way, with its compressed body."""
-    fields = _fields(outgoing.range)
+    fields = fields_of(outgoing.range)
     row = (outgoing.sequence, outgoing.range.file_id, json.dumps(fields), body)
     return "INSERT INTO ranges VALUES (?,?,?,?)", row
 
@@ -269,22 +267,22 @@ class Checkpoint:
         """Every known file, with its range in flight."""
         with self._database:
             in_flight = {
-                file_id: Outgoing(sequence, _range(text))
+                file_id: Outgoing(sequence, range_of(text))
                 for sequence, file_id, text in self._db.execute("SELECT sequence, file_id, range FROM ranges")
             }
             rows = self._db.execute("SELECT * FROM files").fetchall()
             targets = dict(self._db.execute("SELECT file_id, path FROM targets").fetchall())
             formers = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM formers")}
             accounts = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM accounts")}
-        files = [_file(row, in_flight.pop(row[0], None)) for row in rows]
+        files = [file_of(row, in_flight.pop(row[0], None)) for row in rows]
         for file in files:
             file.target = os.fsdecode(targets.get(file.file_id, b""))
             if file.file_id in formers:
                 generation, offset, anchor, head = formers[file.file_id]
                 file.former = Position(generation=generation, offset=offset, anchor=bytes(anchor), head=bytes(head))
             if file.file_id in accounts:
-                _restore(file, *accounts[file.file_id])
-        return files + [_orphan(outgoing) for outgoing in in_flight.values()]
+                restore(file, *accounts[file.file_id])
+        return files + [orphan(outgoing) for outgoing in in_flight.values()]
 
     def last_sequence(self) -> int:
         """The highest sequence number in the spool; 0 where it is empty."""
@@ -327,73 +325,3 @@ class _Ticket:
     changes: Sequence[Change]
     done: bool = False
     error: sqlite3.Error | None = None
-
-
-def _device_row(file: TrackedFile) -> tuple[int, int, int]:
-    # SQLite's integers are signed; device and inode numbers are not
-    device, inode = (value - (1 << 64) if value >> 63 else value for value in (file.identity.device, file.identity.inode))
-    return device, inode, file.identity.birth_ns
-
-
-def _place_row(place: Place) -> tuple[str, bytes, bytes, int]:
-    return place.source, os.fsencode(place.path), os.fsencode(place.seen_at), place.missing
-
-
-def _position_row(position: Position) -> tuple[int, int, bool, bytes, int]:
-    return position.generation, position.offset, position.in_line, position.anchor, position.size_seen
-
-
-def _file(row: tuple[Any, ...], in_flight: Outgoing | None) -> TrackedFile:
-    file_id, device, inode, birth_ns, source, path, seen_at, missing, generation, offset, in_line, anchor, size_seen = row
-    return TrackedFile(
-        file_id=file_id,
-        identity=Identity(device % (1 << 64), inode % (1 << 64), birth_ns),
-        place=Place(source, os.fsdecode(path), os.fsdecode(seen_at), bool(missing)),
-        progress=Progress(
-            position=Position(
-                generation=generation, offset=offset, in_line=bool(in_line), anchor=bytes(anchor), size_seen=size_seen
-            ),
-            in_flight=in_flight,
-            quiet_to=offset,
-        ),
-    )
-
-
-def _restore(file: TrackedFile, generation: int, settled: int, doubted: int, high: int, shrinks: str, head: bytes) -> None:
-    """Go on with the account of the run before."""
-    progress = file.progress
-    if generation != progress.position.generation:  # a version without accounts has gone on since
-        return
-    position = dataclasses.replace(progress.position, head=bytes(head), settled=settled, doubted=bool(doubted))
-    file.progress = dataclasses.replace(progress, position=position)
-    seen = tuple(Shrink(*shrink) for shrink in json.loads(shrinks))
-    account = Account(high if seen else max(high, position.offset), seen, bytes(head))
-    file.observed = dataclasses.replace(NEVER, account=account, base_s=progress.examined_at_s)
-    file.saved = account
-
-
-def _orphan(outgoing: Outgoing) -> TrackedFile:
-    """A range whose file was deleted and forgotten."""
-    sent = outgoing.range
-    return TrackedFile(
-        file_id=sent.file_id,
-        identity=Identity(0, 0, 0),
-        place=Place(sent.source, sent.path, sent.path),
-        progress=Progress(
-            position=Position(generation=sent.generation, offset=sent.end, size_seen=sent.end),
-            in_flight=outgoing,
-            quiet_to=sent.end,
-        ),
-        retired=True,
-    )
-
-
-def _fields(sent: ByteRange) -> dict[str, Any]:
-    """What came after 0.2.0 only where it says something: else a version before can go on with the spool."""
-    fields = dataclasses.asdict(sent) | {"part": sent.part.value}
-    return {name: value for name, value in fields.items() if name not in LATER_FIELDS} | sent.extras
-
-
-def _range(text: str) -> ByteRange:
-    fields = json.loads(text)
-    return ByteRange(**fields | {"part": Part(fields["part"])})
