@@ -1,7 +1,8 @@
 """Keep what the parser gives now, for good: `python -m tools.keep_parser_vectors`, once for each `hourmark.rules.PARSER.parser`.
 
 The inputs are those of `tools.parser_cases`. The service refuses to start where a kept vector gives something else; so a number's
-vectors are never written again: a change that alters one is a new number.
+vectors are never written again: a change that alters one is a new number. With a name of `parser_check.EXTRAS` it keeps those of
+`tools.parser_extras`: what becomes of ranges that say more than those of 0.2.0.
 """
 
 from __future__ import annotations
@@ -9,37 +10,38 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from tools.parser_cases import RANGES, REVISIONS, cases
+from tools import parser_cases, parser_extras
 
 from hourmark.durable import write_durably
 from hourmark.errors import UsageError
 from hourmark.rules import PARSER
-from hourmark_delivery_service.parsing.parser_check import FOLDER, Vectors, made_with
+from hourmark_delivery_service.parsing.parser_check import EXTRAS, FOLDER, Vectors, made_with
 
 
-def main(folder: Path = FOLDER) -> None:
-    """Write the current number's vectors. UsageError if it has some."""
-    file = folder / f"{PARSER.parser}.json"
+def main(folder: Path = FOLDER, name: str = str(PARSER.parser)) -> None:
+    """Write the current number's vectors, or those of extras. UsageError if it has some."""
+    file = folder / f"{name}.json"
     if file.exists():
         raise UsageError(
             f"{file} is there already, and rules revisions name that parser: what it gives never changes. For a change that is "
             "meant, count hourmark.rules.PARSER up first; docs/decisions/2026-11-22-the-parser-is-versioned.md"
         )
-    content = made()
+    content = made(parser_extras if name in EXTRAS else parser_cases)
     write_durably(file, rendered(content).encode(), mode=0o644)
     print(f"{file}: {len(content['vectors'])} vectors, {file.stat().st_size // 1000} kB; next step: commit it")
 
 
-def made() -> dict[str, Any]:
-    """The current number's vectors, digests included."""
-    inputs = list(cases())
+def made(of: ModuleType = parser_cases) -> dict[str, Any]:
+    """The current number's vectors of these inputs, digests included."""
+    inputs = list(of.cases())
     bodies = list(dict.fromkeys(json.dumps(case["body"]) for case in inputs))
     content: dict[str, Any] = {
         "made_with": made_with(),
-        "ranges": RANGES,
-        "rules": list(dict(record for rules in REVISIONS for record in rules.records()).items()),
+        "ranges": parser_cases.RANGES,
+        "rules": list(dict(record for rules in of.REVISIONS for record in rules.records()).items()),
         "bodies": [json.loads(body) for body in bodies],
         "vectors": [{**case, "body": bodies.index(json.dumps(case["body"]))} for case in inputs],
     }
@@ -58,6 +60,6 @@ def rendered(content: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     try:
-        main()
+        main(FOLDER, *sys.argv[1:2])
     except UsageError as error:
         sys.exit(str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -193,10 +193,12 @@ class TailedSource(Group):
     """absolute globs; ** is understood"""
     zone: str = "UTC"
     """IANA time zone of timestamps without one"""
+    format: Literal["plain", "cri"] = "plain"
+    """cri: container logs of Kubernetes; partial lines are joined, and pod, namespace and container are fields, by the path"""
     record_start: str | None = Field(None, min_length=1, max_length=1000)
     """RE2, for records of more than one line: what is found in the first line of each, as `^\\d{4}-`; other lines belong to it"""
     flush_seconds: Seconds = 5
-    """with record_start: after so long without growth the last record is sent; what comes then is a record of its own"""
+    """of record_start and cri: after so long without growth the last record is sent; what comes then is one of its own"""
     fields: dict[str, str] = {}
     """said of every event, as `{ team = "pay" }`: fields of its type of that name have it where the record says nothing"""
 

@@ -18,6 +18,7 @@ class Reason(enum.Enum):
     UNKNOWN_TYPE = "unknown_type"  # MSGID names no type, or none that the source may carry
     NOT_RFC5424 = "not_rfc5424"  # the line has not the form that its source declares
     NOT_SYSLOG = "not_syslog"  # nor any of the forms of syslog, where its source declares those
+    NOT_CRI = "not_cri"  # nor that of a container's log, where its tailer says that it is one
     NO_PATTERN = "no_pattern"  # no pattern, or other form, of the source's types fits the line
     BAD_JSON = "bad_json"
     BAD_LOGFMT = "bad_logfmt"

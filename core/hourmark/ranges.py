@@ -20,7 +20,7 @@ LINE_BYTES_MAX: Final = 4 * 1024 * 1024  # the hard limit of a line, without its
 
 RECORD_START_BYTES_MAX: Final = 1000  # of a pattern: it travels with every range
 
-LATER_FIELDS: Final = ("record_start", "fields")  # of a range, after 0.2.0
+LATER_FIELDS: Final = ("record_start", "fields", "format")  # of a range, after 0.2.0
 
 HEX_128: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -68,6 +68,7 @@ class ByteRange:
     part: Part = Part.LINES
     record_start: str = ""  # RE2, in lines that begin a record (see `record_start`); empty: each line is one
     fields: str = ""  # what its source says of every event, as `range_fields` writes it
+    format: str = ""  # "cri": a container's log, see `cri`; empty: as it is
 
     def __post_init__(self) -> None:
         for name in ("host_id", "file_id"):
@@ -83,6 +84,8 @@ class ByteRange:
                 raise ValueError(f"{name} must have 1 to {longest} bytes")
         if len(self.record_start.encode()) > RECORD_START_BYTES_MAX:
             raise ValueError(f"record_start must have at most {RECORD_START_BYTES_MAX} bytes")
+        if self.format not in ("", "cri") or (self.format and self.record_start):
+            raise ValueError(f"format must be cri, and without record_start, or absent, not {self.format!r:.40}")
         if self.fields:
             read_range_fields(self.fields)
 

@@ -51,7 +51,7 @@ RANGE_HEADERS: Final = {
 PART_HEADER: Final = "Hourmark-Part"
 # What came after 0.2.0, sent only where it says something. The part names each as needed, which a service refuses that does not
 # know it, be it of 0.2.0 or of now: read without it, a range would be other records.
-EXTRA_HEADERS: Final = {"Hourmark-Record-Start": "record_start", "Hourmark-Fields": "fields"}
+EXTRA_HEADERS: Final = {"Hourmark-Record-Start": "record_start", "Hourmark-Fields": "fields", "Hourmark-Format": "format"}
 _NEEDS: Final = "; needs="
 _KNOWN: Final = frozenset(header.lower() for header in (*RANGE_HEADERS, *EXTRA_HEADERS, PART_HEADER))
 _INTEGERS: Final = frozenset({"generation", "start", "end", "observed_at_ms"})

@@ -66,7 +66,8 @@ class RangesEndpoint:
         if len(body) != size:
             raise BadRequest("length", f"the headers say {size} bytes, the body has {len(body)}", "send all bytes of the range")
         limit = self._service.settings.range_bytes_max
-        single = byte_range.part is not Part.LINES or byte_range.record_start or body.find(b"\n") == len(body) - 1
+        joined = byte_range.record_start or byte_range.format  # records may be more than one line
+        single = joined or byte_range.part is not Part.LINES or body.find(b"\n") == len(body) - 1
         if len(body) > limit and not single:
             raise TooLarge("too_large", f"a range of several lines may have {limit} bytes", "send smaller ranges")
 

@@ -14,7 +14,9 @@ Small dependencies: httpx, zstandard, and google-re2 for records of more than on
 |---|---|
 | `cutting` | where a file is cut into ranges (pure) |
 | `record_cutting` | the same where records are more than one line (pure) |
-| `source_cutting` | either, as the source says |
+| `cri_cutting` | the same in container logs (pure) |
+| `source_cutting` | one of the three, as the source says, and what its ranges say |
+| `container_names` | what the path of a container's log says of it (pure) |
 | `truncation` | what a file's sizes, head and last bytes say about its past (pure) |
 | `losses` | what is known to be lost, and what cannot be known |
 | `looking` | a look into an open file |

@@ -14,11 +14,13 @@ import click
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option, named_config
+from hourmark.config_groups import TailedSource
 from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark.range_fields import range_fields
+from hourmark_producer.container_names import NAMES
 from hourmark_producer.descriptors import granted
 from hourmark_producer.installation import REREAD_REPEATS, locked, open_installation
 from hourmark_producer.tailer import Summary, Tailer
@@ -94,6 +96,7 @@ def checked(settings: TailerConfig) -> TailerConfig:
                 raise ConfigError(f"{where}.paths = {path!r}: allowed: absolute globs, such as /var/log/app/*.log")
         if source.record_start is not None:
             _check_record_start(source.record_start, where)
+        _check_cri(source, where)
         try:
             range_fields(source.fields)
         except ValueError as error:
@@ -105,6 +108,19 @@ def checked(settings: TailerConfig) -> TailerConfig:
     if len(settings.host_name.encode()) > 255:
         raise ConfigError(f"tailer.host_name = {settings.host_name[:40]!r}…: allowed: up to 255 bytes")
     return settings
+
+
+def _check_cri(source: TailedSource, where: str) -> None:
+    if source.format != "cri":
+        return
+    if source.record_start is not None:
+        raise ConfigError(f"{where}.record_start goes not with format = 'cri', whose records are what containers wrote on a line")
+    if taken := sorted(source.fields.keys() & set(NAMES)):
+        raise ConfigError(f"{where}.fields.{taken[0]}: with format = 'cri' it is told by the path, or by each line")
+    try:
+        range_fields(source.fields | dict.fromkeys(NAMES, "x" * 253))
+    except ValueError as error:
+        raise ConfigError(f"{where}.fields, with those of containers: {error}") from error
 
 
 def _check_record_start(pattern: str, where: str) -> None:

@@ -18,7 +18,6 @@ import zstandard
 
 from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
-from hourmark.range_fields import range_fields
 from hourmark.ranges import ByteRange, Part
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Change, Checkpoint
@@ -32,7 +31,7 @@ from hourmark_producer.losses import Loss
 from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.rests import Rests
 from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink
-from hourmark_producer.source_cutting import cut_of
+from hourmark_producer.source_cutting import cut_of, extras_of, joins_lines
 from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor
 
 RANGES_PER_TURN: Final = 16  # then other files have their turn
@@ -160,8 +159,7 @@ class Follower:
                 path=file.place.path,
                 host_name=self.host_name,
                 part=shipped.part,
-                record_start=source.record_start or "",
-                fields=range_fields(source.fields),
+                **extras_of(source, file.place.path),
             )
         except ValueError as error:
             raise Refused(f"no range can be made of the service's answer: {error}") from error
@@ -250,7 +248,7 @@ class Follower:
         flush = position.size_seen <= file.observed.size and self.clock.monotonic_s() >= flush_at_s
         searched = max(0, quiet_to - position.offset)
         found = cut_of(source, read, self.limits, position, searched=searched, flush=flush)
-        waits = isinstance(found, Pending) and not found.searched and source.record_start is not None
+        waits = isinstance(found, Pending) and not found.searched and joins_lines(source)
         file.flush_at_s = max(flush_at_s, self.clock.monotonic_s() + _FLUSH_AGAIN_S) if waits else None
         if isinstance(found, Cut):
             anchored = is_anchored(descriptor, position)

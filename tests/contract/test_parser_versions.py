@@ -17,10 +17,11 @@ from tools import keep_parser_vectors, keep_zone_data, parser_cases
 from tools.keep_zone_data import digest_of, installed_zones, zipped
 from tools.parser_texts import LOCAL_TIMES, PATTERNS
 
-from hourmark import dead_letters
+from hourmark import cri, dead_letters
 from hourmark.config import Config
 from hourmark.dead_letters import Reason
 from hourmark.errors import Finding, UsageError
+from hourmark.record_start import RecordStart
 from hourmark.rules import PARSER
 from hourmark_delivery_service.parsing import (
     Record,
@@ -31,7 +32,7 @@ from hourmark_delivery_service.parsing import (
     records,
     zones,
 )
-from hourmark_delivery_service.parsing.parser_check import Vectors, check_parser
+from hourmark_delivery_service.parsing.parser_check import EXTRAS, KEPT, Vectors, check_parser
 from hourmark_delivery_service.parsing.parsers import PARSERS
 from hourmark_delivery_service.parsing.patterns import Pattern
 from hourmark_delivery_service.parsing.reject import Rejected
@@ -86,17 +87,17 @@ def test_a_zone_that_is_altered_missing_or_renamed_is_found() -> None:
 
 
 def test_each_parser_gives_what_was_kept() -> None:
-    for number in PARSERS:
+    for number in KEPT:
         assert Vectors.of(number).different() == []
     check_parser()
 
 
 def test_every_parser_has_its_vectors_and_no_other_has_some() -> None:
-    assert {file.name for file in parser_check.FOLDER.iterdir()} == {f"{number}.json" for number in PARSERS}
-    for number in PARSERS:
+    assert {file.name for file in parser_check.FOLDER.iterdir()} == {f"{number}.json" for number in KEPT}
+    for number in KEPT:
         kept = json.loads((parser_check.FOLDER / f"{number}.json").read_text())
         named = {json.loads(value)["parser"]["parser"] for key, value in kept["rules"] if key.startswith("rules/")}
-        assert named == {number}
+        assert named == {int(number.partition("-")[0])}
 
 
 def test_the_vectors_cover_every_reason_type_and_zone() -> None:
@@ -107,6 +108,9 @@ def test_the_vectors_cover_every_reason_type_and_zone() -> None:
         for parsed in vectors.parsed(vector):
             types |= {record.event_type for record in parsed.records}
             reasons |= {r.value for r in Reason if any(_says(record, r) for record in parsed.records)}
+    (extras,) = map(Vectors.of, EXTRAS)
+    of_extras = [record for vector in extras.all for parsed in extras.parsed(vector) for record in parsed.records]
+    reasons |= {r.value for r in Reason if any(_says(record, r) for record in of_extras)}
     assert reasons == {reason.value for reason in Reason}
     declared = {name for rules in parser_cases.REVISIONS for name, t in rules.types.items()}
     unusable = {f"matched-{at}" for at, pattern in enumerate(PATTERNS) if not accepted(pattern)}
@@ -170,6 +174,15 @@ def test_a_planted_change_of_one_zone_is_found(zone: str, tmp_path: Path, monkey
     monkeypatch.setattr(zones, "FOLDER", tmp_path)
     found = Vectors.of(PARSER.parser).different()
     assert any(name.startswith(f"zones {zone.partition('/')[0]}") for name in found)
+
+
+def test_those_of_extras_find_a_record_that_begins_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    (extras,) = map(Vectors.of, EXTRAS)
+    assert len(extras.all) > 100 and extras.different() == []
+    monkeypatch.setattr(RecordStart, "steps", lambda self, body, at, end: iter([None]))
+    assert any(name.startswith("records ") for name in extras.different())
+    monkeypatch.setattr(cri, "STREAMS", (b"stdout",))
+    assert any(name.startswith("container ") for name in extras.different())
 
 
 @pytest.mark.parametrize("content", [None, "{", "{}", '{"rules": [["rules/1-x", "{}"]]}'])

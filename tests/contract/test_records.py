@@ -241,6 +241,15 @@ def test_what_are_no_fields_is_refused(written: str) -> None:
         byte_range(fields=written)
 
 
+def test_a_containers_log_travels_and_no_other_format_does() -> None:
+    made = byte_range(format="cri", fields=range_fields({"pod": "web-0"}))
+    assert parse_range_headers(range_headers(made)) == made
+    assert range_headers(made)["Hourmark-Part"] == "lines; needs=fields,format"
+    for wrong in ({"format": "docker"}, {"format": "cri", "record_start": "^S"}):
+        with pytest.raises(ValueError, match="format must be cri"):
+            byte_range(**wrong)
+
+
 def test_what_is_needed_must_be_there() -> None:
     headers = range_headers(byte_range(record_start="^S"))
     del headers["Hourmark-Record-Start"]

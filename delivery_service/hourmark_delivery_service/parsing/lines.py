@@ -27,6 +27,7 @@ class LineReader:
         self._catch_all = rules.types.get(source.catch_all) if source.catch_all is not None else None
         self._parsing = rules.parsing
         self._observed_at_ms = byte_range.observed_at_ms
+        self.unsaid_ms = byte_range.observed_at_ms  # the time of a record that says none; set for each where that differs
         self._host = avro_string(byte_range.host_name)
 
     def read(self, line: bytes) -> Event:
@@ -38,7 +39,8 @@ class LineReader:
         kind = self._catch_all
         if kind is None or kind.line_field is None:
             raise refusal
-        return Event(kind, self._observed_at_ms, self._host, kind.encode_texts({kind.line_field.name: line}))
+        check_plausible(self.unsaid_ms, self._observed_at_ms, self._parsing, kind.name)
+        return Event(kind, self.unsaid_ms, self._host, kind.encode_texts({kind.line_field.name: line}))
 
 
 class Rfc5424Reader(LineReader):
@@ -68,7 +70,7 @@ class Rfc5424Reader(LineReader):
     def _time_ms(self, timestamp: bytes, kind: CompiledType) -> int:
         if timestamp == NIL:
             if kind.rule.time == "observed":
-                return self._observed_at_ms
+                return self.unsaid_ms
             raise Rejected(Reason.NO_TIMESTAMP, "the TIMESTAMP is '-'", kind.name)
         micros = rfc3339_us(timestamp, SYSLOG_FRACTION_DIGITS)
         if micros is None:
@@ -104,7 +106,7 @@ class FreeReader(LineReader):
     def _time_ms(self, text: bytes | None, kind: CompiledType) -> int:
         if text is None or kind.time_format is None:
             if kind.rule.time == "observed":
-                return self._observed_at_ms
+                return self.unsaid_ms
             raise Rejected(Reason.NO_TIMESTAMP, "the group `time` took no part in the match", kind.name)
         time_ms = kind.time_format.read_ms(text, self._time_context)
         if time_ms is None:

@@ -90,7 +90,7 @@ class MessageReader(LineReader):
             text, form = header.time, "of a header of syslog"
             time_ms = header_time_ms(text, self._context, self._fraction_digits_max)
         elif kind.rule.time == "observed":
-            return self._observed_at_ms
+            return self.unsaid_ms
         else:
             raise Rejected(Reason.NO_TIMESTAMP, "the line has no time, neither in its header nor in its message", kind.name)
         if time_ms is None:

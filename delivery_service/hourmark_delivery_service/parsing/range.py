@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from hourmark import cri
 from hourmark.avro import put_long
 from hourmark.dead_letters import Reason
 from hourmark.event_id import LineIds
@@ -17,9 +18,11 @@ from hourmark.record_start import STEP_BYTES, RecordStart, record_start
 from hourmark_delivery_service.message import Packed
 from hourmark_delivery_service.parsing import native, records
 from hourmark_delivery_service.parsing.compiled import CompiledRules
+from hourmark_delivery_service.parsing.lines import LineReader
 from hourmark_delivery_service.parsing.readers import reader_of
 from hourmark_delivery_service.parsing.records import Origin, ParsedRange, Parser, avro_string, readable
 from hourmark_delivery_service.parsing.reject import Rejected
+from hourmark_delivery_service.parsing.timestamps import rfc3339_us
 
 
 def parse(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> ParsedRange:
@@ -57,7 +60,7 @@ class RangeParser(Parser):
         self._range = byte_range
         self._body = body
         self._starts = record_start(byte_range.record_start) if byte_range.record_start else None
-        self.joins_lines = self._starts is not None
+        self.joins_lines = self._starts is not None or byte_range.format == "cri"
         self._reader = reader_of(byte_range, rules)
         self._ids = LineIds(byte_range.host_id, byte_range.file_id, byte_range.generation)
         self._native = self._open_native(rules)
@@ -71,6 +74,9 @@ class RangeParser(Parser):
             return
         if self._starts is not None:
             yield from self._read_records(self._starts)
+            return
+        if self._range.format == "cri":
+            yield from self._read_cri()
             return
         at = 0
         while at < len(self._body):
@@ -102,12 +108,42 @@ class RangeParser(Parser):
         self._record(at, len(self._body))
         yield len(self._body) - seen
 
+    def _read_cri(self) -> Iterator[int]:
+        """Containers' lines, joined. One that says no time has the runtime's, and each has `stream` among its fields."""
+        at = 0
+        readers = {stream: reader_of(self._range, self._rules, stream=stream.decode()) for stream in cri.STREAMS}
+        for end, record in cri.records(self._body):
+            if record is None:
+                pass
+            elif self._is_blank(record.text):
+                self.blanks += 1
+            else:
+                self._cri_record(record, readers.get(record.stream))
+            yield end - at
+            at = end
+
+    def _cri_record(self, record: cri.Record, reader: LineReader | None) -> None:
+        time_us = rfc3339_us(record.time)
+        if not record.stream:
+            self._refuse(Rejected(Reason.NOT_CRI, "the line is not of the form of container logs"), record.text, record.at)
+        elif time_us is None or time_us < 0:
+            detail = f"its runtime says {record.time.decode('ascii')}, which is no time of an event"
+            self._refuse(Rejected(Reason.BAD_TIMESTAMP, detail), record.text, record.at)
+        else:
+            self._reader = reader
+            if reader is not None:
+                reader.unsaid_ms = time_us // 1000
+            self._line(record.text, record.at)
+
     def _record(self, at: int, end: int) -> None:
         record = self._body[at : end - 1]
-        if self._rules.parser.counts_blanks and not record.strip(b"\r\n"):
+        if self._is_blank(record):
             self.blanks += 1
         else:
             self._line(record, at)
+
+    def _is_blank(self, record: bytes) -> bool:
+        return self._rules.parser.counts_blanks and not record.strip(b"\r\n")
 
     def _open_native(self, rules: CompiledRules) -> Any:
         alone = self._reader is None or bool(self._range.extras)

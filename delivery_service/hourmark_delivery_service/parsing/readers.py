@@ -9,12 +9,12 @@ from hourmark_delivery_service.parsing.lines import FreeReader, LineReader, Rfc5
 from hourmark_delivery_service.parsing.messages import MessageReader
 
 
-def reader_of(byte_range: ByteRange, rules: CompiledRules) -> LineReader | None:
-    """The reader that the range's source asks for, or None where the rules declare no such source."""
+def reader_of(byte_range: ByteRange, rules: CompiledRules, **told: str) -> LineReader | None:
+    """The reader that the range's source asks for, or None where the rules declare no such source. `told`: of these records."""
     source = rules.sources.get(byte_range.source)
     if source is None:
         return None
-    if fields := read_range_fields(byte_range.fields):
+    if fields := read_range_fields(byte_range.fields) | told:
         rules = rules.with_fields(fields, source)
     if source.name not in rules.plain_sources:
         return MessageReader(byte_range, rules, source)

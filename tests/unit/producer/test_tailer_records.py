@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.tailer.host import Host
@@ -144,6 +146,58 @@ def test_a_record_over_the_limit_goes_in_pieces_also_after_a_restart(host: Host,
         (Part.CHUNK, 2048), (Part.LAST_CHUNK, len(long) - 2048), (Part.LINES, len(SECOND)),
     ]  # fmt: skip
     assert recorder.text() == long + SECOND
+
+
+T = b"2026-11-21T01:39:58.123456789Z "
+
+
+@pytest.fixture
+def container(host: Host) -> Path:
+    """A container's log, by the link that Kubernetes makes."""
+    log = host.logs / "pods" / "shop_web-0_3f2a" / "nginx" / "0.log"
+    log.parent.mkdir(parents=True)
+    log.touch()
+    (host.logs / "containers").mkdir()
+    (host.logs / "containers" / f"web-0_shop_nginx-{'0' * 64}.log").symlink_to(log)
+    paths = [f"{host.logs}/containers/*.log"]
+    host.settings["sources"] = [TailedSource(name="app", paths=paths, format="cri", flush_seconds=0.3, fields={"team": "pay"})]
+    return log
+
+
+def test_a_containers_log_is_never_cut_within_what_it_wrote_on_a_line(host: Host, recorder: Recorder, container: Path) -> None:
+    pieces = [T + b"stdout P a\n", T + b"stderr F b\n", T + b"stdout F c\n", T + b"stderr F d\n"]
+    with host.running():
+        for piece in pieces:
+            host.append(piece, container)
+            time.sleep(0.1)
+        recorder.wait_text(b"".join(pieces))
+    assert bodies(recorder)[0] == b"".join(pieces[:3])
+    told = recorder.stored[0].range
+    assert (told.format, told.path) == ("cri", f"{host.logs}/containers/web-0_shop_nginx-{'0' * 64}.log")
+    assert read_range_fields(told.fields) == {
+        "pod": "web-0", "namespace": "shop", "container": "nginx", "container_id": "0" * 64, "team": "pay",
+    }  # fmt: skip
+
+
+def test_rotated_by_kubernetes_within_a_line_both_parts_arrive(host: Host, recorder: Recorder, container: Path) -> None:
+    with host.running():
+        host.append(T + b"stdout P a\n", container)
+        wait_for(lambda: bool(recorder.reports) and recorder.last.pending_bytes > 0, "it waits")
+        container.rename(container.with_name("0.log.20261121-013958"))
+        host.append(T + b"stdout F b\n", container)
+        recorder.wait_stored(2)
+    assert recorder.files() == sorted([T + b"stdout P a\n", T + b"stdout F b\n"])
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [({"record_start": "^S"}, "record_start goes not with"), ({"fields": {"pod": "x"}}, "fields.pod"),
+     ({"fields": {"a": "x" * 3000}}, "with those of containers")],
+)  # fmt: skip
+def test_what_goes_not_with_containers_stops_the_start(more: dict[str, Any], said: str) -> None:
+    source = TailedSource(name="app", paths=["/x"], format="cri", **more)
+    with pytest.raises(ConfigError, match=said):
+        checked(TailerConfig(sources=[source]))
 
 
 def test_what_a_source_says_of_every_event_is_in_its_ranges(host: Host, recorder: Recorder) -> None:
