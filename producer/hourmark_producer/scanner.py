@@ -8,7 +8,9 @@ missed, and a source that was not fully seen is not called caught up.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import logging
 import os
 import stat
@@ -274,6 +276,8 @@ class Scanner:
                 file.unfound = 0
                 self._move(file, file.place.source, path)
                 return True
+            if not listings[folder]:
+                _check_mounted(folder, file.identity)
         file.unfound += 1
         if file.unfound < UNFOUND_SCANS:  # a listing may miss what is renamed meanwhile
             return False
@@ -330,6 +334,13 @@ class Scanner:
         if new := findings.compressed - self._packed.get(source, set()):
             _LOG.info("passed over, being compressed: %s", ", ".join(sorted(new)[:5]))
         self._packed[source] = findings.compressed
+
+
+def _check_mounted(folder: str, of: Identity) -> None:
+    """OSError where an empty folder is not on the device that the file was on: what was mounted there is not."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if os.stat(folder).st_dev != of.device:  # noqa: PTH116
+            raise OSError(errno.ENXIO, "it is empty, and on another device than before; perhaps it is not mounted", folder)
 
 
 def _target(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 
 import pytest
@@ -97,3 +98,21 @@ def test_a_file_that_vanished_unread_does_not_hold_the_claim_back_for_ever(host:
         wait_for(lambda: claimed(recorder), "caught up: what it may have held is said to be unknown")
         wait_for(lambda: recorder.last.unknown_losses == 1, "it is said")
     assert all(not s.caught_up_at_ms or s.unknown_losses for one in recorder.reports for s in one.sources)
+
+
+def test_a_mount_point_left_empty_is_not_caught_up_and_loses_nothing(host: Host, recorder: Recorder) -> None:
+    """What is mounted there has another device number than the folder below it."""
+    host.drain(lines(10))
+    with sqlite3.connect(host.state / "checkpoint.sqlite") as db:
+        db.execute("UPDATE files SET device = device + 7")
+    db.close()
+    away = host.app.rename(host.logs.parent / "on the other device")
+    recorder.reports.clear()
+    with host.running():
+        wait_for(lambda: len(recorder.reports) > 10, "reports")
+        assert not claimed(recorder)
+        away.rename(host.app)
+        host.append(lines(10, 10))
+        recorder.wait_text(lines(20))
+        wait_for(lambda: claimed(recorder), "caught up once it is there")
+    assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 0)
