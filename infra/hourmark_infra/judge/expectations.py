@@ -42,6 +42,7 @@ class FileExpectation(_Told):
     source: str | None = Field(None, description="the declared source; absent: not checked")
     zone: str = Field("UTC", description="as the tailer is told")
     record_start: str | None = Field(None, description="as the tailer is told: records are this line and those it is not in")
+    format: Literal["plain", "cri"] = Field("plain", description="as the tailer is told; its records are not in pieces")
     flushed: list[int] = Field([], description="where a record begins because what is before it had been sent already")
     fields: dict[str, str] = Field({}, description="as the tailer is told: of events whose line says nothing there")
     host: Several = Field((), description="instead of that of all files")
@@ -53,6 +54,8 @@ class FileExpectation(_Told):
             yield from ("record_start", self.record_start)
         if self.fields:
             yield from ("fields", json.dumps(self.fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True))
+        if self.format == "cri":
+            yield from ("format", "cri")
 
     def carries(self, types: Iterable[str]) -> list[str]:
         """Those of these types that its lines may be of, in the order in which they are tried."""

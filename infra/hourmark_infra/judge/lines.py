@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from hourmark_infra.judge import headers, rfc5424
 from hourmark_infra.judge.buckets import DEAD_LETTERS
+from hourmark_infra.judge.containers import Written
 from hourmark_infra.judge.declared import Type
 from hourmark_infra.judge.expectations import ApiEvent, Expectations, FileExpectation, TypeExpectation
 from hourmark_infra.judge.headers import Header
@@ -41,6 +42,7 @@ class LineReader:
 
     def __init__(self, told: Expectations, types: Mapping[str, TypeExpectation]) -> None:
         self._told = told
+        self._unsaid_ms: int | None = None  # the time of a line that says none, if that is not the range's
         self._rules, self._of_fields = types, dict[str, dict[str, Type]]()
         self.types = self._types({})
 
@@ -51,9 +53,16 @@ class LineReader:
             self._of_fields[key] = {name: Type(name, rule, fields) for name, rule in self._rules.items()}
         return self._of_fields[key]
 
-    def read(self, file: FileExpectation, line: bytes, part: str, observed: tuple[int, int]) -> Expected:
+    def read(
+        self, file: FileExpectation, line: bytes, part: str, observed: tuple[int, int], container: Written | None = None
+    ) -> Expected:
         """What became of this line (without its LF), or piece of one, sent between these times. `part`: as ranges name it."""
+        self._unsaid_ms = None if container is None else container.time_ms
+        if container is not None:
+            file = file.model_copy(update={"fields": {**file.fields, "stream": container.stream}})
         try:
+            if container is not None and self._unsaid_ms is None:
+                raise Refused("bad_timestamp" if container.stream else "not_cri")
             if part != "lines":
                 raise Refused("line_too_long", part)
             if not line:
@@ -77,13 +86,13 @@ class LineReader:
     def _general(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> Expected:
         header = None if file.form == "free" else headers.read(line, older=file.form == "syslog")
         if file.form != "free" and header is None:
-            return self._otherwise(file, line, Refused("not_syslog" if file.form == "syslog" else "not_rfc5424"))
+            return self._otherwise(file, line, Refused("not_syslog" if file.form == "syslog" else "not_rfc5424"), observed)
         message = line if header is None else header.message.encode("latin-1")
         carried = file.carries(self.types)
         if file.form == "rfc5424" and header is not None:
             named = header.parts.get("msgid", "-")
             if named not in carried:
-                return self._otherwise(file, line, Refused("unknown_type", named, named))
+                return self._otherwise(file, line, Refused("unknown_type", named, named), observed)
             with _claiming(kind := self._types(file.fields)[named]):
                 return self._event(file, kind, kind.said(message), header, observed)
         refused: list[Refused] = []
@@ -98,7 +107,7 @@ class LineReader:
                     refused.append(error)
                     continue
                 return self._event(file, kind, said, header, observed)
-        return self._otherwise(file, line, refused[0] if len(refused) == 1 else Refused("no_pattern"))
+        return self._otherwise(file, line, refused[0] if len(refused) == 1 else Refused("no_pattern"), observed)
 
     def _event(
         self, file: FileExpectation, kind: Type, said: dict[str, Any], header: Header | None, observed: tuple[int, int]
@@ -136,9 +145,9 @@ class LineReader:
     def _rfc5424(self, file: FileExpectation, line: bytes, observed: tuple[int, int]) -> Expected:
         parts = rfc5424.split(line)
         if parts is None:
-            return self._otherwise(file, line, Refused("not_rfc5424", "RFC 5424"))
+            return self._otherwise(file, line, Refused("not_rfc5424", "RFC 5424"), observed)
         if parts.msgid not in file.carries(self.types):
-            return self._otherwise(file, line, Refused("unknown_type", parts.msgid, parts.msgid))
+            return self._otherwise(file, line, Refused("unknown_type", parts.msgid, parts.msgid), observed)
         kind = self._types(file.fields)[parts.msgid]
         with _claiming(kind):
             if parts.time != "-" and parts.time_ms is None:
@@ -156,24 +165,28 @@ class LineReader:
                     time_ms = self._plausible(None if time is None else _local_ms(time, kind), observed, kind)
                     return Expected(type=kind.name, time_ms=time_ms, host=None, fields=kind.of_texts(texts))
             if kind.rule.pattern is None:
-                return self._whole(kind, line)
-        return self._otherwise(file, line, Refused("no_pattern", ", ".join(carried)))
+                return self._whole(kind, line, observed)
+        return self._otherwise(file, line, Refused("no_pattern", ", ".join(carried)), observed)
 
-    def _otherwise(self, file: FileExpectation, line: bytes, refused: Refused) -> Expected:
+    def _otherwise(self, file: FileExpectation, line: bytes, refused: Refused, observed: tuple[int, int]) -> Expected:
         if file.catch_all is None:
             raise refused
-        return self._whole(self._types(file.fields)[file.catch_all], line)
+        return self._whole(self._types(file.fields)[file.catch_all], line, observed)
 
-    def _whole(self, kind: Type, line: bytes) -> Expected:
+    def _whole(self, kind: Type, line: bytes, observed: tuple[int, int]) -> Expected:
         assert kind.rule.field is not None, "a catch-all has a field for the line"
-        return Expected(type=kind.name, time_ms=None, host=None, fields=kind.of_texts({kind.rule.field: line}))
+        with _claiming(kind):
+            time_ms = None if self._unsaid_ms is None else self._plausible(self._unsaid_ms, observed, kind)
+        return Expected(type=kind.name, time_ms=time_ms, host=None, fields=kind.of_texts({kind.rule.field: line}))
 
     def _plausible(self, time_ms: int | None, observed: tuple[int, int], kind: Type) -> int | None:
         """The line's own time, if an event may have it; None: it has none, and need not."""
         if time_ms is None:
             if kind.rule.time == "event":
                 raise Refused("no_timestamp")
-            return None
+            if self._unsaid_ms is None:
+                return None
+            time_ms = self._unsaid_ms
         earliest, latest = observed
         says = str(earliest) if earliest == latest else ""
         if time_ms > latest + self._told.future_seconds * 1000:

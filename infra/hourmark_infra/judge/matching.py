@@ -69,7 +69,7 @@ class Matcher:
         observed = self.told.observed_ms
         if event_type == DEAD_LETTERS:  # it says when it was made, and under which rules
             observed, readers = (event["event_time"],) * 2, [self._earlier.get(event.get("rules", ""), self._newest)]
-        readings = (reader.read(source.told, line.content, line.part, observed) for reader in readers)
+        readings = (reader.read(source.told, line.content, line.part, observed, line.container) for reader in readers)
         faults = [*self._id_faults(event, bits), *self._least_faults(event_type, event, readings, source.hosts)]
         if not source.names(event["source"]):
             faults.append(f"its source is {event['source']!r}")

@@ -15,7 +15,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from hourmark_infra.judge import rfc5424
-from hourmark_infra.judge.expectations import Expectations, FileExpectation, Written
+from hourmark_infra.judge.containers import Written, written
+from hourmark_infra.judge.expectations import Expectations, FileExpectation
+from hourmark_infra.judge.expectations import Written as WriterRecord
 from hourmark_infra.judge.identity import file_id
 from hourmark_infra.judge.records import Begins, pieces
 from hourmark_infra.judge.report import Kind, Report
@@ -31,6 +33,7 @@ class Line:
     start: int
     content: bytes
     part: str
+    container: Written | None = None  # where it is a record of a container's log
 
     @property
     def blank(self) -> bool:
@@ -48,7 +51,7 @@ class SourceFile:
         self.name = str(path)
         self.told = file
         self.hosts, self.host_ids = file.host or told.host, file.host_id or told.host_id
-        self.record: Written | None = None  # the writer's
+        self.record: WriterRecord | None = None  # the writer's
         self._types, self._line_bytes_max = types, told.line_bytes_max
         self._file = path.open("rb")
         self.id = file_id(self._file.fileno())
@@ -157,6 +160,38 @@ class SourceFile:
         return parts.msgid if parts is not None and parts.msgid in carried else NO_TYPE
 
 
+class ContainerFile(SourceFile):
+    """A container's log: its lines are records, which may stand in several, with others between."""
+
+    def _extend(self) -> None:
+        """Index all of it anew: what was partial may have gone on."""
+        self._file.seek(0)
+        lines, at = [], 0
+        for line in self._file:
+            if line.endswith(b"\n"):
+                lines.append((at, line))
+            at += len(line)
+        self._records = [*written(lines, frozenset(self.told.flushed))]
+        for record in self._records[len(self.starts) :]:
+            self.starts.append(record.start)
+            self._type_codes.append(self._types.index(self._claimed(self._text(record))))
+            self.where.append(0)
+        self._end = sum(len(line) for _, line in lines)
+
+    def line_at(self, position: int) -> Line | None:
+        """The record whose first line holds this byte, or None where nothing that can have been sent does."""
+        if position >= self._end:
+            self._extend()
+        index = bisect_right(self.starts, position) - 1
+        if index < 0 or position >= self._end:
+            return None
+        record = self._records[index]
+        return Line(index, record.start, self._text(record), "lines", record)
+
+    def _text(self, record: Written) -> bytes:
+        return b"".join(self.read(*span) for span in record.spans)
+
+
 def open_sources(told: Expectations, report: Report) -> dict[tuple[str, int], SourceFile]:
     """All source files by (file id, generation), each once by device and inode; objects to those that are not as written."""
     types = [NO_TYPE, *sorted({*told.types}.union(*told.earlier.values()))]
@@ -170,14 +205,14 @@ def open_sources(told: Expectations, report: Report) -> dict[tuple[str, int], So
             status = Path(path).stat()
             inode = status.st_dev, status.st_ino
             if inode not in found:
-                found[inode] = SourceFile(Path(path), file, types, told)
+                found[inode] = (ContainerFile if file.format == "cri" else SourceFile)(Path(path), file, types, told)
     if told.written is not None:
         for path, what in _unlike(told.written, found.values()):
             report.add(Kind.SOURCE, path, what)
     return {(file.id, file.told.generation): file for file in found.values()}
 
 
-def _unlike(records: list[Written], files: Iterable[SourceFile]) -> Iterator[tuple[str, str]]:
+def _unlike(records: list[WriterRecord], files: Iterable[SourceFile]) -> Iterator[tuple[str, str]]:
     """Writers' records without their file, and files without their writer's record. By content: files are renamed."""
     by_content = defaultdict(list)
     for record in records:

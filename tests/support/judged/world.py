@@ -127,10 +127,11 @@ class World:
             host_id=host_id or self.host_ids(path)[-1], file_id=identity(path), generation=0, start=start, end=end,
             observed_at_ms=time_ms, rules=rules.id, zone="UTC", source="s", path=str(path), host_name=told.get("host", "host"),
             part=part, record_start=told.get("record_start", ""), fields=range_fields(told.get("fields", {})),
+            format=told.get("format", ""),
         )  # fmt: skip
         records = parse(sent, body, compiled).records
         found = [(record.event_type, self.decoded(record.event_type, record.value)) for record in records]
-        if part is Part.LINES and "record_start" not in told:
+        if part is Part.LINES and not {"record_start", "format"} & told.keys():
             dead = {row["position"] for event_type, row in found if event_type == "dead-letters"}
             for line in body.removesuffix(b"\n").split(b"\n"):
                 self._broken_at.setdefault((path, start), start in dead)
