@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import socket
 import threading
 import time
@@ -87,3 +89,40 @@ def test_records_of_more_than_one_line_are_one_each_however_the_file_grows(tmp_p
     assert (summary.pending_bytes, summary.goodbye) == (0, True)
     audited = [AuditRecord.decode(record.value[5:]) for record in harness.queue.of(AUDIT)]
     assert sum(audit.lines for audit in audited) == len(records)
+
+
+def test_what_a_container_wrote_on_a_line_is_one_event_across_a_rotation_and_a_reread(tmp_path: Path) -> None:
+    harness = Harness()
+    texts = {"stdout": [b"out %d " % n + b"x" * (n % 40) for n in range(1500)], "stderr": [b"err %d" % n for n in range(500)]}
+    lines, chance = list[bytes](), random.Random(20261123)
+    left = {stream: [part for text in found for part in split(text, chance)] for stream, found in texts.items()}
+    while any(left.values()):
+        stream = chance.choice([stream for stream, parts in left.items() if parts])
+        tag, text = left[stream].pop(0)
+        lines.append(b"2026-11-21T01:39:58.123456789Z " + stream.encode() + tag + text + b"\n")
+    with serving(harness) as url:
+        host = Host(tmp_path, url)
+        log = host.logs / "pods" / "shop_web-0_3f2a" / "nginx" / "0.log"
+        log.parent.mkdir(parents=True)
+        source = TailedSource(name="anything", paths=[f"{host.logs}/pods/*/*/*.log*"], format="cri", flush_seconds=3)
+        host.settings |= {"sources": [source], "range_bytes": 2048}
+        with host.running():
+            for at in range(0, len(lines), 37):
+                host.append(b"".join(lines[at : at + 37]), log)
+                time.sleep(0.01)
+        log.rename(log.with_name("0.log.20261121-013958"))
+        host.drain()
+        first = {record.key[:16] for record in harness.queue.of("events.raw")}
+        (host.state / "checkpoint.sqlite").unlink()
+        host.drain(reread=True)
+    rows = [decoded(Record("raw", record.key, record.value, 0)) for record in harness.queue.of("events.raw")]
+    assert {record.key[:16] for record in harness.queue.of("events.raw")} == first, "read again, each is the event that it was"
+    assert len(first) == sum(map(len, texts.values()))
+    assert sorted({row["position"]: row["line"] for row in rows}.values()) == sorted(itertools.chain(*texts.values()))
+
+
+def split(text: bytes, chance: random.Random) -> list[tuple[bytes, bytes]]:
+    """A text as a runtime may write it: tags and parts."""
+    cuts = sorted(chance.choices(range(len(text) + 1), k=chance.choice([0, 0, 0, 1, 3])))
+    parts = [text[a:b] for a, b in itertools.pairwise([0, *cuts, len(text)])]
+    return [*((b" P ", part) for part in parts[:-1]), (b" F ", parts[-1])]
