@@ -13,7 +13,7 @@ import pytest
 from tests.support.debian_programs import KEPT, unpacked
 
 RELEASE: Final = "bookworm"  # its python3 is the one that the package is made for
-_ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
+ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
 # What stands in for systemctl: it notes what it is told, where a file says that systemd runs.
 _SYSTEMCTL: Final = '#!/bin/sh\necho "$@" >> /run/systemd/told\n'
 
@@ -32,7 +32,7 @@ class DebianRoot:
         return ["chroot", str(self.folder), *command]
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.command(*command), env=_ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(self.command(*command), env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
 
     def must(self, *command: str) -> str:
         """It ended well; what it said."""
@@ -42,7 +42,7 @@ class DebianRoot:
 
     def start(self, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
         with log.open("ab") as stderr:
-            return subprocess.Popen(self.command(*command), env=_ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=stderr)
+            return subprocess.Popen(self.command(*command), env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=stderr)
 
     def pretend_systemd(self) -> None:
         """From now on maintainer scripts find systemd running."""
