@@ -149,6 +149,13 @@ def _callback(context: click.Context, _: click.Parameter, path: Path | None) -> 
     return load_config(path)
 
 
+def name_file(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
+    """For an option of a group, or of its command, that names the file and does not read it yet: the nearer one counts."""
+    if path is not None:
+        context.meta[_NAMED] = path
+    return path
+
+
 def named_file() -> Path | None:
     """The file that `--config` names to the running command, if any."""
     path: Path | None = click.get_current_context().meta.get(_NAMED)

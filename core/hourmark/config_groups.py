@@ -245,6 +245,12 @@ class Tailer(Group):
     """between host reports; closing waits for one after the hour"""
     backoff_max_seconds: Seconds = 10.0
     """retries never end; this bounds the pause between them"""
+    metrics_port: Port = 0
+    """Prometheus' text at /metrics, and /healthz; 0: none. A port taken is said, not fatal"""
+    metrics_host: str = "127.0.0.1"
+    """loopback, because there is no authentication"""
+    unwell_seconds: Seconds = 60.0
+    """so long without a look at the files, a report or an acknowledged range that is due, and /healthz says 503"""
     sources: list[TailedSource] = []
     """what is tailed: tables `[[tailer.sources]]`, see below"""
 

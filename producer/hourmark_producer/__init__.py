@@ -41,6 +41,10 @@ Small dependencies: httpx, zstandard, and google-re2 for records of more than on
 | `retirement` | the end of a file: deleted, replaced, missing, and what is lost with it |
 | `schedule` | whose step is next, and who waits for a retry |
 | `senders` | the threads that do these steps, and how long they wait after a failure |
-| `reports`, `counters`, `throttle` | host reports, counters, warnings that would repeat |
+| `reports`, `counters` | host reports, counters |
+| `throttle` | conditions: each is told when it begins and when it has ended |
+| `books` | what became of every byte of a source: the equation that must hold, kept by the checkpoint itself |
+| `peek`, `standing` | the checkpoint, and what only the memory of a running tailer knows, as another process may see them |
+| `status`, `status_text` | `hourmark tail status` |
 | `tailer`, `cli` | all of it, running |
 """

@@ -54,14 +54,15 @@ class CaughtUp:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._at_ms: dict[str, int] = {}  # by service
-        self._attempt: tuple[Mapping[str, int], list[Target]] | None = None
+        self._attempt: tuple[Mapping[str, int], list[Target], float] | None = None
+        self._at_s: float | None = None
 
-    def begin(self, readings_ms: Mapping[str, int], targets: Iterable[Target]) -> None:
-        """After a full scan that began after the clocks of services read so, by service."""
+    def begin(self, readings_ms: Mapping[str, int], targets: Iterable[Target], at_s: float = 0.0) -> None:
+        """After a full scan that began after the clocks of services read so, by service, and this one `at_s`."""
         with self._lock:
             self._settle()
             if self._attempt is None or any(target.is_void() for target in self._attempt[1]):
-                self._attempt = (dict(readings_ms), list(targets))
+                self._attempt = (dict(readings_ms), list(targets), at_s)
                 self._settle()
 
     def at_ms(self, service: str) -> int | None:
@@ -69,6 +70,12 @@ class CaughtUp:
         with self._lock:
             self._settle()
             return self._at_ms.get(service)
+
+    def at_s(self) -> float | None:
+        """Since when, by this host's monotonic clock; None: never yet."""
+        with self._lock:
+            self._settle()
+            return self._at_s
 
     def is_made(self) -> bool:
         """Whether it was ever caught up."""
@@ -79,8 +86,9 @@ class CaughtUp:
     def _settle(self) -> None:
         if self._attempt is None:
             return
-        readings_ms, targets = self._attempt
+        readings_ms, targets, at_s = self._attempt
         targets[:] = [target for target in targets if not target.is_met()]
         if not targets:
             self._at_ms.update(readings_ms)
+            self._at_s = at_s
             self._attempt = None

@@ -32,7 +32,7 @@ from typing import Any, Final
 
 from hourmark.durable import sync_folder
 from hourmark.errors import Unavailable
-from hourmark_producer import run_mark
+from hourmark_producer import books, run_mark
 from hourmark_producer.files import Account, Outgoing, Place, Position, TrackedFile
 from hourmark_producer.log_check import what_is_missing
 from hourmark_producer.losses import Loss, Losses
@@ -208,6 +208,7 @@ class Checkpoint:
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA wal_autocheckpoint=0")  # `run_mark` does it
             db.executescript(_LATER + run_mark.SCHEMA)
+            books.begin(db)
             if run_mark.log_was_lost(db, log_is_there=log_is_there):
                 raise CheckpointBroken(
                     "the last run did not end in order, and its write-ahead log (…-wal) is not there: it was removed, or not "
@@ -305,6 +306,14 @@ class Checkpoint:
             known = dict(self._db.execute("SELECT source, bytes FROM losses").fetchall())
             unknown = dict(self._db.execute("SELECT source, occasions FROM unknown").fetchall())
         return {source: Losses(known.get(source, 0), unknown.get(source, 0)) for source in known.keys() | unknown.keys()}
+
+    def read_books(self) -> books.Books:
+        """Of all sources, as of one moment."""
+        try:
+            with self._database:
+                return books.read(self._db)
+        except sqlite3.Error as error:
+            raise CheckpointFailed(f"the checkpoint cannot be read: {error}; look at the disk") from error
 
     def occasions(self) -> list[Loss]:
         """The latest losses, oldest first."""

@@ -8,28 +8,32 @@ import shlex
 import signal
 import socket
 import threading
+from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config import Config, config_option, named_config
+from hourmark.config import Config, config_file_option, load_config, name_file, named_config
 from hourmark.config_groups import TailedSource
 from hourmark.config_groups import Tailer as TailerConfig
-from hourmark.errors import ConfigError
+from hourmark.errors import ConfigError, UsageError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark.range_fields import range_fields
 from hourmark_producer.container_names import NAMES
 from hourmark_producer.descriptors import granted
 from hourmark_producer.installation import REREAD_REPEATS, locked, open_installation
+from hourmark_producer.probes import answering
+from hourmark_producer.status import status_of
+from hourmark_producer.status_text import FILES_SHOWN, as_text
 from hourmark_producer.tailer import Summary, Tailer
 
 _LOG = logging.getLogger(__name__)
 
 
-@click.command()
-@config_option
+@click.group(invoke_without_command=True)
+@config_file_option("config_file", callback=name_file)
 @click.option("--drain", is_flag=True, help="Read all files to their end, wait until all is acknowledged, say goodbye, end.")
 @click.option(
     "--reread",
@@ -37,7 +41,8 @@ _LOG = logging.getLogger(__name__)
     help=f"Start although the checkpoint is missing or broken: {REREAD_REPEATS}. No effect while the checkpoint is in order.",
 )
 @json_option
-def tail(config: Config, drain: bool, reread: bool, as_json: bool) -> None:
+@click.pass_context
+def tail(context: click.Context, config_file: Path | None, drain: bool, reread: bool, as_json: bool) -> None:
     """Follow log files and deliver their lines, each exactly once, across restarts, rotation and truncation.
 
     Files are sources in the group `tailer` of the configuration. SIGTERM or Ctrl-C ends it; the next start goes on where it was.
@@ -50,7 +55,42 @@ def tail(config: Config, drain: bool, reread: bool, as_json: bool) -> None:
       hourmark tail                          follow the files of ./hourmark.toml
       hourmark tail --config edge.toml       follow those of another configuration
       hourmark tail --drain --json           deliver what is there, print what it came to, end
+      hourmark tail status                   what was done, what is to be done, what was lost
     """
+    if context.invoked_subcommand is None:
+        _run(load_config(config_file), drain=drain, reread=reread, as_json=as_json)
+    elif drain or reread:
+        raise UsageError(f"--drain and --reread are no options of `hourmark tail {context.invoked_subcommand}`")
+
+
+@tail.command()
+@config_file_option("config_file", callback=name_file)
+@click.option("--all", "every_file", is_flag=True, help=f"Every file, and not only the {FILES_SHOWN} with the most to send.")
+@json_option
+@click.pass_context
+def status(context: click.Context, config_file: Path | None, every_file: bool, as_json: bool) -> None:
+    """Show what the tailer of this configuration has done and has yet to do, whether or not it runs. Changes nothing.
+
+    Files with their positions, bytes by source, losses, what ails it, and when it was last caught up. Exit code 1 where somebody
+    should look: lines that begin with `!`.
+
+    \b
+    Examples:
+      hourmark tail status
+      hourmark tail status --config edge.toml --json
+    """
+    group = context.find_root() if context.parent is None else context.parent
+    config = load_config(config_file or group.params.get("config_file"))
+    found = status_of(config.tailer.state_dir, [source.name for source in config.tailer.sources])
+    if as_json:
+        say_json(dataclasses.asdict(found))
+    else:
+        click.echo("\n".join(as_text(found, every_file=every_file)))
+    if found.attention:
+        raise SystemExit(1)
+
+
+def _run(config: Config, *, drain: bool, reread: bool, as_json: bool) -> None:
     set_up_logging(config.log_level)
     settings = checked(config.tailer)
     stop = threading.Event()
@@ -72,7 +112,8 @@ def tail(config: Config, drain: bool, reread: bool, as_json: bool) -> None:
                 host_name=settings.host_name or socket.gethostname(),
                 open_files_max=granted(),
             )
-            summary = tailer.run(stop, drain=drain)
+            with answering(tailer, settings.metrics_host, settings.metrics_port):
+                summary = tailer.run(stop, drain=drain)
         finally:
             checkpoint.close()
     _show(summary, as_json=as_json)

@@ -19,10 +19,12 @@ class Counters:
         self.bytes = 0
         self.events = 0
         self.dead_letters = 0
+        self.delivered_at_ms: int | None = None
 
-    def acknowledged(self, count: int, answer: RangeAnswer) -> None:
+    def acknowledged(self, count: int, answer: RangeAnswer, at_ms: int | None = None) -> None:
         """A range of `count` bytes was delivered."""
         with self._lock:
+            self.delivered_at_ms = at_ms
             self.ranges += 1
             self.bytes += count
             self.events += answer.events

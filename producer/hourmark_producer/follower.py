@@ -20,6 +20,7 @@ from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
 from hourmark.ranges import ByteRange, Part
 from hourmark_producer import checkpoint as changes
+from hourmark_producer.books import skip
 from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.copies import end_of_lines, origin_of
 from hourmark_producer.counters import Counters
@@ -85,7 +86,7 @@ class Follower:
 
     def _send(self, file: TrackedFile, outgoing: Outgoing, body: bytes | None) -> None:
         answer = self.client.send_range(outgoing.range, body if body is not None else self.checkpoint.body(outgoing.sequence))
-        self.counters.acknowledged(outgoing.bytes, answer)
+        self.counters.acknowledged(outgoing.bytes, answer, self.clock.now_ms())
         self.refused.take(outgoing.range, answer.dead_letter_reasons)
         file.failures = 0
         file.progress = dataclasses.replace(file.progress, in_flight=outgoing._replace(acknowledged=True))
@@ -226,7 +227,8 @@ class Follower:
         start = max(0, end - ANCHOR_BYTES)
         head, anchor = read_at(descriptor, 0, HEAD_BYTES), read_at(descriptor, start, end - start)
         position = dataclasses.replace(file.progress.position, offset=end, anchor=anchor, size_seen=end, head=head)
-        self.checkpoint.commit([changes.save_position(file.file_id, position), changes.save_account(file.file_id, position)])
+        moved = [changes.save_position(file.file_id, position), changes.save_account(file.file_id, position)]
+        self.checkpoint.commit([*moved, skip(file.place.source, end)])
         _LOG.warning(
             "%s is a copy of %s: its %d bytes are passed over; rotate by rename, or let the pattern match no copies",
             file.place.seen_at, origin.place.seen_at, end,

@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable
 
+from hourmark.clock import Clock
 from hourmark.errors import HourmarkError
 from hourmark.host_reports import HostReport, SourceReport
 from hourmark_producer.service_client import ServiceLink
@@ -27,10 +28,12 @@ class Reporter:
     host_id: str
     host_name: str
     arrived: Callable[[], None]
+    clock: Clock
 
     def __post_init__(self) -> None:
         self._incarnation = uuid.uuid4().hex
         self._sequence = 0
+        self.arrived_at_ms: int | None = None
 
     def run(self, every_s: float, stop: threading.Event) -> None:
         """Ask for the service's clock and rules, then report until `stop`, beginning now."""
@@ -47,6 +50,7 @@ class Reporter:
         except HourmarkError as error:
             self.throttle.warn("hello", f"no delivery service yet: {error}; asked again until there is one")
             return False
+        self.throttle.over("hello")
         return True
 
     def send(self, *, goodbye: bool = False) -> bool:
@@ -57,6 +61,8 @@ class Reporter:
         except HourmarkError as error:
             self.throttle.warn("report", f"a host report did not arrive: {error}; the next follows")
             return False
+        self.throttle.over("report")
+        self.arrived_at_ms = self.clock.now_ms()
         return True
 
     def _report(self, service: str, sequence: int, *, goodbye: bool) -> HostReport:

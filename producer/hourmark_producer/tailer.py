@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from hourmark.clock import Clock
 from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import Finding, HourmarkError
 from hourmark.host_reports import SourceReport
+from hourmark_producer import metrics, standing
+from hourmark_producer.books import Balance, balances_now
 from hourmark_producer.caught_up import CaughtUp, Target
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
 from hourmark_producer.counters import Counters
@@ -25,6 +28,7 @@ from hourmark_producer.descriptors import Descriptors
 from hourmark_producer.files import Files
 from hourmark_producer.follower import Follower
 from hourmark_producer.generations import Generations
+from hourmark_producer.health import Health
 from hourmark_producer.identity import Identity, identify
 from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.reports import Reporter
@@ -34,7 +38,7 @@ from hourmark_producer.scanner import Scanner, Seen
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.senders import Senders
 from hourmark_producer.service_client import ServiceLink
-from hourmark_producer.throttle import Throttle
+from hourmark_producer.throttle import QUIET_S, Throttle
 
 STOP_WITHIN_S: Final = 5.0
 PROGRESS_S: Final = 10.0
@@ -77,13 +81,18 @@ class Tailer:
     ) -> None:
         self._config = config
         self._clock = clock
+        self._checkpoint = checkpoint
         self._host_id = host_id
         self.files = Files(checkpoint.files())
         self._counters = Counters(checkpoint.losses())
         self._refused = RefusedLines()
         self._client = ServiceLink(config, clock)
         self._schedule = Schedule(clock)
-        throttle = self._throttle = Throttle(clock)
+        throttle = self._throttle = Throttle(clock, max(QUIET_S, 3 * config.backoff_max_seconds))
+        self._started_at_ms = clock.now_ms()
+        self._stood_s = float("-inf")
+        self._health = Health(clock, throttle, config.unwell_seconds)
+        self.unwell = self._health.reasons
         generations = Generations([config.state_dir, *filter(None, [config.second_state_dir])], host_id)
         limits = Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
         sources = {source.name: source for source in config.sources}
@@ -130,7 +139,8 @@ class Tailer:
             throttle=throttle,
             host_id=host_id,
             host_name=host_name,
-            arrived=self._senders.allow,
+            arrived=self._report_arrived,
+            clock=clock,
         )
         self._stop_reports = threading.Event()
         self._report_thread = threading.Thread(
@@ -152,6 +162,7 @@ class Tailer:
             drained = self._work(stop, drain=drain)
             goodbye = drained and self._say_goodbye(stop)
         finally:
+            self._keep_standing()
             if self._end_threads():
                 self._client.close()
                 for file in self.files:
@@ -171,6 +182,9 @@ class Tailer:
                 named = ", ".join(f"{path}: {problems[path].strerror}" for path in sorted(problems)[:5])
                 raise Finding(f"not everything could be read: {named}; grant access, or mount it, and drain again")
             self._log_progress()
+            self._throttle.sweep()
+            if self._clock.monotonic_s() - self._stood_s >= standing.EVERY_S:
+                self._keep_standing()
             if self._wait(stop, drain=drain):
                 return True
         return False
@@ -188,18 +202,25 @@ class Tailer:
         """One scan; None where the checkpoint could not take what it found."""
         self._scans += 1
         readings_ms = self._client.clocks_ms()  # received before the scan: what it claims cannot be too late
+        at_s = self._clock.monotonic_s()
         try:
             seen = self._scanner.scan(self._scans)
         except CheckpointFailed as error:
             self._throttle.warn("scan", f"{error} Nothing new is followed until it can", logging.ERROR)
             return None
+        self._throttle.over("scan")
+        self._health.scanned(self._counters.ranges, waiting=self._in_flight())
         for path, problem in seen.all_problems().items():
             self._throttle.warn(f"look {path}", f"cannot look at {path}: {problem.strerror}; its source is not caught up")
         if readings_ms:
             for source in seen.complete:
                 targets = [Target.of(file) for file in self.files if file.place.source == source]
-                self._caught_up[source].begin(readings_ms, targets)
+                self._caught_up[source].begin(readings_ms, targets, at_s)
         return seen
+
+    def _report_arrived(self) -> None:
+        self._health.reported()
+        self._senders.allow()
 
     def _in_flight(self) -> bool:
         return any(file.progress.in_flight is not None for file in self.files)
@@ -245,6 +266,52 @@ class Tailer:
             for source, at_ms in claims.items()
             for losses in (self._counters.losses(source),)
         )
+
+    def balances(self) -> dict[str, Balance]:
+        """The books by source, now. Safe to use from any thread. CheckpointFailed."""
+        return dict.fromkeys(self._caught_up, Balance()) | balances_now(self._checkpoint.read_books, self.files)
+
+    def exposition(self) -> bytes:
+        """Its metrics. Safe to use from any thread. CheckpointFailed."""
+        stand, counters = self.stand(), self._counters
+        age_s = (stand.written_at_ms - stand.started_at_ms) / 1000  # where it was never caught up
+        files = Counter(file.place.source for file in self.files if not file.is_gone)
+        balances = self.balances()
+        return metrics.exposition(
+            metrics.Numbers(
+                balances=balances,
+                losses={source: counters.losses(source) for source in balances},
+                files={source: files[source] for source in balances},
+                lag_seconds={source: age_s if lag_s is None else lag_s for source, lag_s in stand.lag_seconds.items()},
+                dead_letters=self._refused.counts(),
+                ranges=counters.ranges,
+                events=counters.events,
+                conditions=len(stand.troubles),
+                well=not self.unwell(),
+                started_at_s=stand.started_at_ms / 1000,
+                delivered_at_s=(stand.delivered_at_ms or 0) / 1000,
+                reported_at_s=(stand.reported_at_ms or 0) / 1000,
+            )
+        )
+
+    def stand(self) -> standing.Standing:
+        """How it stands now. Safe to use from any thread."""
+        now_s, latest = self._clock.monotonic_s(), self._throttle.latest()
+        claims = {source: claim.at_s() for source, claim in self._caught_up.items()}
+        return standing.Standing(
+            pid=os.getpid(),
+            started_at_ms=self._started_at_ms,
+            written_at_ms=self._clock.now_ms(),
+            delivered_at_ms=self._counters.delivered_at_ms,
+            reported_at_ms=self._reporter.arrived_at_ms,
+            lag_seconds={source: None if at_s is None else max(0.0, now_s - at_s) for source, at_s in claims.items()},
+            troubles=[standing.Trouble.of(condition) for condition in self._throttle.ongoing()],
+            latest_trouble=standing.Trouble.of(latest) if latest else None,
+        )
+
+    def _keep_standing(self) -> None:
+        self._stood_s = self._clock.monotonic_s()
+        standing.keep(self._config.state_dir, self.stand())
 
     def _log_progress(self) -> None:
         now_s = self._clock.monotonic_s()

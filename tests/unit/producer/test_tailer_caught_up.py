@@ -208,9 +208,9 @@ def test_what_is_claimed_is_a_reading_from_before_the_scan(
         running[0]._client.fresh(age_max_s=-1.0)  # an answer arrives while it scans
         return seen
 
-    def noted(self: CaughtUp, readings_ms: dict[str, int], targets: list[Target]) -> None:
+    def noted(self: CaughtUp, readings_ms: dict[str, int], targets: list[Target], at_s: float) -> None:
         claimed[max(before)] = readings_ms[recorder.url]  # of the scan that has just ended
-        begin(self, readings_ms, targets)
+        begin(self, readings_ms, targets, at_s)
 
     monkeypatch.setattr(Scanner, "scan", slow_scan)
     monkeypatch.setattr(CaughtUp, "begin", noted)

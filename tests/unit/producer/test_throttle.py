@@ -1,23 +1,51 @@
-"""Warnings that would repeat."""
+"""Conditions: told when they begin, and when they have ended."""
 
 from __future__ import annotations
+
+import logging
 
 import pytest
 from tests.support.clock import FakeClock
 
-from hourmark_producer.throttle import INTERVAL_S, Throttle
+from hourmark_producer.throttle import QUIET_S, Throttle
 
 
-def test_a_warning_is_logged_once_an_interval_and_costs_one_lookup_in_between(caplog: pytest.LogCaptureFixture) -> None:
-    clock = FakeClock()
-    throttle = Throttle(clock)
-    for key in ("a", "b", "a"):
-        throttle.warn(key, f"look at {key}")
-    assert caplog.messages == ["look at a", "look at b"]
-    known = throttle._last
-    clock.advance(INTERVAL_S / 2)
-    throttle.warn("a", "look at a")
-    assert throttle._last is known, "thousands of files that cannot be looked at are warned of at each scan"
-    clock.advance(INTERVAL_S / 2)
-    throttle.warn("b", "look at b again")
-    assert caplog.messages[2:] == ["look at b again"] and list(throttle._last) == ["b"]
+@pytest.fixture
+def clock(caplog: pytest.LogCaptureFixture) -> FakeClock:
+    caplog.set_level(logging.INFO)
+    return FakeClock()
+
+
+def test_a_condition_that_lasts_for_a_day_is_told_once(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+    conditions = Throttle(clock)
+    for _ in range(24 * 60):
+        conditions.warn("a", "a is not there")
+        conditions.warn("b", "b is not there")
+        conditions.sweep()
+        clock.advance(60)
+    assert caplog.messages == ["a is not there", "b is not there"]
+    assert [(one.message, one.times) for one in conditions.ongoing()] == [("a is not there", 1440), ("b is not there", 1440)]
+
+
+def test_its_end_is_told_once_and_the_next_one_is_another(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+    conditions = Throttle(clock)
+    conditions.warn("a", "a is not there")
+    clock.advance(30)
+    conditions.warn("a", "a is not there, still")
+    conditions.over("a")
+    conditions.over("a")
+    conditions.warn("a", "a is not there again")
+    assert caplog.messages == ["a is not there", "no more, after 30 s and 2 times: a is not there", "a is not there again"]
+    latest = conditions.latest()
+    assert latest is not None and latest.message == "a is not there again"
+
+
+def test_what_nobody_meets_any_more_has_ended(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+    conditions = Throttle(clock)
+    conditions.warn("a", "a is not there")
+    clock.advance(QUIET_S)
+    conditions.sweep()
+    assert len(conditions.ongoing()) == 1
+    clock.advance(1)
+    conditions.sweep()
+    assert conditions.ongoing() == [] and caplog.messages[1:] == ["no more, after 0 s and 1 times: a is not there"]

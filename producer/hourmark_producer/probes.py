@@ -1,0 +1,101 @@
+"""/metrics and /healthz of a tailer, over HTTP on loopback: there is no authentication, and nothing but GET."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Final, Protocol
+
+from hourmark.errors import HourmarkError
+from hourmark_producer.metrics import CONTENT_TYPE
+
+_REQUEST_S: Final = 2.0  # for one request; another waits as long, so nobody can hold many threads
+_LOG = logging.getLogger(__name__)
+
+
+class Told(Protocol):
+    """What is asked. Both may raise HourmarkError."""
+
+    def exposition(self) -> bytes:
+        """Of /metrics."""
+        ...
+
+    def unwell(self) -> list[str]:
+        """Of /healthz: reasons."""
+        ...
+
+
+@contextlib.contextmanager
+def answering(told: Told, host: str, port: int) -> Iterator[int]:
+    """Answer meanwhile; the port. With port 0 nothing is answered. A port that is taken is said, and is no reason to stop."""
+    if port == 0:
+        yield 0
+        return
+    try:
+        server = _Server((host, port), _handler(told))
+    except OSError as error:
+        _LOG.warning(
+            "no metrics: tailer.metrics_port = %d on tailer.metrics_host = %s cannot be opened (%s); name another, or 0 for none",
+            port, host, error.strerror or error,
+        )  # fmt: skip
+        yield 0
+        return
+    _LOG.info("metrics at http://%s:%d/metrics, health at /healthz", host, server.server_address[1])
+    thread = threading.Thread(target=server.serve_forever, name="probes", daemon=True)
+    thread.start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Server(HTTPServer):
+    """One request at a time."""
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went, or said nothing: nothing to be done."""
+
+
+def _handler(told: Told) -> type[BaseHTTPRequestHandler]:
+    def metrics() -> tuple[int, str, bytes]:
+        return 200, CONTENT_TYPE, told.exposition()
+
+    def health() -> tuple[int, str, bytes]:
+        reasons = told.unwell()
+        return 503 if reasons else 200, "application/json", json.dumps({"well": not reasons, "reasons": reasons}).encode()
+
+    answers: dict[str, Callable[[], tuple[int, str, bytes]]] = {"/metrics": metrics, "/healthz": health}
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _REQUEST_S
+        server_version = "hourmark"
+        sys_version = ""
+
+        def do_GET(self) -> None:
+            answer = answers.get(self.path.partition("?")[0])
+            try:
+                status, kind, content = answer() if answer else (404, "text/plain", b"/metrics or /healthz\n")
+            except HourmarkError as error:
+                status, kind, content = 503, "text/plain; charset=utf-8", f"{error}\n".encode()
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    return Handler
