@@ -8,7 +8,7 @@ copytruncate, copies that match are known by name and content, and passed over; 
 lost by copytruncate itself. What a truncation destroyed unread is counted and reported, and what cannot be counted is reported
 as unknown.
 
-Small dependencies: httpx, zstandard, and google-re2 for records of more than one line. One idea per module, the pure ones first:
+Small dependencies: zstandard, and google-re2 for records of more than one line. One idea per module, the pure ones first:
 
 | module | holds |
 |---|---|
@@ -34,6 +34,7 @@ Small dependencies: httpx, zstandard, and google-re2 for records of more than on
 | `descriptors` | how many files are held open, and whose turn it is where there are more |
 | `scanner` | one look at everything: new, renamed, deleted and missing files |
 | `service_client` | the delivery service as seen from here: its clock, its rules, ranges and reports |
+| `connections` | HTTP over connections that are kept open |
 | `refused_lines` | which lines became dead letters, told at once |
 | `rests` | looks for such rests, and finishes them |
 | `copies` | what copytruncate leaves beside a log |

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from typing import Any
+from typing import Any, Final
 
 from hourmark.ranges import LATER_FIELDS, ByteRange, Part
 from hourmark_producer.files import NEVER, Account, Outgoing, Place, Position, Progress, TrackedFile
 from hourmark_producer.identity import Identity
 from hourmark_producer.truncation import Shrink
+
+_FIELDS: Final = tuple(field.name for field in dataclasses.fields(ByteRange))
 
 
 def device_row(file: TrackedFile) -> tuple[int, int, int]:
@@ -78,7 +80,7 @@ def orphan(outgoing: Outgoing) -> TrackedFile:
 
 def fields_of(sent: ByteRange) -> dict[str, Any]:
     """What came after 0.2.0 only where it says something: else a version before can go on with the spool."""
-    fields = dataclasses.asdict(sent) | {"part": sent.part.value}
+    fields = {name: getattr(sent, name) for name in _FIELDS} | {"part": sent.part.value}  # asdict copies deeply
     return {name: value for name, value in fields.items() if name not in LATER_FIELDS} | sent.extras
 
 

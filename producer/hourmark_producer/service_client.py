@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import json
 import logging
-import ssl
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
-
-import httpx
 
 from hourmark.clock import Clock
 from hourmark.config_groups import LOOPBACK_HOSTS
@@ -38,6 +35,7 @@ from hourmark.wire import (
     range_headers,
     report_to_json,
 )
+from hourmark_producer.connections import PROBLEMS, Address, Answer, Connections
 from hourmark_producer.credentials import Credentials
 
 READING_AGE_MAX_S: Final = 2.0  # an older reading is renewed before a range is made of it
@@ -45,7 +43,6 @@ RANGE_TIMEOUT_S: Final = 60.0  # above the service's own delivery timeout (30 s)
 SHORT_TIMEOUT_S: Final = 10.0
 RETRY_AFTER_MAX_S: Final = 60.0
 _JSON: Final = {"Content-Type": "application/json"}
-_RETIRED_S: Final = 600.0  # connections with certificates that were replaced; longer than any request
 _LOG = logging.getLogger(__name__)
 
 
@@ -73,20 +70,11 @@ class Reading(NamedTuple):
     at_s: float
 
 
-class _Client(NamedTuple):
-    """Connections, and since when new ones are made so."""
-
-    tls: ssl.SSLContext
-    client: httpx.Client
-    made_s: float
-
-
 class ServiceLink:
     """One tailer's connections to its delivery services. Safe to use from several threads."""
 
     def __init__(self, config: TailerConfig, clock: Clock) -> None:
-        for url in config.service_urls:
-            _check_url(url, config.token_file)
+        self._addresses = [_address(url, config.token_file) for url in config.service_urls]
         self._urls = [url.rstrip("/") for url in config.service_urls]
         self._turn = 0
         self._clock = clock
@@ -94,12 +82,11 @@ class ServiceLink:
         self._clocks_ms: dict[str, int] = {}  # the latest of each service
         self._hello = threading.Lock()
         self._credentials = Credentials(config, clock)
-        self._making = threading.Lock()
-        self._clients: list[_Client] = []  # the last is in use, others may be for a moment
+        self._connections = Connections()
 
     def close(self) -> None:
-        for made in self._clients:
-            made.client.close()
+        """Of its connections those that are idle now, and the others after their request."""
+        self._connections.close()
 
     def fresh(self, age_max_s: float = READING_AGE_MAX_S) -> Reading:
         """A reading of at most this age; asks where there is none. Busy, Refused."""
@@ -115,16 +102,17 @@ class ServiceLink:
     def send_range(self, byte_range: ByteRange, body: bytes) -> RangeAnswer:
         """Deliver a range, `body` compressed with zstd. Returns once it is acknowledged. Busy, Refused."""
         headers = range_headers(byte_range) | {"Content-Encoding": "zstd", "Content-Type": "application/octet-stream"}
-        response = self._exchange("POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
+        url, response = self._exchange("POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
         try:
-            fields = response.json()
+            fields = json.loads(response.content)
             end, events, dead_letters = (int(fields[name]) for name in ("end", "events", "dead_letters"))
             reasons = {str(reason): int(count) for reason, count in fields.get("dead_letter_reasons", {}).items()}
             answer = RangeAnswer(end, events, dead_letters, int(fields.get("blanks", 0)), reasons)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Refused(f"{response.url} answered 200 without end, events and dead_letters: {response.text[:200]!r}") from error
+            said = response.content[:200].decode(errors="replace")
+            raise Refused(f"{url} answered 200 without end, events and dead_letters: {said!r}") from error
         if answer.end != byte_range.end:
-            raise Refused(f"{response.url} acknowledged up to byte {answer.end}, not up to {byte_range.end} as was sent")
+            raise Refused(f"{url} acknowledged up to byte {answer.end}, not up to {byte_range.end} as was sent")
         return answer
 
     def clocks_ms(self) -> dict[str, int]:
@@ -148,71 +136,63 @@ class ServiceLink:
 
     def _exchange(
         self, method: str, path: str, headers: Mapping[str, str], content: bytes, timeout_s: float, turn: int | None = None
-    ) -> httpx.Response:
+    ) -> tuple[str, Answer]:
+        """The answer, which is 200, and what was asked."""
         turn = self._turn if turn is None else turn
-        url = self._urls[turn] + path
-        timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0))
-        mine = self._credentials.shown()
-        client, all_headers = self._client(mine.tls), {**headers, **mine.headers}
+        url, mine = shown(self._urls[turn]) + path, self._credentials.shown()
         try:
-            response = client.request(method, url, headers=all_headers, content=content or None, timeout=timeout)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            answer = self._connections.ask(
+                self._addresses[turn], method, path, {**headers, **mine.headers}, content, timeout_s=timeout_s, tls=mine.tls
+            )
+        except PROBLEMS as error:
             self._next_address(turn)
             hint = "; tailer.tls.ca names who is believed" if "certificate verify failed" in str(error) else ""
-            raise Busy(f"{url}: {error or type(error).__name__}{hint}") from error
-        self._note(response, self._urls[turn])
-        if response.status_code == 200:
-            return response
-        said = f"{url} answered {response.status_code}: {_message(response)}"
-        if response.status_code == 429 or response.status_code >= 500:
+            raise Busy(f"{url}: {str(error) or type(error).__name__}{hint}") from error
+        self._note(answer, self._urls[turn])
+        if answer.status == 200:
+            return url, answer
+        said = f"{url} answered {answer.status}: {_message(answer)}"
+        if answer.status == 429 or answer.status >= 500:
             self._next_address(turn)
-            raise Busy(said, _retry_after_s(response))
-        if response.status_code in (401, 403):
+            raise Busy(said, _retry_after_s(answer))
+        if answer.status in (401, 403):
             self._next_address(turn)
             raise NotAllowed(f"{said}. Put a token that covers this host and its types into tailer.token_file")
         raise Refused(said)
-
-    def _client(self, tls: ssl.SSLContext) -> httpx.Client:
-        """Connections with these certificates; those with the ones before stay until what is under way on them has ended."""
-        with self._making:
-            if not self._clients or self._clients[-1].tls is not tls:
-                now_s = self._clock.monotonic_s()
-                while len(self._clients) > 1 and now_s - self._clients[1].made_s > _RETIRED_S:
-                    self._clients.pop(0).client.close()
-                limits = httpx.Limits(max_connections=64, max_keepalive_connections=32)
-                self._clients.append(_Client(tls, httpx.Client(verify=tls, trust_env=False, limits=limits), now_s))
-            return self._clients[-1].client
 
     def _next_address(self, turn: int) -> None:
         if self._turn == turn:  # else another thread has moved on already
             self._turn = (turn + 1) % len(self._urls)
 
-    def _note(self, response: httpx.Response, service: str) -> None:
-        text = response.headers.get(CLOCK_HEADER, "")
+    def _note(self, answer: Answer, service: str) -> None:
+        text = answer.headers.get(CLOCK_HEADER, "")
         if text.isascii() and text.isdigit() and len(text) <= 19:
             before = self.latest.rules if self.latest else None
-            rules = response.headers.get(RULES_HEADER) or before
+            rules = answer.headers.get(RULES_HEADER) or before
             self._clocks_ms[service] = int(text)
             self.latest = Reading(int(text), rules, self._clock.monotonic_s())
 
 
-def _check_url(url: str, token_file: Path | None) -> None:
+def _address(url: str, token_file: Path | None) -> Address:
     """ConfigError if it is none, or would carry the token where others can read it."""
-    if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"tailer.service_urls = {url!r}: allowed: http://host:port or https://host:port")
-    if token_file is not None and url.startswith("http://") and httpx.URL(url).host not in LOOPBACK_HOSTS:
+    try:
+        address = Address.of(url)
+    except ValueError as error:
+        raise ConfigError(f"tailer.service_urls = {shown(url)!r}: allowed: http://host:port or https://host:port") from error
+    if token_file is not None and not address.is_tls and address.host not in LOOPBACK_HOSTS:
         raise ConfigError(f"tailer.service_urls = {shown(url)!r}: tailer.token_file would go there in clear; use https://")
+    return address
 
 
-def _message(response: httpx.Response) -> str:
+def _message(answer: Answer) -> str:
     """What an answer says went wrong; the service's own errors carry a detail and a next step."""
     try:
-        problem = json.loads(response.content)
+        problem = json.loads(answer.content)
         return f"{problem['detail']}; {problem['next_step']}"[:300]
     except (ValueError, KeyError, TypeError):
-        return response.text[:300].strip() or response.reason_phrase
+        return answer.content[:300].decode(errors="replace").strip() or answer.reason
 
 
-def _retry_after_s(response: httpx.Response) -> float:
-    text = response.headers.get("Retry-After", "")
+def _retry_after_s(answer: Answer) -> float:
+    text = answer.headers.get("Retry-After", "")
     return min(float(text), RETRY_AFTER_MAX_S) if text.isascii() and text.isdigit() else 0.0
