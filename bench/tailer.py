@@ -39,7 +39,7 @@ from hourmark_producer.follower import ZSTD_LEVEL
 LINE_BYTES: Final = 300
 RANGE_BYTES: Final = Tailer().range_bytes
 _WITHIN_S: Final = 600.0
-_IDLE_S: Final = 30.0
+_IDLE_S: Final = 60.0  # three full looks at this many
 _APPENDS: Final = 10
 Say = Callable[[dict[str, Any]], None]
 

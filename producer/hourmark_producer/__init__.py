@@ -33,6 +33,7 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `run_mark`, `log_check` | a write-ahead log that was lost, or damaged |
 | `descriptors` | how many files are held open, and whose turn it is where there are more |
 | `scanner` | one look at everything: new, renamed, deleted and missing files |
+| `pace`, `hints` | when all is looked at, and what is in between: what changed a moment ago, and what inotify names |
 | `service_client` | the delivery service as seen from here: its clock, its rules, ranges and reports |
 | `connections` | HTTP over connections that are kept open |
 | `refused_lines` | which lines became dead letters, told at once |
@@ -42,6 +43,7 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `retirement` | the end of a file: deleted, replaced, missing, and what is lost with it |
 | `schedule` | whose step is next, and who waits for a retry |
 | `senders` | the threads that do these steps, and how long they wait after a failure |
+| `pending` | how many bytes are pending |
 | `reports`, `counters` | host reports, counters |
 | `throttle` | conditions: each is told when it begins and when it has ended |
 | `books` | what became of every byte of a source: the equation that must hold, kept by the checkpoint itself |

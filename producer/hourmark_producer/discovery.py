@@ -30,6 +30,7 @@ class Findings:
     files: dict[str, os.stat_result] = dataclasses.field(default_factory=dict)  # regular files by path, links followed
     problems: dict[str, OSError] = dataclasses.field(default_factory=dict)  # by path
     compressed: set[str] = dataclasses.field(default_factory=set)
+    folders: set[str] = dataclasses.field(default_factory=set)  # that were listed, or where a file was looked for
     unsettled: bool = False  # something was renamed, made or removed during the look: an entry may have been missed
 
 
@@ -57,6 +58,7 @@ class Pattern:
         elif last and not glob.has_magic(part):
             if literal:
                 _name_missing(folder or "/", findings)
+            findings.folders.add(folder or "/")
             self._add(f"{folder}/{part}", findings, listed=False)
         else:
             matches = _matcher(part)
@@ -118,6 +120,7 @@ def _name_missing(folder: str, findings: Findings) -> None:
 
 
 def _entries(folder: str, findings: Findings) -> Iterator[os.DirEntry[str]]:
+    findings.folders.add(folder)
     try:
         before = os.stat(folder).st_mtime_ns  # noqa: PTH116
         with os.scandir(folder) as listing:

@@ -14,7 +14,7 @@ import errno
 import logging
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from hourmark.clock import Clock
@@ -47,6 +47,8 @@ class Seen:
 
     complete: set[str] = dataclasses.field(default_factory=set)
     problems: dict[str, dict[str, OSError]] = dataclasses.field(default_factory=dict)
+    folders: set[str] = dataclasses.field(default_factory=set)  # that were listed, or where a file was looked for
+    has_waiting: bool = False  # files wait for their turn to be opened
 
     def all_problems(self) -> dict[str, OSError]:
         """Of all sources, by path."""
@@ -86,13 +88,33 @@ class Scanner:
         for source in self._patterns:
             findings = self._look_until_settled(source)
             seen.problems[source] = findings.problems
+            seen.folders |= findings.folders
             if not (findings.unsettled or findings.problems):
                 seen.complete.add(source)
                 self._name_empty(source, findings)
         self._follow_unfound(seen)
-        self._give_turns()
-        self.keep_accounts()
+        seen.has_waiting = self._give_turns()
+        self.keep_accounts(self.files)
         return seen
+
+    def glance(self, number: int, files: Iterable[TrackedFile]) -> bool:
+        """Look at some open files once more; whether there is something that only a full look settles. CheckpointFailed."""
+        self._number, changed, unsettled = number, list[TrackedFile](), False
+        for file in files:
+            if file.descriptor is None:
+                unsettled = True
+                continue
+            at_s = self.clock.monotonic_s()
+            try:
+                status = os.fstat(file.descriptor)
+                if (status.st_size, status.st_mtime_ns) != file.observed.stamp:
+                    self._observe(file, status, at_s)
+                    changed.append(file)
+                unsettled |= status.st_nlink == 0
+            except OSError:  # the full look says what it is
+                unsettled = True
+        self.keep_accounts(changed)
+        return unsettled
 
     def _look_until_settled(self, source: str) -> Findings:
         for _ in range(LOOKS_MAX):
@@ -239,8 +261,8 @@ class Scanner:
                 seen.complete.discard(file.place.source)
         self._commit()
 
-    def _give_turns(self) -> None:
-        """Open some of the files that were known, and unread, when there was no room for them."""
+    def _give_turns(self) -> bool:
+        """Open some of the files that were known, and unread, when there was no room for them; whether there were any."""
         waiting = [
             file
             for file in self.files
@@ -251,6 +273,7 @@ class Scanner:
                 self._open_if(file, file.place.seen_at)
             except OSError as error:  # the next scan finds out what became of it
                 self.throttle.warn(f"turn {file.file_id}", f"cannot open {file.place.seen_at}: {error.strerror}")
+        return bool(waiting)
 
     def _look_at_open(self, file: TrackedFile, descriptor: int) -> None:
         at_s = self.clock.monotonic_s()
@@ -308,10 +331,10 @@ class Scanner:
             os.close(descriptor)
         return is_it
 
-    def keep_accounts(self) -> None:
+    def keep_accounts(self, files: Iterable[TrackedFile]) -> None:
         """Write down what is known, and unread or not yet settled: a stop must not forget it. CheckpointFailed."""
         pending, saved = list[Change](), dict[TrackedFile, Account]()
-        for file in self.files:
+        for file in files:
             progress = file.progress  # one consistent moment
             account = file.observed.of(progress)
             unread = account.shrinks or account.high > progress.position.offset or len(account.head) < HEAD_BYTES

@@ -29,6 +29,7 @@ class Schedule:
         self._held: set[TrackedFile] = set()  # ready, busy or waiting
         self._again: set[TrackedFile] = set()
         self._busy: set[TrackedFile] = set()
+        self._touched: set[TrackedFile] = set()  # see `touched`
         self._closed = False
 
     def add(self, file: TrackedFile) -> None:
@@ -43,6 +44,7 @@ class Schedule:
             self._changed.notify()
 
     def _add(self, file: TrackedFile) -> None:
+        self._touched.add(file)
         if file in self._held:
             self._again.add(file)
             return
@@ -97,6 +99,14 @@ class Schedule:
                 return False
             action()
             return True
+
+    def touched(self, *, forget: bool = False) -> set[TrackedFile]:
+        """Files that have a step before them, or had one since they were forgotten; `forget`: from now on they are."""
+        with self._changed:
+            touched = self._touched | self._held
+            if forget:
+                self._touched = set()
+            return touched
 
     def close(self) -> None:
         """Let `take` return None, now and ever after."""

@@ -10,7 +10,6 @@ import dataclasses
 import logging
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -29,7 +28,10 @@ from hourmark_producer.files import Files
 from hourmark_producer.follower import Follower
 from hourmark_producer.generations import Generations
 from hourmark_producer.health import Health
+from hourmark_producer.hints import Hints
 from hourmark_producer.identity import Identity, identify
+from hourmark_producer.pace import Glances, Pace
+from hourmark_producer.pending import PendingBytes
 from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.reports import Reporter
 from hourmark_producer.rests import Rests
@@ -146,6 +148,8 @@ class Tailer:
         self._report_thread = threading.Thread(
             target=self._reporter.run, args=(config.report_seconds, self._stop_reports), name="reports", daemon=True
         )
+        self._pace, self._glances, self._hints = Pace(clock, config.scan_seconds), Glances(clock), Hints()
+        self._pending = PendingBytes(self.files, self._schedule)
         self._scans = 0
         self._failure: Exception | None = None
         self._progress = (clock.monotonic_s(), 0)
@@ -155,7 +159,7 @@ class Tailer:
         for file in self.files:
             if file.progress.in_flight is not None:
                 self._schedule.add(file)
-        self._scan()
+        self._scan(is_urgent=True)
         self._senders.start()
         self._report_thread.start()
         try:
@@ -163,6 +167,7 @@ class Tailer:
             goodbye = drained and self._say_goodbye(stop)
         finally:
             self._keep_standing()
+            self._hints.close()
             if self._end_threads():
                 self._client.close()
                 for file in self.files:
@@ -173,11 +178,14 @@ class Tailer:
 
     def _work(self, stop: threading.Event, *, drain: bool) -> bool:
         """Scan until there is a reason to end; whether that is that all is drained."""
-        troubled = 0
+        troubled, problems = 0, dict[str, OSError]()
         while not stop.is_set() and self._failure is None:
-            seen = self._scan()
-            problems = seen.all_problems() if seen else {}
-            troubled = troubled + 1 if problems else 0
+            if self._pace.is_due():
+                seen = self._scan(is_urgent=drain)
+                problems = seen.all_problems() if seen else {}
+                troubled = troubled + 1 if problems else 0
+            else:
+                self._glance()
             if drain and troubled >= DRAIN_PROBLEM_SCANS and not self._in_flight():
                 named = ", ".join(f"{path}: {problems[path].strerror}" for path in sorted(problems)[:5])
                 raise Finding(f"not everything could be read: {named}; grant access, or mount it, and drain again")
@@ -198,15 +206,17 @@ class Tailer:
             stop.wait(min(left_s, DRAIN_POLL_S) if drain else left_s)
         return False
 
-    def _scan(self) -> Seen | None:
-        """One scan; None where the checkpoint could not take what it found."""
+    def _scan(self, *, is_urgent: bool) -> Seen | None:
+        """A full look; None where the checkpoint could not take what it found. `is_urgent`: so is the next."""
         self._scans += 1
         readings_ms = self._client.clocks_ms()  # received before the scan: what it claims cannot be too late
         at_s = self._clock.monotonic_s()
+        self._pace.begin()
         try:
             seen = self._scanner.scan(self._scans)
         except CheckpointFailed as error:
             self._throttle.warn("scan", f"{error} Nothing new is followed until it can", logging.ERROR)
+            self._pace.end(is_urgent=True)
             return None
         self._throttle.over("scan")
         self._health.scanned(self._counters.ranges, waiting=self._in_flight())
@@ -216,7 +226,25 @@ class Tailer:
             for source in seen.complete:
                 targets = [Target.of(file) for file in self.files if file.place.source == source]
                 self._caught_up[source].begin(readings_ms, targets, at_s)
+        self._glances.begin(self.files)
+        self._pending.count()
+        self._pace.end(is_urgent=is_urgent or seen.has_waiting or not readings_ms)
+        folders = seen.folders | self._glances.folders() if self._pace.is_slow else set[str]()
+        if self._hints.watch(folders) or len(seen.complete) < len(self._caught_up):
+            self._pace.want()
         return seen
+
+    def _glance(self) -> None:
+        """Look at what changed a moment ago, and at what hints name."""
+        self._scans += 1
+        hinted = self._hints.take()
+        try:
+            unsettled = self._scanner.glance(self._scans, self._glances.next(hinted.written))
+        except CheckpointFailed as error:
+            self._throttle.warn("scan", f"{error} Nothing new is followed until it can", logging.ERROR)
+            unsettled = True
+        if unsettled or hinted.moved:
+            self._pace.want()
 
     def _report_arrived(self) -> None:
         self._health.reported()
@@ -258,9 +286,7 @@ class Tailer:
     def _describe(self, service: str) -> tuple[SourceReport, ...]:
         # the claims first: what is pending may only grow after them
         claims = {source: claim.at_ms(service) for source, claim in self._caught_up.items()}
-        pending = Counter[str]()
-        for file in self.files:
-            pending[file.place.source] += file.pending_bytes
+        pending = self._pending.by_source()
         return tuple(
             SourceReport(source, at_ms, pending[source], losses.bytes, losses.unknown)
             for source, at_ms in claims.items()
@@ -322,7 +348,7 @@ class Tailer:
         rate = (self._counters.bytes - before_bytes) / (now_s - before_s) / 1e6
         _LOG.info(
             "%d files, %.2f MB/s acknowledged, %d bytes pending, %d bytes lost so far, unknown losses: %d",
-            len(self.files), rate, sum(file.pending_bytes for file in self.files), *self._counters.losses_in_all(),
+            len(self.files), rate, self._pending.by_source().total(), *self._counters.losses_in_all(),
         )  # fmt: skip
 
     def _summary(self, *, goodbye: bool) -> Summary:

@@ -1,0 +1,38 @@
+"""How many bytes are pending, without a look at every file for each report.
+
+What is pending of a file grows only by a step of it, or by an observation that asks for one. So between two counts of all files
+it is enough to ask those that had something pending, and those that the schedule has touched since.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+from hourmark_producer.files import Files
+from hourmark_producer.schedule import Schedule
+
+
+class PendingBytes:
+    """Counted by the scanning thread, asked by any."""
+
+    def __init__(self, files: Files, schedule: Schedule) -> None:
+        self._lock = threading.Lock()
+        self._files = files
+        self._schedule = schedule
+        self._some = set(files)  # that have something pending, or may have
+
+    def count(self) -> None:
+        """After a full look."""
+        with self._lock:
+            touched = self._schedule.touched(forget=True)
+            self._some = touched | {file for file in self._files if file.pending_bytes}
+
+    def by_source(self) -> Counter[str]:
+        """Of all files."""
+        with self._lock:
+            some = self._some | self._schedule.touched()
+        found = Counter[str]()
+        for file in some:
+            found[file.place.source] += file.pending_bytes
+        return found
