@@ -21,6 +21,7 @@ from hourmark.errors import ConfigError, UsageError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark.range_fields import range_fields
+from hourmark_producer.allocator import use_one_arena
 from hourmark_producer.container_names import NAMES
 from hourmark_producer.descriptors import granted
 from hourmark_producer.installation import REREAD_REPEATS, locked, open_installation
@@ -93,6 +94,7 @@ def status(context: click.Context, config_file: Path | None, every_file: bool, a
 def _run(config: Config, *, drain: bool, reread: bool, as_json: bool) -> None:
     set_up_logging(config.log_level)
     settings = checked(config.tailer)
+    use_one_arena()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

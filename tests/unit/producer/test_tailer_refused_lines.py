@@ -17,14 +17,14 @@ def test_a_source_that_no_rules_declare_is_told_by_name_with_a_next_step(
     host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder.reasons = lambda one: {"unknown_source": one.body.count(b"\n")}
-    summary = host.drain(lines(30_000))
+    summary = host.drain(lines(60_000))
     (message,) = told(caplog)
     assert len(recorder.received) > 1, "one message, whatever the number of ranges"
     assert re.search(r"source app: .* unknown_source in /\S+/app\.log from byte 0 on, under the rules rules-1", message)
     assert "mistyped" in message
     assert "hourmark types apply" in message
-    assert summary.dead_letter_reasons == {"app": {"unknown_source": 30_000}}
-    assert (summary.events, summary.dead_letters) == (0, 30_000)
+    assert summary.dead_letter_reasons == {"app": {"unknown_source": 60_000}}
+    assert (summary.events, summary.dead_letters) == (0, 60_000)
 
 
 def test_each_reason_is_told_once_and_again_under_other_rules(
