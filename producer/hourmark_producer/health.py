@@ -27,7 +27,7 @@ class Health:
         self._ranges = 0
 
     def scanned(self, ranges: int, *, waiting: bool) -> None:
-        """All was looked at. `ranges`: acknowledged so far; `waiting`: whether there is one that is not."""
+        """There was a look at files. `ranges`: acknowledged so far; `waiting`: whether there is one that is not."""
         with self._lock:
             self._scanned_s = self._clock.monotonic_s()
             if not waiting or ranges != self._ranges:

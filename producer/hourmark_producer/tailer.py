@@ -243,6 +243,9 @@ class Tailer:
         except CheckpointFailed as error:
             self._throttle.warn("scan", f"{error} Nothing new is followed until it can", logging.ERROR)
             unsettled = True
+        else:
+            self._throttle.over("scan")
+            self._health.scanned(self._counters.ranges, waiting=self._in_flight())
         if unsettled or hinted.moved:
             self._pace.want()
 
