@@ -39,8 +39,9 @@ class Handshake(asyncio.Protocol):
     def drop(self) -> None:
         """Close it at once."""
         self.door.connections.leave(self)
-        if self._shaking is not None:
-            self._shaking.cancel()
+        shaking, self._shaking = self._shaking, None  # no circle: a cancelled task's traceback holds this object
+        if shaking is not None:
+            shaking.cancel()
         if self._socket is not None:
             self._socket.close()
 

@@ -52,7 +52,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._began = False  # whether a message began in it
         self._allowance = 0  # bytes of this message that may still come without being its body
         self._keep_alive = False  # of the newest request, once its body is whole
-        self._refusal: ServiceError | None = None  # why a callback of the parser gave up
+        self._refusal: ServiceError | None = None  # why a callback of the parser gave up; never raised itself
         self._ended = False  # nothing that comes any more is read
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -205,9 +205,11 @@ class HttpProtocol(HttpToolsProtocol):
         limits = f"{settings.header_bytes_max} bytes and {settings.headers_max} headers"
         return HeadersTooLarge("headers_too_large", f"a request may have {limits}", "send fewer or shorter headers")
 
-    def _give_up(self, error: ServiceError) -> ServiceError:
+    def _give_up(self, error: ServiceError) -> Exception:
+        """What a callback raises to end parsing. Not the refusal: its traceback would hold this connection, and what came on it,
+        in a circle."""
         self._refusal = error
-        return error
+        return _GivenUp()
 
     def _refuse(self, error: ServiceError) -> None:
         """Answer in place of the request that came last, unless one before it is not answered yet: its client would take it for
@@ -245,6 +247,10 @@ class HttpProtocol(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_complete:
             return Phase.BODY if self.cycle.more_body and not self.pipeline else Phase.ANSWER
         return Phase.HEAD if self._in_head or self.cycle is None else Phase.IDLE
+
+
+class _GivenUp(Exception):
+    """A callback of the parser gave up."""
 
 
 class _Answering:
