@@ -1,0 +1,130 @@
+"""What was delivered and said, measured by the truth. It gives findings; there are none where the tailer kept its word.
+
+1. A range that comes again is the same; two ranges of one place never hold different bytes.
+2. Each line is what was written, and comes once; after `--reread` once more at most where its file had been truncated.
+3. Each line of a file that is still there, and that a source leads to or the tailer looked at, has come.
+4. What is said to be lost is never more than what was destroyed unread; without unknown losses it is exactly that.
+5. Where all could be known nothing is unknown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.support.tailer.recorder import Received
+from tests.support.tailer_model.truth import Body, File, Line, numbers_of
+from tests.support.tailer_model.world import SOURCES, World
+
+COPY_BYTES_MIN = 64  # a copy of less is not told from what is equal by chance, and sent again
+_Place = tuple[str, int]  # file id, generation
+
+
+def judge(world: World) -> list[str]:
+    """After it was drained."""
+    return [*world.services.findings, *_judged(world)]
+
+
+def _judged(world: World) -> Iterator[str]:
+    received = sorted(
+        (one for recorder in world.services.recorders for one in recorder.stored),
+        key=lambda one: (one.range.file_id, one.range.generation, one.range.start),
+    )
+    yield from _retries(received, rereads=world.rereads)
+    places: dict[_Place, list[Received]] = {}
+    for one in received:
+        places.setdefault((one.range.file_id, one.range.generation), []).append(one)
+    came, sent = Counter[int](), Counter[Body]()
+    of_body = {place: _body_of(world, ranges) for place, ranges in places.items()}
+    for place, ranges in places.items():
+        if (found := of_body[place]) is None:
+            yield f"{place}: no file ever held what was delivered of it: {ranges[0].body[:80]!r} at {ranges[0].range.start}"
+            continue
+        file, body = found
+        file.looked_at = True
+        content = _content(ranges)
+        sent[body] = max(sent[body], len(content))
+        came.update(numbers_of(content))
+    yield from _doubles(world, came)
+    yield from _left_out(world, came)
+    yield from _losses(world, sent)
+
+
+def _retries(received: list[Received], *, rereads: int) -> Iterator[str]:
+    """Where all was read again, ranges may be cut elsewhere, but bytes are the same."""
+    first: dict[tuple[str, int, int], Received] = {}
+    for one in received:
+        key = (one.range.file_id, one.range.generation, one.range.start)
+        known = first.setdefault(key, one)
+        same = (known.headers, known.compressed) == (one.headers, one.compressed)
+        if not same and not (rereads and (known.body.startswith(one.body) or one.body.startswith(known.body))):
+            yield f"another range at a place that was taken: {key}"
+
+
+def _content(ranges: list[Received]) -> bytes:
+    """Of one place, from its first range on, up to a gap."""
+    content, start = b"", ranges[0].range.start
+    for one in ranges:
+        at = one.range.start - start
+        if at > len(content):
+            break
+        if at + len(one.body) > len(content):
+            content = content[:at] + one.body
+    return content
+
+
+def _body_of(world: World, ranges: list[Received]) -> tuple[File, Body] | None:
+    """Which one holds exactly these bytes at exactly these places."""
+    for file in world.truth.files:
+        for body in file.bodies:
+            if all(body.content[one.range.start : one.range.end] == one.body for one in ranges):
+                return file, body
+    return None
+
+
+def _doubles(world: World, came: Counter[int]) -> Iterator[str]:
+    truncated = {line.number for file in world.truth.files if len(file.bodies) > 1 or file.is_copy for line in _lines(file)}
+    tiny = {line.number for f in world.truth.files for b in f.bodies if len(b.content) < COPY_BYTES_MIN for line in b.lines}
+    excused = tiny | (truncated if world.rereads else set())
+    doubled = [n for n, count in came.items() if count > 1 and n not in excused]
+    if doubled:
+        yield f"{len(doubled)} lines came more than once, such as {sorted(doubled)[:5]}"
+
+
+def _lines(file: File) -> Iterator[Line]:
+    return (line for body in file.bodies for line in body.lines)
+
+
+def _left_out(world: World, came: Counter[int]) -> Iterator[str]:
+    for file in world.truth.named():
+        if not (file.is_followed or file.looked_at):
+            continue
+        missing = [line.number for line in file.body.lines if line.written_ms is not None and not came[line.number]]
+        if missing:
+            yield f"{len(missing)} lines of {file.name} never came, the first is {missing[0]}"
+
+
+def _unended(world: World, source: str) -> int:
+    """Bytes of last lines without an end in files that were packed: nobody will ever end them."""
+    packed = [file.body.content for file in world.truth.named() if file.source == source and (file.name or "").endswith(".gz")]
+    return sum(len(content) - (content.rfind(b"\n") + 1) for content in packed)
+
+
+def _losses(world: World, sent: Counter[Body]) -> Iterator[str]:
+    if (last := world.services.last_report) is None:
+        yield "it never reported"
+        return
+    said = {source.source: source for source in last.sources}
+    for name in SOURCES:
+        gone = [(f, b) for f in world.truth.files for b in f.bodies if f.source == name and b.destroyed]
+        copied = {line.number for file in world.truth.files if file.is_copy for line in _lines(file)}
+        alone = [body for _, body in gone if not any(line.number in copied for line in body.lines)]
+        least = sum(len(body.content) - sent[body] for body in alone if body.looked_at)
+        most = sum(len(body.content) - (sent[body] if body in alone else 0) for _, body in gone) + _unended(world, name)
+        lost, unknown = said[name].lost_bytes, said[name].unknown_losses
+        if lost > most:
+            yield f"{name}: {lost} bytes are said to be lost, {most} are"
+        if not unknown and lost < least:
+            yield f"{name}: {lost} bytes are said to be lost and nothing is unknown; {least} are lost"
+        if unknown and not world.doubts:
+            yield f"{name}: {unknown} losses are called unknown, though everything could be known"

@@ -1,0 +1,87 @@
+"""Two delivery services whose clocks are wrong, and that misbehave; what they were told is compared with the truth at once."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections.abc import Iterator
+
+from tests.support.tailer.recorder import Received, Recorder, recording
+from tests.support.tailer_model.truth import Truth, now_ms
+
+from hourmark.host_reports import HostReport
+
+SKEWS_MS_MAX = 4_000
+
+
+class Services:
+    """`lock` is held by whoever changes files or the truth, and while a report is judged."""
+
+    def __init__(self, truth: Truth, rng: random.Random) -> None:
+        self.truth = truth
+        self.lock = threading.RLock()
+        self.findings: list[str] = []
+        self.away_since_ms: int | None = None  # the folder with the logs is not there
+        self.claims_ms: dict[str, int] = {}  # by source, the latest, by this machine's clock
+        self.last_report: HostReport | None = None
+        self.recorders: list[Recorder] = []
+        self.skews_ms = [rng.randrange(-SKEWS_MS_MAX, SKEWS_MS_MAX) for _ in range(2)]
+        self.down = [False, False]
+        self.refusing = 0.0  # so many of the ranges are refused, or dropped after they were stored
+        self._faults = random.Random(rng.random())
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Both are there."""
+        with contextlib.ExitStack() as stack:
+            for number, skew_ms in enumerate(self.skews_ms):
+                recorder = Recorder()
+                recorder.clock = lambda skew_ms=skew_ms: now_ms() + skew_ms  # type: ignore[misc]
+                recorder.behaviour = lambda one, number=number: self._answer(number, one)  # type: ignore[misc]
+                recorder.on_report = lambda report, number=number: self._judge(number, report)  # type: ignore[misc]
+                self.recorders.append(stack.enter_context(recording(recorder)))
+            yield
+
+    @property
+    def urls(self) -> list[str]:
+        return [recorder.url for recorder in self.recorders]
+
+    def set_down(self, number: int, down: bool) -> None:
+        """Whether one answers 503 to everything."""
+        self.down[number] = down
+        self.recorders[number].report_status = 503 if down else 200
+
+    def _answer(self, number: int, one: Received) -> int | str:
+        with self.lock:
+            if self.down[number]:
+                return 503
+            fault = self._faults.random() < self.refusing
+            answer: int | str = self._faults.choice((503, "drop", 500)) if fault else 200
+            if answer in (200, "drop"):
+                self.truth.delivered(one.body)
+            return answer
+
+    def _judge(self, number: int, report: HostReport) -> None:
+        """A claim says: all that was there before is delivered, or was destroyed."""
+        with self.lock:
+            self.last_report = report
+            for source in report.sources:
+                if source.caught_up_at_ms is None:
+                    continue
+                claim_ms = source.caught_up_at_ms - self.skews_ms[number]
+                if self.away_since_ms is not None and claim_ms > self.away_since_ms and source.source == "app":
+                    self.findings.append(f"{source.source} is caught up at {claim_ms}, its folder is away since {self.away_since_ms}")
+                self.claims_ms[source.source] = max(claim_ms, self.claims_ms.get(source.source, 0))
+                self._look_for_undelivered(source.source, claim_ms)
+
+    def _look_for_undelivered(self, source: str, claim_ms: int) -> None:
+        for line, file, body in self.truth.undelivered.values():
+            assert line.written_ms is not None
+            excused = body.destroyed or not (file.is_followed or file.looked_at)
+            if file.source == source and line.written_ms < claim_ms and not excused:
+                self.findings.append(
+                    f"{source} claims to be caught up at {claim_ms}; line {line.number} of {file.name}, written at "
+                    f"{line.written_ms}, is not delivered"
+                )
+                return

@@ -1,0 +1,133 @@
+"""What was really written, and what became of it. It knows nothing of tailers: it is what they are measured by.
+
+A *file* is one inode under changing names; a *body* is what it held between two truncations. Every line has a number of its
+own, so it is told from every other wherever it turns up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Final
+
+_FILLER: Final = b"abcdefghijklmnopqrstuvwxyz" * 8
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Line:
+    """One line. `written_ms`: when its end was there for all to read; None: it has none yet."""
+
+    number: int
+    content: bytes
+    written_ms: int | None = None
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Body:
+    """What a file held until it was truncated or deleted."""
+
+    content: bytearray = dataclasses.field(default_factory=bytearray)
+    lines: list[Line] = dataclasses.field(default_factory=list)
+    destroyed: bool = False
+    looked_at: bool = False  # the tailer has said that it looked at all sources when something was in it
+
+    @property
+    def missing(self) -> bytes:
+        """What its last line lacks."""
+        last = self.lines[-1] if self.lines else None
+        if last is None or last.written_ms is not None:
+            return b""
+        begun = len(self.content) - (self.content.rfind(b"\n") + 1)
+        return last.content[begun:]
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class File:
+    """One inode. `name`: its path now; None once it has none. `is_followed`: its name is, or was when looked at, a source's."""
+
+    name: str | None
+    source: str
+    bodies: list[Body]
+    is_followed: bool = True
+    looked_at: bool = False
+    is_copy: bool = False
+
+    @property
+    def body(self) -> Body:
+        """What it holds now."""
+        return self.bodies[-1]
+
+
+class Truth:
+    """All files that ever were, and the lines that nobody was sent yet."""
+
+    def __init__(self) -> None:
+        self.files: list[File] = []
+        self.undelivered: dict[int, tuple[Line, File, Body]] = {}
+        self._numbers = 0
+
+    def create(self, name: str, source: str) -> File:
+        """A new file of this name."""
+        file = File(name, source, [Body()])
+        self.files.append(file)
+        return file
+
+    def at(self, name: str) -> File | None:
+        """The file of this name."""
+        return next((file for file in self.files if file.name == name), None)
+
+    def named(self) -> Iterator[File]:
+        """Those that have a name."""
+        return (file for file in self.files if file.name is not None)
+
+    def new_lines(self, count: int, size: int) -> list[Line]:
+        """Lines as no other is; none of them is anywhere yet."""
+        numbers = range(self._numbers, self._numbers + count)
+        self._numbers += count
+        return [Line(number=n, content=b"%08d %s\n" % (n, _FILLER[: n * 37 % size])) for n in numbers]
+
+    def wrote(self, file: File, content: bytes, lines: list[Line]) -> None:
+        """`content` was added to it: it ends what was begun, then come these lines, the last perhaps without its end."""
+        body, at_ms = file.body, now_ms()
+        body.lines += lines
+        body.content += content
+        whole = body.content.count(b"\n")
+        for line in body.lines[:whole]:
+            if line.written_ms is None:
+                line.written_ms = at_ms
+                self.undelivered[line.number] = (line, file, body)
+
+    def is_begun(self, body: Body) -> bool:
+        """Whether some of it is delivered."""
+        return any(line.written_ms is not None and line.number not in self.undelivered for line in body.lines)
+
+    def delivered(self, content: bytes) -> None:
+        """A service has these lines."""
+        for number in numbers_of(content):
+            self.undelivered.pop(number, None)
+
+    def copied(self, origin: File, name: str) -> File:
+        """All of it is there a second time, under this name."""
+        copy = self.create(name, origin.source)
+        copy.is_copy = True
+        copy.body.content, copy.body.lines = bytearray(origin.body.content), list(origin.body.lines)
+        for number, (line, file, body) in list(self.undelivered.items()):
+            if file is origin and body is origin.body:
+                self.undelivered[number] = (line, copy, copy.body)
+        return copy
+
+    def destroyed(self, file: File) -> None:
+        """What it held is nowhere any more; it holds nothing now."""
+        file.body.destroyed = True
+        file.bodies.append(Body())
+
+
+def numbers_of(content: bytes) -> list[int]:
+    """Of the lines in it; -1 for what no line begins like."""
+    return [int(line[:8]) if line[:8].isdigit() else -1 for line in content.split(b"\n")[:-1]]
+
+
+def now_ms() -> int:
+    """Unix milliseconds of this machine."""
+    return time.time_ns() // 1_000_000

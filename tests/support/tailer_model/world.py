@@ -1,0 +1,229 @@
+"""A log host: its folders, what is done to them, and a real tailer that is killed and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.support.tailer_model.services import Services
+from tests.support.tailer_model.spawner import Spawner
+from tests.support.tailer_model.truth import File, Truth, now_ms
+
+from hourmark.wire import REPORTS_PATH
+
+SETTLES_WITHIN_S: Final = 30.0
+DRAINS_WITHIN_S: Final = 60
+FILES_OPEN_MIN: Final = 72  # the fewest descriptors that the tailer starts with: eight files
+SOURCES: Final = ("app", "link")
+
+
+class World:
+    """One history's. Paths in the truth are relative to `folder`."""
+
+    def __init__(self, folder: Path, seed: int, spawner: Spawner, planted: str = "") -> None:
+        self.rng = random.Random(seed)
+        self.truth = Truth()
+        self.services = Services(self.truth, self.rng)
+        self.folder = folder
+        self.doubts: set[str] = set()  # why loss may be unknown, and need not be exact
+        self.rereads = 0
+        self.done: list[str] = []  # what was done, for whoever reads of a failure
+        self._spawner = spawner
+        self._planted = planted
+        self._pid: int | None = None
+        self.disk_is_full = False
+        self._reports_before = 0
+        (folder / "logs").mkdir()
+        (folder / "store").mkdir()
+
+    @contextlib.contextmanager
+    def playing(self) -> Iterator[None]:
+        """Services are there; whatever runs is ended."""
+        with self.services.running():
+            self._configure()
+            try:
+                yield
+            finally:
+                if self._pid is not None:
+                    self._spawner.end(self._pid, signal.SIGKILL)
+
+    def _configure(self) -> None:
+        urls = ", ".join(f'"{url}"' for url in self.services.urls)
+        (self.folder / "hourmark.toml").write_text(
+            f"""
+[tailer]
+state_dir = "{self.folder}/state"
+service_urls = [{urls}]
+range_bytes = 4096
+scan_seconds = 0.02
+report_seconds = 0.05
+backoff_max_seconds = 0.05
+[[tailer.sources]]
+name = "app"
+paths = ["{self.folder}/logs/app.log*"]
+[[tailer.sources]]
+name = "link"
+paths = ["{self.folder}/current.log"]
+"""
+        )
+
+    @property
+    def state(self) -> Path:
+        """The tailer's folder."""
+        return self.folder / "state"
+
+    @property
+    def log(self) -> Path:
+        """What the tailer said."""
+        return self.folder / "tailer.log"
+
+    @property
+    def is_running(self) -> bool:
+        return self._pid is not None
+
+    @property
+    def has_reported(self) -> bool:
+        """Whether the tailer was heard of since it was started."""
+        return self._reports() > self._reports_before
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the folder with the logs is not there."""
+        return self.services.away_since_ms is not None
+
+    def path(self, name: str) -> Path:
+        return self.folder / name
+
+    def write(self, name: str, count: int, *, unfinished: bool = False) -> None:
+        """Add lines to a file, made where there is none; perhaps the last one without its end."""
+        source = "link" if name.startswith("store/") else "app"
+        with self.services.lock:
+            file = self.truth.at(name) or self.truth.create(name, source)
+            lines = self.truth.new_lines(count, 200)
+            content = file.body.missing + b"".join(line.content for line in lines)
+            if unfinished and lines:
+                content = content[: -self.rng.randrange(1, len(lines[-1].content))]
+            with self.path(name).open("ab", buffering=0) as opened:
+                half = self.rng.randrange(len(content) + 1)
+                opened.write(content[:half])
+                opened.write(content[half:])
+            self.truth.wrote(file, content, lines)
+
+    def rename(self, name: str, to: str) -> None:
+        """Give a file another name, that of nobody else."""
+        with self.services.lock:
+            file = self.truth.at(name)
+            assert file is not None and self.truth.at(to) is None
+            self.path(name).rename(self.path(to))
+            file.name = to
+            file.is_followed = _matches(to)
+
+    def truncate(self, file: File, lines: int = 0) -> None:
+        """It holds nothing any more; or at once this many new lines."""
+        with self.services.lock:
+            assert file.name is not None
+            with self.path(file.name).open("r+b", buffering=0) as opened:
+                opened.truncate(0)
+            self.truth.destroyed(file)
+            if lines:
+                self.write(file.name, lines)
+
+    def delete(self, file: File) -> None:
+        """No name leads to it any more."""
+        with self.services.lock:
+            assert file.name is not None
+            self.path(file.name).unlink()
+            file.name = None
+            file.body.destroyed = True
+
+    def start(self, *more: str, open_files_max: int = 0, file_bytes_max: int = 0) -> None:
+        """A tailer; where it refuses because its checkpoint is lost, it is told to read all again."""
+        assert self._pid is None
+        self.disk_is_full = bool(file_bytes_max)
+        self._reports_before = self._reports()
+        config = str(self.folder / "hourmark.toml")
+        self._pid = self._spawner.start(
+            ["--config", config, *more], self.log, planted=self._planted, open_files_max=open_files_max,
+            file_bytes_max=file_bytes_max,
+        )  # fmt: skip
+
+    def end(self, number: signal.Signals) -> int:
+        """The tailer's end, by this signal."""
+        assert self._pid is not None
+        pid, self._pid = self._pid, None
+        return self._spawner.end(pid, number)
+
+    def notice_an_end(self) -> None:
+        """It may end by itself only where the disk was full."""
+        if self._pid is not None and (status := self._spawner.ended(self._pid)) is not None:
+            self._pid = None
+            if not self.disk_is_full:
+                self.services.findings.append(f"it ended by itself, with exit status {status}")
+
+    def pause(self) -> None:
+        """Nothing, a moment, or some looks."""
+        time.sleep(self.rng.choice((0.0, 0.0, 0.01, 0.05, 0.1)))
+
+    def ended_soon(self) -> int | None:
+        """How the tailer that was just started ended; None where it is at work."""
+        assert self._pid is not None
+        deadline = time.monotonic() + SETTLES_WITHIN_S
+        while time.monotonic() < deadline and not self.has_reported:
+            if (ended := self._spawner.ended(self._pid)) is not None:
+                self._pid = None
+                return ended
+            time.sleep(0.01)
+        return None
+
+    def _reports(self) -> int:
+        return sum(path == REPORTS_PATH for recorder in self.services.recorders for path in recorder.requests)
+
+    def drained(self) -> int:
+        """Deliver all there is; the exit status."""
+        self.start("--drain")
+        assert self._pid is not None
+        pid, deadline = self._pid, time.monotonic() + DRAINS_WITHIN_S
+        while time.monotonic() < deadline:
+            if (ended := self._spawner.ended(pid)) is not None:
+                self._pid = None
+                return ended
+            time.sleep(0.01)
+        return 124
+
+    def wait_for_a_look(self, within_s: float = SETTLES_WITHIN_S) -> bool:
+        """Until the tailer has said of all sources that it looked at them since now, and has delivered what it found."""
+        since_ms, deadline = now_ms(), time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            with self.services.lock:
+                if all(self.services.claims_ms.get(source, 0) > since_ms for source in SOURCES):
+                    self._was_looked_at()
+                    return True
+            if self._pid is not None and self._spawner.ended(self._pid) is not None:
+                self._pid = None
+                return False
+            time.sleep(0.01)
+        return False
+
+    def _was_looked_at(self) -> None:
+        for file in self.truth.named():
+            if file.is_followed:
+                file.looked_at = True
+                file.body.looked_at |= bool(file.body.content)
+
+
+def _matches(name: str) -> bool:
+    return name.startswith(("logs/app.log", "store/")) and not name.endswith(".gz")
+
+
+def size_of(path: Path) -> int:
+    """0 where there is nothing."""
+    try:
+        return os.stat(path).st_size  # noqa: PTH116
+    except FileNotFoundError:
+        return 0
