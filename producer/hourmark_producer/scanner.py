@@ -316,11 +316,12 @@ class Scanner:
         return True
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
-        """Open `path` if it is that file."""
-        room = self.descriptors.room()
+        """Open `path` if it is that file; without room for it, look at its size, so that it is known to be unread."""
+        room, at_s = self.descriptors.room(), self.clock.monotonic_s()
         descriptor = os.open(path, _OPEN_FLAGS)
         try:
-            is_it = stat.S_ISREG(os.fstat(descriptor).st_mode) and self.files.match(self.identify(descriptor)) is file
+            status = os.fstat(descriptor)
+            is_it = stat.S_ISREG(status.st_mode) and self.files.match(self.identify(descriptor)) is file
         except OSError:
             os.close(descriptor)
             raise
@@ -329,6 +330,8 @@ class Scanner:
             self.schedule.add(file)
         else:
             os.close(descriptor)
+            if is_it:
+                self._observe(file, status, at_s)
         return is_it
 
     def keep_accounts(self, files: Iterable[TrackedFile]) -> None:

@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 

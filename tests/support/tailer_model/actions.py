@@ -19,17 +19,23 @@ HARD: Final[dict[Action, int]] = {}
 
 def plain(weight: int) -> Callable[[Action], Action]:
     """An action by which nothing is destroyed."""
-    return lambda action: PLAIN.setdefault(action, weight) and action
+    return lambda action: _among(PLAIN, action, weight)
 
 
 def hard(weight: int) -> Callable[[Action], Action]:
     """One that may destroy what nobody has read yet, or what the tailer knows."""
-    return lambda action: HARD.setdefault(action, weight) and action
+    return lambda action: _among(HARD, action, weight)
+
+
+def _among(weights: dict[Action, int], action: Action, weight: int) -> Action:
+    weights[action] = weight
+    return action
 
 
 def _some(world: World, *prefixes: str) -> File | None:
     """A file whose name begins so."""
-    found = [file for file in world.truth.named() if file.name and file.name.startswith(prefixes) and not file.name.endswith(".gz")]
+    plain_ones = [file for file in world.truth.named() if file.name and not file.name.endswith(".gz")]
+    found = [file for file in plain_ones if (file.name or "").startswith(prefixes)]
     return world.rng.choice(found) if found and not world.is_away else None
 
 
@@ -102,9 +108,8 @@ def compress(world: World) -> None:
 def switch(world: World) -> None:
     """The link leads to a new file from now on."""
     name = f"store/{len(world.done)}.log"
-    if world.rng.random() < 0.7:
-        if file := _some(world, "store/"):
-            world.write(file.name or "", 2)
+    if world.rng.random() < 0.7 and (file := _some(world, "store/")):
+        world.write(file.name or "", 2)
     world.write(name, world.rng.choice((0, 3)))
     temporary = world.folder / "current.new"
     temporary.symlink_to(world.path(name))

@@ -70,8 +70,9 @@ class Services:
                 if source.caught_up_at_ms is None:
                     continue
                 claim_ms = source.caught_up_at_ms - self.skews_ms[number]
-                if self.away_since_ms is not None and claim_ms > self.away_since_ms and source.source == "app":
-                    self.findings.append(f"{source.source} is caught up at {claim_ms}, its folder is away since {self.away_since_ms}")
+                away_ms = self.away_since_ms
+                if away_ms is not None and claim_ms > away_ms and source.source == "app":
+                    self.findings.append(f"{source.source} is caught up at {claim_ms}, its folder is away since {away_ms}")
                 self.claims_ms[source.source] = max(claim_ms, self.claims_ms.get(source.source, 0))
                 self._look_for_undelivered(source.source, claim_ms)
 

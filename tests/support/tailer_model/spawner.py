@@ -32,7 +32,9 @@ class Spawner:
             cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def start(self, arguments: list[str], log: Path, *, planted: str = "", file_bytes_max: int = 0, open_files_max: int = 0) -> int:
+    def start(
+        self, arguments: list[str], log: Path, *, planted: str = "", file_bytes_max: int = 0, open_files_max: int = 0
+    ) -> int:
         """The process id of `hourmark tail ARGUMENTS`."""
         return int(self._ask(
             do="start", arguments=arguments, log=str(log), planted=planted, file_bytes_max=file_bytes_max,
@@ -99,7 +101,7 @@ def _begin(request: dict[str, Any]) -> int:
 
 
 def _serve() -> None:
-    import hourmark.cli
+    import hourmark.cli  # noqa: F401
     import hourmark_producer.cli  # noqa: F401  # so that children have it
 
     for line in sys.stdin:

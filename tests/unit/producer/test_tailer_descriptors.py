@@ -10,6 +10,8 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
+from hourmark.host_reports import HostReport
+
 
 def test_more_unread_files_than_descriptors_do_not_stop_delivery(host: Host, recorder: Recorder) -> None:
     """Connections need some too: where files take them all, nothing is ever read, so none is ever given back."""
@@ -49,3 +51,19 @@ def test_too_few_descriptors_for_any_file_stop_the_start(host: Host) -> None:
     limited = ["sh", "-c", 'ulimit -n 60; exec "$@"', "tail", *command]
     done = subprocess.run(limited, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2 and "60 files" in done.stderr, done.stderr[-2000:]
+
+
+def test_a_file_that_left_the_pattern_is_not_claimed_before_there_was_room_to_read_it(host: Host, recorder: Recorder) -> None:
+    host.drain(lines(1))
+    host.app.rename(host.logs / "old.log")
+    host.append(lines(4999, 1), host.logs / "old.log")
+    for n in range(40):
+        host.append(lines(5, 5000 + 5 * n), host.logs / f"app.log.{n}")
+    host.open_files_max, host.settings["range_bytes"] = 2, 1024
+    early = list[HostReport]()
+    recorder.on_report = lambda one: (
+        early.append(one) if one.sources[0].caught_up_at_ms is not None and len(recorder.text()) < len(lines(5200)) else None
+    )
+    with host.running():
+        recorder.wait_text(lines(5200))
+    assert not early
