@@ -189,8 +189,10 @@ class TailedSource(Group):
 
     name: Name
     """the source, as types/sources.toml declares it"""
-    paths: list[str] = Field(min_length=1)
+    paths: list[str] = []
     """absolute globs; ** is understood"""
+    input: str | None = None
+    """in place of paths, what is received: `stdin`, or `syslog+tcp://127.0.0.1:5514`; it is kept on disk first (tailer.spool)"""
     zone: str = "UTC"
     """IANA time zone of timestamps without one"""
     format: Literal["plain", "cri"] = "plain"
@@ -218,6 +220,26 @@ class TailerTls(Group):
         if self.certificate is None and self.key is not None:
             raise ValueError("key needs a certificate beside it")
         return self
+
+
+class Spool(Group):
+    """What sources with `input` received, in `state_dir`, until it is acknowledged."""
+
+    bytes_max: int = Field(1 << 30, ge=1 << 16)
+    """on disk, for each source; past it senders over connections wait, and datagrams are lost and counted"""
+
+
+class Syslog(Group):
+    """What listens for syslog."""
+
+    beyond_loopback: bool = False
+    """whether `input` may listen where other machines reach it; there is no authentication but TLS with client_ca"""
+    connections_max: int = Field(256, ge=1, le=4096)
+    """open at once, of each source; one more is closed at once"""
+    message_bytes_max: int = Field(64 << 10, ge=480, le=4 << 20)
+    """a longer message is passed over, and counted as lost"""
+    idle_seconds: Seconds = 3600.0
+    """a connection that says nothing for so long is closed"""
 
 
 class Tailer(Group):
@@ -251,6 +273,10 @@ class Tailer(Group):
     """loopback, because there is no authentication"""
     unwell_seconds: Seconds = 60.0
     """so long without a look at the files, a report or an acknowledged range that is due, and /healthz says 503"""
+    spool: Spool = Spool()
+    """of sources that receive"""
+    syslog: Syslog = Syslog()
+    """of sources whose input is syslog"""
     sources: list[TailedSource] = []
     """what is tailed: tables `[[tailer.sources]]`, see below"""
 

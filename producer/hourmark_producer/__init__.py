@@ -49,6 +49,7 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `books` | what became of every byte of a source: the equation that must hold, kept by the checkpoint itself |
 | `peek`, `standing` | the checkpoint, and what only the memory of a running tailer knows, as another process may see them |
 | `status`, `status_text` | `hourmark tail status` |
+| `spool` | standard input and syslog: what is received is on disk first, and followed there |
 | `allocator` | memory that threads share |
 | `tailer`, `cli` | all of it, running |
 """

@@ -77,11 +77,11 @@ class CaughtUp:
             self._settle()
             return self._at_s
 
-    def is_made(self) -> bool:
-        """Whether it was ever caught up."""
+    def is_made(self, *, since_s: float | None = None) -> bool:
+        """Whether it was ever caught up; or since this moment, monotonic."""
         with self._lock:
             self._settle()
-            return bool(self._at_ms)
+            return self._at_s is not None and (since_s is None or self._at_s >= since_s)
 
     def _settle(self) -> None:
         if self._attempt is None:

@@ -26,6 +26,7 @@ from hourmark_producer.container_names import NAMES
 from hourmark_producer.descriptors import granted
 from hourmark_producer.installation import REREAD_REPEATS, locked, open_installation
 from hourmark_producer.probes import answering
+from hourmark_producer.spool.inputs import check_inputs
 from hourmark_producer.status import status_of
 from hourmark_producer.status_text import FILES_SHOWN, as_text
 from hourmark_producer.tailer import Summary, Tailer
@@ -129,6 +130,7 @@ def checked(settings: TailerConfig) -> TailerConfig:
     """What the types alone cannot tell; ConfigError names the setting."""
     if not settings.sources:
         raise ConfigError("tailer.sources is empty; name at least one: [[tailer.sources]] with name and paths")
+    check_inputs(settings)
     names = [source.name for source in settings.sources]
     for number, source in enumerate(settings.sources):
         where = f"tailer.sources.{number}"

@@ -109,9 +109,14 @@ class Follower:
         reading = self._reading(file)
         pending = _acknowledged(file)
         progress, body = self._spooled(file, found, reading, pending)
+        if descriptor is not None and self._is_received(file):
+            os.fdatasync(descriptor)  # a position must not be left behind the end that a power cut leaves
         self.checkpoint.commit(pending)
         file.progress = progress
         return body
+
+    def _is_received(self, file: TrackedFile) -> bool:
+        return self.sources[file.place.source].input is not None
 
     def _reading(self, file: TrackedFile) -> Reading:
         try:
@@ -182,6 +187,8 @@ class Follower:
         if judgement.verdict is not Verdict.SAME:
             position, quiet_to = dataclasses.replace(position, settled=known.settled + 1), position.offset
             self._write_loss(file, judgement, account.shrinks, position)
+        elif self._is_received(file):
+            pass  # only this program writes it, and never truncates it: lines that are alike are no reason for doubt
         elif size > known.size_seen and not known.doubted and known.offset and are_alike(known.head, known.anchor):
             position = dataclasses.replace(position, doubted=True)
             self._doubt(file, "its lines are alike: whether it was truncated, or only grew, cannot be told", position)

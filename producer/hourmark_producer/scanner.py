@@ -78,6 +78,7 @@ class Scanner:
         self._moved: set[TrackedFile] = set()  # their place is not yet in the checkpoint
         self._packed: dict[str, set[str]] = {}  # by source
         self._empty: set[str] = set()  # sources of which it was said that nothing matches
+        self._receiving = {source.name for source in self.sources if source.input is not None}
 
     def scan(self, number: int) -> Seen:
         """Look once at every source, then at the files that none of them found. CheckpointFailed: nothing new is followed."""
@@ -352,7 +353,7 @@ class Scanner:
     def _name_empty(self, source: str, findings: Findings) -> None:
         if findings.files:
             self._empty.discard(source)
-        elif source not in self._empty:
+        elif source not in self._empty and source not in self._receiving:
             self._empty.add(source)
             _LOG.warning("source %s: no file matches its paths yet; it is caught up nevertheless, as all was looked at", source)
 

@@ -41,6 +41,7 @@ from hourmark_producer.scanner import Scanner, Seen
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.senders import Senders
 from hourmark_producer.service_client import ServiceLink
+from hourmark_producer.spool.spools import Spools, followed, recover_all
 from hourmark_producer.throttle import QUIET_S, Throttle
 
 STOP_WITHIN_S: Final = 5.0
@@ -86,6 +87,7 @@ class Tailer:
         self._clock = clock
         self._checkpoint = checkpoint
         self._host_id = host_id
+        recover_all(config, checkpoint, identify)
         self.files = Files(checkpoint.files())
         self._counters = Counters(checkpoint.losses())
         self._refused = RefusedLines()
@@ -98,7 +100,7 @@ class Tailer:
         self.unwell = self._health.reasons
         generations = Generations([config.state_dir, *filter(None, [config.second_state_dir])], host_id)
         limits = Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
-        sources = {source.name: source for source in config.sources}
+        sources = {source.name: source for source in followed(config)}
         self._rests = Rests(
             files=self.files, checkpoint=checkpoint, schedule=self._schedule, clock=clock, limits=limits, sources=sources
         )
@@ -121,7 +123,7 @@ class Tailer:
             addresses=len(config.service_urls), backoff_max_s=config.backoff_max_seconds, failed=self._fail,
         )  # fmt: skip
         self._scanner = Scanner(
-            sources=config.sources,
+            sources=list(sources.values()),
             files=self.files,
             checkpoint=checkpoint,
             schedule=self._schedule,
@@ -135,6 +137,10 @@ class Tailer:
             identify=identify,
             descriptors=Descriptors(files=self.files, schedule=self._schedule, clock=clock, limit=open_files_max),
         )
+        self._spools = Spools(
+            config=config, files=self.files, checkpoint=checkpoint, schedule=self._schedule, counters=self._counters,
+            throttle=throttle, clock=clock, failed=self._fail,
+        )  # fmt: skip
         self._caught_up = {source.name: CaughtUp() for source in config.sources}
         self._reporter = Reporter(
             client=self._client,
@@ -160,13 +166,15 @@ class Tailer:
         for file in self.files:
             if file.progress.in_flight is not None:
                 self._schedule.add(file)
+        self._spools.start(to_end=drain)
         self._scan(is_urgent=True)
         self._senders.start()
         self._report_thread.start()
         try:
             drained = self._work(stop, drain=drain)
-            goodbye = drained and self._say_goodbye(stop)
+            goodbye = drain and drained and self._say_goodbye(stop)
         finally:
+            self._spools.stop()
             self._keep_standing()
             self._hints.close()
             if self._end_threads():
@@ -194,7 +202,7 @@ class Tailer:
             self._throttle.sweep()
             if self._clock.monotonic_s() - self._stood_s >= standing.EVERY_S:
                 self._keep_standing()
-            if self._wait(stop, drain=drain):
+            if self._wait(stop, drain=drain or self._spools.ended_s is not None):
                 return True
         return False
 
@@ -202,10 +210,14 @@ class Tailer:
         """Until the next scan is due; whether all is drained."""
         until_s = self._clock.monotonic_s() + self._config.scan_seconds
         while (left_s := until_s - self._clock.monotonic_s()) > 0 and not stop.is_set() and self._failure is None:
-            if drain and not self._in_flight() and all(claim.is_made() for claim in self._caught_up.values()):
+            if drain and not self._in_flight() and self._is_all_read():
                 return True
             stop.wait(min(left_s, DRAIN_POLL_S) if drain else left_s)
         return False
+
+    def _is_all_read(self) -> bool:
+        """Whether all sources were caught up; since standard input ended, where there is one."""
+        return all(claim.is_made(since_s=self._spools.ended_s) for claim in self._caught_up.values())
 
     def _scan(self, *, is_urgent: bool) -> Seen | None:
         """A full look; None where the checkpoint could not take what it found. `is_urgent`: so is the next."""
@@ -213,8 +225,10 @@ class Tailer:
         readings_ms = self._client.clocks_ms()  # received before the scan: what it claims cannot be too late
         at_s = self._clock.monotonic_s()
         self._pace.begin()
+        behind = self._spools.behind()
         try:
             seen = self._scanner.scan(self._scans)
+            seen.complete -= behind
         except CheckpointFailed as error:
             self._throttle.warn("scan", f"{error} Nothing new is followed until it can", logging.ERROR)
             self._pace.end(is_urgent=True)
@@ -228,6 +242,7 @@ class Tailer:
                 targets = [Target.of(file) for file in self.files if file.place.source == source]
                 self._caught_up[source].begin(readings_ms, targets, at_s)
         self._glances.begin(self.files)
+        self._spools.release()
         self._pending.count()
         self._pace.end(is_urgent=is_urgent or seen.has_waiting or not readings_ms)
         folders = seen.folders | self._glances.folders() if self._pace.is_slow else set[str]()

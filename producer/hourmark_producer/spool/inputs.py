@@ -1,0 +1,74 @@
+"""What `input` of a source says, and whether it may be so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from hourmark.config_groups import LOOPBACK_HOSTS, TailedSource
+from hourmark.config_groups import Tailer as TailerConfig
+from hourmark.errors import ConfigError
+
+STDIN: Final = "stdin"
+_SYSLOG: Final = ("syslog+tcp",)
+_ALLOWED: Final = f"allowed: {STDIN}, {', '.join(f'{kind}://host:port' for kind in _SYSLOG)}"
+
+
+class Address(NamedTuple):
+    """Where to listen, and for what."""
+
+    kind: str
+    host: str
+    port: int
+
+
+def address_of(text: str) -> Address | None:
+    """None: no socket. ValueError where it is none of what is allowed."""
+    if text == STDIN:
+        return None
+    parts = urlsplit(text)
+    if parts.scheme not in _SYSLOG or not parts.hostname or parts.port is None or parts.path.strip("/") or parts.query:
+        raise ValueError(_ALLOWED)
+    return Address(parts.scheme, parts.hostname, parts.port)
+
+
+def check_inputs(settings: TailerConfig) -> None:
+    """ConfigError names the setting."""
+    for number, source in enumerate(settings.sources):
+        where = f"tailer.sources.{number}"
+        if source.input is None:
+            if not source.paths:
+                raise ConfigError(f"{where}.paths is empty; name files, or an `input`")
+            continue
+        _check_input(source.input, where, settings)
+        _check_alone(source, where)
+    if sum(source.input == STDIN for source in settings.sources) > 1:
+        raise ConfigError("tailer.sources: standard input is there once, so one source can have input = 'stdin'")
+    if settings.syslog.message_bytes_max > settings.line_bytes_max:
+        raise ConfigError(
+            f"tailer.syslog.message_bytes_max = {settings.syslog.message_bytes_max} is more than tailer.line_bytes_max = "
+            f"{settings.line_bytes_max}: a message becomes a line"
+        )
+
+
+def _check_input(text: str, where: str, settings: TailerConfig) -> None:
+    try:
+        address = address_of(text)
+    except ValueError:
+        raise ConfigError(f"{where}.input = {text!r:.200}: {_ALLOWED}") from None
+    if address is not None and address.host not in LOOPBACK_HOSTS and not settings.syslog.beyond_loopback:
+        raise ConfigError(
+            f"{where}.input = {text!r} lets other machines send, which needs tailer.syslog.beyond_loopback = true. Without: "
+            f"{', '.join(LOOPBACK_HOSTS)}"
+        )
+
+
+def _check_alone(source: TailedSource, where: str) -> None:
+    others: Sequence[tuple[str, bool]] = [
+        ("paths", bool(source.paths)),
+        ("record_start", source.record_start is not None),
+        ("format", source.format != "plain"),
+    ]
+    if given := [name for name, is_given in others if is_given]:
+        raise ConfigError(f"{where}.{given[0]} goes not with `input`, whose records are lines, one a message")

@@ -1,0 +1,219 @@
+"""The thread of one source: waits for bytes, makes lines of them, and appends these to the source's segments.
+
+It goes in rounds: all that is ready is read once, and what that came to is one append, one sync. While there is no room, streams
+are not read, so that their senders wait; datagrams are read, counted as lost, and dropped. `settle` asks for a round that began
+after it and left nothing behind: only with it a source may be called caught up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import selectors
+import threading
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from hourmark.clock import Clock
+from hourmark_producer.spool.losses import ReceivingLosses
+from hourmark_producer.spool.segments import Segments, Unsynced
+from hourmark_producer.throttle import Throttle
+
+READ_BYTES: Final = 1 << 16  # of one connection in one round
+_WAIT_S: Final = 0.5  # between looks at the clock
+_LAST_ROUNDS: Final = 64  # of a stop
+_HELD_WAIT_S: Final = 0.05  # between looks whether there is room
+_LOG = logging.getLogger(__name__)
+
+
+class Polled(NamedTuple):
+    """What to do with what is ready. `read`: whether it left nothing there. `when_held`: also where there is no room."""
+
+    read: Callable[[], bool]
+    when_held: bool = False
+
+
+class Input(Protocol):
+    """What a source receives. Used by the receiver's thread, but for `open`."""
+
+    is_lost_in_between: bool  # what comes while nobody receives is lost, and the sender cannot know
+    has_end: bool  # a drain reads it to there
+
+    def open(self, receiver: Receiver) -> None:
+        """Watch what there is. ConfigError where that cannot be had."""
+        ...
+
+    def tend(self, now_s: float) -> None:
+        """Now and then."""
+        ...
+
+    def close(self) -> None:
+        """Let go of all."""
+        ...
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
+class Receiver:
+    """One source's. `failed` is called with an error that ends the tailer."""
+
+    source: str
+    input: Input
+    segments: Segments
+    losses: ReceivingLosses
+    throttle: Throttle
+    clock: Clock
+    failed: Callable[[Exception], None]
+
+    def __post_init__(self) -> None:
+        self.is_held = False
+        self.has_ended = False  # there is nothing more to come, ever
+        self._lines: list[bytes] = []
+        self._selector = selectors.PollSelector()  # regular files too, as standard input may be one
+        self._paused: list[selectors.SelectorKey] = []
+        self._wake_r, self._wake_w = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._changed = threading.Condition()
+        self._wanted = self._settled = 0
+        self._stopping = self._ending = False
+        self._thread = threading.Thread(target=self._run, name=f"spool {self.source}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to receive."""
+        self._selector.register(self._wake_r, selectors.EVENT_READ, Polled(self._woken, when_held=True))
+        self.input.open(self)
+        if self.segments.was_left_open():
+            why = (
+                "nobody listened since the run before"
+                if self.input.is_lost_in_between
+                else "the run before was killed: what it had received and not yet written"
+            )
+            self.losses.add(why, unknown=True)
+        self.segments.mark_open()
+        self._thread.start()
+
+    def stop(self, within_s: float) -> None:
+        """Write what has arrived, and end."""
+        self._stopping = True
+        self._wake()
+        if self._thread.ident is not None:
+            self._thread.join(within_s)
+
+    def settle(self, within_s: float) -> bool:
+        """Whether all that had arrived when this was called is on disk, where the tailer follows it."""
+        with self._changed:
+            self._wanted += 1
+            goal = self._wanted
+            self._wake()
+            self._changed.wait_for(lambda: self._settled >= goal or self.has_ended or self.is_held, within_s)
+            return self._settled >= goal or self.has_ended
+
+    def watch(self, what: int, polled: Polled) -> None:
+        """From now on."""
+        if self.is_held and not polled.when_held:
+            self._paused.append(selectors.SelectorKey(what, what, selectors.EVENT_READ, polled))
+        else:
+            self._selector.register(what, selectors.EVENT_READ, polled)
+
+    def unwatch(self, what: int) -> None:
+        """Before it is closed."""
+        self._paused = [key for key in self._paused if key.fd != what]
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(what)
+
+    def receive(self, line: bytes) -> None:
+        """Part of this round's append."""
+        self._lines.append(line)
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._ending = True
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping and (not self._ending or self.segments.unwritten_bytes):
+                self._round(_HELD_WAIT_S if self.is_held else _WAIT_S)
+            if not self._read_out():
+                self.losses.add("stopped before all was read that had arrived", unknown=True)
+            self.input.close()
+            self._write()
+            if unwritten := self.segments.unwritten_bytes:
+                self.losses.add("stopped before it could be written", lost_bytes=unwritten)
+            told = self.losses.tell(at_once=True)
+            self.segments.close()
+            if told and not self.input.is_lost_in_between:
+                self.segments.unmark()
+        except Exception as error:  # noqa: BLE001  # handed to the main thread, which ends with it
+            self.failed(error)
+        finally:
+            with self._changed:
+                self.has_ended = True
+                self._changed.notify_all()
+
+    def _read_out(self) -> bool:
+        """Whether nothing is left that had arrived."""
+        return any(self._round(0) for _ in range(_LAST_ROUNDS)) and not self.is_held
+
+    def _round(self, wait_s: float) -> bool:
+        """Whether it left nothing behind."""
+        goal = self._wanted
+        drained = True
+        for key, _ in self._selector.select(0 if goal > self._settled and not self.is_held else wait_s):
+            drained &= key.data.read()
+        self._write()
+        self.input.tend(self.clock.monotonic_s())
+        told = self.losses.tell(at_once=goal > self._settled)
+        if drained and told and not self.is_held and goal > self._settled:
+            with self._changed:
+                self._settled = goal
+                self._changed.notify_all()
+        return drained
+
+    def _write(self) -> None:
+        content = b"".join(self._lines)
+        self._lines = []
+        try:
+            self.segments.append(content)
+            self.throttle.over(f"spool disk {self.source}")
+        except Unsynced:
+            raise
+        except OSError as error:
+            self.throttle.warn(
+                f"spool disk {self.source}",
+                f"source {self.source}: {self.segments.folder} cannot be written ({error.strerror}); its senders wait, what "
+                "needs no connection is lost and counted",
+                logging.ERROR,
+            )
+        self._hold(self.segments.is_full)
+
+    def _hold(self, is_full: bool) -> None:
+        if is_full and not self.is_held:
+            self.throttle.warn(
+                f"spool full {self.source}",
+                f"source {self.source}: {self.segments.size} bytes wait in {self.segments.folder}, and no more may "
+                "(tailer.spool.bytes_max); its senders wait, what needs no connection is lost and counted",
+            )
+            paused = [key for key in self._selector.get_map().values() if not key.data.when_held]
+            for key in paused:
+                self._selector.unregister(key.fileobj)
+            self._paused += paused
+            with self._changed:
+                self.is_held = True
+                self._changed.notify_all()
+        elif self.is_held and not is_full:
+            self.throttle.over(f"spool full {self.source}")
+            self.is_held = False
+            for key in self._paused:
+                self._selector.register(key.fileobj, selectors.EVENT_READ, key.data)
+            self._paused = []
+        elif is_full:
+            self.throttle.warn(f"spool full {self.source}", "it is full still")
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError, OSError):
+            os.write(self._wake_w, b"w")
+
+    def _woken(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_r, 4096)
+        return True

@@ -1,0 +1,130 @@
+"""The segments of one source: files that are appended to, one after another, and removed when they are acknowledged.
+
+    0000000001.log   lines; the one with the highest number is appended to, until it is long enough, or the run ends
+    0000000001.done  acknowledged as a whole: to be forgotten by the checkpoint, then removed
+    open             somebody receives, or was killed while he did
+
+A line is durable when `append` returns. What a full disk does not take is kept in memory, and is tried again first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from hourmark.durable import sync_folder, write_durably
+
+SEGMENT_BYTES_MAX: Final = 16 << 20
+_OF_SPOOL: Final = 8  # so many segments, or more, have room in a spool: most of it is there again soon
+_APPEND: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+_OPEN: Final = "open"
+
+
+class Unsynced(Exception):
+    """The disk did not take what was written; nobody knows what of it is there. Nothing can be relied on any more."""
+
+
+class Segments:
+    """Written by one thread, released by another: `sealed_bytes` and `release`."""
+
+    def __init__(self, folder: Path, bytes_max: int) -> None:
+        """OSError where the folder cannot be made or listed."""
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.folder = folder
+        self._bytes_max, self._segment_bytes = bytes_max, min(SEGMENT_BYTES_MAX, bytes_max // _OF_SPOOL)
+        self._sealed = {path.stem: path.stat().st_size for path in listed(folder)}
+        self._number = max(map(int, self._sealed), default=0)
+        self._descriptor: int | None = None
+        self._size = 0
+        self._rest = b""
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk, acknowledged or not."""
+        return sum(list(self._sealed.values())) + self._size
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """Of what was appended."""
+        return len(self._rest)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing may be appended now."""
+        return bool(self._rest) or self.size >= self._bytes_max
+
+    def append(self, content: bytes) -> None:
+        """Durable on return. OSError: some of it is not written yet; `append(b"")` tries again. Unsynced."""
+        self._rest += content
+        while self._rest:
+            descriptor = self._descriptor if self._descriptor is not None else self._begin()
+            written = os.write(descriptor, self._rest)
+            self._size += written
+            is_line_end = self._rest[written - 1 : written] == b"\n"
+            self._rest = self._rest[written:]
+            if not self._rest:
+                self._sync(descriptor)
+                if is_line_end and self._size >= self._segment_bytes:
+                    self._seal()
+
+    def close(self) -> None:
+        """Nothing more is appended."""
+        if self._descriptor is not None:
+            self._seal()
+
+    def sealed_bytes(self, name: str) -> int | None:
+        """The size of a segment that nothing more is appended to, by its number; None: there is no such one."""
+        return self._sealed.get(name)
+
+    def set_done(self, name: str) -> None:
+        """It is acknowledged, and its name says so, durably."""
+        path = self.folder / f"{name}.log"
+        if path.exists():
+            path.rename(path.with_suffix(".done"))
+            sync_folder(self.folder)
+
+    def remove(self, name: str) -> None:
+        """The checkpoint has forgotten it."""
+        (self.folder / f"{name}.done").unlink(missing_ok=True)
+        self._sealed.pop(name, None)
+
+    def was_left_open(self) -> bool:
+        """Whether the run before was killed, or received what only came while it ran."""
+        return (self.folder / _OPEN).exists()
+
+    def mark_open(self) -> None:
+        """Somebody receives from now on."""
+        write_durably(self.folder / _OPEN, b"")
+
+    def unmark(self) -> None:
+        """What was received is on disk."""
+        (self.folder / _OPEN).unlink(missing_ok=True)
+
+    def _begin(self) -> int:
+        number = self._number + 1
+        descriptor = os.open(self.folder / f"{number:010d}.log", _APPEND, 0o600)
+        self._number, self._descriptor, self._size = number, descriptor, 0
+        sync_folder(self.folder)
+        return descriptor
+
+    def _sync(self, descriptor: int) -> None:
+        try:
+            os.fdatasync(descriptor)
+        except OSError as error:
+            raise Unsynced(f"{self.folder}/{self._number:010d}.log cannot be synced: {error.strerror}") from error
+
+    def _seal(self) -> None:
+        assert self._descriptor is not None, "only what is open is sealed"
+        os.close(self._descriptor)
+        self._descriptor = None
+        self._sealed[f"{self._number:010d}"] = self._size
+        self._size = 0
+
+
+def listed(folder: Path) -> Iterator[Path]:
+    """All segments of a folder, done or not, in their order."""
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".log", ".done") and path.stem.isdigit():
+            yield path

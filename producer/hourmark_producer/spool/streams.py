@@ -1,0 +1,158 @@
+"""Syslog over TCP (RFC 6587): connections that are kept open, each a stream of messages.
+
+There is no answer that tells a sender what arrived: what the kernel had taken when the tailer was killed is lost, and counted as
+unknown. A stop reads what has arrived first. A connection that says what nobody can read, or nothing for long, is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from hourmark.errors import ConfigError
+from hourmark_producer.spool.framing import Framer
+from hourmark_producer.spool.messages import line_of
+from hourmark_producer.spool.receiver import READ_BYTES, Polled
+
+if TYPE_CHECKING:
+    from hourmark_producer.spool.receiver import Receiver
+
+_BACKLOG: Final = 128
+_KERNEL_BYTES: Final = 1 << 18  # of a connection: a kill loses them, so not as many as the system would give
+_LOG = logging.getLogger(__name__)
+
+Wrap = Callable[[socket.socket], socket.socket]
+
+
+class Streams:
+    """One address to listen at. `wrap`: what becomes of an accepted connection."""
+
+    is_lost_in_between = False
+    has_end = False
+
+    def __init__(
+        self, address: tuple[str, int], *, message_bytes_max: int, connections_max: int, idle_s: float, wrap: Wrap = lambda s: s
+    ) -> None:
+        self._asked = address
+        self._message_bytes_max, self._connections_max, self._idle_s = message_bytes_max, connections_max, idle_s
+        self._wrap = wrap
+        self._connections: dict[int, Connection] = {}
+
+    def open(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._listener = listening(self._asked, socket.SOCK_STREAM, receiver.source)
+        self.address: tuple[str, int] = self._listener.getsockname()[:2]
+        receiver.watch(self._listener.fileno(), Polled(self._accept))
+        _LOG.info("source %s listens for syslog over TCP at %s port %d", receiver.source, *self.address)
+
+    def tend(self, now_s: float) -> None:
+        if self._receiver.is_held:
+            for connection in self._connections.values():
+                connection.active_s = now_s  # it is we who make it wait
+        for connection in [one for one in self._connections.values() if now_s - one.active_s > self._idle_s]:
+            self._end(connection, f"said nothing for {self._idle_s:.0f} s")
+
+    def close(self) -> None:
+        for connection in list(self._connections.values()):
+            self._end(connection, "")
+        self._receiver.unwatch(self._listener.fileno())
+        self._listener.close()
+
+    def _accept(self) -> bool:
+        accepted = False
+        while True:
+            try:
+                accepted_socket, peer = self._listener.accept()
+            except BlockingIOError:
+                return not accepted  # what new ones have sent is read in the next round
+            except OSError as error:  # too many open files; or it is gone again
+                self._warn("accept", f"no connection could be accepted: {error.strerror}")
+                return False
+            if len(self._connections) >= self._connections_max:
+                accepted_socket.close()
+                self._warn(
+                    "many", f"more than {self._connections_max} connections (tailer.syslog.connections_max): {peer[0]} is refused"
+                )
+                continue
+            accepted_socket.setblocking(False)
+            accepted = True
+            self._begin(accepted_socket, str(peer[0]))
+
+    def _begin(self, accepted: socket.socket, peer: str) -> None:
+        try:
+            wrapped = self._wrap(accepted)
+        except OSError as error:
+            accepted.close()
+            self._warn(f"begin {peer}", f"{peer} is refused: {error}")
+            return
+        connection = Connection(wrapped, peer, Framer(self._message_bytes_max), self._receiver.clock.monotonic_s())
+        self._connections[wrapped.fileno()] = connection
+        self._receiver.watch(wrapped.fileno(), Polled(lambda: self._read(connection)))
+
+    def _read(self, connection: Connection) -> bool:
+        try:
+            data = connection.socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            self._end(connection, f"broke off: {error.strerror or error}")
+            return True
+        if not data:
+            self._receiver.receive(line_of(connection.framer.end()))
+            self._end(connection, "")
+            return True
+        connection.active_s = self._receiver.clock.monotonic_s()
+        framed = connection.framer.feed(data)
+        for message in framed.messages:
+            self._receiver.receive(line_of(message))
+        if framed.skipped:
+            what = f"longer than {self._message_bytes_max} bytes (tailer.syslog.message_bytes_max)"
+            self._receiver.losses.add(f"messages {what}", lost_bytes=framed.skipped)
+            self._warn(
+                f"long {connection.peer}", f"{connection.peer} sends messages {what}; they are passed over, and counted as lost"
+            )
+        if framed.flaw:
+            self._receiver.losses.add("a stream that is no syslog", unknown=True)
+            self._end(connection, f"cannot be understood: {framed.flaw} (RFC 6587)")
+        return len(data) < READ_BYTES
+
+    def _end(self, connection: Connection, why: str) -> None:
+        if why:
+            self._warn(f"end {connection.peer}", f"a connection from {connection.peer} {why}; it is closed")
+        if left := connection.framer.unfinished_bytes:
+            self._receiver.losses.add("connections that ended within a message", lost_bytes=left)
+        self._connections.pop(connection.socket.fileno(), None)
+        self._receiver.unwatch(connection.socket.fileno())
+        connection.socket.close()
+
+    def _warn(self, key: str, message: str) -> None:
+        self._receiver.throttle.warn(f"{key} {self._receiver.source}", f"source {self._receiver.source}: {message}")
+
+
+class Connection:
+    """One, since its sender is accepted. `active_s`: when it said something last, monotonic."""
+
+    def __init__(self, connected: socket.socket, peer: str, framer: Framer, now_s: float) -> None:
+        self.socket, self.peer, self.framer, self.active_s = connected, peer, framer, now_s
+
+
+def listening(address: tuple[str, int], kind: socket.SocketKind, source: str) -> socket.socket:
+    """A socket that does not block; ConfigError where the address cannot be had."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    made = socket.socket(family, kind)
+    try:
+        if kind == socket.SOCK_STREAM:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _KERNEL_BYTES)
+        made.bind(address)
+        if kind == socket.SOCK_STREAM:
+            made.listen(_BACKLOG)
+    except OSError as error:
+        made.close()
+        raise ConfigError(
+            f"source {source}: {address[0]} port {address[1]} cannot be listened at ({error.strerror}); name another in `input`"
+        ) from error
+    made.setblocking(False)
+    return made

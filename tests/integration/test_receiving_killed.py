@@ -1,0 +1,115 @@
+"""A real `hourmark tail` process that receives, killed with SIGKILL at random moments under senders that go on.
+
+The judge looks at the disk: what stood in a segment at a kill must be in the service once, and nothing twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from tests.support.tailer.recorder import Received, Recorder, recording
+
+KILLS = 5
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Sender(threading.Thread):
+    """Numbered lines over connections, until it is stopped; one that breaks is made again, and goes on with the next line."""
+
+    def __init__(self, port: int, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.port, self.rng, self.stopped = port, random.Random(seed), threading.Event()
+
+    def run(self) -> None:
+        number = 0
+        while not self.stopped.is_set():
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1) as one:
+                while not self.stopped.is_set():
+                    lines = [b"<13>tcp %d %s" % (n, b"x" * self.rng.randrange(200)) for n in range(number, number + 50)]
+                    number += 50
+                    one.sendall(b"".join(b"%d %s" % (len(line), line) for line in lines))
+                    self.stopped.wait(0.002)
+            self.stopped.wait(0.01)
+
+
+def start(config: Path, log: Path, *more: str) -> subprocess.Popen[bytes]:
+    with log.open("ab") as stderr:
+        return subprocess.Popen(
+            [sys.executable, "-m", "hourmark", "tail", "--config", str(config), *more], stdout=subprocess.DEVNULL, stderr=stderr
+        )
+
+
+def on_disk(spool: Path) -> set[bytes]:
+    """Whole lines of all segments; some may be removed meanwhile."""
+    found = set[bytes]()
+    for path in spool.glob("*.log"):
+        with contextlib.suppress(FileNotFoundError):
+            found |= {line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")}
+    return found
+
+
+def test_lines_that_were_on_disk_at_a_kill_are_delivered_once(tmp_path: Path) -> None:
+    seed = int(os.environ.get("HOURMARK_SEED", random.SystemRandom().randrange(1 << 32)))
+    print(f"HOURMARK_SEED={seed}")
+    rng, faults = random.Random(seed), random.Random(seed + 1)
+    recorder, port = Recorder(), free_port()
+
+    def behaviour(one: Received) -> int | str:
+        return faults.choices((200, "drop", 503), (8, 1, 1))[0]
+
+    recorder.behaviour = behaviour
+    spool, seen = tmp_path / "state" / "spool" / "net", set[bytes]()
+    sender = Sender(port, seed)
+    with recording(recorder):
+        config = tmp_path / "hourmark.toml"
+        config.write_text(f"""
+[tailer]
+state_dir = "{tmp_path}/state"
+service_urls = ["{recorder.url}"]
+range_bytes = 4096
+scan_seconds = 0.01
+report_seconds = 0.1
+backoff_max_seconds = 0.1
+[tailer.spool]
+bytes_max = 400000
+[[tailer.sources]]
+name = "net"
+input = "syslog+tcp://127.0.0.1:{port}"
+""")
+        sender.start()
+        for _ in range(KILLS):
+            process = start(config, tmp_path / "log")
+            try:
+                wanted, until_s = len(recorder.received) + rng.randrange(5, 40), time.monotonic() + 30
+                while len(recorder.received) < wanted:
+                    assert time.monotonic() < until_s, (tmp_path / "log").read_text()[-3000:]
+                    seen |= on_disk(spool)
+            finally:
+                os.kill(process.pid, signal.SIGKILL)
+                process.wait()
+            seen |= on_disk(spool)
+        sender.stopped.set()
+        sender.join()
+        recorder.behaviour = lambda _: 200
+        assert start(config, tmp_path / "log", "--drain").wait(120) == 0, (tmp_path / "log").read_text()[-3000:]
+    text = recorder.text().splitlines(keepends=True)  # asserts that retries are identical, and that there is no gap
+    assert len(text) == len(set(text)), "nothing twice"
+    assert seen <= set(text) and len(seen) > 500, "what was on disk is there"
+    assert all(re.fullmatch(rb"<13>tcp \d+ x*\n", line) for line in text)
+    assert recorder.last.lost_bytes == 0 and KILLS - 1 <= recorder.last.unknown_losses <= KILLS
+    assert not [path for path in spool.iterdir() if path.suffix], "all is removed"
