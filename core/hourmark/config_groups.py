@@ -192,7 +192,7 @@ class TailedSource(Group):
     paths: list[str] = []
     """absolute globs; ** is understood"""
     input: str | None = None
-    """in place of paths, what is received: `stdin`, or `syslog+tcp://127.0.0.1:5514`; it is kept on disk first (tailer.spool)"""
+    """in place of paths, what is received: `stdin`, `syslog+tcp://127.0.0.1:5514` or `syslog+udp://…`; it is on disk first"""
     zone: str = "UTC"
     """IANA time zone of timestamps without one"""
     format: Literal["plain", "cri"] = "plain"

@@ -178,6 +178,7 @@ class Tailer:
             self._keep_standing()
             self._hints.close()
             if self._end_threads():
+                self._spools.release()
                 self._client.close()
                 for file in self.files:
                     file.close()

@@ -11,7 +11,8 @@ from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 
 STDIN: Final = "stdin"
-_SYSLOG: Final = ("syslog+tcp",)
+UDP: Final = "syslog+udp"
+_SYSLOG: Final = (UDP, "syslog+tcp")
 _ALLOWED: Final = f"allowed: {STDIN}, {', '.join(f'{kind}://host:port' for kind in _SYSLOG)}"
 
 

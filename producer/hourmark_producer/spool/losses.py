@@ -21,13 +21,13 @@ class ReceivingLosses:
     def __init__(self, source: str, address: str, checkpoint: Checkpoint, counters: Counters, clock: Clock) -> None:
         self._source, self._address = source, address
         self._checkpoint, self._counters, self._clock = checkpoint, counters, clock
-        self._pending: dict[str, tuple[int, bool]] = {}  # by what happened: bytes, and whether there may be more
+        self._pending: dict[str, tuple[int, int]] = {}  # by what happened: bytes, and occasions of more
         self._told_s = float("-inf")
 
-    def add(self, what: str, *, lost_bytes: int = 0, unknown: bool = False) -> None:
-        """Bytes that are known to be lost; or nobody knows how many."""
-        before, was_unknown = self._pending.get(what, (0, False))
-        self._pending[what] = (before + lost_bytes, was_unknown or unknown)
+    def add(self, what: str, *, lost_bytes: int = 0, unknown: int = 0) -> None:
+        """Bytes that are known to be lost; or on so many occasions nobody knows how many."""
+        before, occasions = self._pending.get(what, (0, 0))
+        self._pending[what] = (before + lost_bytes, occasions + unknown)
 
     def tell(self, *, at_once: bool = False) -> bool:
         """Write down what there is; whether nothing is left to be written."""
@@ -38,7 +38,7 @@ class ReceivingLosses:
             return False
         losses = [
             Loss(
-                source=self._source, path=self._address, at_ms=self._clock.now_ms(), bytes=count, unknown=int(unknown), what=what
+                source=self._source, path=self._address, at_ms=self._clock.now_ms(), bytes=count, unknown=unknown, what=what
             )
             for what, (count, unknown) in self._pending.items()
         ]  # fmt: skip
@@ -51,6 +51,6 @@ class ReceivingLosses:
             self._counters.lost(loss)
             _LOG.warning(
                 "source %s, %s: %s; %d bytes are known to be lost%s", loss.source, loss.path, loss.what, loss.bytes,
-                ", how many more is unknown" if loss.unknown else "",
+                f", and on {loss.unknown} occasions it is unknown how many" if loss.unknown else "",
             )  # fmt: skip
         return True

@@ -88,7 +88,7 @@ class Receiver:
                 if self.input.is_lost_in_between
                 else "the run before was killed: what it had received and not yet written"
             )
-            self.losses.add(why, unknown=True)
+            self.losses.add(why, unknown=1)
         self.segments.mark_open()
         self._thread.start()
 
@@ -134,7 +134,7 @@ class Receiver:
             while not self._stopping and (not self._ending or self.segments.unwritten_bytes):
                 self._round(_HELD_WAIT_S if self.is_held else _WAIT_S)
             if not self._read_out():
-                self.losses.add("stopped before all was read that had arrived", unknown=True)
+                self.losses.add("stopped before all was read that had arrived", unknown=1)
             self.input.close()
             self._write()
             if unwritten := self.segments.unwritten_bytes:

@@ -18,7 +18,8 @@ from hourmark_producer.counters import Counters
 from hourmark_producer.files import Files, TrackedFile
 from hourmark_producer.identity import Identity
 from hourmark_producer.schedule import Schedule
-from hourmark_producer.spool.inputs import STDIN, address_of
+from hourmark_producer.spool.datagrams import Datagrams
+from hourmark_producer.spool.inputs import STDIN, UDP, address_of
 from hourmark_producer.spool.losses import ReceivingLosses
 from hourmark_producer.spool.receiver import Input, Receiver
 from hourmark_producer.spool.recovery import recover
@@ -144,6 +145,8 @@ class Spools:
             return StandardInput(self.config.line_bytes_max)
         address, syslog = address_of(text), self.config.syslog
         assert address is not None, "all others are addresses"
+        if address.kind == UDP:
+            return Datagrams((address.host, address.port), syslog.message_bytes_max)
         return Streams(
             (address.host, address.port),
             message_bytes_max=syslog.message_bytes_max,

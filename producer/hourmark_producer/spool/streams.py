@@ -114,7 +114,7 @@ class Streams:
                 f"long {connection.peer}", f"{connection.peer} sends messages {what}; they are passed over, and counted as lost"
             )
         if framed.flaw:
-            self._receiver.losses.add("a stream that is no syslog", unknown=True)
+            self._receiver.losses.add("a stream that is no syslog", unknown=1)
             self._end(connection, f"cannot be understood: {framed.flaw} (RFC 6587)")
         return len(data) < READ_BYTES
 

@@ -1,0 +1,103 @@
+"""Syslog over UDP: what arrives is delivered, and what is lost is counted by whoever dropped it."""
+
+from __future__ import annotations
+
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.syslog_senders import address, receives
+from tests.support.tailer.host import Host, lines
+from tests.support.tailer.recorder import Recorder
+from tests.support.waiting import wait_for
+
+from hourmark_producer.spool import datagrams
+from hourmark_producer.tailer import Tailer
+
+UDP = "syslog+udp://127.0.0.1:0"
+
+
+def send(tailer: Tailer, content: bytes) -> None:
+    """Each line a datagram; no faster than they are read."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.connect(address(tailer))
+        for number, line in enumerate(content.splitlines()):
+            sender.send(line)
+            if number % 100 == 99:
+                assert tailer._spools.receivers["app"].settle(20) or tailer._spools.receivers["app"].is_held
+
+
+def test_datagrams_are_delivered_as_lines(host: Host, recorder: Recorder) -> None:
+    receives(host, UDP)
+    with host.running() as tailer:
+        send(tailer, lines(2000))
+        recorder.wait_text(lines(2000))
+        wait_for(lambda: recorder.last.pending_bytes == 0, "all is acknowledged")
+    assert recorder.text() == lines(2000) and recorder.last.unknown_losses == recorder.last.lost_bytes == 0
+
+
+def test_what_comes_while_there_is_no_room_is_counted_in_bytes_and_later_ones_are_delivered(
+    host: Host, recorder: Recorder
+) -> None:
+    receives(host, UDP, spool={"bytes_max": 1 << 16})
+    recorder.behaviour = lambda _: 503
+    line = len(lines(1))
+    with host.running() as tailer:
+        receiver = tailer._spools.receivers["app"]
+        send(tailer, lines(8000))
+        wait_for(lambda: receiver.is_held, "it is full")
+        wait_for(
+            lambda: recorder.last.pending_bytes + recorder.last.lost_bytes // (line - 1) * line == 8000 * line, "it is counted"
+        )
+        assert recorder.last.lost_bytes > 0
+        recorder.behaviour = lambda _: 200
+        wait_for(lambda: not receiver.is_held, "there is room")
+        send(tailer, lines(1, 9000))
+        wait_for(lambda: lines(1, 9000) in recorder.text(), "it goes on")
+    lost = recorder.last.lost_bytes // (line - 1)
+    assert len(recorder.text()) == (8001 - lost) * line, "what is not counted is there"
+    assert recorder.last.unknown_losses == 0
+
+
+def test_a_start_after_the_first_says_that_nobody_listened_in_between(host: Host, recorder: Recorder) -> None:
+    receives(host, UDP)
+    for unknown in (0, 1, 2):
+        with host.running():
+            before = len(recorder.reports)
+            wait_for(lambda: len(recorder.reports) > before + 1, "reports")  # noqa: B023
+            wait_for(lambda: recorder.last.unknown_losses == unknown, "it is said")  # noqa: B023
+
+
+def test_what_the_kernel_dropped_is_counted_to_the_datagram(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datagrams, "_KERNEL_BYTES", 1 << 14)
+    told: dict[str, Any] = {"unknown": 0, "lines": 0}
+
+    def add(what: str, *, lost_bytes: int = 0, unknown: int = 0) -> None:
+        assert "the kernel dropped" in what and not lost_bytes
+        told["unknown"] += unknown
+
+    def receive(line: bytes) -> None:
+        told["lines"] += 1
+
+    receiver = SimpleNamespace(
+        source="app",
+        watch=lambda *_: None,
+        unwatch=lambda _: None,
+        losses=SimpleNamespace(add=add),
+        is_held=False,
+        receive=receive,
+    )
+    receiving = datagrams.Datagrams(("127.0.0.1", 0), 1000)
+    receiving.open(receiver)  # type: ignore[arg-type]
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.connect(receiving.address)
+            for _ in range(500):
+                sender.send(b"x" * 200)
+            receiving._read()
+            sender.send(b"the one that tells")
+            receiving._read()
+    finally:
+        receiving.close()
+    assert told["unknown"] > 0 and told["unknown"] + told["lines"] == 501
