@@ -192,7 +192,7 @@ class TailedSource(Group):
     paths: list[str] = []
     """absolute globs; ** is understood"""
     input: str | None = None
-    """in place of paths, what is received: `stdin`, `syslog+tcp://127.0.0.1:5514` or `syslog+udp://…`; it is on disk first"""
+    """in place of paths, what is received: `stdin`, `syslog+tcp://127.0.0.1:5514`, `syslog+tls://…`, `syslog+udp://…`"""
     zone: str = "UTC"
     """IANA time zone of timestamps without one"""
     format: Literal["plain", "cri"] = "plain"
@@ -229,6 +229,23 @@ class Spool(Group):
     """on disk, for each source; past it senders over connections wait, and datagrams are lost and counted"""
 
 
+class SyslogTls(Group):
+    """TLS of what listens for syslog, 1.2 or newer. Files that change are read again."""
+
+    certificate: Path | None = None
+    """PEM: its certificate and those between it and the CA; `syslog+tls://` needs it"""
+    key: Path | None = None
+    """PEM: the certificate's private key, without a passphrase; absent: in the same file"""
+    client_ca: Path | None = None
+    """PEM: the CAs of senders' certificates, without which a sender is refused; absent: none are asked for"""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.certificate is None and (self.key is not None or self.client_ca is not None):
+            raise ValueError("key and client_ca need a certificate beside them")
+        return self
+
+
 class Syslog(Group):
     """What listens for syslog."""
 
@@ -240,6 +257,8 @@ class Syslog(Group):
     """a longer message is passed over, and counted as lost"""
     idle_seconds: Seconds = 3600.0
     """a connection that says nothing for so long is closed"""
+    tls: SyslogTls = SyslogTls()
+    """certificates, for `syslog+tls://`"""
 
 
 class Tailer(Group):

@@ -14,5 +14,6 @@ left of its segment.
 | `losses` | what was received, or came in vain, and is not on disk |
 | `receiver` | the thread of one source: waits for bytes, writes them, holds its senders while there is no room |
 | `standard_input`, `streams`, `datagrams` | what it receives |
+| `tls` | certificates of streams |
 | `spools` | those of all sources of a tailer |
 """

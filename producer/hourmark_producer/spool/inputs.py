@@ -12,7 +12,8 @@ from hourmark.errors import ConfigError
 
 STDIN: Final = "stdin"
 UDP: Final = "syslog+udp"
-_SYSLOG: Final = (UDP, "syslog+tcp")
+TLS: Final = "syslog+tls"
+_SYSLOG: Final = (UDP, "syslog+tcp", TLS)
 _ALLOWED: Final = f"allowed: {STDIN}, {', '.join(f'{kind}://host:port' for kind in _SYSLOG)}"
 
 
@@ -58,6 +59,8 @@ def _check_input(text: str, where: str, settings: TailerConfig) -> None:
         address = address_of(text)
     except ValueError:
         raise ConfigError(f"{where}.input = {text!r:.200}: {_ALLOWED}") from None
+    if address is not None and address.kind == TLS and settings.syslog.tls.certificate is None:
+        raise ConfigError(f"{where}.input = {text!r} needs tailer.syslog.tls.certificate")
     if address is not None and address.host not in LOOPBACK_HOSTS and not settings.syslog.beyond_loopback:
         raise ConfigError(
             f"{where}.input = {text!r} lets other machines send, which needs tailer.syslog.beyond_loopback = true. Without: "

@@ -19,13 +19,14 @@ from hourmark_producer.files import Files, TrackedFile
 from hourmark_producer.identity import Identity
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.spool.datagrams import Datagrams
-from hourmark_producer.spool.inputs import STDIN, UDP, address_of
+from hourmark_producer.spool.inputs import STDIN, TLS, UDP, address_of
 from hourmark_producer.spool.losses import ReceivingLosses
 from hourmark_producer.spool.receiver import Input, Receiver
 from hourmark_producer.spool.recovery import recover
 from hourmark_producer.spool.segments import Segments
 from hourmark_producer.spool.standard_input import StandardInput
 from hourmark_producer.spool.streams import Streams
+from hourmark_producer.spool.tls import Tls
 from hourmark_producer.throttle import Throttle
 
 SETTLED_WITHIN_S: Final = 0.2  # a source that takes longer is behind: no claim of it is begun in this look
@@ -152,6 +153,7 @@ class Spools:
             message_bytes_max=syslog.message_bytes_max,
             connections_max=syslog.connections_max,
             idle_s=syslog.idle_seconds,
+            tls=Tls(syslog.tls, self.throttle) if address.kind == TLS else None,
         )
 
 

@@ -1,4 +1,4 @@
-"""Syslog over TCP (RFC 6587): connections that are kept open, each a stream of messages.
+"""Syslog over TCP (RFC 6587) and TLS (RFC 5425): connections that are kept open, each a stream of messages.
 
 There is no answer that tells a sender what arrived: what the kernel had taken when the tailer was killed is lost, and counted as
 unknown. A stop reads what has arrived first. A connection that says what nobody can read, or nothing for long, is closed.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
+import ssl
 from typing import TYPE_CHECKING, Final
 
 from hourmark.errors import ConfigError
@@ -18,26 +18,26 @@ from hourmark_producer.spool.receiver import READ_BYTES, Polled
 
 if TYPE_CHECKING:
     from hourmark_producer.spool.receiver import Receiver
+    from hourmark_producer.spool.tls import Tls
 
 _BACKLOG: Final = 128
+_HANDSHAKE_S: Final = 10.0
 _KERNEL_BYTES: Final = 1 << 18  # of a connection: a kill loses them, so not as many as the system would give
 _LOG = logging.getLogger(__name__)
 
-Wrap = Callable[[socket.socket], socket.socket]
-
 
 class Streams:
-    """One address to listen at. `wrap`: what becomes of an accepted connection."""
+    """One address to listen at."""
 
     is_lost_in_between = False
     has_end = False
 
     def __init__(
-        self, address: tuple[str, int], *, message_bytes_max: int, connections_max: int, idle_s: float, wrap: Wrap = lambda s: s
+        self, address: tuple[str, int], *, message_bytes_max: int, connections_max: int, idle_s: float, tls: Tls | None = None
     ) -> None:
         self._asked = address
         self._message_bytes_max, self._connections_max, self._idle_s = message_bytes_max, connections_max, idle_s
-        self._wrap = wrap
+        self._tls = tls
         self._connections: dict[int, Connection] = {}
 
     def open(self, receiver: Receiver) -> None:
@@ -51,8 +51,10 @@ class Streams:
         if self._receiver.is_held:
             for connection in self._connections.values():
                 connection.active_s = now_s  # it is we who make it wait
-        for connection in [one for one in self._connections.values() if now_s - one.active_s > self._idle_s]:
-            self._end(connection, f"said nothing for {self._idle_s:.0f} s")
+        for connection in list(self._connections.values()):
+            limit_s = min(self._idle_s, _HANDSHAKE_S) if connection.is_shaking_hands else self._idle_s
+            if now_s - connection.active_s > limit_s:
+                self._end(connection, f"said nothing for {limit_s:.0f} s")
 
     def close(self) -> None:
         for connection in list(self._connections.values()):
@@ -82,7 +84,7 @@ class Streams:
 
     def _begin(self, accepted: socket.socket, peer: str) -> None:
         try:
-            wrapped = self._wrap(accepted)
+            wrapped = self._tls.wrap(accepted) if self._tls is not None else accepted
         except OSError as error:
             accepted.close()
             self._warn(f"begin {peer}", f"{peer} is refused: {error}")
@@ -93,8 +95,8 @@ class Streams:
 
     def _read(self, connection: Connection) -> bool:
         try:
-            data = connection.socket.recv(READ_BYTES)
-        except BlockingIOError:
+            data = connection.read()
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return True
         except OSError as error:
             self._end(connection, f"broke off: {error.strerror or error}")
@@ -136,6 +138,24 @@ class Connection:
 
     def __init__(self, connected: socket.socket, peer: str, framer: Framer, now_s: float) -> None:
         self.socket, self.peer, self.framer, self.active_s = connected, peer, framer, now_s
+
+    @property
+    def is_shaking_hands(self) -> bool:
+        """Whether TLS has not begun yet."""
+        return isinstance(self.socket, ssl.SSLSocket) and self.socket.version() is None
+
+    def read(self) -> bytes:
+        """All that has arrived, or a good deal of it; nothing at its end. BlockingIOError, SSLWantReadError: nothing yet."""
+        data = self.socket.recv(READ_BYTES)
+        while isinstance(self.socket, ssl.SSLSocket) and data and len(data) < READ_BYTES:  # TLS gives a record at a time
+            try:
+                more = self.socket.recv(READ_BYTES)
+            except OSError:  # nothing more yet; whatever else it is, the next read meets it again
+                break
+            if not more:
+                break
+            data += more
+        return data
 
 
 def listening(address: tuple[str, int], kind: socket.SocketKind, source: str) -> socket.socket:
