@@ -22,7 +22,11 @@ CLOCKS_APART_MS_MAX: Final = 300_000  # more than any healthy clock, report, mir
 API_SOURCE: Final = "api"  # the source name under which a delivery service reports its own requests
 
 SCHEMA: Final = read_schema("host_report.avsc")
-SCHEMA_BEFORE_UNKNOWN: Final = SCHEMA | {"fields": [f for f in SCHEMA["fields"] if f["name"] != "unknown_losses"]}
+_FORMS: Final = tuple(  # each with one field more at its end, the first is that of 0.2.0
+    SCHEMA | {"fields": [field for field in SCHEMA["fields"] if field["name"] not in later]}
+    for later in (("unknown_losses", "unrepeatable"), ("unrepeatable",), ())
+)
+SCHEMA_BEFORE_UNKNOWN: Final = _FORMS[0]
 _AS_SENT: Final = ConfigDict(extra="forbid", strict=True)  # how a report that came as JSON is checked
 _Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
@@ -38,6 +42,7 @@ class SourceReport:
     pending_bytes: _Count
     lost_bytes: _Count
     unknown_losses: _Count = 0
+    unrepeatable: bool = False  # its senders cannot be asked again
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +64,29 @@ class HostReport:
         """The Avro datum, without framing; or that of versions before `unknown_losses`."""
         sources = [dataclasses.asdict(s) | {"caught_up_at": s.caught_up_at_ms} for s in self.sources]
         unknown = {s.source: s.unknown_losses for s in self.sources if s.unknown_losses}
-        row = {"received_at": self.received_at_ms, "sources": sources, "unknown_losses": unknown}
-        return _datum(tells_unknown=tells_unknown).encode(dataclasses.asdict(self) | row)
+        unrepeatable = [s.source for s in self.sources if s.unrepeatable]
+        row = {"received_at": self.received_at_ms, "sources": sources, "unknown_losses": unknown, "unrepeatable": unrepeatable}
+        return _datum(-1 if tells_unknown else 0).encode(dataclasses.asdict(self) | row)
 
     @classmethod
     def decode(cls, datum: bytes) -> HostReport:
-        """The inverse of `encode`; also of versions before `unknown_losses`, whose reports end where it begins."""
-        row, size = _datum(tells_unknown=False).decode_first(datum)
-        unknown = _datum(tells_unknown=True).decode(datum).pop("unknown_losses") if size < len(datum) else {}
+        """The inverse of `encode`; also of versions before, whose reports end where a later field begins."""
+        for form in range(len(_FORMS)):
+            row, size = _datum(form).decode_first(datum)
+            if size == len(datum):
+                break
+        unknown, unrepeatable = row.pop("unknown_losses", {}), row.pop("unrepeatable", [])
         sources = []
         for source in row.pop("sources"):
-            at, losses = source.pop("caught_up_at"), unknown.get(source["source"], 0)
-            sources.append(SourceReport(caught_up_at_ms=None if at is None else unix_ms(at), unknown_losses=losses, **source))
+            at, name = source.pop("caught_up_at"), source["source"]
+            sources.append(
+                SourceReport(
+                    caught_up_at_ms=None if at is None else unix_ms(at),
+                    unknown_losses=unknown.get(name, 0),
+                    unrepeatable=name in unrepeatable,
+                    **source,
+                )
+            )
         return cls(received_at_ms=unix_ms(row.pop("received_at")), sources=tuple(sources), **row)
 
     def received(self, clock_ms: int) -> HostReport:
@@ -83,7 +99,7 @@ class HostReport:
 
 
 @functools.cache
-def _datum(*, tells_unknown: bool) -> Datum:
+def _datum(form: int) -> Datum:
     from hourmark.datum import Datum  # a log host has reports, and no fastavro
 
-    return Datum(SCHEMA if tells_unknown else SCHEMA_BEFORE_UNKNOWN)
+    return Datum(_FORMS[form])

@@ -90,6 +90,9 @@ class Book(Group):
     """records that no audit record had promised when this bucket was sealed"""
 
 
+_LATER: Final = ("lost", "unknown", "unrepeatable")  # 0.2.0 had none of these
+
+
 class Manifest(Group):
     """See the fields."""
 
@@ -115,6 +118,8 @@ class Manifest(Group):
     """by source: bytes that hosts know to have been destroyed before they were read, and that may have been of this hour"""
     unknown: dict[str, int] = Field({})
     """by source: on how many occasions bytes nobody counted may have been destroyed too. The grade is of what was read"""
+    unrepeatable: list[str] = Field([])
+    """sources that hosts receive from senders whom nobody can ask again: the grade is of what reached a host's disk"""
     id_sum: str
     """sum modulo 2^64 of the last 8 bytes of all ids, hex"""
     offsets: list[Offsets]
@@ -126,8 +131,8 @@ class Manifest(Group):
     software: str
 
     def encode(self) -> bytes:
-        """Indented JSON, human-readable. Losses stand in it where there are any: readers of before know no such fields."""
-        return self.model_dump_json(indent=1, exclude={name for name in ("lost", "unknown") if not getattr(self, name)}).encode()
+        """Indented JSON, human-readable. Later fields stand in it where they say something: readers of before know none."""
+        return self.model_dump_json(indent=1, exclude={name for name in _LATER if not getattr(self, name)}).encode()
 
     @classmethod
     def decode(cls, content: bytes) -> Manifest:

@@ -118,11 +118,12 @@ class RangeAnswer:
 
 
 def report_to_json(report: HostReport, *, tells_unknown: bool = True) -> bytes:
-    """A report as the body of `POST /v1/reports`. A service before `unknown_losses` takes none that has it, so 0 is left out."""
+    """A report as the body of `POST /v1/reports`. Services of before a field refuse it: what says nothing is left out."""
     row = dataclasses.asdict(report)
     for source in row["sources"]:
-        if not (tells_unknown and source["unknown_losses"]):
-            del source["unknown_losses"]
+        for later in ("unknown_losses", "unrepeatable"):
+            if not (tells_unknown and source[later]):
+                del source[later]
     return json.dumps(row).encode()
 
 

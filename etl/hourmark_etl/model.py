@@ -181,6 +181,7 @@ class Reporter:
     heard_at_ms: int  # by the staging driver's clock, which is one for all; of a report older than clocks may be apart, its own
     waived: bool = False  # a bucket timed out without it; until it reports again
     unknown_losses: int = 0
+    unrepeatable: bool = False  # its senders cannot be asked again
 
     @property
     def name(self) -> str:
@@ -242,6 +243,7 @@ class Seal:
     listed: Sums = dataclasses.field(default_factory=Sums)  # of its listed rows, duplicates and all: these are written, no others
     lost: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by source: bytes that hosts know to be lost
     unknown: Mapping[str, int] = dataclasses.field(default_factory=dict)  # by source: losses that nobody can measure
+    unrepeatable: tuple[str, ...] = ()  # sources whose senders cannot be asked again
 
 
 def hours_on(hour: Hour, count: int) -> Hour:

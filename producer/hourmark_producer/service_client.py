@@ -129,7 +129,7 @@ class ServiceLink:
         try:
             self._exchange("POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S, turn)
         except Refused as error:
-            if isinstance(error, NotAllowed) or not any(source.unknown_losses for source in report.sources):
+            if isinstance(error, NotAllowed) or not any(s.unknown_losses or s.unrepeatable for s in report.sources):
                 raise
             body = report_to_json(report, tells_unknown=False)
             self._exchange("POST", REPORTS_PATH, _JSON, body, SHORT_TIMEOUT_S, turn)

@@ -92,6 +92,7 @@ def manifest_of(
         unaudited=seal.unaudited,
         lost=dict(seal.lost),
         unknown=dict(seal.unknown),
+        unrepeatable=list(seal.unrepeatable),
         id_sum=f"{sum(w.id_sum for _, w in files) % (1 << 64):016x}",
         offsets=[Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset) for p in seal.offsets],
         ledger=ledger[0],

@@ -34,9 +34,10 @@ from hourmark_etl.closing.cut.readiness import fallen_silent
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof, named
 from hourmark_etl.ledger import frontiers as ledger
+from hourmark_etl.ledger.batches import reporters
 from hourmark_etl.ledger.conflicts import Conflict, conflicts, holding
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.host_losses import HostLoss, losses, losses_of
+from hourmark_etl.ledger.host_losses import HostLoss, losses, losses_of, unrepeatable_of
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
 from hourmark_etl.model import Frontier, Position, Reporter, Seal
@@ -86,7 +87,14 @@ class Sealer:
 
     def judge(self, of: Round) -> Grading:
         """Prove every hour of the round; changes nothing."""
-        rule = Rule(of.cut, accepted_gaps(self.database), self.deadline_ms, conflicts(self.database), losses(self.database))
+        rule = Rule(
+            of.cut,
+            accepted_gaps(self.database),
+            self.deadline_ms,
+            conflicts(self.database),
+            losses(self.database),
+            reporters(self.database),
+        )
         verdict, asked = Grading(), list(of.frozen)
         while asked:
             proofs = self.engine.prove(asked, of.cut.audit_next)
@@ -153,6 +161,7 @@ class Rule(NamedTuple):
     deadline_ms: int
     conflicts: Mapping[str, Sequence[Conflict]] = {}
     losses: Sequence[HostLoss] = ()
+    reporters: Sequence[Reporter] = ()
 
 
 def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], override: Override | None, rule: Rule) -> Seal | None:
@@ -194,6 +203,7 @@ def decide(frontier: Frontier, proof: Proof, offsets: tuple[Position, ...], over
         books=proof.books,
         lost=lost,
         unknown=unknown,
+        unrepeatable=unrepeatable_of(frontier.hour, frontier.sources, rule.reporters),
     )
 
 

@@ -235,6 +235,7 @@ def reporters_of(report: HostReport, now_ms: int) -> tuple[Reporter, ...]:
             pending_bytes=s.pending_bytes,
             lost_bytes=s.lost_bytes,
             unknown_losses=s.unknown_losses,
+            unrepeatable=s.unrepeatable,
             goodbye=report.goodbye,
             heard_at_ms=heard_ms,
         )

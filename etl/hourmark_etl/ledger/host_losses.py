@@ -1,4 +1,4 @@
-"""What hosts lost, by source and time, for the manifests of the hours that it may concern.
+"""What hosts lost, by source and time, for the manifests of the hours that it may concern; and what they could not ask for again.
 
 Reports tell totals that never fall; what one adds to the report before it was written after the time up to which the source had
 claimed to be read, and before the new report was received. A loss whose lines may belong to several hours is named by each. A
@@ -61,6 +61,12 @@ def losses(database: Database) -> list[HostLoss]:
     table = tables.host_losses.c
     query = select(table.source, table.from_ms, table.to_ms, table.lost_bytes, table.unknown)
     return [HostLoss(*row) for row in database.ask(query)]
+
+
+def unrepeatable_of(hour: Hour, sources: Collection[str], reporters: Iterable[Reporter]) -> tuple[str, ...]:
+    """Sources that hosts received from senders whom nobody can ask again: of hosts that had not said goodbye before the hour."""
+    there = (r for r in reporters if not (r.goodbye and r.received_at_ms < hour.start_s * 1000))
+    return tuple(sorted({r.source for r in there if r.unrepeatable and r.source in sources}))
 
 
 def losses_of(hour: Hour, sources: Collection[str], all_losses: Iterable[HostLoss]) -> tuple[dict[str, int], dict[str, int]]:

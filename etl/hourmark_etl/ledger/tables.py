@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, LargeBinary, MetaData, Table, Text, false
 
 metadata = MetaData()
 
@@ -223,6 +223,7 @@ reporters = Table(
     _number("heard_at_ms"),
     _flag("waived"),  # by a bucket that timed out: not awaited until it reports again
     Column("unknown_losses", BigInteger, nullable=False, server_default="0"),
+    Column("unrepeatable", Boolean, nullable=False, server_default=false()),  # its senders cannot be asked again
 )
 
 # What reports added to a source's losses. The lines were written between `from_ms`, up to which the source had claimed to be

@@ -55,6 +55,10 @@ def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
             f"  unknown     source {source} may have lost more, on {count} occasions: its hosts' tailers say of which files"
             for source, count in manifest.unknown.items()
         ),
+        *(
+            f"  received    source {source}: what never reached a disk of its hosts cannot be asked for again"
+            for source in manifest.unrepeatable
+        ),
         *(f"  late        {count} events of {origin}" for origin, count in sorted(manifest.late.items())),
         *(
             f"  file        {f.name}  {f.records} events  {f.bytes} bytes  schema {f.schema_id}  {f.blake2b}"

@@ -79,6 +79,7 @@ class Marker(_Said):
     unaudited: Count
     lost: dict[str, Count] = Field({})  # by source; markers of before have neither
     unknown: dict[str, Count] = Field({})
+    unrepeatable: list[str] = Field([])  # sources; absent where there are none, as the two before it
     id_sum: str = Field(pattern=r"^[0-9a-f]{16}$")
     offsets: list[Offsets]
     ledger: str = Field(min_length=1)

@@ -132,7 +132,11 @@ class _Handler(BaseHTTPRequestHandler):
             return
         recorder.requests.append(self.path)
         if self.path == REPORTS_PATH:
-            status = 400 if recorder.refuses_unknown and b"unknown_losses" in body else recorder.report_status
+            status = (
+                400
+                if recorder.refuses_unknown and (b"unknown_losses" in body or b"unrepeatable" in body)
+                else recorder.report_status
+            )
             if status == 200:
                 report = report_from_json(body)
                 recorder.on_report(report)

@@ -87,6 +87,13 @@ def test_show_says_what_hosts_lost_and_what_nobody_knows_beside_the_grade(folder
     )
 
 
+def test_show_names_sources_that_cannot_be_asked_again_and_others_have_no_such_field(folder: Path, plan: Plan, run: Run) -> None:
+    manifest = plan.close()
+    assert b"unrepeatable" not in manifest.encode(), "readers of before know no such field"
+    (folder / MARKER).write_bytes(manifest.model_copy(update={"unrepeatable": ["net"]}).encode())
+    assert "source net: what never reached a disk of its hosts" in run("show", TYPE, str(HOUR)).stdout
+
+
 def test_verify_passes_a_bucket_that_is_right(plan: Plan, run: Run) -> None:
     plan.close()
     result = run("verify")

@@ -13,7 +13,7 @@ from hourmark.host_reports import SourceReport
 from hourmark.hours import Hour
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.host_losses import losses, losses_of
+from hourmark_etl.ledger.host_losses import losses, losses_of, unrepeatable_of
 
 HOUR_S = 3600
 FIRST = Hour(END // 1000 - HOUR_S, HOUR_S)
@@ -49,6 +49,17 @@ def test_a_source_that_never_claimed_anything_may_have_lost_lines_of_any_hour(da
     report(database, END + 1000, None, 0, 0, 0)
     report(database, END + 2000, None, 9, 0, 1)
     assert losses_of(Hour(0, HOUR_S), {"app"}, losses(database)) == ({"app": 9}, {})
+
+
+def test_a_source_is_unrepeatable_from_hosts_that_were_there_in_the_hour(database: Database) -> None:
+    for host_id, source, goodbye in (("1" * 32, "net", False), ("2" * 32, "left", True), ("3" * 32, "other", False)):
+        said = host_report(END, sources=(SourceReport(source, END, 0, 0, 0, True), SourceReport("app", END, 0, 0)))
+        said = dataclasses.replace(said, host_id=host_id, goodbye=goodbye)
+        with database.transaction() as connection:
+            batches.put_reports(connection, [batches.reporters_of(said, END)])
+    known, sources = batches.reporters(database), {"app", "net", "left"}
+    assert unrepeatable_of(FIRST, sources, known) == ("left", "net")
+    assert unrepeatable_of(FIRST.next().next(), sources, known) == ("net",)
 
 
 def test_totals_that_begin_anew_are_no_loss(database: Database) -> None:

@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tests.support.records import DEADLINE_S, END, HOUR, TOPIC, frontier, tailer
+from tests.support.records import DEADLINE_S, END, HOUR, TOPIC, frontier, host_report, tailer
 
+from hourmark.host_reports import SourceReport
 from hourmark_etl.closing.cut.cut import Cut
 from hourmark_etl.closing.proof.proof import FINDINGS_MAX, Proof
 from hourmark_etl.closing.sealing import EARLY_MS, Rule, decide
+from hourmark_etl.ledger.batches import reporters_of
 from hourmark_etl.ledger.conflicts import Conflict
 from hourmark_etl.ledger.host_losses import HostLoss
 from hourmark_etl.ledger.offset_gaps import OffsetGap
@@ -134,3 +136,11 @@ def test_what_hosts_lost_is_named_by_source_and_changes_no_grade() -> None:
     frozen = frontier(state=State.FROZEN, sources=frozenset({"app"}))
     seal = sealed(decide(frozen, KEPT, (), None, Rule(CUT, [], DEADLINE_MS, losses=losses)))
     assert (seal.grade, seal.lost, seal.unknown) == ("proved", {"app": 70}, {"app": 2})
+
+
+def test_sources_that_cannot_be_asked_again_are_named_and_change_no_grade() -> None:
+    said = host_report(END, sources=tuple(SourceReport(s, END, 0, 0, 0, s != "app") for s in ("app", "net", "other")))
+    there = reporters_of(said, END)
+    frozen = frontier(state=State.FROZEN, sources=frozenset({"app", "net"}))
+    seal = sealed(decide(frozen, KEPT, (), None, Rule(CUT, [], DEADLINE_MS, reporters=there)))
+    assert (seal.grade, seal.unrepeatable) == ("proved", ("net",))

@@ -174,6 +174,15 @@ def test_a_drain_reads_standard_input_to_its_end(host: Host, recorder: Recorder,
     assert recorder.text() == lines(100)
 
 
+def test_reports_say_that_nobody_can_be_asked_again_also_to_services_of_before(host: Host, recorder: Recorder) -> None:
+    recorder.refuses_unknown = True
+    with host.running():
+        wait_for(lambda: bool(recorder.reports), "a report without it")
+        assert not recorder.last.unrepeatable
+        recorder.refuses_unknown = False
+        wait_for(lambda: recorder.last.unrepeatable, "it is said")
+
+
 def test_books_balance_for_what_is_received(host: Host, recorder: Recorder) -> None:
     with host.running() as tailer, connect(tailer) as sender:
         sender.sendall(lines(5_000))
