@@ -192,7 +192,7 @@ class TailedSource(Group):
     paths: list[str] = []
     """absolute globs; ** is understood"""
     input: str | None = None
-    """in place of paths, what is received: `stdin`, `syslog+tcp://127.0.0.1:5514`, `syslog+tls://…`, `syslog+udp://…`"""
+    """in place of paths, what is received: `stdin`, `journald`, `syslog+tcp://127.0.0.1:5514`, `syslog+tls://…`, `syslog+udp://…`"""
     zone: str = "UTC"
     """IANA time zone of timestamps without one"""
     format: Literal["plain", "cri"] = "plain"

@@ -308,7 +308,7 @@ class Tailer:
         claims = {source: claim.at_ms(service) for source, claim in self._caught_up.items()}
         pending = self._pending.by_source()
         return tuple(
-            SourceReport(source, at_ms, pending[source], losses.bytes, losses.unknown, source in self._spools.receivers)
+            SourceReport(source, at_ms, pending[source], losses.bytes, losses.unknown, self._spools.unrepeatable(source))
             for source, at_ms in claims.items()
             for losses in (self._counters.losses(source),)
         )

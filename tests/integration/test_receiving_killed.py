@@ -6,6 +6,7 @@ The judge looks at the disk: what stood in a segment at a kill must be in the se
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import re
@@ -47,6 +48,22 @@ class Sender(threading.Thread):
             self.stopped.wait(0.01)
 
 
+class UdpSender(threading.Thread):
+    """Numbered lines, a datagram each, until it is stopped, whether or not somebody listens."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(daemon=True)
+        self.port, self.stopped = port, threading.Event()
+
+    def run(self) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+            for number in itertools.count():
+                if self.stopped.wait(0.001):
+                    return
+                with contextlib.suppress(OSError):
+                    one.sendto(b"<13>udp %d" % number, ("127.0.0.1", self.port))
+
+
 def start(config: Path, log: Path, *more: str) -> subprocess.Popen[bytes]:
     with log.open("ab") as stderr:
         return subprocess.Popen(
@@ -54,10 +71,10 @@ def start(config: Path, log: Path, *more: str) -> subprocess.Popen[bytes]:
         )
 
 
-def on_disk(spool: Path) -> set[bytes]:
+def on_disk(spools: Path) -> set[bytes]:
     """Whole lines of all segments; some may be removed meanwhile."""
     found = set[bytes]()
-    for path in spool.glob("*.log"):
+    for path in spools.glob("*/*.log"):
         with contextlib.suppress(FileNotFoundError):
             found |= {line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")}
     return found
@@ -73,8 +90,9 @@ def test_lines_that_were_on_disk_at_a_kill_are_delivered_once(tmp_path: Path) ->
         return faults.choices((200, "drop", 503), (8, 1, 1))[0]
 
     recorder.behaviour = behaviour
-    spool, seen = tmp_path / "state" / "spool" / "net", set[bytes]()
-    sender = Sender(port, seed)
+    spools, seen = tmp_path / "state" / "spool", set[bytes]()
+    udp_port = free_port()
+    senders: list[Sender | UdpSender] = [Sender(port, seed), UdpSender(udp_port)]
     with recording(recorder):
         config = tmp_path / "hourmark.toml"
         config.write_text(f"""
@@ -90,26 +108,34 @@ bytes_max = 400000
 [[tailer.sources]]
 name = "net"
 input = "syslog+tcp://127.0.0.1:{port}"
+[[tailer.sources]]
+name = "datagrams"
+input = "syslog+udp://127.0.0.1:{udp_port}"
 """)
-        sender.start()
+        for sender in senders:
+            sender.start()
         for _ in range(KILLS):
             process = start(config, tmp_path / "log")
             try:
                 wanted, until_s = len(recorder.received) + rng.randrange(5, 40), time.monotonic() + 30
                 while len(recorder.received) < wanted:
                     assert time.monotonic() < until_s, (tmp_path / "log").read_text()[-3000:]
-                    seen |= on_disk(spool)
+                    seen |= on_disk(spools)
             finally:
                 os.kill(process.pid, signal.SIGKILL)
                 process.wait()
-            seen |= on_disk(spool)
-        sender.stopped.set()
-        sender.join()
+            seen |= on_disk(spools)
+        for sender in senders:
+            sender.stopped.set()
+            sender.join()
         recorder.behaviour = lambda _: 200
         assert start(config, tmp_path / "log", "--drain").wait(120) == 0, (tmp_path / "log").read_text()[-3000:]
     text = recorder.text().splitlines(keepends=True)  # asserts that retries are identical, and that there is no gap
     assert len(text) == len(set(text)), "nothing twice"
     assert seen <= set(text) and len(seen) > 500, "what was on disk is there"
-    assert all(re.fullmatch(rb"<13>tcp \d+ x*\n", line) for line in text)
-    assert recorder.last.lost_bytes == 0 and KILLS - 1 <= recorder.last.unknown_losses <= KILLS
-    assert not [path for path in spool.iterdir() if path.suffix], "all is removed"
+    assert all(re.fullmatch(rb"<13>(tcp \d+ x*|udp \d+)\n", line) for line in text)
+    assert {line[4:7] for line in seen} == {b"tcp", b"udp"}
+    said = {one.source: one for one in recorder.reports[-1].sources}
+    assert said["net"].lost_bytes == 0 and KILLS - 1 <= said["net"].unknown_losses <= KILLS
+    assert said["datagrams"].unknown_losses >= KILLS - 1 and all(one.unrepeatable for one in said.values())
+    assert not [path for path in spools.glob("*/*") if path.suffix], "all is removed"

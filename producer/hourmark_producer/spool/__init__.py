@@ -1,4 +1,4 @@
-"""Sources whose senders cannot be asked again: standard input, syslog over sockets. What is received goes to disk first.
+"""What is received goes to disk first: standard input, syslog over sockets, whose senders cannot be asked again; and the journal.
 
 Each source has a folder of *segments*, files that are only appended to, line by line. The tailer follows them as it follows every
 log, so that a line's id comes from where it stands, and it is exactly once from the disk on. A segment is removed when it is
@@ -14,6 +14,7 @@ left of its segment.
 | `losses` | what was received, or came in vain, and is not on disk |
 | `receiver` | the thread of one source: waits for bytes, writes them, holds its senders while there is no room |
 | `standard_input`, `streams`, `datagrams` | what it receives |
+| `journal`, `journal_entry` | systemd's journal, which can be asked again; an entry as a line (pure) |
 | `tls` | certificates of streams |
 | `spools` | those of all sources of a tailer |
 """

@@ -31,6 +31,7 @@ class Datagrams:
 
     is_lost_in_between = True
     has_end = False
+    resumes = False
 
     def __init__(self, address: tuple[str, int], message_bytes_max: int) -> None:
         self._asked, self._message_bytes_max = address, message_bytes_max

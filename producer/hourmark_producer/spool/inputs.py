@@ -11,10 +11,11 @@ from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 
 STDIN: Final = "stdin"
+JOURNAL: Final = "journald"
 UDP: Final = "syslog+udp"
 TLS: Final = "syslog+tls"
 _SYSLOG: Final = (UDP, "syslog+tcp", TLS)
-_ALLOWED: Final = f"allowed: {STDIN}, {', '.join(f'{kind}://host:port' for kind in _SYSLOG)}"
+_ALLOWED: Final = f"allowed: {STDIN}, {JOURNAL}, {', '.join(f'{kind}://host:port' for kind in _SYSLOG)}"
 
 
 class Address(NamedTuple):
@@ -27,7 +28,7 @@ class Address(NamedTuple):
 
 def address_of(text: str) -> Address | None:
     """None: no socket. ValueError where it is none of what is allowed."""
-    if text == STDIN:
+    if text in (STDIN, JOURNAL):
         return None
     parts = urlsplit(text)
     if parts.scheme not in _SYSLOG or not parts.hostname or parts.port is None or parts.path.strip("/") or parts.query:
@@ -47,6 +48,8 @@ def check_inputs(settings: TailerConfig) -> None:
         _check_alone(source, where)
     if sum(source.input == STDIN for source in settings.sources) > 1:
         raise ConfigError("tailer.sources: standard input is there once, so one source can have input = 'stdin'")
+    if sum(source.input == JOURNAL for source in settings.sources) > 1:
+        raise ConfigError("tailer.sources: one source can have input = 'journald'; its type tells units apart")
     if settings.syslog.message_bytes_max > settings.line_bytes_max:
         raise ConfigError(
             f"tailer.syslog.message_bytes_max = {settings.syslog.message_bytes_max} is more than tailer.line_bytes_max = "

@@ -40,6 +40,7 @@ class Input(Protocol):
 
     is_lost_in_between: bool  # what comes while nobody receives is lost, and the sender cannot know
     has_end: bool  # a drain reads it to there
+    resumes: bool  # it can be asked again, from the last line on
 
     def open(self, receiver: Receiver) -> None:
         """Watch what there is. ConfigError where that cannot be had."""
@@ -69,6 +70,7 @@ class Receiver:
     def __post_init__(self) -> None:
         self.is_held = False
         self.has_ended = False  # there is nothing more to come, ever
+        self.to_end = False  # it ends where there is nothing more for now
         self._lines: list[bytes] = []
         self._selector = selectors.PollSelector()  # regular files too, as standard input may be one
         self._paused: list[selectors.SelectorKey] = []
@@ -78,11 +80,12 @@ class Receiver:
         self._stopping = self._ending = False
         self._thread = threading.Thread(target=self._run, name=f"spool {self.source}", daemon=True)
 
-    def start(self) -> None:
-        """Begin to receive."""
+    def start(self, *, to_end: bool = False) -> None:
+        """Begin to receive. `to_end`: what there is now."""
+        self.to_end = to_end
         self._selector.register(self._wake_r, selectors.EVENT_READ, Polled(self._woken, when_held=True))
         self.input.open(self)
-        if self.segments.was_left_open():
+        if self.segments.was_left_open() and not self.input.resumes:
             why = (
                 "nobody listened since the run before"
                 if self.input.is_lost_in_between
@@ -133,7 +136,7 @@ class Receiver:
         try:
             while not self._stopping and (not self._ending or self.segments.unwritten_bytes):
                 self._round(_HELD_WAIT_S if self.is_held else _WAIT_S)
-            if not self._read_out():
+            if not self._read_out() and not self.input.resumes:
                 self.losses.add("stopped before all was read that had arrived", unknown=1)
             self.input.close()
             self._write()
@@ -201,8 +204,7 @@ class Receiver:
                 self.is_held = True
                 self._changed.notify_all()
         elif self.is_held and not is_full:
-            self.throttle.over(f"spool full {self.source}")
-            self.is_held = False
+            self.is_held = False  # the condition goes on until it was not met for a while: room comes and goes by segments
             for key in self._paused:
                 self._selector.register(key.fileobj, selectors.EVENT_READ, key.data)
             self._paused = []

@@ -3,6 +3,7 @@
     0000000001.log   lines; the one with the highest number is appended to, until it is long enough, or the run ends
     0000000001.done  acknowledged as a whole: to be forgotten by the checkpoint, then removed
     open             somebody receives, or was killed while he did
+    last             of a source that can be asked again: the number of a segment that is gone, and its last line
 
 A line is durable when `append` returns. What a full disk does not take is kept in memory, and is tried again first.
 """
@@ -20,6 +21,8 @@ SEGMENT_BYTES_MAX: Final = 16 << 20
 _OF_SPOOL: Final = 8  # so many segments, or more, have room in a spool: most of it is there again soon
 _APPEND: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
 _OPEN: Final = "open"
+_LAST: Final = "last"
+_BLOCK_BYTES: Final = 1 << 16
 
 
 class Unsynced(Exception):
@@ -35,7 +38,7 @@ class Segments:
         self.folder = folder
         self._bytes_max, self._segment_bytes = bytes_max, min(SEGMENT_BYTES_MAX, bytes_max // _OF_SPOOL)
         self._sealed = {path.stem: path.stat().st_size for path in listed(folder)}
-        self._number = max(map(int, self._sealed), default=0)
+        self._number = max([self._kept()[0], *map(int, self._sealed)])
         self._descriptor: int | None = None
         self._size = 0
         self._rest = b""
@@ -90,6 +93,27 @@ class Segments:
         (self.folder / f"{name}.done").unlink(missing_ok=True)
         self._sealed.pop(name, None)
 
+    def keep_last(self, name: str) -> None:
+        """Before it is done: its last line, where no later segment has one that is kept."""
+        line = _last_line(self.folder / f"{name}.log")
+        if line and int(name) >= self._kept()[0]:
+            write_durably(self.folder / _LAST, b"%d\n" % int(name) + line)
+
+    def last_line(self) -> bytes:
+        """What was appended last, by any run; nothing where nothing was, or nobody kept it."""
+        number, kept = self._kept()
+        for path in sorted(self.folder.glob("*.log"), reverse=True):
+            if int(path.stem) > number and (line := _last_line(path)):
+                return line
+        return kept
+
+    def _kept(self) -> tuple[int, bytes]:
+        try:
+            number, line = (self.folder / _LAST).read_bytes().split(b"\n", 1)
+        except FileNotFoundError:
+            return 0, b""
+        return int(number), line
+
     def was_left_open(self) -> bool:
         """Whether the run before was killed, or received what only came while it ran."""
         return (self.folder / _OPEN).exists()
@@ -121,6 +145,20 @@ class Segments:
         self._descriptor = None
         self._sealed[f"{self._number:010d}"] = self._size
         self._size = 0
+
+
+def _last_line(path: Path) -> bytes:
+    """Nothing of a file that is gone, or empty."""
+    try:
+        with path.open("rb") as file:
+            end, found = file.seek(0, os.SEEK_END), b""
+            while end and found.count(b"\n") < 2:
+                start = max(0, end - _BLOCK_BYTES)
+                file.seek(start)
+                found, end = file.read(end - start) + found, start
+    except FileNotFoundError:
+        return b""
+    return found[found.rfind(b"\n", 0, -1) + 1 :]
 
 
 def listed(folder: Path) -> Iterator[Path]:

@@ -19,7 +19,8 @@ from hourmark_producer.files import Files, TrackedFile
 from hourmark_producer.identity import Identity
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.spool.datagrams import Datagrams
-from hourmark_producer.spool.inputs import STDIN, TLS, UDP, address_of
+from hourmark_producer.spool.inputs import JOURNAL, STDIN, TLS, UDP, address_of
+from hourmark_producer.spool.journal import Journal
 from hourmark_producer.spool.losses import ReceivingLosses
 from hourmark_producer.spool.receiver import Input, Receiver
 from hourmark_producer.spool.recovery import recover
@@ -78,7 +79,7 @@ class Spools:
         self._listen = not to_end
         for source, receiver in self.receivers.items():
             if self._receives(source):
-                receiver.start()
+                receiver.start(to_end=to_end)
 
     def stop(self) -> None:
         """Write what has arrived, and receive no more."""
@@ -97,6 +98,10 @@ class Spools:
             elif receiver.has_ended and self.ended_s is None:
                 self.ended_s = self.clock.monotonic_s()
         return found
+
+    def unrepeatable(self, source: str) -> bool:
+        """Whether its senders cannot be asked again."""
+        return source in self.receivers and not self.receivers[source].input.resumes
 
     def release(self) -> None:
         """Remove segments that are acknowledged as a whole. OSError, CheckpointFailed: said, and tried again."""
@@ -117,6 +122,8 @@ class Spools:
     def _remove(self, file: TrackedFile, segments: Segments) -> None:
         name = Path(file.place.seen_at).stem
         try:
+            if self.receivers[file.place.source].input.resumes:
+                segments.keep_last(name)
             segments.set_done(name)
             self.checkpoint.commit(changes.forget_file(file.file_id))
             self.files.retire(file)
@@ -144,6 +151,8 @@ class Spools:
     def _input(self, text: str) -> Input:
         if text == STDIN:
             return StandardInput(self.config.line_bytes_max)
+        if text == JOURNAL:
+            return Journal()
         address, syslog = address_of(text), self.config.syslog
         assert address is not None, "all others are addresses"
         if address.kind == UDP:

@@ -18,6 +18,7 @@ class StandardInput:
 
     is_lost_in_between = False
     has_end = True
+    resumes = False
 
     def __init__(self, line_bytes_max: int, descriptor: int = _STDIN) -> None:
         self._line_bytes_max, self._descriptor = line_bytes_max, descriptor

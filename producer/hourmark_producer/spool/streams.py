@@ -31,6 +31,7 @@ class Streams:
 
     is_lost_in_between = False
     has_end = False
+    resumes = False
 
     def __init__(
         self, address: tuple[str, int], *, message_bytes_max: int, connections_max: int, idle_s: float, tls: Tls | None = None

@@ -32,7 +32,7 @@ def test_what_is_allowed(text: str, others: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("tcp://127.0.0.1:1", r"tailer\.sources\.0\.input = 'tcp://127\.0\.0\.1:1': allowed: stdin, syslog"),
+        ("tcp://127.0.0.1:1", r"tailer\.sources\.0\.input = 'tcp://127\.0\.0\.1:1': allowed: stdin, journald, syslog"),
         ("syslog+tcp://127.0.0.1", "allowed"),
         ("syslog+tcp://127.0.0.1:99999", "allowed"),
         ("syslog+tcp://127.0.0.1:1/path", "allowed"),

@@ -1,0 +1,91 @@
+"""A program in journalctl's place: entries of a file, by cursor, as they come. And a real journal, where its tools are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+REMOTE: Final = Path("/lib/systemd/systemd-journal-remote")
+_BOOT: Final = "7a0e5f8f6f7c4d0f9f3a8f3b1c2d4e5f"
+_PROGRAM: Final = """#!{python}
+import json, os, sys, time
+from pathlib import Path
+after = next((word.partition("=")[2] for word in sys.argv if word.startswith("--after-cursor=")), "")
+broken, content = Path("{folder}/broken"), open("{folder}/entries", "rb")
+if broken.exists():
+    sys.exit("Failed to open the journal")
+passing = bool(after)
+while True:
+    place = content.tell()
+    line = content.readline()
+    if line.endswith(b"\\n"):
+        if not passing:
+            sys.stdout.buffer.write(line)
+        passing = passing and json.loads(line)["__CURSOR"] != after
+        continue
+    content.seek(place)
+    sys.stdout.buffer.flush()
+    if "--follow" not in sys.argv or broken.exists() or os.getppid() == 1:
+        sys.exit(0)
+    time.sleep(0.005)
+"""
+
+
+class FakeJournal:
+    """`program` is called as journalctl is."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder, self.program = folder, str(folder / "journalctl")
+        (folder / "entries").touch()
+        Path(self.program).write_text(_PROGRAM.format(python=sys.executable, folder=folder))
+        Path(self.program).chmod(0o700)
+        self._count = 0
+
+    def add(self, *messages: Any) -> None:
+        """More entries."""
+        with (self.folder / "entries").open("a") as file:
+            for message in messages:
+                self._count += 1
+                file.write(json.dumps(entry(self._count, message)) + "\n")
+
+    def set_broken(self, broken: bool) -> None:
+        """Whether the program ends with an error, at once."""
+        if broken:
+            (self.folder / "broken").touch()
+        else:
+            (self.folder / "broken").unlink()
+
+
+def entry(number: int, message: Any) -> dict[str, Any]:
+    """One, as systemd 252 writes it."""
+    return {
+        "_PID": "812", "MESSAGE": message, "__REALTIME_TIMESTAMP": str(1795452320000000 + number), "_BOOT_ID": _BOOT,
+        "PRIORITY": "6", "_SYSTEMD_UNIT": "ssh.service", "SYSLOG_IDENTIFIER": "sshd", "_HOSTNAME": "web-1",
+        "__CURSOR": f"s=dff2505470c7419e8dac383b7670e21a;i={number:x};b={_BOOT};m={1000 + number:x};t=660f451be{number:x};x=1256",
+    }  # fmt: skip
+
+
+def real_journal(folder: Path, messages: list[bytes]) -> str:
+    """A program that reads a journal of these entries with this machine's journalctl; skips where there is none."""
+    journalctl = shutil.which("journalctl")
+    if journalctl is None or not REMOTE.exists():
+        pytest.skip("no journalctl, or no systemd-journal-remote, which makes journals")
+    exported = b"".join(
+        f"__REALTIME_TIMESTAMP={1795452320000000 + n}\n__MONOTONIC_TIMESTAMP={1000 + n}\n_BOOT_ID={_BOOT}\n_HOSTNAME=web-1\n"
+        f"PRIORITY=6\n_PID=812\nSYSLOG_IDENTIFIER=sshd\n_SYSTEMD_UNIT=ssh.service\n".encode()
+        + b"MESSAGE\n" + len(message).to_bytes(8, "little") + message + b"\n\n"
+        for n, message in enumerate(messages)
+    )  # fmt: skip
+    folder.mkdir()
+    subprocess.run([REMOTE, "-o", str(folder / "x.journal"), "-"], input=exported, check=True, capture_output=True, timeout=60)
+    program = folder / "journalctl"
+    program.write_text(f'#!/bin/sh\nexec {journalctl} --directory={folder} "$@"\n')
+    program.chmod(0o700)
+    return str(program)

@@ -1,0 +1,148 @@
+"""The journal is read from the cursor of the last line that is on disk: nothing twice, nothing left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.journals import FakeJournal, entry, real_journal
+from tests.support.syslog_senders import receives
+from tests.support.tailer.host import Host
+from tests.support.tailer.recorder import Recorder
+from tests.support.waiting import wait_for
+
+from hourmark.errors import ConfigError
+from hourmark_producer.spool import spools
+from hourmark_producer.spool.journal import Journal
+from hourmark_producer.spool.journal_entry import cursor_of, entry_line
+
+
+@pytest.fixture
+def journal(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeJournal:
+    """That of the host's source `app`."""
+    made = FakeJournal(tmp_path / "journal")
+    receives(host, "journald")
+    monkeypatch.setattr(spools, "Journal", lambda: Journal(made.program))
+    return made
+
+
+def messages(recorder: Recorder) -> list[str]:
+    """In the journal's order, whatever segments they are of."""
+    return [fields["message"] for fields in sorted(map(json.loads, recorder.text().splitlines()), key=lambda said: said["time"])]
+
+
+def numbered(start: int, end: int) -> list[str]:
+    return [f"message {n}" for n in range(start, end)]
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("plain", "plain"),
+        ("two\nlines", "two\nlines"),
+        ([255, 0, 114, 97, 119], "\\xff\x00raw"),
+        (["first", "second"], "first\nsecond"),
+        ([[255], "second"], "\\xff\nsecond"),
+        (None, None),
+    ],
+)
+def test_an_entry_is_one_line(message: Any, said: str | None) -> None:
+    line = entry_line(json.dumps(entry(7, message)).encode())
+    assert line.count(b"\n") == 1 and line.endswith(b"\n")
+    fields = json.loads(line)
+    assert fields.pop("message", None) == said
+    assert fields == {
+        "time": "2026-11-23T16:45:20.000007Z", "priority": 6, "pid": 812, "host": "web-1", "unit": "ssh.service",
+        "identifier": "sshd", "cursor": cursor_of(line),
+    }  # fmt: skip
+    assert cursor_of(line).startswith("s=dff25")
+
+
+@pytest.mark.parametrize("said", [b"no JSON", b"[]", b"{}", b'{"__CURSOR": "s=1"}'])
+def test_what_is_no_entry_is_refused(said: bytes) -> None:
+    with pytest.raises(ValueError):
+        entry_line(said)
+
+
+def test_the_journal_is_read_from_its_start_and_followed(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+    journal.add(*numbered(0, 500))
+    with host.running():
+        wait_for(lambda: len(messages(recorder)) == 500, "what was there")
+        journal.add(*numbered(500, 600))
+        wait_for(lambda: len(messages(recorder)) == 600, "what came")
+        wait_for(lambda: recorder.last.pending_bytes == 0 and recorder.last.caught_up_at_ms is not None, "it is caught up")
+    assert messages(recorder) == numbered(0, 600)
+    assert not recorder.last.unrepeatable and recorder.last.unknown_losses == 0
+
+
+def test_every_run_goes_on_behind_the_last_line_on_disk(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+    folder, last = host.state / "spool" / "app", 0
+    for count in (100, 150, 150, 300):
+        journal.add(*numbered(last, count))
+        last = count
+        host.drain()
+        assert messages(recorder) == numbered(0, count)
+        assert not list(folder.glob("*.log")), "all is acknowledged and removed, but the last line is known"
+    assert recorder.last.unknown_losses == recorder.last.lost_bytes == 0
+
+
+def test_a_kill_before_lines_were_whole_or_acknowledged_doubles_none(
+    host: Host, journal: FakeJournal, recorder: Recorder
+) -> None:
+    folder = host.state / "spool" / "app"
+    folder.mkdir(parents=True)
+    journal.add(*numbered(0, 100))
+    lines = [entry_line(line) for line in (journal.folder / "entries").read_bytes().splitlines()]
+    (folder / "0000000004.log").write_bytes(b"".join(lines[:40]) + lines[40][:50])
+    (folder / "open").touch()
+    host.drain()
+    assert messages(recorder) == numbered(0, 100)
+    assert recorder.last.unknown_losses == 0, "it can be asked again"
+
+
+def test_a_journal_that_is_longer_than_the_spool_waits(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+    receives(host, "journald", spool={"bytes_max": 1 << 16})
+    recorder.behaviour = lambda _: 503
+    journal.add(*numbered(0, 3000))
+    with host.running() as tailer:
+        wait_for(lambda: tailer._spools.receivers["app"].is_held, "it is full")
+        wait_for(lambda: bool(recorder.reports), "a report")
+        assert recorder.last.caught_up_at_ms is None
+        recorder.behaviour = lambda _: 200
+        wait_for(lambda: len(messages(recorder)) == 3000, "all of it")
+    assert messages(recorder) == numbered(0, 3000)
+
+
+def test_a_program_that_ends_is_started_again_where_it_was(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+    journal.add(*numbered(0, 10))
+    with host.running() as tailer:
+        wait_for(lambda: len(messages(recorder)) == 10, "what was there")
+        journal.set_broken(True)
+        wait_for(lambda: any("It is tried again" in t.message for t in tailer.stand().troubles), "it is said")
+        journal.add(*numbered(10, 20))
+        journal.set_broken(False)
+        wait_for(lambda: len(messages(recorder)) == 20, "it goes on")
+    assert messages(recorder) == numbered(0, 20)
+
+
+def test_a_program_that_is_not_there_and_a_spool_of_others_stop_the_start(host: Host, journal: FakeJournal) -> None:
+    Path(journal.program).unlink()
+    with pytest.raises(ConfigError, match="cannot be run"):
+        host.drain()
+    (host.state / "spool" / "app" / "0000000001.log").write_bytes(b"a line of syslog\n")
+    with pytest.raises(ConfigError, match="give the source of the journal a name of its own"):
+        host.drain()
+
+
+def test_a_real_journal(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorder: Recorder) -> None:
+    said = [f"message {n}".encode() for n in range(2000)] + [b"\xff\x00raw", b"two\nlines"]
+    program = real_journal(tmp_path / "journal", said)
+    receives(host, "journald", spool={"bytes_max": 1 << 18})
+    monkeypatch.setattr(spools, "Journal", lambda: Journal(program))
+    with host.running():
+        wait_for(lambda: len(messages(recorder)) > 100, "some of it")
+    host.drain()
+    host.drain()
+    assert messages(recorder) == [*numbered(0, 2000), "\\xff\x00raw", "two\nlines"]
