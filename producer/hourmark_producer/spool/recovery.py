@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from hourmark_producer import checkpoint as changes
-from hourmark_producer.checkpoint import Checkpoint
-from hourmark_producer.files import Account, Files, TrackedFile
+from hourmark_producer.checkpoint import Change, Checkpoint
+from hourmark_producer.files import Account, Files, Position, TrackedFile
 from hourmark_producer.identity import Identity
 from hourmark_producer.spool.segments import listed
 
@@ -31,7 +31,8 @@ def recover(folder: Path, checkpoint: Checkpoint, identify: Callable[[int], Iden
         try:
             file = known.match(identify(descriptor))
             if path.suffix == ".done":
-                checkpoint.commit(changes.forget_file(file.file_id) if file else [])
+                if file is not None:
+                    checkpoint.commit(end_of(file)[0])
                 path.unlink()
                 continue
             size = _cut_to_lines(descriptor, file.progress.position.offset if file else 0)
@@ -39,6 +40,15 @@ def recover(folder: Path, checkpoint: Checkpoint, identify: Callable[[int], Iden
                 _correct(file, size, checkpoint)
         finally:
             os.close(descriptor)
+
+
+def end_of(file: TrackedFile) -> tuple[list[Change], Position | None]:
+    """That a segment is gone, as changes. Where there are no birth times, the next on its inode is its next generation."""
+    if file.identity.birth_ns:
+        return changes.forget_file(file.file_id), None
+    position = Position(generation=file.progress.position.generation + 1, settled=file.progress.position.settled + 1)
+    place = file.place._replace(missing=True)
+    return [changes.save_place(file, place), changes.save_position(file.file_id, position)], position
 
 
 def _cut_to_lines(descriptor: int, read_to: int) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from hourmark.durable import sync_folder, write_durably
+from hourmark.errors import Unavailable
 
 SEGMENT_BYTES_MAX: Final = 16 << 20
 _OF_SPOOL: Final = 8  # so many segments, or more, have room in a spool: most of it is there again soon
@@ -25,7 +26,7 @@ _LAST: Final = "last"
 _BLOCK_BYTES: Final = 1 << 16
 
 
-class Unsynced(Exception):
+class Unsynced(Unavailable):
     """The disk did not take what was written; nobody knows what of it is there. Nothing can be relied on any more."""
 
 

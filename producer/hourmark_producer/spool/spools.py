@@ -12,10 +12,10 @@ from typing import Final
 from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
 from hourmark.config_groups import Tailer as TailerConfig
-from hourmark_producer import checkpoint as changes
+from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
 from hourmark_producer.counters import Counters
-from hourmark_producer.files import Files, TrackedFile
+from hourmark_producer.files import NEVER, Files, Progress, TrackedFile
 from hourmark_producer.identity import Identity
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.spool.datagrams import Datagrams
@@ -23,7 +23,7 @@ from hourmark_producer.spool.inputs import JOURNAL, STDIN, TLS, UDP, address_of
 from hourmark_producer.spool.journal import Journal
 from hourmark_producer.spool.losses import ReceivingLosses
 from hourmark_producer.spool.receiver import Input, Receiver
-from hourmark_producer.spool.recovery import recover
+from hourmark_producer.spool.recovery import end_of, recover
 from hourmark_producer.spool.segments import Segments
 from hourmark_producer.spool.standard_input import StandardInput
 from hourmark_producer.spool.streams import Streams
@@ -77,9 +77,13 @@ class Spools:
     def start(self, *, to_end: bool = False) -> None:
         """Receive. `to_end`: only what has an end. ConfigError where an address cannot be had."""
         self._listen = not to_end
-        for source, receiver in self.receivers.items():
-            if self._receives(source):
-                receiver.start(to_end=to_end)
+        try:
+            for source, receiver in self.receivers.items():
+                if self._receives(source):
+                    receiver.start(to_end=to_end)
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Write what has arrived, and receive no more."""
@@ -114,7 +118,7 @@ class Spools:
 
     def _is_done(self, file: TrackedFile, segments: Segments) -> bool:
         size = segments.sealed_bytes(Path(file.place.seen_at).stem)
-        if size is None or Path(file.place.seen_at).parent != segments.folder.resolve():
+        if size is None or file.is_gone or Path(file.place.seen_at).parent != segments.folder.resolve():
             return False
         progress = file.progress  # one consistent moment
         return progress.in_flight is None and progress.position.offset >= size and file.is_settled and self.schedule.is_idle(file)
@@ -125,9 +129,15 @@ class Spools:
             if self.receivers[file.place.source].input.resumes:
                 segments.keep_last(name)
             segments.set_done(name)
-            self.checkpoint.commit(changes.forget_file(file.file_id))
-            self.files.retire(file)
-            self.files.remove(file)
+            end, next_generation = end_of(file)
+            self.checkpoint.commit(end)
+            if next_generation is None:
+                self.files.retire(file)
+                self.files.remove(file)
+            else:
+                file.close()
+                file.place, file.progress = file.place._replace(missing=True), Progress(position=next_generation)
+                file.observed, file.saved = NEVER, None
             segments.remove(name)
             self.throttle.over(f"release {file.place.source}")
         except (OSError, CheckpointFailed) as error:
@@ -138,10 +148,17 @@ class Spools:
 
     def _receiver(self, source: TailedSource) -> Receiver:
         assert source.input is not None, "others receive nothing"
+        folder = _folder(self.config, source)
+        try:
+            segments = Segments(folder, self.config.spool.bytes_max)
+        except OSError as error:
+            raise ConfigError(
+                f"source {source.name}: {folder} cannot be used ({error.strerror}); tailer.state_dir is where"
+            ) from error
         return Receiver(
             source=source.name,
             input=self._input(source.input),
-            segments=Segments(_folder(self.config, source), self.config.spool.bytes_max),
+            segments=segments,
             losses=ReceivingLosses(source.name, source.input, self.checkpoint, self.counters, self.clock),
             throttle=self.throttle,
             clock=self.clock,

@@ -37,7 +37,10 @@ class StandardInput:
         self._receiver.unwatch(self._descriptor)
 
     def _read(self) -> bool:
-        data = os.read(self._descriptor, READ_BYTES)
+        try:
+            data = os.read(self._descriptor, READ_BYTES)
+        except BlockingIOError:  # others may have made it so
+            return True
         if not data:
             if self._rest:
                 self._receiver.receive(self._rest + b"\n")

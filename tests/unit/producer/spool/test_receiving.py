@@ -15,6 +15,7 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.errors import ConfigError
+from hourmark_producer.identity import identify
 from hourmark_producer.spool import spools
 from hourmark_producer.spool.standard_input import StandardInput
 
@@ -41,6 +42,23 @@ def test_messages_over_tcp_are_delivered_as_lines_and_segments_removed(host: Hos
     assert sorted(recorder.text().splitlines()) == sent.splitlines()
     assert recorder.last.lost_bytes == recorder.last.unknown_losses == 0
     assert not (host.state / "spool" / "app" / "open").exists(), "a stop in order leaves nothing in doubt"
+
+
+def test_without_birth_times_the_next_segment_on_an_inode_is_its_next_generation(host: Host, recorder: Recorder) -> None:
+    """Segments may begin alike, so that not even the head tells them apart."""
+    host.identify = lambda descriptor: identify(descriptor)._replace(birth_ns=0)
+    beat = b"<13>heartbeat ok, and nothing else to say, again and again and again\n"
+    for run in range(1, 4):
+        with host.running() as tailer, connect(tailer) as sender:
+            sender.sendall(beat * 100)
+            recorder.wait_text(beat * 100 * run)
+        host.drain()
+        assert not spooled(host)
+        with host.tailer() as (_, checkpoint):
+            known = [(file.place.missing, file.progress.position.offset) for file in checkpoint.files()]
+            generations = [file.progress.position.generation for file in checkpoint.files()]
+        assert set(known) == {(True, 0)} and sum(generations) == run, "each that is gone counts"
+    assert recorder.last.lost_bytes == recorder.last.unknown_losses == 0
 
 
 def test_senders_wait_while_the_spool_is_full_and_go_on_when_there_is_room(host: Host, recorder: Recorder) -> None:
