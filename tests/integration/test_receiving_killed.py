@@ -18,6 +18,7 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 from tests.support.tailer.recorder import Received, Recorder, recording
 
 KILLS = 5
@@ -139,3 +140,28 @@ input = "syslog+udp://127.0.0.1:{udp_port}"
     assert said["net"].lost_bytes == 0 and KILLS - 1 <= said["net"].unknown_losses <= KILLS
     assert said["datagrams"].unknown_losses >= KILLS - 1 and all(one.unrepeatable for one in said.values())
     assert not [path for path in spools.glob("*/*") if path.suffix], "all is removed"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "file"])
+def test_what_is_given_as_standard_input_is_delivered_and_the_command_ends(tmp_path: Path, kind: str) -> None:
+    content = b"".join(b"line %d\n" % n for n in range(5000))
+    with recording() as recorder:
+        config = tmp_path / "hourmark.toml"
+        config.write_text(f"""
+[tailer]
+state_dir = "{tmp_path}/state"
+service_urls = ["{recorder.url}"]
+[[tailer.sources]]
+name = "program"
+input = "stdin"
+""")
+        command = [sys.executable, "-m", "hourmark", "tail", "--config", str(config)]
+        if kind == "pipe":
+            done = subprocess.run(command, input=content, capture_output=True, timeout=60, check=False)
+        else:
+            (tmp_path / "given").write_bytes(content)
+            with (tmp_path / "given").open("rb") as given:
+                done = subprocess.run(command, stdin=given, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert recorder.text() == content and not recorder.reports[-1].goodbye
+    assert not list((tmp_path / "state" / "spool" / "program").iterdir())

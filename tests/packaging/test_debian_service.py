@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,9 +83,41 @@ def test_the_unit_starts_delivers_comes_back_and_is_upgraded(debian: BootedDebia
     assert recorder.text() == lines(300)
 
 
-def test_a_wrong_setting_is_told_and_not_tried_again(debian: BootedDebian) -> None:
+def journal_lines(recorder: Recorder) -> list[str]:
+    """What the test itself wrote into the journal."""
+    found = sorted(json.loads(line)["message"] for line in recorder.text().splitlines())
+    return [message for message in found if message.startswith("note ")]
+
+
+def test_a_wrong_setting_is_told_and_not_tried_again_and_a_right_one_has_the_journal_read(debian: BootedDebian) -> None:
     debian.root.at(CONFIGURATION).write_text("[tailer]\nscan_second = 1\n")
     debian.run("systemctl", "start", NAME)
     wait_for(lambda: debian.shown(NAME, "ActiveState") == "failed", "it gives up")
     assert debian.shown(NAME, "NRestarts") == "0"
     assert "tailer.scan_second: no such setting" in debian.journal(NAME)
+
+    def note(number: int) -> None:
+        debian.must("sh", "-c", f"echo note {number} | systemd-cat --identifier=test")
+
+    with recording() as recorder:
+        debian.root.at(CONFIGURATION).write_text(f"""
+[tailer]
+service_urls = ["{recorder.url}"]
+[[tailer.sources]]
+name = "journal"
+input = "journald"
+""")
+        note(1)
+        debian.must("systemctl", "reset-failed", NAME)
+        debian.must("systemctl", "start", NAME)
+        wait_for(lambda: journal_lines(recorder) == ["note 1"], "what was in the journal")
+        note(2)
+        wait_for(lambda: len(journal_lines(recorder)) == 2, "what came")
+        debian.must("systemctl", "kill", "--signal=KILL", NAME)
+        note(3)
+        wait_for(lambda: len(journal_lines(recorder)) >= 3, "what came after a kill")
+        debian.must("systemctl", "stop", NAME)
+        assert journal_lines(recorder) == ["note 1", "note 2", "note 3"]
+        cursors = [json.loads(line)["cursor"] for line in recorder.text().splitlines()]
+        assert len(cursors) == len(set(cursors)) > 10, "no entry twice"
+        assert recorder.last.unknown_losses == 0
