@@ -82,6 +82,8 @@ def resolved(words: list[str]) -> tuple[click.Command, list[str]]:
     """The command of Hourmark that these words begin with, and the words after its name."""
     found: click.Command = root
     while isinstance(found, click.Group):
+        if found.invoke_without_command and (not words or words[0].startswith("-")):
+            break
         assert words, f"{found.name} is a group, and no command"
         inner = found.get_command(click.Context(found), words[0])
         assert inner is not None, f"no command {words[0]}"
