@@ -30,6 +30,7 @@ from hourmark_producer.spool.inputs import check_inputs
 from hourmark_producer.status import status_of
 from hourmark_producer.status_text import FILES_SHOWN, as_text
 from hourmark_producer.tailer import Summary, Tailer
+from hourmark_producer.trace_cli import trace
 
 _LOG = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ def tail(context: click.Context, config_file: Path | None, drain: bool, reread: 
       hourmark tail --config edge.toml       follow those of another configuration
       hourmark tail --drain --json           deliver what is there, print what it came to, end
       hourmark tail status                   what was done, what is to be done, what was lost
+      hourmark tail trace app.log:17         how far the 17th line has come on this host
     """
     if context.invoked_subcommand is None:
         _run(load_config(config_file), drain=drain, reread=reread, as_json=as_json)
@@ -90,6 +92,9 @@ def status(context: click.Context, config_file: Path | None, every_file: bool, a
         click.echo("\n".join(as_text(found, every_file=every_file)))
     if found.attention:
         raise SystemExit(1)
+
+
+tail.add_command(trace)
 
 
 def _run(config: Config, *, drain: bool, reread: bool, as_json: bool) -> None:

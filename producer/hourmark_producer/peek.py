@@ -21,6 +21,14 @@ from hourmark_producer.losses import Loss, Losses
 _WAIT_S = 5.0
 
 
+class Spooled(NamedTuple):
+    """The place of a range that no service has acknowledged yet."""
+
+    generation: int
+    start: int
+    end: int
+
+
 class KnownFile(NamedTuple):
     """One followed file, as written down. `high`: the largest size that was seen of this generation."""
 
@@ -34,7 +42,12 @@ class KnownFile(NamedTuple):
     high: int
     device: int
     inode: int
-    in_flight: int
+    spooled: Spooled | None
+
+    @property
+    def in_flight(self) -> int:
+        """Bytes of the spooled range."""
+        return self.spooled.end - self.spooled.start if self.spooled else 0
 
 
 class Peek(NamedTuple):
@@ -89,17 +102,17 @@ def _files(db: sqlite3.Connection, tables: set[str]) -> Iterator[KnownFile]:
         "LEFT JOIN accounts a ON a.file_id = f.file_id AND a.generation = f.generation" if "accounts" in tables else
         "LEFT JOIN (SELECT NULL AS file_id, NULL AS high) a ON a.file_id = f.file_id"
     )  # fmt: skip
-    length = "json_extract(range, '$.end') - json_extract(range, '$.start')"
+    place = ", ".join(f"json_extract(range, '$.{name}')" for name in Spooled._fields)
     rows = db.execute(
         "SELECT f.file_id, source, path, seen_at, missing, f.generation, offset, "  # noqa: S608  # names of this module
         "max(size_seen, coalesce(high, 0)), device, inode, "
-        f"(SELECT coalesce(sum({length}), 0) FROM ranges r WHERE r.file_id = f.file_id) FROM files f {account} "
+        f"{place} FROM files f LEFT JOIN ranges r ON r.file_id = f.file_id {account} "
         "ORDER BY source, seen_at"
     )
-    for file_id, source, file_path, seen_at, missing, generation, offset, high, device, inode, in_flight in rows:
+    for file_id, source, file_path, seen_at, missing, generation, offset, high, device, inode, *spooled in rows:
         yield KnownFile(
             file_id, source, os.fsdecode(file_path), os.fsdecode(seen_at), bool(missing), generation, offset, high,
-            device % (1 << 64), inode % (1 << 64), in_flight,
+            device % (1 << 64), inode % (1 << 64), Spooled(*spooled) if spooled[0] is not None else None,
         )  # fmt: skip
 
 
