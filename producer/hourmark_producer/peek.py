@@ -43,6 +43,7 @@ class KnownFile(NamedTuple):
     device: int
     inode: int
     spooled: Spooled | None
+    anchor: bytes = b""  # what stood before the offset
 
     @property
     def in_flight(self) -> int:
@@ -105,14 +106,14 @@ def _files(db: sqlite3.Connection, tables: set[str]) -> Iterator[KnownFile]:
     place = ", ".join(f"json_extract(range, '$.{name}')" for name in Spooled._fields)
     rows = db.execute(
         "SELECT f.file_id, source, path, seen_at, missing, f.generation, offset, "  # noqa: S608  # names of this module
-        "max(size_seen, coalesce(high, 0)), device, inode, "
+        "max(size_seen, coalesce(high, 0)), device, inode, f.anchor, "
         f"{place} FROM files f LEFT JOIN ranges r ON r.file_id = f.file_id {account} "
         "ORDER BY source, seen_at"
     )
-    for file_id, source, file_path, seen_at, missing, generation, offset, high, device, inode, *spooled in rows:
+    for file_id, source, file_path, seen_at, missing, generation, offset, high, device, inode, anchor, *spooled in rows:
         yield KnownFile(
             file_id, source, os.fsdecode(file_path), os.fsdecode(seen_at), bool(missing), generation, offset, high,
-            device % (1 << 64), inode % (1 << 64), Spooled(*spooled) if spooled[0] is not None else None,
+            device % (1 << 64), inode % (1 << 64), Spooled(*spooled) if spooled[0] is not None else None, bytes(anchor),
         )  # fmt: skip
 
 

@@ -61,6 +61,8 @@ def trace_line(state_dir: Path, path: Path, *, line: int | None = None, offset: 
             known = peek(state_dir / "checkpoint.sqlite")
             size = os.fstat(content.fileno()).st_size
             file = _match(known, identify(content.fileno()), path)
+            if file is not None and not _is_anchored(content.fileno(), file):
+                size = 0  # truncated, and grown again: what stands there now was not read
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}; name the file as it is called now") from error
     stage = stage_of(file, begin, size, skipped=file is not None and _skipped(known, file.source))
@@ -107,6 +109,10 @@ def _match(known: Peek, identity: Identity, path: Path) -> KnownFile | None:
     same = [file for file in known.files if file.inode == identity.inode and not file.missing]
     here = [file for file in same if file.device == identity.device]
     return next(iter(here or [file for file in same if str(path.absolute()) in (file.path, file.seen_at)]), None)
+
+
+def _is_anchored(descriptor: int, file: KnownFile) -> bool:
+    return os.pread(descriptor, len(file.anchor), file.offset - len(file.anchor)) == file.anchor
 
 
 def _skipped(known: Peek, source: str) -> bool:

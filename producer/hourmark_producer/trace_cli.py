@@ -22,7 +22,7 @@ _TOLD: Final = {
     ),
     Stage.NO_SUCH_LINE: ("no such line: the file ends before it", "count from 1, in the file as it is now"),
     Stage.TRUNCATED: (
-        "truncated: the file is shorter than what was read of it",
+        "truncated: what was read of the file stands there no more",
         "`hourmark tail status` shows losses; once the tailer has found out, the lines that stand here now can be traced",
     ),
     Stage.NOT_READ: (

@@ -82,6 +82,13 @@ def test_after_a_tailer_a_rotated_file_is_known_by_any_name(host: Host, recorder
     assert {path.name for path in host.state.iterdir()} == state
 
 
+def test_a_file_that_was_truncated_and_grew_again_was_not_read(host: Host, tmp_path: Path) -> None:
+    host.drain(lines(10))
+    host.app.write_bytes(lines(20, start=500))
+    code, told = trace(host, tmp_path, f"{host.app}:3")
+    assert (code, told["stage"]) == (1, "truncated")
+
+
 def test_beside_a_tailer_that_no_service_answers_a_line_is_spooled(host: Host, recorder: Recorder, tmp_path: Path) -> None:
     recorder.behaviour = lambda _: 503
     with host.running(lines(3)):
