@@ -107,8 +107,6 @@ class Rests:
         """
         if file.rest is None:
             position = file.progress.position
-            if file.former is not None and file.former.generation == position.generation:  # found out by the run before
-                position = dataclasses.replace(position, head=file.former.head)
             if not is_telling(position):
                 return None
             self._make_room()

@@ -54,7 +54,9 @@ def restore(file: TrackedFile, generation: int, settled: int, doubted: int, high
     progress = file.progress
     if generation != progress.position.generation:  # a version without accounts has gone on since
         return
-    position = dataclasses.replace(progress.position, head=bytes(head), settled=settled, doubted=bool(doubted))
+    is_void = file.former is not None and file.former.generation == generation  # the run before saw it truncated
+    read_head = file.former.head if file.former is not None and is_void else bytes(head)
+    position = dataclasses.replace(progress.position, head=read_head, settled=settled, doubted=bool(doubted))
     file.progress = dataclasses.replace(progress, position=position)
     seen = tuple(Shrink(*shrink) for shrink in json.loads(shrinks))
     account = Account(high if seen else max(high, position.offset), seen, bytes(head))

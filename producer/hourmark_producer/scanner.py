@@ -33,7 +33,7 @@ from hourmark_producer.rests import Rests
 from hourmark_producer.retirement import Retirement
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.throttle import Throttle
-from hourmark_producer.truncation import HEAD_BYTES
+from hourmark_producer.truncation import HEAD_BYTES, Verdict, judge
 
 LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan has to do
 UNFOUND_SCANS: Final = 3  # so often a file must not be found before it is called missing
@@ -344,6 +344,8 @@ class Scanner:
             unread = account.shrinks or account.high > progress.position.offset or len(account.head) < HEAD_BYTES
             if unread and account != file.saved and not file.is_gone:
                 pending.append(changes.save_account(file.file_id, progress.position, account))
+                if account.shrinks and judge(progress.position.offset, account.shrinks).verdict is Verdict.REPLACED:
+                    pending.append(changes.save_former(file.file_id, progress.position))  # the account has its new head
                 saved[file] = account
         if pending:
             self.checkpoint.commit(pending)

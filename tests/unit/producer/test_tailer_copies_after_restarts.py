@@ -102,6 +102,28 @@ def test_truncated_under_load_while_the_agent_lags(tmp_path: Path) -> None:
         assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 1)
 
 
+def test_a_run_that_saw_the_truncation_ends_before_it_looked_for_the_copy(tmp_path: Path) -> None:
+    """And then both are renamed: what was known of the content before must outlast that run."""
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        recorder.behaviour = lambda one: 200 if one.number == 0 else 503
+        with host.running(lines(100)) as tailer:
+            recorder.wait_received(1)
+            host.append(lines(5000, 100))
+            recorder.wait_received(3)
+            host.append(lines(5000, 5100))
+            wait_for(lambda: recorder.last.pending_bytes == len(lines(10_000)), "it is known")
+            copytruncate(host, host.logs / "app.log.1")
+            scans = tailer._scans
+            wait_for(lambda: tailer._scans > scans + 3, "it is seen")
+        (host.logs / "app.log.1").rename(host.logs / "app.log.2")
+        host.app.rename(host.logs / "app.log.1")
+        recorder.behaviour = lambda _: 200
+        summary = host.drain(lines(10, 20_000))
+    assert sorted(recorder.contents().values()) == sorted([lines(10_100), lines(10, 20_000)])
+    assert (summary.lost_bytes, summary.unknown_losses) == (0, 1)
+
+
 def test_a_reused_inode_without_birth_times_whose_old_file_was_packed(tmp_path: Path) -> None:
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
