@@ -70,7 +70,6 @@ def play(history: History, folder: Path, template: Path) -> World:
         for name, draw in history:
             world.clock.advance(0.01)
             world.act(name, draw)
-            world.check()
         world.drain()
         world.judge.check_end()
     finally:

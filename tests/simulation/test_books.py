@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 import hypothesis
+import pytest
 from tests.simulation.histories import History
-from tests.simulation.test_histories import HISTORY, PLAIN, SEED
+from tests.simulation.test_histories import HISTORY, PLAIN, SEED, seconds_max
 from tests.support.closing import hour, manifest, send, send_otherwise, settle, until
 from tests.support.simulator.truth import FIRST_HOUR
 from tests.support.simulator.world import World
@@ -43,6 +44,7 @@ def check(world: World) -> int:
     return hours
 
 
+@pytest.mark.timeout(seconds_max(HISTORIES))  # a red history has to be made small, too
 def test_the_books_add_up_at_any_time(ledgers: Path, template: Path) -> None:
     print(f"seed {SEED} (HOURMARK_SEED repeats it)")
     hours = 0

@@ -102,11 +102,11 @@ class World:
         self.producers.report(0)
 
     def act(self, name: str, draw: int) -> None:
-        """One action of a history, by its name."""
-        if name == "nothing":
-            return
-        part = next(p for p in (self, self.producers, self.pipeline, self.damages, self.ledgers) if hasattr(p, name))
-        getattr(part, name)(draw)
+        """One action of a history, by its name; what must hold is checked each time: the judge has to see every state."""
+        if name != "nothing":
+            part = next(p for p in (self, self.producers, self.pipeline, self.damages, self.ledgers) if hasattr(p, name))
+            getattr(part, name)(draw)
+        self.check()
 
     def check(self) -> None:
         """What must hold after every action."""
