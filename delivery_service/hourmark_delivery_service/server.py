@@ -20,6 +20,7 @@ from typing import Final
 import uvicorn
 import uvloop
 
+from hourmark.allocator import use_one_arena
 from hourmark.clock import Clock, SystemClock
 from hourmark.config import Config
 from hourmark.errors import ConfigError
@@ -128,6 +129,7 @@ async def _serve(
     end_with: int | None = None,
 ) -> None:
     """Until a signal, or until the descriptor `end_with` can be read."""
+    use_one_arena()
     async with started(config) as service, claiming(service, config, claimant_of(service)):
         server = Server(uvicorn_config(service, config, tls), on_hangup=tls.reload if tls is not None else None)
         watching = asyncio.create_task(tls.watch()) if tls is not None else None

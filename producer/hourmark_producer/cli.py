@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
+from hourmark.allocator import use_one_arena
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_file_option, load_config, name_file, named_config
 from hourmark.config_groups import TailedSource
@@ -21,7 +22,6 @@ from hourmark.errors import ConfigError, UsageError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark.range_fields import range_fields
-from hourmark_producer.allocator import use_one_arena
 from hourmark_producer.container_names import NAMES
 from hourmark_producer.descriptors import granted
 from hourmark_producer.installation import REREAD_REPEATS, locked, open_installation

@@ -12,6 +12,7 @@ import sys
 import uvloop
 from tests.support.service.harness import Harness
 
+from hourmark.allocator import use_one_arena
 from hourmark.clock import SystemClock
 from hourmark.config_groups import ServiceTls
 from hourmark_delivery_service.server import Server, tune_interpreter, uvicorn_config
@@ -38,5 +39,6 @@ async def serve(given: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
+    use_one_arena()
     tune_interpreter()
     uvloop.run(serve(dict(pair.split("=") for pair in sys.argv[1:])))

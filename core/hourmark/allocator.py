@@ -1,5 +1,7 @@
 """One arena for all threads: glibc gives each its own, which keeps what its largest ranges took, though only one is at work.
 
+A wave of requests stays resident in such an arena for ever, as malloc_trim(3) gives back no arena's end but the first one's.
+
 Threads of Python wait for each other anyway, so a common arena costs no time that could be measured.
 """
 

@@ -1,4 +1,4 @@
-"""Threads of the tailer share one arena."""
+"""Threads of the tailer and of the delivery service share one arena."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 MANY = """
 import ctypes, sys, threading
 if sys.argv[1] == "one":
-    from hourmark_producer.allocator import use_one_arena
+    from hourmark.allocator import use_one_arena
     assert use_one_arena()
 library = ctypes.CDLL(None)
 library.malloc.restype = ctypes.c_void_p
