@@ -1,12 +1,14 @@
 """Copies: what copytruncate leaves beside a log, under a name that the pattern matches too. Their lines were sent already.
 
-A copy is a file that was not read yet, whose name is another followed file's with more behind it (`app.log` → `app.log.1`), and
-whose content is that file's: the same head, and the same bytes before the place up to which that one was read, now or before
-it was last truncated. Lines that are all alike prove nothing, and are sent again rather than passed over.
+A copy is a file that was not read yet, whose name is another followed file's, or was that one's first, with more behind it
+(`app.log` → `app.log.1`), and whose content is that file's: the same head, and the same bytes before the place up to which that
+one was read, now or before it was last truncated. Lines that are all alike prove nothing, and are sent again rather than passed
+over.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -58,13 +60,13 @@ def is_telling(known: Position) -> bool:
 
 
 def _namesakes(files: Files, file: TrackedFile) -> Iterator[TrackedFile]:
-    """Followed files of its source whose name its own begins with."""
+    """Followed files of its source whose name its own begins with, or whose first name that was: both may have been renamed."""
     path = file.place.path
     for suffix in _SUFFIX.finditer(path, path.rfind("/") + 2):
-        try:
-            status = os.stat(path[: suffix.start()])  # noqa: PTH116
-        except OSError:
-            continue
-        other = files.at_inode(status.st_dev, status.st_ino)
-        if other is not None and other is not file and other.place.source == file.place.source:
-            yield other
+        name = path[: suffix.start()]
+        others = list(files.first_seen_at(name))
+        with contextlib.suppress(OSError):
+            status = os.stat(name)  # noqa: PTH116
+            if (here := files.at_inode(status.st_dev, status.st_ino)) is not None and here not in others:
+                others.append(here)
+        yield from (other for other in others if other is not file and other.place.source == file.place.source)

@@ -206,6 +206,7 @@ class Files:
         self._by_id: dict[str, TrackedFile] = {}
         self._by_inode: _Index = {}
         self._by_birth: _Index = {}
+        self._by_name: dict[str, list[TrackedFile]] = {}
         for file in files:
             self.add(file)
 
@@ -219,18 +220,32 @@ class Files:
         """Follow one more."""
         self._by_id[file.file_id] = file
         if not file.retired:
+            self._by_name.setdefault(file.place.path, []).append(file)
             self._index(file)
+
+    def first_seen_at(self, path: str) -> Iterator[TrackedFile]:
+        """Files whose first name this was; the latest first."""
+        return reversed(self._by_name.get(path, ()))
 
     def retire(self, file: TrackedFile) -> None:
         """Nothing more will be read from it; it stays as long as a range of it is on its way."""
         file.retired = True
         file.close()
+        self._unname(file)
         self._unindex(file)
 
     def remove(self, file: TrackedFile) -> None:
         """Forget one."""
         self._by_id.pop(file.file_id, None)
+        self._unname(file)
         self._unindex(file)
+
+    def _unname(self, file: TrackedFile) -> None:
+        named = self._by_name.get(file.place.path, [])
+        if file in named:
+            named.remove(file)
+        if not named:
+            self._by_name.pop(file.place.path, None)
 
     def at_inode(self, device: int, inode: int) -> TrackedFile | None:
         """The file last known to have this inode."""

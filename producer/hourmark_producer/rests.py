@@ -48,6 +48,10 @@ class NotYet(OSError):
     """It cannot be said yet; the step is tried again."""
 
 
+class _Another(OSError):
+    """It cannot be the rest of the file that is looked for."""
+
+
 @dataclasses.dataclass(kw_only=True)
 class Rests:
     """Looks for rests, and reads them. `await_of` is the scanner's, `next_cut` that of a file's worker."""
@@ -144,7 +148,11 @@ class Rests:
         """What is there in place of the file; None where that is something else."""
         try:
             plain, status = self._open(file, path)
-        except (CutOff, Damaged, FileNotFoundError):
+        except FileNotFoundError as error:  # renamed by now; where to, the next looks at its folder tell
+            file.drop_rest()
+            file.unfound = 0
+            raise NotYet(f"{path} was there, and is looked for again") from error
+        except (CutOff, Damaged, _Another):
             return None
         with contextlib.closing(plain):
             content = plain.holds(known) if isinstance(plain, Unpacked) else compare(plain, known, self._pause)
@@ -165,7 +173,7 @@ class Rests:
             older = 0 < identity.birth_ns < file.identity.birth_ns
             owner = self._taken.setdefault(identity, file.file_id) if take else self._taken.get(identity, file.file_id)
             if not stat.S_ISREG(status.st_mode) or older or owner != file.file_id or identity == file.identity:
-                raise FileNotFoundError(path)
+                raise _Another(path)
             if path.endswith(PACKED):
                 return Plain(descriptor, path), status
             return Unpacked(descriptor, file.progress.position.offset), status
@@ -226,12 +234,15 @@ def _candidates(file: TrackedFile, paths: Iterable[str]) -> list[str]:
 
 
 def _copies(file: TrackedFile) -> list[str]:
-    """Files beside it whose name is its own, with something behind it or before its last dot; packed or not, the newest first."""
+    """Files beside it whose name is its own, with something behind it or before its last dot; packed or not, the newest first.
+
+    OSError where its folder cannot be looked into: that says nothing of what is in it, unless the file is deleted.
+    """
     dated: list[tuple[int, str]] = []
     for place in dict.fromkeys(path for path in (file.place.seen_at, file.target) if path):
         folder, name = os.path.split(place)
         stem = name.rpartition(".")[0] or name
-        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        with contextlib.suppress(*([OSError] if file.deleted else [])), os.scandir(folder) as entries:
             for entry in entries:
                 if entry.name != name and _is_named_after(entry.name, name, stem):
                     with contextlib.suppress(OSError):

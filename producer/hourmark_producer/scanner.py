@@ -137,7 +137,7 @@ class Scanner:
     def _meet(self, source: str, path: str, status: os.stat_result, at_s: float, findings: Findings) -> None:
         file = self.files.at_inode(status.st_dev, status.st_ino)
         if file is None or (file.descriptor is None and file.observed.stamp != (status.st_size, status.st_mtime_ns)):
-            opened = self._open(source, path)
+            opened = self._open(source, path, at_s)
             if opened is None:
                 return
             file, status = opened
@@ -156,7 +156,7 @@ class Scanner:
             self._move(file, source, file.place.seen_at)
         self._observe(file, status, at_s)
 
-    def _open(self, source: str, path: str) -> tuple[TrackedFile, os.stat_result] | None:
+    def _open(self, source: str, path: str, at_s: float) -> tuple[TrackedFile, os.stat_result] | None:
         """The file at this path, opened if there is room: known or new; and its state. None: no regular file any more."""
         room = self.descriptors.room()
         descriptor = os.open(path, _OPEN_FLAGS)
@@ -171,6 +171,7 @@ class Scanner:
             raise
         if file.descriptor == descriptor:
             if not room:
+                self._observe(file, status, at_s)  # while it is open: what it begins with tells it from others once it is packed
                 self.descriptors.give_back(file)
             elif file not in self._added:
                 self.schedule.add(file)
@@ -317,7 +318,7 @@ class Scanner:
         return True
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
-        """Open `path` if it is that file; without room for it, look at its size, so that it is known to be unread."""
+        """Open `path` if it is that file; without room for it, look into it once, so that it is known, and known to be unread."""
         room, at_s = self.descriptors.room(), self.clock.monotonic_s()
         descriptor = os.open(path, _OPEN_FLAGS)
         try:
@@ -326,14 +327,16 @@ class Scanner:
         except OSError:
             os.close(descriptor)
             raise
-        if is_it and room:
-            self.descriptors.hold(file, descriptor)
+        if not is_it:
+            os.close(descriptor)
+            return False
+        self.descriptors.hold(file, descriptor)
+        if room:
             self.schedule.add(file)
         else:
-            os.close(descriptor)
-            if is_it:
-                self._observe(file, status, at_s)
-        return is_it
+            self._observe(file, status, at_s)
+            self.descriptors.give_back(file)
+        return True
 
     def keep_accounts(self, files: Iterable[TrackedFile]) -> None:
         """Write down what is known, and unread or not yet settled: a stop must not forget it. CheckpointFailed."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import pytest
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import recording
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
+from hourmark_producer import rests
 from hourmark_producer.identity import identify
 
 
@@ -122,6 +124,56 @@ def test_a_run_that_saw_the_truncation_ends_before_it_looked_for_the_copy(tmp_pa
         summary = host.drain(lines(10, 20_000))
     assert sorted(recorder.contents().values()) == sorted([lines(10_100), lines(10, 20_000)])
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 1)
+
+
+def test_both_the_file_and_its_copy_are_renamed_before_the_copy_is_seen(tmp_path: Path) -> None:
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.drain(lines(100))
+        copytruncate(host, host.logs / "app.log.2")
+        host.app.rename(host.logs / "app.log.1")
+        host.drain(lines(10, 20_000))
+    assert sorted(recorder.text().splitlines()) == [*lines(100).splitlines(), *lines(10, 20_000).splitlines()]
+
+
+def test_the_folder_is_away_when_the_copy_is_looked_for(tmp_path: Path) -> None:
+    """What cannot be looked at says nothing: what was unread may be there when it is back."""
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        recorder.behaviour = lambda one: 200 if one.number == 0 else 503
+        away = tmp_path / "away"
+        with host.running(lines(100)) as tailer:
+            recorder.wait_received(1)
+            host.append(lines(5000, 100))
+            recorder.wait_received(3)
+            host.append(lines(5000, 5100))
+            wait_for(lambda: recorder.last.pending_bytes == len(lines(10_000)), "it is known")
+            copytruncate(host, host.logs / "app.log.1")
+            host.logs.rename(away)
+            recorder.behaviour = lambda _: 200
+            recorder.wait_text(lines(5100))
+            scans = tailer._scans
+            wait_for(lambda: tailer._scans > scans + 3, "it is looked for")
+            away.rename(host.logs)
+            recorder.wait_text(lines(10_100))
+            wait_for(lambda: recorder.last.pending_bytes == 0, "it is read")
+        assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 1)
+
+
+def test_a_packed_file_is_renamed_while_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = rests._candidates
+    stale = iter([["app.log.1.gz"]])
+    monkeypatch.setattr(rests, "_candidates", lambda file, paths: next(stale, None) or listed(file, paths))
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.drain(lines(100))
+        host.append(lines(100, 100))
+        (host.logs / "app.log.2.gz").write_bytes(gzip.compress(host.app.read_bytes()))
+        host.app.unlink()
+        summary = host.drain()
+    assert next(stale, None) is None, "it was looked for under the name before"
+    assert recorder.text() == lines(200)
+    assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
 
 
 def test_a_reused_inode_without_birth_times_whose_old_file_was_packed(tmp_path: Path) -> None:

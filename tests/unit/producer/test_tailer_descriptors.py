@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -67,3 +68,22 @@ def test_a_file_that_left_the_pattern_is_not_claimed_before_there_was_room_to_re
     with host.running():
         recorder.wait_text(lines(5200))
     assert not early
+
+
+def test_a_file_is_packed_before_there_was_room_to_read_it(host: Host, recorder: Recorder) -> None:
+    """It was looked into when it was found, so that its content is known in the packed file."""
+    host.open_files_max = 16
+    recorder.behaviour = lambda _: 503
+    files = [host.logs / f"app.log.{n:02}" for n in range(40)]
+    for n, path in enumerate(files):
+        host.append(lines(20, 20 * n), path)
+    with host.running() as tailer:
+        wait_for(lambda: len(tailer.files) == 40, "they are known")
+        wait_for(lambda: recorder.last.pending_bytes > 0, "a look is over")
+        for path in files:
+            path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+        recorder.behaviour = lambda _: 200
+        recorder.wait_text(lines(800))
+        wait_for(lambda: recorder.last.pending_bytes == 0, "all is read")
+    assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 0)
