@@ -84,7 +84,7 @@ class Senders:
         where += f"bytes {sent.range.start} to {sent.range.end}" if sent else f"from byte {file.progress.position.offset}"
         if isinstance(error, NotAllowed):
             self.throttle.warn(
-                "not allowed",
+                f"not allowed {error}",  # another reason is another condition, with another next step
                 f"{error}. Nothing is dropped. Waiting: {where}, perhaps others; tried again every {pause:.0f} s",
                 logging.ERROR,
             )
