@@ -95,6 +95,7 @@ def compress(world: World) -> None:
     with world.services.lock:
         if not (file.body.looked_at or world.truth.is_begun(file.body)):
             world.doubts.add("packed before anything of it was seen, so that nothing tells its content")
+            file.looked_at, file.is_nobodys = False, True  # what was known of it before a truncation does not tell
         name = file.name or ""
         packed = world.path(f"{name}.gz")
         with world.path(name).open("rb") as source, gzip.open(packed, "wb", compresslevel=1) as target:
@@ -313,6 +314,7 @@ def _expect_a_refusal(world: World, *, surely: bool = True) -> None:
     with world.services.lock:
         for file in world.truth.files:
             file.looked_at = file.body.looked_at = False
+            file.is_nobodys = not file.is_followed
     world.start("--reread")
     if (ended := world.ended_soon()) is not None:  # a kill before it was at work would only be told the same again
         world.services.findings.append(f"--reread ended with {ended}")

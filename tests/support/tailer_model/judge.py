@@ -41,7 +41,7 @@ def _judged(world: World) -> Iterator[str]:
             yield f"{place}: no file ever held what was delivered of it: {ranges[0].body[:80]!r} at {ranges[0].range.start}"
             continue
         file, body = found
-        file.looked_at = True
+        file.looked_at = not file.is_nobodys
         content = _content(ranges)
         sent[body] = max(sent[body], len(content))
         came.update(numbers_of(content))

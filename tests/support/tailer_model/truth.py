@@ -52,6 +52,7 @@ class File:
     is_followed: bool = True
     looked_at: bool = False
     is_copy: bool = False
+    is_nobodys: bool = False  # nothing that the tailer knows leads to it any more
 
     @property
     def body(self) -> Body:
