@@ -16,7 +16,7 @@ from tests.support.tailer.recorder import Received
 from tests.support.tailer_model.truth import Body, File, Line, numbers_of
 from tests.support.tailer_model.world import SOURCES, World
 
-COPY_BYTES_MIN = 64  # a copy of less is not told from what is equal by chance, and sent again
+COPY_BYTES_MIN = 64  # of which less was read is not told from what is equal by chance, and is sent again
 _Place = tuple[str, int]  # file id, generation
 
 
@@ -84,7 +84,7 @@ def _body_of(world: World, ranges: list[Received]) -> tuple[File, Body] | None:
 
 def _doubles(world: World, came: Counter[int]) -> Iterator[str]:
     truncated = {line.number for file in world.truth.files if len(file.bodies) > 1 or file.is_copy for line in _lines(file)}
-    tiny = {line.number for f in world.truth.files for b in f.bodies if len(b.content) < COPY_BYTES_MIN for line in b.lines}
+    tiny = {n for file in world.truth.files for body in file.bodies for n in numbers_of(bytes(body.content[:COPY_BYTES_MIN]))}
     excused = tiny | (truncated if world.rereads else set())
     doubled = [n for n, count in came.items() if count > 1 and n not in excused]
     if doubled:
