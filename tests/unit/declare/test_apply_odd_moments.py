@@ -255,7 +255,11 @@ def java(schema: Any, around: str = "") -> Any:
         return [java(branch, around) for branch in schema]
     if not isinstance(schema, dict):
         return schema.removeprefix(f"{around}.") if isinstance(schema, str) and around else schema
-    made = {key: value for key, value in schema.items() if not (key == "order" and value == "ascending") and value != []}
+    made = {
+        key: value
+        for key, value in schema.items()
+        if not (key == "order" and value == "ascending") and (key, value) != ("aliases", [])
+    }
     if set(made) == {"type"} and made["type"] in ("string", "long", "int", "bytes", "boolean", "float", "double", "null"):
         return made["type"]
     if made.get("type") in ("record", "enum", "fixed"):
