@@ -191,7 +191,7 @@ def test_never_too_early_under_a_writer_that_races_the_scan(host: Host, recorder
 
 def test_the_race_finds_claims_that_are_too_early(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Target, "is_met", lambda _: True)
-    assert _too_early(recorder, _race(host, recorder))
+    assert _too_early(recorder, _race(host, recorder, fails_every=2))
 
 
 def test_what_is_claimed_is_a_reading_from_before_the_scan(
@@ -226,14 +226,14 @@ CLAIMS = 10
 Claim = tuple[int, int]  # T, and how many ranges were acknowledged when the report arrived
 
 
-def _race(host: Host, recorder: Recorder) -> list[Claim]:
+def _race(host: Host, recorder: Recorder, *, fails_every: int = 7) -> list[Claim]:
     """A writer against the scan. The service's clock is a counter of writes, and moves on only after each write.
 
     So when a report claims T, every line with a number up to T must have been acknowledged before it.
     """
     now, claims, done = [0], list[Claim](), threading.Event()
     recorder.clock = lambda: now[0]
-    recorder.behaviour = lambda one: 503 if one.number % 7 == 3 else 200
+    recorder.behaviour = lambda one: 503 if one.number % fails_every == fails_every // 2 else 200
     host.settings |= {"scan_seconds": 0.003, "report_seconds": 0.004, "range_bytes": 1024}
 
     def write() -> None:
