@@ -11,13 +11,13 @@ import gzip
 import hashlib
 import shutil
 import subprocess
-import sys
 import tempfile
 import tomllib
 from pathlib import Path
 from typing import Final
 
 import click
+from tools.uv import uv
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PARTS: Final = ROOT / "packaging" / "debian"
@@ -108,13 +108,9 @@ def _describe(tree: Path, version: str, architecture: str, python: str) -> None:
 
 
 def _uv(*arguments: str) -> None:
-    """From its cache where that has all, else with the network."""
-    for more in (["--offline"], []):
-        command = [sys.executable, "-m", "uv", *arguments, *more]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            return
-    raise click.ClickException(f"`{' '.join(command)}` failed:\n{done.stderr}")
+    done = uv(arguments, ROOT)
+    if done.returncode != 0:
+        raise click.ClickException(f"`uv {' '.join(arguments)}` failed:\n{done.stderr}")
 
 
 def _said(*command: str) -> str:

@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 from packaging.requirements import Requirement
 from tests.packaging.rooms import ROOMS, ROOT, Room, needs
-from tests.packaging.uv import Done, run_uv, uv
+from tools.uv import Done, run_uv, uv
 
 BUILD_LOCK: Final = ROOT / "infra" / "launcher" / "build.lock"
 OTHERS: Final = tuple(room.folder.name for room in ROOMS.values())

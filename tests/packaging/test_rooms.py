@@ -16,7 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests.packaging.rooms import LOCK, ROOMS, ROOT, Room, pins
-from tests.packaging.uv import uv
+from tools.uv import uv
 
 DECISION = ROOT / "docs" / "decisions" / "2026-11-21-libraries.md"
 EXTRAS = [(room.name, extra) for room in ROOMS.values() for extra in ("", *sorted(room.extras))]
