@@ -3,7 +3,7 @@
 A copy is a file that was not read yet, whose name is another followed file's, or was that one's first, with more behind it
 (`app.log` → `app.log.1`), and whose content is that file's: the same head, and the same bytes before the place up to which that
 one was read, now or before it was last truncated. Lines that are all alike prove nothing, and are sent again rather than passed
-over.
+over. Where that file is gone, or has begun anew, nobody else will send what it had not: the copy is read from there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from hourmark_producer.files import Files, Position, TrackedFile
 from hourmark_producer.looking import read_at
@@ -28,8 +28,16 @@ class BeingCopied(OSError):
     """It may be the beginning of a copy; the step is tried again."""
 
 
-def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) -> TrackedFile | None:
-    """The file that this one, not read yet, is a copy of. BeingCopied: that will be seen in a moment."""
+class Origin(NamedTuple):
+    """What a file is a copy of. `known`: up to where that was read. `reads_on`: it sends what comes behind that itself."""
+
+    file: TrackedFile
+    known: Position
+    reads_on: bool
+
+
+def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) -> Origin | None:
+    """What this file, not read yet, is a copy of. BeingCopied: that will be seen in a moment."""
     status = os.fstat(descriptor)
     growing = now_s - status.st_mtime < COPYING_S
     head = read_at(descriptor, 0, HEAD_BYTES)
@@ -40,10 +48,18 @@ def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) ->
             if status.st_size >= known.offset:
                 length = len(known.anchor)
                 if read_at(descriptor, known.offset - length, length) == known.anchor:
-                    return other
+                    return _origin(files, other, known)
             elif growing and head:
                 raise BeingCopied(f"it begins like {other.place.seen_at}; perhaps a copy is being made")
     return None
+
+
+def _origin(files: Files, other: TrackedFile, known: Position) -> Origin:
+    is_over = other.is_gone or files.is_displaced(other) or known.generation != other.progress.position.generation
+    is_sought = other.descriptor is None and other.rest is None and (other.unfound > 0 or other.observed.size < 0)
+    if is_sought and not is_over:
+        raise BeingCopied(f"it is a copy of {other.place.seen_at}, which is looked for")
+    return Origin(other, known, not is_over)
 
 
 def end_of_lines(descriptor: int) -> int:

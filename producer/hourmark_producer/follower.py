@@ -226,19 +226,21 @@ class Follower:
         )  # fmt: skip
 
     def _passed_over(self, file: TrackedFile, descriptor: int) -> Position | None:
-        """Where a copy of a followed file ends: its lines were, or will be, sent from there; what is added to it is its own."""
+        """Up to where the lines of a copy were, or will be, sent from the file that it is of; what comes after is its own."""
         origin = origin_of(self.files, file, descriptor, self.clock.now_ms() / 1000)
-        end = end_of_lines(descriptor) if origin is not None else 0
-        if origin is None or not end:
+        if origin is None or not (end := end_of_lines(descriptor) if origin.reads_on else origin.known.offset):
             return None
         start = max(0, end - ANCHOR_BYTES)
         head, anchor = read_at(descriptor, 0, HEAD_BYTES), read_at(descriptor, start, end - start)
-        position = dataclasses.replace(file.progress.position, offset=end, anchor=anchor, size_seen=end, head=head)
+        in_line = origin.known.in_line and not origin.reads_on
+        position = dataclasses.replace(
+            file.progress.position, offset=end, in_line=in_line, anchor=anchor, size_seen=end, head=head
+        )
         moved = [changes.save_position(file.file_id, position), changes.save_account(file.file_id, position)]
         self.checkpoint.commit([*moved, skip(file.place.source, end)])
         _LOG.warning(
             "%s is a copy of %s: its %d bytes are passed over; rotate by rename, or let the pattern match no copies",
-            file.place.seen_at, origin.place.seen_at, end,
+            file.place.seen_at, origin.file.place.seen_at, end,
         )  # fmt: skip
         return position
 

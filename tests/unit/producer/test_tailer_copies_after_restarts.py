@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.tailer.host import Host, lines
-from tests.support.tailer.recorder import recording
+from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
@@ -174,6 +174,47 @@ def test_a_packed_file_is_renamed_while_it_is_looked_for(tmp_path: Path, monkeyp
     assert next(stale, None) is None, "it was looked for under the name before"
     assert recorder.text() == lines(200)
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
+
+
+@pytest.mark.parametrize("anew", [b"", lines(10, 20_000)], ids=["no_new_one", "a_new_one"])
+def test_the_file_is_gone_and_its_copy_has_what_was_unread(tmp_path: Path, anew: bytes) -> None:
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.drain(lines(100))
+        host.append(lines(5000, 100))
+        (host.logs / "app.log.1").write_bytes(host.app.read_bytes())
+        host.app.rename(tmp_path / "kept-so-that-its-inode-is-its-own")
+        host.drain(anew)
+    assert sent(recorder) == [*lines(5100).splitlines(), *anew.splitlines()]
+
+
+def test_a_copy_with_what_was_unread_comes_after_its_file_was_given_up(tmp_path: Path) -> None:
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.drain(lines(100))
+        host.append(lines(5000, 100))
+        host.app.rename(tmp_path / "gone")
+        host.drain()
+        (host.logs / "app.log.1").write_bytes((tmp_path / "gone").read_bytes())
+        host.drain()
+    assert sent(recorder) == lines(5100).splitlines()
+
+
+def test_a_copy_with_what_was_unread_comes_after_its_file_began_anew(tmp_path: Path) -> None:
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.drain(lines(100))
+        host.append(lines(5000, 100))
+        copytruncate(host, tmp_path / "being-copied")
+        host.drain(lines(10, 20_000))
+        (tmp_path / "being-copied").rename(host.logs / "app.log.1")
+        host.drain()
+    assert sent(recorder) == [*lines(5100).splitlines(), *lines(10, 20_000).splitlines()]
+
+
+def sent(recorder: Recorder) -> list[bytes]:
+    """All lines, sorted; a copy's begin where its file was read to."""
+    return sorted(line for one in recorder.stored for line in one.body.splitlines())
 
 
 def test_a_reused_inode_without_birth_times_whose_old_file_was_packed(tmp_path: Path) -> None:
