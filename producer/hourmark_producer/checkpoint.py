@@ -147,6 +147,13 @@ def save_former(file_id: str, position: Position) -> Change:
     )
 
 
+def note_void(file_id: str, position: Position) -> Change:
+    """As `save_former`, of a file that a look found truncated; not where it has begun anew since: that knows better."""
+    _, row = save_former(file_id, position)
+    at = (file_id, position.generation)
+    return "INSERT OR REPLACE INTO formers SELECT ?,?,?,?,? FROM files WHERE file_id=? AND generation=?", (*row, *at)
+
+
 def lose(loss: Loss) -> list[Change]:
     """Bytes known lost, and that there may be more."""
     known = "INSERT INTO losses VALUES (?,?) ON CONFLICT (source) DO UPDATE SET bytes = bytes + excluded.bytes"

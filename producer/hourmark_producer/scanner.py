@@ -348,7 +348,7 @@ class Scanner:
             if unread and account != file.saved and not file.is_gone:
                 pending.append(changes.save_account(file.file_id, progress.position, account))
                 if account.shrinks and judge(progress.position.offset, account.shrinks).verdict is Verdict.REPLACED:
-                    pending.append(changes.save_former(file.file_id, progress.position))  # the account has its new head
+                    pending.append(changes.note_void(file.file_id, progress.position))  # the account has its new head
                 saved[file] = account
         if pending:
             self.checkpoint.commit(pending)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
+from hourmark_producer import checkpoint as changes
 from hourmark_producer import rests
+from hourmark_producer.files import Position
 from hourmark_producer.identity import identify
 
 
@@ -124,6 +127,24 @@ def test_a_run_that_saw_the_truncation_ends_before_it_looked_for_the_copy(tmp_pa
         summary = host.drain(lines(10, 20_000))
     assert sorted(recorder.contents().values()) == sorted([lines(10_100), lines(10, 20_000)])
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 1)
+
+
+def test_a_scan_that_is_late_does_not_undo_what_is_known_of_a_file_that_began_anew(tmp_path: Path) -> None:
+    """Else a copy would be read again from where the file was when that scan began, after a restart."""
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.drain(lines(100))
+        with host.tailer() as (_, checkpoint):
+            (file,) = checkpoint.files()
+            before = file.progress.position
+            anew = Position(generation=before.generation + 1)
+            checkpoint.commit([changes.save_position(file.file_id, anew), changes.save_former(file.file_id, before)])
+            checkpoint.commit([changes.note_void(file.file_id, dataclasses.replace(before, offset=64))])
+            assert checkpoint.files()[0].former == dataclasses.replace(
+                Position(), generation=before.generation, offset=before.offset, anchor=before.anchor, head=before.head
+            )
+            checkpoint.commit([changes.note_void(file.file_id, anew)])
+            assert checkpoint.files()[0].former == anew
 
 
 def test_both_the_file_and_its_copy_are_renamed_before_the_copy_is_seen(tmp_path: Path) -> None:
