@@ -189,10 +189,12 @@ def test_no_attack_on_tls_slows_a_good_client_or_keeps_memory(tmp_path: Path) ->
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)  # some thirty attacks, a quarter of a minute each, and again where the machine was busy
 def test_no_attack_slows_a_good_client_for_long_or_keeps_memory() -> None:
     withstands(ATTACKS, for_s=15)
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)  # some thirty attacks, a quarter of a minute each, and again where the machine was busy
 def test_no_attack_on_tls_slows_a_good_client_for_long_or_keeps_memory(tmp_path: Path) -> None:
     withstands(TLS_ATTACKS, for_s=15, authority=Authority(tmp_path))
