@@ -16,12 +16,12 @@ from hourmark.config import Config, home, load_config
 from hourmark.event_types import DEAD_LETTERS, Declarations, Source
 from hourmark.hours import Hour
 from hourmark.kafka import Cluster, Partition
+from hourmark.toml_text import render_toml
 from hourmark.topics import events_topic
 from hourmark_declare.apply import apply
 from hourmark_declare.servers import servers
 from hourmark_etl.storage import open_storage
 from hourmark_infra.stack import Stack
-from hourmark_infra.stack.config_file import render_toml
 from hourmark_infra.stack.state import load_state
 
 BUCKET_SECONDS = 60

@@ -17,9 +17,9 @@ from tests.support.service.load import Poster, check_acknowledged, finish, loade
 from tests.support.waiting import wait_for
 
 from hourmark.config import Config, load_config
+from hourmark.toml_text import render_toml
 from hourmark.topics import events_topic
 from hourmark_infra.stack import Stack
-from hourmark_infra.stack.config_file import render_toml
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1200)]
 

@@ -25,12 +25,12 @@ from hourmark.kafka import TIMEOUT_S, Cluster, Partition
 from hourmark.ranges import ByteRange
 from hourmark.registry import SchemaRegistry
 from hourmark.rules_topic import publish, read_rules
+from hourmark.toml_text import render_toml
 from hourmark.topic_follower import read_topic
 from hourmark.topics import AUDIT, HOSTS, TYPES
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.schemas import known_schemas
 from hourmark_infra.stack import Stack
-from hourmark_infra.stack.config_file import render_toml
 
 pytestmark = pytest.mark.stack
 

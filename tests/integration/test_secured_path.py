@@ -26,9 +26,9 @@ from tests.support.secure_broker import PASSWORD, SecureBroker, secure_broker
 
 from hourmark.config_groups import KafkaCluster
 from hourmark.hours import Hour
+from hourmark.toml_text import render_toml
 from hourmark.topic_follower import read_topic
 from hourmark_infra.stack import Stack
-from hourmark_infra.stack.config_file import render_toml
 from hourmark_infra.stack.layout import free_ports
 
 pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(600)]

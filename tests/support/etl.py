@@ -21,6 +21,7 @@ from hourmark.event_types import DEAD_LETTERS, Declarations, EventType, Source
 from hourmark.hours import Hour
 from hourmark.kafka import Cluster, Partition
 from hourmark.manifest import MARKER, Manifest
+from hourmark.toml_text import render_toml
 from hourmark_declare.apply import apply
 from hourmark_declare.servers import servers
 from hourmark_etl.ledger import batches
@@ -28,7 +29,6 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import Position
 from hourmark_etl.storage import NotFound, Storage, open_storage
 from hourmark_etl.topics import CentralTopics
-from hourmark_infra.stack.config_file import render_toml
 
 
 class EtlRun:

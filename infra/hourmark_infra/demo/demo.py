@@ -22,6 +22,7 @@ from hourmark.clock import Clock
 from hourmark.config import Config, load_config
 from hourmark.errors import Unavailable, UsageError
 from hourmark.rules_topic import read_rules
+from hourmark.toml_text import render_toml
 from hourmark_infra.demo import outcome
 from hourmark_infra.demo.closing import Progress, TypeClosing, closed_enough, look, short
 from hourmark_infra.demo.components import Components, wait_for
@@ -45,7 +46,6 @@ from hourmark_infra.judge.snapshot import take_snapshot
 from hourmark_infra.judge.webhdfs import WebHdfs
 from hourmark_infra.locks import one_at_a_time
 from hourmark_infra.stack import Stack
-from hourmark_infra.stack.config_file import render_toml
 from hourmark_infra.stack.purge import purge_stack
 
 DRAINING_SECONDS: Final = 180.0  # for the tailer's rest; a few seconds are usual

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping
-from typing import Any
-
+from hourmark.toml_text import render_toml
 from hourmark_infra.stack.layout import METRICS, SERVICE, Layout
 from hourmark_infra.stack.registry import CONFLUENT_PATH
 from hourmark_infra.stack.servers import Programs
@@ -50,27 +46,3 @@ def render_config(layout: Layout, programs: Programs, user: str, bucket_seconds:
         },
     }
     return _HEAD + render_toml(groups)
-
-
-def render_toml(settings: Mapping[str, Any], prefix: str = "") -> str:
-    """A TOML document of tables, arrays of tables, strings, numbers and lists of strings."""
-    scalars = {name: value for name, value in settings.items() if not _is_table(value)}
-    text = f"\n[{prefix[:-1]}]\n" if prefix and scalars else ""
-    for name, value in scalars.items():
-        # A JSON string, number or list is TOML too, once DEL, which JSON leaves as it is, is escaped.
-        text += f"{_key(name)} = {json.dumps(value, ensure_ascii=False)}\n".replace("\x7f", "\\u007F")
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            text += render_toml(value, f"{prefix}{_key(name)}.")
-        elif _is_table(value):
-            text += "".join(f"\n[[{prefix}{_key(name)}]]\n{render_toml(row)}" for row in value)
-    return text
-
-
-def _key(name: str) -> str:
-    """Quoted where it has to be: `spark.driver.memory` is one key, not three tables."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, Mapping) or (isinstance(value, list) and bool(value) and isinstance(value[0], Mapping))

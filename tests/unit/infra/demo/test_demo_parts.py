@@ -19,6 +19,7 @@ from hourmark.config import Config, load_config
 from hourmark.errors import Unavailable, UsageError
 from hourmark.event_types import read_folder
 from hourmark.ranges import RangeId
+from hourmark.toml_text import render_toml
 from hourmark_infra.demo import outcome
 from hourmark_infra.demo.cli import demo
 from hourmark_infra.demo.closing import Progress, TypeClosing, closed_enough, summarize
@@ -33,7 +34,6 @@ from hourmark_infra.judge.buckets import Bucket
 from hourmark_infra.judge.marker import Marker
 from hourmark_infra.judge.report import FileCount, Kind, Report
 from hourmark_infra.judge.webhdfs import WebHdfs
-from hourmark_infra.stack.config_file import render_toml
 
 _STACK = {
     "kafka": {"edge": {"bootstrap": "127.0.0.1:1,127.0.0.1:2", "replication_factor": 3}},

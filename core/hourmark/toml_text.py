@@ -1,0 +1,46 @@
+"""Settings as TOML text, for files that commands write. Pure; `tomllib` reads it back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+
+def render_toml(settings: Mapping[str, Any], prefix: str = "") -> str:
+    """A TOML document of tables, arrays of tables, and values; what is nested in an array is written on its line."""
+    scalars = {name: value for name, value in settings.items() if not _is_table(value)}
+    text = f"\n[{prefix[:-1]}]\n" if prefix and scalars else ""
+    text += "".join(f"{_key(name)} = {toml_value(value)}\n" for name, value in scalars.items())
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            text += render_toml(value, f"{prefix}{_key(name)}.")
+        elif _is_table(value):
+            text += "".join(f"\n[[{prefix}{_key(name)}]]\n{_rows(row)}" for row in value)
+    return text
+
+
+def toml_value(value: object) -> str:
+    """One value on one line. A pattern keeps its backslashes as they are, where TOML has a way to write it so."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(name)} = {toml_value(item)}" for name, item in value.items()) + " }" if value else "{}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    if isinstance(value, str) and "\\" in value and re.fullmatch(r"[^'\x00-\x1f\x7f]*", value):
+        return f"'{value}'"
+    # A JSON string or number is TOML too, once DEL, which JSON leaves as it is, is escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _rows(row: Mapping[str, Any]) -> str:
+    return "".join(f"{_key(name)} = {toml_value(value)}\n" for name, value in row.items())
+
+
+def _key(name: str) -> str:
+    """Quoted where it has to be: `spark.driver.memory` is one key, not three tables."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping) or (isinstance(value, list) and bool(value) and isinstance(value[0], Mapping))
