@@ -65,8 +65,7 @@ def _matching(rule: LineRule, own: frozenset[str], pattern: Pattern) -> Form:
         texts = {name: text for name, index in pattern.groups.items() if (text := groups[index]) is not None}
         if rule.field is not None and rule.field not in pattern.groups:
             texts[rule.field] = message
-        said = _placed(_present(texts, rule), rule, own)
-        return said if rule.time_field else said._replace(time=texts.get(rule.time_group))
+        return _placed(_present(texts, rule), rule, own, rule.time_group)
 
     return read
 
@@ -79,10 +78,11 @@ def _present(texts: dict[str, bytes], rule: LineRule) -> dict[str, bytes]:
     return {name: text for name, text in texts.items() if text != null}
 
 
-def _placed(given: dict[str, Any], rule: LineRule, own: frozenset[str]) -> Said:
+def _placed(given: dict[str, Any], rule: LineRule, own: frozenset[str], time_group: str | None = None) -> Said:
     """Time and host apart from the rest, which has them too where they are fields."""
-    time, host = (_text(given.get(name)) if name is not None else None for name in (rule.time_field, rule.host_field))
-    taken = {name for name in (rule.time_field, rule.host_field) if name is not None and name not in own}
+    places = (time_group or rule.time_field, rule.host_field)
+    time, host = (_text(given.get(name)) if name is not None else None for name in places)
+    taken = {name for name in places if name is not None and name not in own}
     return Said({name: value for name, value in given.items() if name not in taken} if taken else given, time, host)
 
 

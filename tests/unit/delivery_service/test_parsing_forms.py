@@ -164,6 +164,17 @@ def test_patterns_may_hold_a_host_and_a_time_of_any_format() -> None:
     assert tried.one(b"%d.5 - -" % NOW_S)["host"] == "web-1"
 
 
+@pytest.mark.parametrize("more", [{"null_text": "-"}, {"redact": [{"field": "bytes"}]}, {"host_field": "h"}])
+@pytest.mark.parametrize("own", [[], [{"name": "time", "type": "string"}]])
+def test_the_group_of_the_time_is_no_unknown_field_whatever_else_is_declared(more: dict[str, Any], own: list[Any]) -> None:
+    fields = [{"name": "bytes", "type": ["null", "long"]}, {"name": "h", "type": "string"}, *own]
+    pattern = r"(?P<h>\S+) \[(?P<time>.+)\] (?P<bytes>\S+)"
+    tried = of_rule(fields, payload="pattern", time_format="%d/%b/%Y:%H:%M:%S %z", pattern=pattern, **more)
+    row = tried.one(b"db-2 [21/Nov/2026:02:00:00 +0100] 17")
+    assert (row["event_time"].isoformat(), row["h"]) == ("2026-11-21T01:00:00+00:00", "db-2")
+    assert row.get("time", "21/Nov/2026:02:00:00 +0100") == "21/Nov/2026:02:00:00 +0100"
+
+
 def test_a_message_of_logfmt_after_a_header_has_the_headers_time_and_host_unless_it_says_its_own() -> None:
     tried = of_rule([{"name": "level", "type": "string"}], "syslog", payload="logfmt", time_field="ts", host_field="h")
     row = tried.one(b"Nov 21 02:00:00 h1 app[1]: level=info")
