@@ -19,12 +19,11 @@ from hourmark.errors import UsageError
 from hourmark.event_types import Declarations
 from hourmark.printing import json_option
 from hourmark.ranges import LINE_BYTES_MAX
-from hourmark.rules import PARSER
 from hourmark_declare.folder import declarations, dir_option
 from hourmark_declare.samples import Samples
 from hourmark_declare.trying import Place, Trial, Tried, source_of
+from hourmark_declare.zones import checked_zone
 from hourmark_delivery_service.parsing.timestamps import rfc3339_us
-from hourmark_delivery_service.parsing.zones import zone_of
 
 _LINES_MAX: Final = 10_000
 
@@ -61,7 +60,7 @@ def try_(
     """
 
     declared = declarations(folder or config.types.dir)
-    place = Place(observed_at_ms=_observed_at_ms(observed_at), zone=_zone(zone), host=socket.gethostname())
+    place = Place(observed_at_ms=_observed_at_ms(observed_at), zone=checked_zone(zone), host=socket.gethostname())
     lines = itertools.islice(_lines(file), limit)
     wanted = source_of(declared, source, event_type)
     trial = Trial.of(declared._replace(sources=[wanted]))
@@ -119,9 +118,3 @@ def _observed_at_ms(text: str | None) -> int:
     if micros is None or micros < 0:
         raise UsageError(f"--observed-at {text}: allowed: a time such as 2026-11-21T05:00:00Z")
     return micros // 1000
-
-
-def _zone(name: str) -> str:
-    if zone_of(name, PARSER.zones) is None:
-        raise UsageError(f"--zone {name}: allowed: an IANA time zone, such as Europe/Vienna")
-    return name

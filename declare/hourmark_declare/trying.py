@@ -45,6 +45,8 @@ class Place:
     observed_at_ms: int
     zone: str
     host: str
+    record_start: str = ""
+    """of the tailer's source; empty: each line is a record"""
 
 
 def source_of(declared: Declarations, source: str | None, event_type: str | None) -> Source:
@@ -85,21 +87,30 @@ class Trial:
             yield from self.of_line(source, line, place, number, start)
             start += len(line) + 1
 
+    def of_records(self, source: str, lines: Iterable[bytes], place: Place) -> Iterator[Tried]:
+        """The same of records that may be of several lines, numbered as records."""
+        body = b"".join(line + b"\n" for line in lines)
+        for number, tried in enumerate(self._of_body(source, body, place, 0) if body else (), 1):
+            yield dataclasses.replace(tried, line=number)
+
     def of_line(self, source: str, line: bytes, place: Place, number: int = 1, start: int = 0) -> Iterator[Tried]:
         """What becomes of this one: of a line over the limits, several."""
-        body = line + b"\n"
+        for tried in self._of_body(source, line + b"\n", place, start):
+            yield dataclasses.replace(tried, line=number)
+
+    def _of_body(self, source: str, body: bytes, place: Place, start: int) -> Iterator[Tried]:
         parsed = parse(_range(place, source, self._rules.id, start, len(body)), body, self._compiled)
         if not parsed.records:
-            yield Tried(line=number, type=None)
+            yield Tried(line=1, type=None)
         for record in parsed.records:
             schema_id, datum = unframe(record.value)
-            yield _tried(number, record.event_type, self._data[schema_id].decode(datum))
+            yield _tried(1, record.event_type, self._data[schema_id].decode(datum))
 
 
 def _range(place: Place, source: str, rules: str, start: int, size: int) -> ByteRange:
     return ByteRange(
         host_id=_NOBODY, file_id=_NOBODY, generation=0, start=start, end=start + size, observed_at_ms=place.observed_at_ms,
-        rules=rules, zone=place.zone, source=source, path="sample", host_name=place.host,
+        rules=rules, zone=place.zone, source=source, path="sample", host_name=place.host, record_start=place.record_start,
     )  # fmt: skip
 
 

@@ -1,0 +1,141 @@
+"""`hourmark init`: a configuration for log files, proposed from their lines."""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hourmark.clock import SystemClock
+from hourmark.dead_letters import TYPE as DEAD_LETTERS
+from hourmark.durable import write_durably
+from hourmark.errors import UsageError
+from hourmark.event_types import SYSLOG
+from hourmark.printing import json_option, say_json
+from hourmark_declare.proposing.choosing import Proposal, propose
+from hourmark_declare.proposing.sample import read_sample
+from hourmark_declare.proposing.writing import SETTINGS, Choices, files_of, lateness_seconds
+from hourmark_declare.zones import checked_zone, machine_zone
+
+
+@click.command("init")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("pipeline"),
+    show_default=True,
+    help="Folder to write.",
+)
+@click.option("--name", help="Of the source and its type, where there is one file. Default: the file's name.")
+@click.option(
+    "--bucket-seconds",
+    default=60,
+    show_default=True,
+    type=click.IntRange(60, 3600),
+    help="Length of a bucket: 3600 in production.",
+)
+@click.option("--storage", metavar="URL", help="Where buckets go: file:///… or hdfs://…. Default: the stack's HDFS.")
+@click.option("--zone", help="Time zone of times without one, such as Europe/Vienna. Default: this machine's.")
+@click.option("--yes", is_flag=True, help="Write without asking.")
+@json_option
+def init(
+    files: Sequence[Path],
+    out: Path,
+    name: str | None,
+    bucket_seconds: int,
+    storage: str | None,
+    zone: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Look at log files, and propose how their lines become events. Needs no server.
+
+    Each form that is known (JSON, logfmt, access logs, syslog, columns, lines or records that begin with a time) is tried on
+    the first and last lines by the delivery service's own parsing; the one that fits is shown, with what becomes of the lines.
+    Nothing is written before that was seen, and no file is written over.
+
+    \b
+    Examples:
+      hourmark init /var/log/dpkg.log
+      hourmark init app.jsonl access.log --out pipeline --bucket-seconds 3600 --yes
+    """
+    if name is not None and len(files) > 1:
+        raise UsageError(f"--name {name} with {len(files)} files: leave it out, so that each has its own file's name")
+    if 3600 % bucket_seconds or bucket_seconds % 60:
+        raise UsageError(f"--bucket-seconds {bucket_seconds}: allowed are whole minutes that divide an hour, such as 60 or 3600")
+    zone = machine_zone() if zone is None else checked_zone(zone)
+    names = [name] if name is not None else _names(files)
+    samples = [read_sample(file.absolute()) for file in files]
+    proposals = [propose(s, n, zone=zone, host=socket.gethostname()) for s, n in zip(samples, names, strict=True)]
+    choices = Choices(bucket_seconds, zone, storage, SystemClock().now_ms())
+    written = files_of(proposals, out.absolute(), choices)
+    if as_json:
+        say_json(
+            {"proposals": [_as_json(p) for p in proposals], "files": {str(out / path): text for path, text in written.items()}}
+        )
+    else:
+        _show(proposals, out, written, lateness_seconds(proposals, choices.now_ms))
+    if yes or (not as_json and _asked()):
+        _write(out, written)
+        click.echo(f"written to {out}; next: hourmark types check --dir {out / 'types'}", err=True)
+    elif not as_json:
+        click.echo("nothing was written; --yes writes", err=True)
+
+
+def _show(proposals: Sequence[Proposal], out: Path, written: Mapping[Path, str], lateness: int) -> None:
+    for p in proposals:
+        click.echo(_told(p))
+        for one in p.examples[:1]:
+            event = (
+                f"{one.type} {one.time} {one.host} {one.fields}" if one.is_event else f"dead letter {one.reason}: {one.detail}"
+            )
+            click.echo(f"  its first: {event[:300]}")
+    click.echo(f"lines may be {lateness // 86_400} days old, for the oldest that is there")
+    for path, text in written.items():
+        click.echo(f"\n--- {out / path}\n{text}", nl=False)
+    click.echo()
+
+
+def _told(p: Proposal) -> str:
+    parts = [f"{p.fitting:,} of {p.records:,} sample records fit"]
+    parts += [f"{p.caught:,} others are kept whole"] if p.caught else []
+    parts += [f"{count:,} would be dead letters {reason}" for reason, count in p.dead_letters.most_common()]
+    parts += [f"from {p.oldest} to {p.newest}"] if p.oldest else ["their time is when they are read"]
+    return f"{p.sample.path}: {p.candidate.form}; {', '.join(parts)}"
+
+
+def _as_json(p: Proposal) -> dict[str, Any]:
+    return {
+        "file": str(p.sample.path), "name": p.name, "form": p.candidate.form, "records": p.records, "fitting": p.fitting,
+        "caught": p.caught, "dead_letters": p.dead_letters, "oldest": p.oldest, "newest": p.newest,
+    }  # fmt: skip
+
+
+def _asked() -> bool:
+    return sys.stdin.isatty() and click.confirm("Write these files?", default=True, err=True)
+
+
+def _write(out: Path, written: Mapping[Path, str]) -> None:
+    """UsageError, and nothing is written, where one is there already."""
+    if there := [out / path for path in written if (out / path).exists()]:
+        raise UsageError(f"{there[0]} is there already; name another folder with --out, or remove {out} first")
+    for path, text in sorted(written.items(), key=lambda item: item[0] == SETTINGS):  # the settings last: they name the others
+        (out / path).parent.mkdir(parents=True, exist_ok=True)
+        write_durably(out / path, text.encode(), mode=0o644)
+
+
+def _names(files: Sequence[Path]) -> list[str]:
+    """One for each file, from its own; numbered where two would have the same."""
+    names: list[str] = []
+    for file in files:
+        stem = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\.(log|txt|jsonl?|tsv|out)$", "", file.name.lower())).strip("-")
+        stem = (stem if stem[:1].isalpha() else f"log-{stem}".rstrip("-"))[:90]
+        taken = {*names, DEAD_LETTERS, SYSLOG.name}
+        names.append(next(name for n in range(1, len(files) + 4) if (name := stem if n == 1 else f"{stem}-{n}") not in taken))
+    return names

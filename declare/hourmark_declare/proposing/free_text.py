@@ -1,0 +1,83 @@
+"""Forms of text: system logs, access logs, lines that begin with a time, records of several lines, and any text at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from hourmark_declare.proposing.candidate import MESSAGE, Candidate
+from hourmark_declare.proposing.times import Prefixed, TimeForm, prefixed, stamped
+from hourmark_declare.proposing.value_types import field
+
+_LEVELS: Final = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|ALERT|EMERG|SEVERE|LOG|PANIC"
+_LEVEL: Final = re.compile(rf"[\[<(]?(?i:{_LEVELS})\b[\]>):]*".encode())
+_LEVEL_PATTERN: Final = rf"[\[<(]?(?P<level>(?i:{_LEVELS}))\b[\]>):]*"
+_QUOTED: Final = r'"(?P<{}>(?:[^"\\]|\\.)*)"'
+_ACCESS: Final = (
+    r"(?P<client>\S+) \S+ (?P<user>\S+) \[(?P<time>[^\]]+)\] "
+    + _QUOTED.format("request")
+    + r" (?P<status>\d{3}) (?P<bytes>\d+|-)(?: "
+    + _QUOTED.format("referrer")
+    + " "
+    + _QUOTED.format("agent")
+    + rf")?(?P<{MESSAGE}>.*)"
+)
+_ACCESS_FIELDS: Final = {
+    "client": "string", "user": "string", "request": "string", "status": "long", "bytes": "long", "referrer": "string",
+    "agent": "string", MESSAGE: "bytes",
+}  # fmt: skip
+_BETWEEN: Final = r"[\]) :\-\t|]*"
+_CATCHING: Final = {"time": "observed", "field": MESSAGE}  # what lines of another form need
+_UNSTAMPED_MIN: Final = 0.02  # fewer lines without a time than that are no sign of records of several
+
+
+def system_log(_: Sequence[bytes]) -> Iterator[Candidate]:
+    """Whatever has a header of syslog."""
+    yield Candidate(form="a system log", format="syslog")
+
+
+def access_log(_: Sequence[bytes]) -> Iterator[Candidate]:
+    """As Apache and nginx write them, common or combined."""
+    line = {"payload": "pattern", "pattern": _ACCESS, "time_format": "%d/%b/%Y:%H:%M:%S %z", "null_text": "-", **_CATCHING}
+    fields = tuple(field(name, of) for name, of in _ACCESS_FIELDS.items())
+    yield Candidate(form="an access log", line=line, fields=fields, catches_all=True)
+
+
+def stamped_lines(lines: Sequence[bytes]) -> Iterator[Candidate]:
+    """Lines that begin with a time, or records that do; with a level behind it, where most have one."""
+    if (found := prefixed(lines)) is None:
+        return
+    level = _level(lines, found.form)
+    if found.before is not None and found.share < 1 - _UNSTAMPED_MIN:
+        yield _stamped(found, level, records=True)
+    yield _stamped(found, level, records=False)
+
+
+def any_text(_: Sequence[bytes]) -> Iterator[Candidate]:
+    """Lines as they are, with the time at which they were read."""
+    line = {"payload": "text", "field": MESSAGE, "time": "observed"}
+    yield Candidate(form="lines of text without a time", line=line, fields=({"name": MESSAGE, "type": "bytes"},))
+
+
+def _stamped(found: Prefixed, level: str, *, records: bool) -> Candidate:
+    before = r".{0,120}?" if found.before is None else _quoted(found.before)
+    stamp = f"(?P<time>{found.form.pattern})"
+    pattern = f"{'(?s)' if records else ''}{before}{stamp}{_BETWEEN}{level}(?P<{MESSAGE}>.*)"
+    line = {"payload": "pattern", "pattern": pattern, "time_format": found.form.format, **_CATCHING}
+    fields = (*([field("level", "string")] if level else []), field(MESSAGE, "bytes"))
+    start = f"^{before}{found.form.pattern}" if records else ""
+    form = f"{'records' if records else 'lines'} that begin with a time"
+    return Candidate(form=form, line=line, fields=fields, record_start=start, catches_all=True)
+
+
+def _level(lines: Sequence[bytes], form: TimeForm) -> str:
+    """The pattern of a level, where most lines have one behind the time."""
+    rests = [line[at.end :].lstrip(b"]) :-\t|") for line in lines if (at := stamped(line)) is not None and at.form == form]
+    levels = sum(_LEVEL.match(rest) is not None for rest in rests)
+    return rf"(?:{_LEVEL_PATTERN})?{_BETWEEN}" if 2 * levels > len(rests) else ""
+
+
+def _quoted(text: bytes) -> str:
+    """As a pattern that matches it."""
+    return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text.decode(errors="replace"))

@@ -1,0 +1,224 @@
+"""`hourmark init` finds the form of lines, and what it writes takes them as the delivery service would."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hourmark.config import load_config
+from hourmark.errors import UsageError
+from hourmark_declare.folder import declarations
+from hourmark_declare.init_cli import init
+from hourmark_declare.proposing.choosing import Proposal, propose
+from hourmark_declare.proposing.sample import read_sample
+from hourmark_declare.proposing.structured import time_form
+from hourmark_declare.proposing.times import stamped
+from hourmark_declare.proposing.value_types import json_type, text_type
+from hourmark_declare.try_cli import try_
+from hourmark_declare.zones import machine_zone
+
+FORMS = {
+    "JSON lines": (
+        '{"ts": "2026-11-21T10:00:00.5Z", "level": "info", "n": 3, "share": 0.5, "ok": true, "tags": ["a"], "odd key": 1}',
+        '{"ts": "2026-11-21T10:00:01Z", "level": "warn", "n": null, "share": 1, "later": "x"}',
+    ),
+    "an access log": (
+        '203.0.113.7 - ann [21/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 512 "-" "curl/8"',
+        '203.0.113.7 - - [21/Nov/2026:10:00:01 +0000] "GET /\\"x\\" HTTP/1.1" 404 -',
+    ),
+    "logfmt": ('ts=2026-11-21T10:00:00Z level=info n=3 msg="two words"', "ts=2026-11-21T10:00:01Z level=warn n=4 msg=x"),
+    "a system log": ("Nov 21 10:00:00 web-1 sshd[4711]: Accepted", "2026-11-21T10:00:00.1+01:00 web-1 systemd[1]: Started"),
+    "4 columns with tabs between": ("1795255200.25\ta\t1\t-", "1795255201.50\tb\t2\t0.5"),
+    "lines that begin with a time": ("2026-11-21 10:00:00,123 [INFO] started", "2026-11-21 10:00:01,004 [ERROR] ended"),
+    "records that begin with a time": ("2026/11/21 10:00:00 Boom", "\tat a.b(C.java:7)", "2026/11/21 10:00:01 Again", "\tat x"),
+    "lines of text without a time": ("a recipe", "of no form at all"),
+}  # fmt: skip
+FIELDS = {
+    "JSON lines": {"level": "string", "n": "long", "share": "double", "ok": "boolean", "later": "string"},
+    "an access log": {"client": "string", "user": "string", "request": "string", "status": "long", "bytes": "long"},
+    "logfmt": {"level": "string", "n": "long", "msg": "string"},
+    "4 columns with tabs between": {"column_2": "string", "column_3": "long", "column_4": "double"},
+    "lines that begin with a time": {"level": "string", "message": "bytes"},
+}
+STAMPS = {
+    "2026-11-21 10:00:00": "%Y-%m-%d %H:%M:%S",
+    "2026-11-21T10:00:00.123456Z": "%Y-%m-%dT%H:%M:%S.%f%z",
+    "2026-11-21 10:00:00,5 +0100": "%Y-%m-%d %H:%M:%S,%f %z",
+    "2026-11-21 10:00:00.123 UTC": "%Y-%m-%d %H:%M:%S.%f %Z",
+    "2026/11/21 10:00:00": "%Y/%m/%d %H:%M:%S",
+    "21/Nov/2026:10:00:00 +0000": "%d/%b/%Y:%H:%M:%S %z",
+    "21 Nov 2026 10:00:00": "%d %b %Y %H:%M:%S",
+    "21.11.2026 10:00:00": "%d.%m.%Y %H:%M:%S",
+    "Sat Nov 21 10:00:00 2026": "%a %b %e %H:%M:%S %Y",
+    "Nov  1 10:00:00": "%b %e %H:%M:%S",
+    "261121 100000": "%y%m%d %H%M%S",
+}
+
+
+def proposal(folder: Path, *lines: str) -> Proposal:
+    (folder / "a.log").write_text("".join(f"{line}\n" for line in lines))
+    return propose(read_sample(folder / "a.log"), "app", zone="UTC", host="h")
+
+
+def invoked(*arguments: str) -> Any:
+    return CliRunner().invoke(init, arguments, catch_exceptions=False)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_is_found_and_takes_its_lines(tmp_path: Path, form: str) -> None:
+    found = proposal(tmp_path, *FORMS[form])
+    assert found.candidate.form == form
+    assert (found.fitting, found.caught, found.dead_letters.total()) == (found.records, 0, 0)
+    declared = {field["name"]: field["type"] for field in found.candidate.fields}
+    assert {name: declared[name] for name in FIELDS.get(form, {})} == {n: ["null", of] for n, of in FIELDS.get(form, {}).items()}
+    assert form == "lines of text without a time" or (found.oldest or "").startswith("2026-11-21T")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_written_is_read_and_takes_the_lines(tmp_path: Path, form: str) -> None:
+    log, out = tmp_path / "My App.log", tmp_path / "out"
+    log.write_text("".join(f"{line}\n" for line in FORMS[form]))
+    done = invoked(str(log), "--out", str(out), "--zone", "Europe/Vienna", "--yes")
+    assert done.exit_code == 0
+    assert declarations(out / "types").sources[0].name == "my-app"
+    config = load_config(out / "hourmark.toml")
+    assert config.types.dir == out / "types"
+    (source,) = config.tailer.sources
+    assert (source.name, source.paths, source.zone) == ("my-app", [str(log)], "Europe/Vienna")
+    if source.record_start is None:
+        tried = CliRunner().invoke(
+            try_, ["--dir", str(out / "types"), "--lines", str(log), "--config", str(out / "hourmark.toml")]
+        )
+        assert tried.exit_code == 0, tried.output
+
+
+def test_lines_of_another_form_are_kept_whole_by_what_is_written(tmp_path: Path) -> None:
+    stamped_lines = [f"2026-11-21 10:00:{n:02} started" for n in range(59)]
+    found = proposal(tmp_path, *stamped_lines, "Traceback")
+    assert (found.candidate.form, found.fitting, found.caught, found.dead_letters.total()) == (
+        "lines that begin with a time",
+        59,
+        1,
+        0,
+    )
+
+
+def test_records_begin_as_the_first_of_them(tmp_path: Path) -> None:
+    record = ("Start-Date: 2026-11-21  10:00:00", "Install: x", "End-Date: 2026-11-21  10:00:01", "")
+    found = proposal(tmp_path, "", *record, *record, *record)
+    assert found.candidate.record_start == r"^Start-Date: \d{4}-\d\d-\d\d  \d\d:\d\d:\d\d"
+    assert (found.records, found.fitting) == (3, 3)
+
+
+def test_old_lines_are_events_and_the_limit_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "old.log"
+    log.write_text("2020-01-01 10:00:00 long ago\n")
+    done = invoked(str(log), "--out", str(tmp_path / "out"), "--yes")
+    assert "days old, for the oldest that is there" in done.output
+    assert declarations(tmp_path / "out/types").limits.lateness_seconds > 6 * 365 * 86_400
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+def test_times_are_seen_wherever_they_begin(stamp: str) -> None:
+    for before in ("", "[", "some-program "):
+        found = stamped(f"{before}{stamp} INFO text".encode())
+        assert found is not None
+        assert (found.form.format, found.start, found.end) == (STAMPS[stamp], len(before), len(before) + len(stamp))
+
+
+@pytest.mark.parametrize("line", ["", "no time", "2026-11-21", f"{'x' * 200} 2026-11-21 10:00:00"])
+def test_what_is_no_time_is_none(line: str) -> None:
+    assert stamped(line.encode()) is None
+
+
+def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("x\n")
+    arguments = (str(tmp_path / "a.log"), "--out", str(tmp_path / "out"), "--yes")
+    assert invoked(*arguments).exit_code == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.toml")}
+    with pytest.raises(UsageError, match="is there already"):
+        invoked(*arguments)
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.toml")} == before
+
+
+def test_nothing_is_written_unasked(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("x\n")
+    assert "nothing was written" in invoked(str(tmp_path / "a.log"), "--out", str(tmp_path / "out")).output
+    told = json.loads(invoked(str(tmp_path / "a.log"), "--out", str(tmp_path / "out"), "--json").stdout)
+    assert told["proposals"][0]["fitting"] == 1
+    assert [*tmp_path.iterdir()] == [tmp_path / "a.log"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "no line yet"), (b"\n\n", "no line yet"), (b"\x1f\x8b\x08rest", "packed by gzip"), (b"a\x00b\n", "NUL")],
+)
+def test_what_has_no_lines_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "a.log").write_bytes(content)
+    with pytest.raises(UsageError, match=said):
+        read_sample(tmp_path / "a.log")
+    with pytest.raises(UsageError, match="is a folder"):
+        read_sample(tmp_path)
+    with pytest.raises(UsageError, match="cannot read"):
+        read_sample(tmp_path / "absent")
+
+
+def test_of_a_large_file_both_ends_are_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("".join(f"line {n:07}\n" for n in range(400_000)))
+    sample = read_sample(tmp_path / "a.log")
+    assert (sample.head[0], len(sample.head)) == (b"line 0000000", 1000)
+    assert (sample.tail[-2], len(sample.tail)) == (b"line 0399999", 1000)
+    assert all(len(line) == 12 for line in sample.lines[:-1])
+
+
+def test_names_are_types_names_and_differ(tmp_path: Path) -> None:
+    for folder in ("1", "2"):
+        (tmp_path / folder).mkdir()
+        for name in ("Ünï 1.log", "syslog", "dead-letters.log", "2026.txt"):
+            (tmp_path / folder / name).write_text("x\n")
+    files = sorted(str(file) for file in tmp_path.rglob("*") if file.is_file())
+    told = json.loads(invoked(*files, "--json").stdout)
+    names = [p["name"] for p in told["proposals"]]
+    assert len(set(names)) == 8
+    assert {"n-1", "log-2026", "syslog-2", "dead-letters-2"} <= set(names)
+
+
+@given(st.lists(st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.lists(st.integers())), max_size=6))
+def test_a_type_of_json_takes_all_of_its_values(values: list[Any]) -> None:
+    of = json_type(values)
+    kinds = {"boolean": (bool,), "long": (int,), "double": (int, float), "string": (str,)}
+    assert of is None or all(value is None or isinstance(value, kinds[of]) for value in values)
+
+
+@pytest.mark.parametrize(
+    ("values", "of"),
+    [(["1", "-20", "-"], "long"), (["1", "2.5"], "double"), (["007"], "string"), (["true"], "boolean"), (["-"], "string")],
+)  # fmt: skip
+def test_text_is_typed_by_all_of_its_values(values: list[str], of: str) -> None:
+    assert text_type(values) == of
+
+
+@pytest.mark.parametrize(
+    ("values", "of"),
+    [
+        ([1795255200], "unix"), ([1795255200123], "unix-ms"), (["2026-11-21 10:00:00,5"], "%Y-%m-%d %H:%M:%S,%f"), ([7], None),
+        (["2026-11-21T10:00:00Z", "x"], None), ([], None),
+    ],
+)  # fmt: skip
+def test_times_of_fields(values: list[Any], of: str | None) -> None:
+    assert time_form(values) == of
+
+
+def test_the_zone_is_the_machines(tmp_path: Path) -> None:
+    zone = tmp_path / "usr/share/zoneinfo/Europe/Vienna"
+    zone.parent.mkdir(parents=True)
+    zone.touch()
+    (tmp_path / "localtime").symlink_to(zone)
+    assert machine_zone(tmp_path / "localtime") == "Europe/Vienna"
+    assert machine_zone(tmp_path / "absent") == "UTC"
