@@ -40,6 +40,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "bucket": ("hourmark_etl.operators.bucket:bucket", "Hourly buckets: list, show, verify, print; why one is open, force one."),
     "dead-letters": ("hourmark_etl.operators.dead_letters:dead_letters", "Lines that became no events: counted, and one by one."),
     "audit": ("hourmark_etl.operators.audit:audit", "The books: what was promised, and what became of it."),
+    "trace": ("hourmark_etl.operators.trace:trace", "Where a line, an event or a record is by now, from host to bucket."),
     "judge": (
         "hourmark_infra.judge.cli:judge",
         "Compare source files with buckets and dead letters, sharing no code with either.",
@@ -50,7 +51,7 @@ ROOMS = frozenset(module.partition(".")[0] for module, _ in COMMANDS.values())
 
 
 # What a command needs that does not come with its room by itself.
-EXTRAS: Mapping[str, str] = {"etl": "[spark]"} | dict.fromkeys(("ledger", "bucket", "dead-letters", "audit"), "[arrow]")
+EXTRAS: Mapping[str, str] = {"etl": "[spark]"} | dict.fromkeys(("ledger", "bucket", "dead-letters", "audit", "trace"), "[arrow]")
 
 
 class LazyGroup(click.Group):

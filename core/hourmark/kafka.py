@@ -72,6 +72,7 @@ def quiet_logger() -> logging.Logger:
 
 
 _NAMED_MAX: Final = 5
+_NO_SUCH_TIME: Final = -1  # the broker's answer where no record is so late; librdkafka's own codes lie below -1000
 _NO_LEADER: Final = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
 
 
@@ -145,20 +146,34 @@ class Cluster:
         """Log start offsets of all: below them, retention has deleted."""
         return self._offsets(partitions, OffsetSpec.earliest())
 
-    def _offsets(self, partitions: Sequence[Partition], spec: OffsetSpec, *, committed: bool = True) -> dict[Partition, Offset]:
+    def at_time(self, partitions: Sequence[Partition], time_ms: int) -> dict[Partition, Offset]:
+        """The first offset of each whose record has this timestamp (Unix milliseconds) or a later one; its end where none has."""
+        ends = self.ends(partitions)
+        return self._offsets(partitions, OffsetSpec.for_timestamp(time_ms), where_none=ends)
+
+    def _offsets(
+        self,
+        partitions: Sequence[Partition],
+        spec: OffsetSpec,
+        *,
+        committed: bool = True,
+        where_none: Mapping[Partition, Offset] | None = None,
+    ) -> dict[Partition, Offset]:
         if not partitions:
             return {}
         give_up_s = time.monotonic() + TIMEOUT_S
         for pause_s in (0.2, 0.5, 1.0, 2.0):  # a topic just made, or a leader just lost, has none for a moment
             try:
-                return self._list_offsets(partitions, spec, committed)
+                return self._list_offsets(partitions, spec, committed, where_none or {})
             except _NoLeader:
                 if time.monotonic() + pause_s > give_up_s:  # librdkafka itself has waited for the leader
                     raise
                 time.sleep(pause_s)
-        return self._list_offsets(partitions, spec, committed)
+        return self._list_offsets(partitions, spec, committed, where_none or {})
 
-    def _list_offsets(self, partitions: Sequence[Partition], spec: OffsetSpec, committed: bool) -> dict[Partition, Offset]:
+    def _list_offsets(
+        self, partitions: Sequence[Partition], spec: OffsetSpec, committed: bool, where_none: Mapping[Partition, Offset]
+    ) -> dict[Partition, Offset]:
         request = {TopicPartition(p.topic, p.partition): spec for p in partitions}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         futures = self.admin.list_offsets(request, isolation_level=level, request_timeout=TIMEOUT_S)
@@ -166,6 +181,7 @@ class Cluster:
             Partition(tp.topic, tp.partition): self._result(future, f"offsets of {tp.topic}-{tp.partition}").offset
             for tp, future in futures.items()
         }
+        told |= {p: end for p, end in where_none.items() if told.get(p) == _NO_SUCH_TIME}
         if silent := [p for p in partitions if told.get(p, -1) < 0]:
             more = f" and {len(silent) - _NAMED_MAX} more" if len(silent) > _NAMED_MAX else ""
             named = ", ".join(map(str, silent[:_NAMED_MAX])) + more

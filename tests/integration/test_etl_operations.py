@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
-from tests.support.delivery import DirectDelivery
+from tests.support.delivery import FILE_ID, HOST_ID, DirectDelivery
 from tests.support.etl import EtlRun
 from tests.support.waiting import wait_for
 
 from hourmark.hours import Hour
 from hourmark_etl.operators.audit import audit
 from hourmark_etl.operators.bucket import bucket
+from hourmark_etl.operators.trace import trace
 from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
@@ -44,6 +47,12 @@ def run(stack: Stack, tmp_path_factory: pytest.TempPathFactory, first_hour: Hour
         yield made
 
 
+@pytest.fixture(scope="module")
+def since(run: EtlRun) -> str:
+    """Before all that this module sends: other modules' ranges are of the same file."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+
+
 def scrape(port: int) -> dict[str, float]:
     """What Prometheus would read: `name{label=value}` → value."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
@@ -56,7 +65,9 @@ def scrape(port: int) -> dict[str, float]:
     return found
 
 
-def test_the_metrics_say_what_was_staged_and_closed(run: EtlRun, delivery: DirectDelivery, port: int, first_hour: Hour) -> None:
+def test_the_metrics_say_what_was_staged_and_closed(
+    run: EtlRun, delivery: DirectDelivery, port: int, first_hour: Hour, since: str
+) -> None:
     sent = delivery.make(TYPE, [first_hour.start_s * 1000 + n for n in range(100)])
     delivery.deliver(sent)
     delivery.deliver(sent)  # the ack was lost
@@ -116,3 +127,46 @@ def test_an_hour_that_a_host_holds_says_so_and_closes_by_an_override(
     assert any(LOST_HOST in what for what in manifest.evidence.waived)
     wait_for(lambda: '"state": "closed"' in ask(run, bucket, "why", TYPE, str(second), "--json").stdout, "it is told as closed")
     assert "closed as forced" in ask(run, bucket, "why", TYPE, str(second)).stdout
+
+
+def traced(run: EtlRun, *what: str) -> dict[str, Any]:
+    """What `hourmark trace` tells of it, and that its exit code says whether it is found."""
+    result = ask(run, trace, *what, "--json")
+    found: dict[str, Any] = json.loads(result.stdout)
+    assert result.exit_code == (found["verdict"] in ("not_found", "unknown", "lost")), found
+    return found | {step["name"]: step["state"] for step in found["steps"]}
+
+
+def test_a_line_is_traced_by_its_place_its_id_and_its_record_from_its_audit_record_to_its_bucket(
+    run: EtlRun, delivery: DirectDelivery, first_hour: Hour, since: str
+) -> None:
+    by_place = traced(run, "host:/log:0", "--since", since)  # the first line of the first test
+    assert (by_place["verdict"], by_place["type"]) == ("in_bucket", TYPE)
+    assert {by_place[name] for name in ("acknowledged", "edge", "staged", "bucket")} == {"yes"}
+    assert by_place["event"]["position"] == 0 and 0 < time.time() * 1000 - by_place["acknowledged_at_ms"] < 900_000
+    assert f"bucket {first_hour}, closed as proved" in next(s["what"] for s in by_place["steps"] if s["name"] == "bucket")
+    by_id = traced(run, by_place["event_id"], "--type", TYPE)
+    (at,) = re.findall(
+        r"topic (\S+) partition (\d+) offset (\d+)", next(s["what"] for s in by_id["steps"] if s["name"] == "edge")
+    )
+    by_record = traced(run, ":".join(at))
+    assert by_place["steps"] == by_id["steps"] == by_record["steps"]
+
+
+def test_what_is_on_its_way_unpromised_or_a_dead_letter_is_told_so(
+    run: EtlRun, delivery: DirectDelivery, first_hour: Hour, since: str
+) -> None:
+    open_hour = Hour(first_hour.start_s + 600, 60)  # nobody reports so far
+    letter = delivery.make_letter(open_hour.start_s * 1000, "bad_json", "no object")
+    delivery.deliver(letter)
+    unpromised = delivery.make(TYPE, [open_hour.start_s * 1000])
+    delivery.send_events(unpromised)
+    place = f"{HOST_ID}:{FILE_ID}:{unpromised.start}"
+    assert traced(run, place, "--since", since)["verdict"] == "not_found"
+    event_id = str(unpromised.events[0][1])
+    wait_for(lambda: traced(run, event_id, "--type", TYPE)["verdict"] == "staged", "it is staged")
+    found = traced(run, event_id, "--type", TYPE)
+    assert (found["acknowledged"], found["edge"], found["bucket"]) == ("no", "yes", "no")
+    found = traced(run, str(letter.events[0][1]), "--type", "dead-letters")
+    assert found["event"]["reason"] == "bad_json" and found["summary"].startswith("a dead letter, ")
+    assert traced(run, f"events.{TYPE}:0:99999999")["verdict"] == "not_found"

@@ -34,7 +34,7 @@ PLACES: dict[str, tuple[set[str], set[str]]] = {
     "hourmark-delivery-service": ({"serve"}, set()),
     "hourmark-mirror": ({"mirror"}, set()),
     "hourmark-etl": ({"etl", "ledger", "bucket"}, set()),
-    "hourmark-etl[arrow]": ({"etl", "ledger", "bucket", "audit"}, {"numpy", "pyarrow"}),
+    "hourmark-etl[arrow]": ({"etl", "ledger", "bucket", "audit", "trace"}, {"numpy", "pyarrow"}),
     "hourmark-declare": ({"types"}, set()),
     "hourmark-infra": ({"demo", "test", "bench", "up", "status", "down", "purge", "judge"}, {"numpy", "pyspark"}),
 }
@@ -227,6 +227,7 @@ def test_buckets_are_read_without_spark_arrow_or_numpy(place: Place, settings: d
         (("ledger", "check"), "arrow"),
         (("ledger", "rebuild", "--into", "sqlite:////tmp/never-made.sqlite"), "arrow"),
         (("audit",), "arrow"),
+        (("trace", "events.click:0:1"), "arrow"),
         (("etl", "run"), "spark"),
         (("etl", "resume", TYPE), "spark"),
     ],

@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 import io
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import fastavro
 from confluent_kafka import Producer
 from tests.support.records import audit_record, host_report
 
+from hourmark import dead_letters
 from hourmark.audit import promises
 from hourmark.avro import frame
 from hourmark.clock import SystemClock
@@ -69,6 +70,18 @@ class DirectDelivery:
             self._offset += len(line) + 1
         return Range(RangeId(uuid.uuid4().bytes[:8]), start, tuple(events))
 
+    def make_letter(self, time_ms: int, reason: str, detail: str) -> Range:
+        """A range of one dead letter, at the next position of the file."""
+        line, start, range_id = b"no event", self._offset, RangeId(uuid.uuid4().bytes[:8])
+        event_id = self._ids.make(time_ms, start, line)
+        own = {
+            "reason": reason, "detail": detail, "claimed_type": None, "raw": line, "range_id": bytes(range_id),
+            "range_start": start, "range_end": start + len(line) + 1, "rules": "1-0", "declared_source": "app",
+        }  # fmt: skip
+        value = self._encode(dead_letters.TYPE, event_id, time_ms, own)
+        self._offset += len(line) + 1
+        return Range(range_id, start, ((dead_letters.TYPE, event_id, value),))
+
     def recut(self, delivered: Range) -> Range:
         """The same events in a range with another id, as after a lost checkpoint."""
         return dataclasses.replace(delivered, range_id=RangeId(uuid.uuid4().bytes[:8]))
@@ -107,7 +120,7 @@ class DirectDelivery:
         self._producer.produce(topic, key=key, value=frame(1) + datum)
         assert self._producer.flush(30) == 0
 
-    def _encode(self, event_type: str, event_id: EventId, time_ms: int) -> bytes:
+    def _encode(self, event_type: str, event_id: EventId, time_ms: int, own: Mapping[str, Any] | None = None) -> bytes:
         row: dict[str, Any] = {
             "event_id": bytes(event_id),
             "event_time": time_ms,
@@ -116,6 +129,7 @@ class DirectDelivery:
             "file": {"id": FILE_ID, "generation": 0},
             "position": self._offset,
             "number": self._offset,
+            **(own or {}),
         }
         buffer = io.BytesIO()
         fastavro.schemaless_writer(buffer, self._schemas[event_type], row)

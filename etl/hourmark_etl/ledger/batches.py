@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select,
 
 from hourmark.errors import UsageError
 from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
-from hourmark.kafka import TopicInfo
+from hourmark.kafka import Partition, TopicInfo
 from hourmark.topics import edge_topic
 from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import tables
@@ -39,6 +39,13 @@ from hourmark_etl.model import (
 def positions(database: Database, cluster_id: str) -> list[Position]:
     """Where each partition of the cluster is to be read from."""
     query = select(tables.positions).where(tables.positions.c.cluster_id == cluster_id)
+    return [position_of(row) for row in database.ask(query).mappings()]
+
+
+def positions_at(database: Database, partition: Partition) -> list[Position]:
+    """Of all topics that this one's name ever stood for."""
+    kept = tables.positions
+    query = select(kept).where(kept.c.topic == partition.topic, kept.c.partition == partition.partition)
     return [position_of(row) for row in database.ask(query).mappings()]
 
 

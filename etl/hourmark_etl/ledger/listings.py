@@ -201,5 +201,10 @@ def file_differences(connection: Connection) -> list[FileDifference]:
 
 def groups_of(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
     """The staged groups of one type and origin hour, wherever they are listed."""
+    return [group for group, _ in listed_groups_of(database, event_type, origin_s)]
+
+
+def listed_groups_of(database: Database, event_type: str, origin_s: int) -> list[tuple[StagedGroup, int | None]]:
+    """The same, each with the hour of the bucket it is listed for (Unix seconds), where a freeze has listed it."""
     query = _with_path(_LISTED).where(_LISTED.c.type == event_type, _LISTED.c.hour == origin_s).order_by(_LISTED.c.id)
-    return [group_of(row, event_type) for row in database.ask(query).mappings()]
+    return [(group_of(row, event_type), row["listed_hour"]) for row in database.ask(query).mappings()]

@@ -40,7 +40,7 @@ def of_topic(edge: KafkaCluster, records_max: int, say: Say) -> Iterator[Event]:
     share = -(-records_max // len(partitions))
     spans = {p: (max(starts[p], ends[p] - share), int(ends[p])) for p in partitions}
     schemas = _schemas(edge)
-    progress = _Progress(sum(end - start for start, end in spans.values()), say)
+    progress = Progress(sum(end - start for start, end in spans.values()), say)
     with contextlib.closing(CommittedReader(edge, "edge", stall_s=_STALL_S)) as reader:
         for runs in reader.read(spans):
             for record in (record for run in runs for record in run.records):
@@ -55,14 +55,14 @@ def of_buckets(storage: Storage, bucket_seconds: int, wanted: Wanted, say: Say) 
         for hour in list_hours(storage, dead_letters.TYPE, bucket_seconds)
         if hour.end_ms > wanted.since_ms and hour.start_s * 1000 < wanted.until_ms
     ]
-    progress = _Progress(len(hours), say, "buckets")
+    progress = Progress(len(hours), say, "buckets")
     for hour in hours:
         progress.step()
         if (manifest := standing_manifest(storage, dead_letters.TYPE, hour)) is not None:
             yield from read_events(storage, dead_letters.TYPE, hour, manifest)
 
 
-class _Progress:
+class Progress:
     """Says how far a long look has come, every few seconds."""
 
     def __init__(self, total: int, say: Say, of: str = "records") -> None:
@@ -70,6 +70,7 @@ class _Progress:
         self._done, self._said_s = 0, time.monotonic()
 
     def step(self) -> None:
+        """One more is read."""
         self._done += 1
         if (now_s := time.monotonic()) - self._said_s > _PROGRESS_S:
             self._said_s = now_s

@@ -1,0 +1,131 @@
+"""`hourmark trace`: where a line, an event or a record is by now."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+import click
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config, config_option
+from hourmark.errors import UsageError
+from hourmark.printing import json_option, plain, say_json
+from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.operators.letters import moment_ms
+from hourmark_etl.operators.tracing.found import Facts, found
+from hourmark_etl.operators.tracing.kept import Kept
+from hourmark_etl.operators.tracing.question import HostSays, Question, parsed, told_by_host
+from hourmark_etl.operators.tracing.story import Story, printable, told
+from hourmark_etl.operators.tracing.topics import RECORDS_MAX, Topics
+from hourmark_etl.operators.tracing.walk import Walk, Window
+from hourmark_etl.options import say
+from hourmark_etl.storage import open_storage
+
+_CLOCKS_APART_MS = 900_000
+
+
+@click.command()
+@click.argument("what", metavar="[WHAT]", required=False)
+@click.option("--type", "event_type", help="Of an event id: its type.")
+@click.option("--generation", type=click.IntRange(min=0), help="Of HOST:FILE:OFFSET: how often the file was truncated before.")
+@click.option("--from", "answer", type=click.File(), help="What `hourmark tail trace … --json` printed; - is standard input.")
+@click.option("--since", help="It was sent from then on: 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m, 3d ago.")
+@click.option("--until", help="It was sent before then; as --since.")
+@click.option(
+    "--records-max", type=click.IntRange(1, 100_000_000), default=RECORDS_MAX, show_default=True,
+    help="How many records of Kafka a step looks at.",
+)  # fmt: skip
+@json_option
+@config_option
+def trace(
+    config: Config, what: str | None, event_type: str | None, generation: int | None, answer: TextIO | None, since: str | None,
+    until: str | None, records_max: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Show where an event is: acknowledged, in Kafka, mirrored, staged, in which bucket and file; or a dead letter, and why.
+
+    WHAT is an event's id, TOPIC:PARTITION:OFFSET of either cluster, or HOST:FILE:OFFSET: a host's id or name, a file's id or its
+    path when it was read, and the byte where a line begins. Nothing is changed. A server that does not answer is named, and the
+    others are asked. Exit code 1: it is not found, or lost, or who may know it did not answer; `verdict` of --json tells which.
+
+    \b
+    Examples:
+      hourmark trace web-1:/var/log/app/app.log:98211 --since 2h
+      hourmark trace events.click:3:1200411
+      hourmark trace 019aab5e-7c00-8a51-9d1c-4be1f0a4be11 --type click --json
+      ssh web-1 hourmark tail trace /var/log/app/app.log:1734 --json | hourmark trace --from -
+    """
+    question, host = _question(what, event_type, generation, answer)
+    if question is None:
+        facts = Facts(mirrored=config.kafka.mirrored)
+    else:
+        window = _window(since, until, SystemClock().now_ms())
+        length_s, storage = config.parsing.bucket_seconds, open_storage(config.storage)
+        with contextlib.closing(Kept(lambda: existing_ledger(config), storage, length_s, _say_progress)) as kept:
+            topics = Topics(config.kafka, _say_progress, records_max)
+            facts = Walk(topics, kept, length_s, window).of(question)
+    story = told(facts, host)
+    if as_json:
+        say_json(_as_object(story, facts))
+    else:
+        say(_text(story, facts))
+    if not story.verdict.is_found:
+        raise SystemExit(1)
+
+
+def _question(
+    what: str | None, event_type: str | None, generation: int | None, answer: TextIO | None
+) -> tuple[Question | None, HostSays | None]:
+    if (what is None) == (answer is None):
+        raise UsageError("name what to trace, or --from with what `hourmark tail trace … --json` printed, and not both")
+    if answer is not None:
+        return told_by_host(answer.read())
+    assert what is not None
+    return parsed(what, event_type, generation), None
+
+
+def _window(since: str | None, until: str | None, now_ms: int) -> Window:
+    try:
+        return Window(
+            since_ms=moment_ms(since, now_ms) if since else 0,
+            until_ms=moment_ms(until, now_ms) if until else now_ms + _CLOCKS_APART_MS,
+        )
+    except ValueError as error:
+        raise UsageError(f"--since, --until: {error}") from error
+
+
+def _text(story: Story, facts: Facts) -> Iterator[str]:
+    yield story.summary
+    if facts.event_id is not None:
+        yield f"  {facts.event_type} {facts.event_id}{_of(facts)}"
+    width = max(len(step.name) for step in story.steps)
+    for step in story.steps:
+        state = "" if step.state == "yes" else f"{step.state.replace('_', ' ')}: "
+        yield f"  {step.name.ljust(width)}  {state}{step.what}"
+    yield f"next: {story.next_step}"
+
+
+def _of(facts: Facts) -> str:
+    if (event := facts.event) is None:
+        return ""
+    return f" of {printable(event['host'])}, {printable(event['source'])} at {event['position']}"
+
+
+def _as_object(story: Story, facts: Facts) -> dict[str, Any]:
+    acknowledged = found(facts.acknowledged)
+    return {
+        "verdict": story.verdict.value,
+        "summary": story.summary,
+        "type": facts.event_type,
+        "event_id": None if facts.event_id is None else str(facts.event_id),
+        "event": None if facts.event is None else plain({**facts.event, "event_id": str(facts.event_id)}),
+        "acknowledged_at_ms": None if acknowledged is None else acknowledged.at_ms,
+        "steps": [dataclasses.asdict(step) for step in story.steps],
+        "next": story.next_step,
+    }
+
+
+def _say_progress(text: str) -> None:
+    click.echo(text, err=True)

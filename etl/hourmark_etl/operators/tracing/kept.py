@@ -1,0 +1,209 @@
+"""What ledger and storage hold of an event: its staged row, its bucket, and how far its type's buckets are.
+
+Of a staged file little is read where the event's id is known: groups tell their first and last id. Of a bucket, blocks are told
+by their first id, as files are sorted by it; those that are not are read whole.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, Final, cast
+
+import fastavro
+
+from hourmark.errors import HourmarkError
+from hourmark.event_id import EventId
+from hourmark.hours import Hour
+from hourmark.kafka import Partition
+from hourmark.manifest import Manifest
+from hourmark.ranges import RangeId
+from hourmark_etl.buckets.avro_container import Block, ContainerReader
+from hourmark_etl.buckets.reader import Damaged, Event, read_manifest, standing_manifest
+from hourmark_etl.humanize import counted
+from hourmark_etl.ledger.batches import positions_at
+from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontiers import frontiers
+from hourmark_etl.ledger.listings import listed_groups_of
+from hourmark_etl.model import StagedGroup
+from hourmark_etl.operators.letters_read import Progress, Say
+from hourmark_etl.operators.tracing.found import (
+    ById,
+    ByPosition,
+    InBucket,
+    Looked,
+    Sought,
+    Staged,
+    Standing,
+    asked,
+)
+from hourmark_etl.operators.tracing.topics import decoded
+from hourmark_etl.staging.files import IdRange, Rows, read_rows
+from hourmark_etl.storage import Storage, StorageError
+
+_PLACE: Final = ("event_id", "range_id", "partition", "offset")
+
+
+class Kept:
+    """The ledger is opened when it is first asked, once, so that a trace goes on where it is away."""
+
+    def __init__(self, open_ledger: Callable[[], Database], storage: Storage, bucket_seconds: int, say: Say) -> None:
+        self._open_ledger, self._storage, self._length_s, self._say = open_ledger, storage, bucket_seconds, say
+        self._opened: Database | HourmarkError | None = None
+
+    @property
+    def _database(self) -> Database:
+        if self._opened is None:
+            try:
+                self._opened = self._open_ledger()
+            except HourmarkError as error:
+                self._opened = error
+        if isinstance(self._opened, HourmarkError):
+            raise self._opened
+        return self._opened
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        if isinstance(self._opened, Database):
+            self._opened.close()
+
+    def standing(self, event_type: str) -> Looked[Standing]:
+        """Which hour of the type is next to close; none where the ledger knows no such type."""
+
+        def look() -> Looked[Standing]:
+            known = frontiers(self._database, self._length_s)
+            found = next((Standing(hour=f.hour, state=f.state) for f in known if f.event_type == event_type), None)
+            return Looked(found, "the ledger", whole=True)
+
+        return asked("the ledger", look)
+
+    def staging(self, central: Partition) -> Looked[int]:
+        """The next offset of the central partition to be staged."""
+
+        def look() -> Looked[int]:
+            known = positions_at(self._database, central)
+            return Looked(known[0].next_offset if len(known) == 1 else None, "the ledger's positions", whole=True)
+
+        return asked("the ledger's positions", look)
+
+    def staged(self, event_type: str, hour: Hour, sought: Sought) -> Looked[Staged]:
+        """Its row in a staged file; files go some time after their bucket was closed."""
+
+        def look() -> Looked[Staged]:
+            groups = [
+                (g, listed)
+                for g, listed in listed_groups_of(self._database, event_type, hour.start_s)
+                if isinstance(sought, ByPosition) or g.first_id <= bytes(sought.event_id) <= g.last_id
+            ]
+            progress = Progress(len(groups), self._say, "staged files")
+            found = None
+            for group, listed_s in groups:
+                progress.step()
+                if (found := self._staged_in(group, listed_s, hour, sought)) is not None:
+                    break
+            return Looked(found, f"{counted(len(groups), 'staged file')} of {event_type} {hour}", whole=True)
+
+        return asked(f"staged files of {event_type} {hour}", look)
+
+    def bucket(self, event_type: str, hour: Hour, sought: Sought) -> Looked[InBucket]:
+        """Where it stands in a closed bucket: of its hour, or, as late, of a later one."""
+
+        def look() -> Looked[InBucket]:
+            buckets, why = self._buckets(event_type, hour)
+            progress = Progress(sum(len(b.files) for b in buckets), self._say, "files of buckets")
+            places = ((b, *file) for b in buckets for file in self._files_with(b, sought, progress))
+            found = next(places, None)
+            where = f"{counted(len(buckets), 'closed bucket')} with events of {event_type} {hour}{why}"
+            return Looked(None if found is None else self._in_bucket(*found), where, whole=not why)
+
+        return asked(f"closed buckets of {event_type}", look)
+
+    def _buckets(self, event_type: str, hour: Hour) -> tuple[tuple[ClosedBucket, ...], str]:
+        """Those that may hold events of the hour, and what keeps this from being all of them."""
+        try:
+            return closed_buckets(self._database, {event_type: [hour.start_s]}, self._length_s).get(event_type, ()), ""
+        except HourmarkError as error:
+            told = standing_manifest(self._storage, event_type, hour)
+            own = () if told is None else (_closed(event_type, hour, told),)
+            return own, f"; later ones were not looked into, which may hold it as late: {error}"
+
+    def _staged_in(self, group: StagedGroup, listed_s: int | None, hour: Hour, sought: Sought) -> Staged | None:
+        rows = [Rows(group.first_row, group.rows)]
+        if isinstance(sought, ById):
+            low = int.from_bytes(sought.event_id, "big")
+            table, _ = read_rows(self._storage, group.path, rows, _PLACE, IdRange(low, low))
+            found = table.to_pylist()
+        else:
+            table, _ = read_rows(self._storage, group.path, rows, _PLACE)
+            of_range = [row for row in table.to_pylist() if row["range_id"] == bytes(sought.range_id)]
+            found = [row for row in of_range if self._position(group, row["event_id"]) == sought.position]
+        if not found:
+            return None
+        row = found[0]
+        return Staged(
+            path=group.path, event_id=EventId(row["event_id"]), range_id=RangeId(row["range_id"]), partition=row["partition"],
+            offset=row["offset"], hour=hour, listed=None if listed_s is None else Hour(listed_s, self._length_s),
+        )  # fmt: skip
+
+    def _position(self, group: StagedGroup, event_id: bytes) -> int | None:
+        low = int.from_bytes(event_id, "big")
+        table, _ = read_rows(self._storage, group.path, [Rows(group.first_row, group.rows)], ("datum",), IdRange(low, low))
+        return next((int(decoded(group.event_type, datum)["position"]) for datum in table.column("datum").to_pylist()), None)
+
+    def _files_with(self, bucket: ClosedBucket, sought: Sought, progress: Progress) -> Iterator[tuple[str, int, Event]]:
+        for path, _ in bucket.files:
+            progress.step()
+            try:
+                with self._storage.open(path) as file:
+                    yield from ((path, row, event) for row, event in _events_in(ContainerReader(file), sought))
+            except StorageError:
+                raise
+            except Exception as error:  # damaged bytes make a decoder raise anything
+                hour = Hour(bucket.hour_s, self._length_s)
+                raise Damaged(
+                    f"{self._storage.url(path)} is damaged ({type(error).__name__}: {error}); `hourmark bucket verify "
+                    f"{bucket.event_type} {hour}` names all that is wrong"
+                ) from error
+
+    def _in_bucket(self, bucket: ClosedBucket, path: str, row: int, event: Event) -> InBucket:
+        hour = Hour(bucket.hour_s, self._length_s)
+        told = read_manifest(self._storage, bucket.event_type, hour)
+        return InBucket(hour=hour, file=path, row=row, event=event, grade=told.grade.value, closed_at_ms=told.closed_at_ms)
+
+
+def _closed(event_type: str, hour: Hour, told: Manifest) -> ClosedBucket:
+    files = tuple((f"{hour.bucket_path(event_type)}/{file.name}", file.blake2b) for file in told.files)
+    return ClosedBucket(event_type=event_type, hour_s=hour.start_s, events=told.events, index=(), files=files)
+
+
+def _events_in(container: ContainerReader, sought: Sought) -> Iterator[tuple[int, Event]]:
+    """Row and event of each that is sought. A block is decoded where the id lies between its first id and that of the next."""
+    row = 0
+    if isinstance(sought, ByPosition):
+        for block in container:
+            yield from ((row + n, event) for n, event in enumerate(_decoded(container, block)) if _stands_at(event, sought))
+            row += block.records
+        return
+    wanted = bytes(sought.event_id)
+    begun = ((container.content(block)[:16], block) for block in container)
+    end = (b"\xff" * 16, Block(0, b""))
+    for (first, block), (after, _) in itertools.pairwise(itertools.chain(begun, [end])):
+        if first <= wanted <= after or after < first:  # a successor that begins before it: nothing is sorted
+            events = enumerate(_decoded(container, block))
+            yield from ((row + n, event) for n, event in events if event["event_id"] == wanted)
+        row += block.records
+
+
+def _stands_at(event: Event, sought: ByPosition) -> bool:
+    file: Any = event["file"]
+    return (
+        event["position"] == sought.position
+        and file is not None
+        and (file["id"], file["generation"]) == (sought.file_id, sought.generation)
+    )
+
+
+def _decoded(container: ContainerReader, block: Block) -> Iterator[Event]:
+    return cast(Iterator[Event], fastavro.reader(io.BytesIO(container.container(block))))

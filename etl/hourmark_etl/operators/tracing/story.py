@@ -1,0 +1,223 @@
+"""What a trace comes to: where the event is, as far along its way as was found, and what each step knew. Pure.
+
+"No" is said of a step that saw all that there is; of one that did not, "not found", with what it looked at. `lost` is said only
+where a step is past the event, what follows was seen whole, and the event is not there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterator
+from typing import Any, Final
+
+from hourmark import dead_letters
+from hourmark.hours import Hour
+from hourmark_etl.humanize import counted, iso
+from hourmark_etl.operators.tracing.found import Acknowledged, Facts, InBucket, Looked, Record, Staged, found
+from hourmark_etl.operators.tracing.question import HostSays
+
+
+class Verdict(enum.StrEnum):
+    """Where it is; the last that holds of those in their order."""
+
+    NOT_FOUND = "not_found"
+    UNKNOWN = "unknown"
+    ON_HOST = "on_host"
+    ACKNOWLEDGED = "acknowledged"
+    IN_KAFKA = "in_kafka"
+    MIRRORED = "mirrored"
+    STAGED = "staged"
+    IN_BUCKET = "in_bucket"
+    LOST = "lost"
+
+    @property
+    def is_found(self) -> bool:
+        """Whether it is anywhere."""
+        return self not in (Verdict.NOT_FOUND, Verdict.UNKNOWN, Verdict.LOST)
+
+
+class State(enum.StrEnum):
+    """Of a step."""
+
+    YES = "yes"
+    NO = "no"
+    NOT_FOUND = "not_found"  # in what was looked at
+    UNREACHABLE = "unreachable"
+    NOT_ASKED = "not_asked"  # what is needed to ask is not known
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """`what`: human-readable."""
+
+    name: str
+    state: State
+    what: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Story:
+    """`next_step`: of an operator."""
+
+    verdict: Verdict
+    summary: str
+    next_step: str
+    steps: tuple[Step, ...]
+
+
+_SUMMARY: Final = {
+    Verdict.NOT_FOUND: "not found in what is still held, or was looked at; that is not to say that it is lost",
+    Verdict.UNKNOWN: "unknown: a server that may know did not answer",
+    Verdict.ON_HOST: "on its host: no server has acknowledged it",
+    Verdict.ACKNOWLEDGED: "acknowledged, and its record is not found in what is still held, or was looked at",
+    Verdict.IN_KAFKA: "in Kafka, at the edge",
+    Verdict.MIRRORED: "in Kafka, on the central cluster, and not staged yet",
+    Verdict.STAGED: "staged, and in no closed bucket yet",
+    Verdict.IN_BUCKET: "in a closed bucket",
+    Verdict.LOST: "LOST: it is missing where it must be",
+}
+
+
+def told(facts: Facts, host: HostSays | None = None) -> Story:
+    """Of what was found, and what the line's host said."""
+    verdict = _verdict(facts, host)
+    kind = "a dead letter, " if facts.event_type == dead_letters.TYPE and facts.event_id is not None else ""
+    return Story(verdict, kind + _SUMMARY[verdict], _next_step(verdict, facts, host), tuple(_steps(facts, host)))
+
+
+def missing(facts: Facts) -> str | None:
+    """Where it must be, and is not; None: nowhere."""
+    edge, staged, standing = found(facts.edge), found(facts.staged), found(facts.standing)
+    if not _is_absent(facts.bucket):
+        return None
+    if staged is not None:
+        is_closed = standing is not None and staged.listed is not None and staged.listed < standing.hour
+        return f"it was staged for the bucket {staged.listed}, which is closed, and no bucket has it" if is_closed else None
+    last = found(facts.central) if facts.mirrored else edge
+    if last is not None:
+        staging = found(facts.staging) or 0
+        is_past = last.offset < staging and _is_absent(facts.staged)
+        return f"staging has passed its record, at {staging}, and no staged file or bucket has it" if is_past else None
+    mirror = found(facts.mirror) or 0
+    if edge is not None and mirror > edge.offset and _is_absent(facts.central):
+        return f"the mirror has passed its record, at {mirror}, and the central cluster does not have it"
+    return None
+
+
+def _is_absent(step: Looked[Any] | None) -> bool:
+    return step is not None and step.found is None and step.whole and step.failed is None
+
+
+def _verdict(facts: Facts, host: HostSays | None) -> Verdict:
+    if missing(facts) is not None:
+        return Verdict.LOST
+    steps: tuple[tuple[Looked[Any] | None, Verdict], ...] = (
+        (facts.bucket, Verdict.IN_BUCKET), (facts.staged, Verdict.STAGED),
+        (facts.central if facts.mirrored else None, Verdict.MIRRORED), (facts.edge, Verdict.IN_KAFKA),
+        (facts.acknowledged, Verdict.ACKNOWLEDGED),
+    )  # fmt: skip
+    for step, verdict in steps:
+        if found(step) is not None:
+            return verdict
+    if host is not None and host.stage in ("not_read", "spooled"):
+        return Verdict.ON_HOST
+    failed = any(step is not None and step.failed is not None for step, _ in steps)
+    return Verdict.UNKNOWN if failed else Verdict.NOT_FOUND
+
+
+def _next_step(verdict: Verdict, facts: Facts, host: HostSays | None) -> str:
+    event_type = facts.event_type
+    if verdict is Verdict.IN_BUCKET:
+        bucket = found(facts.bucket)
+        assert bucket is not None
+        return f"`hourmark bucket cat {event_type} {bucket.hour}` prints that bucket's events"
+    if verdict is Verdict.LOST:
+        return (
+            "`hourmark mirror verify`, `hourmark ledger check` and `hourmark audit --ranges` say what else is missing; report it"
+        )
+    if verdict is Verdict.STAGED and (standing := found(facts.standing)) is not None:
+        return f"`hourmark bucket why {event_type} {standing.hour}` says what the type's next hour waits for"
+    if verdict is Verdict.ON_HOST and host is not None:
+        return host.next_step
+    return {
+        Verdict.STAGED: "`hourmark bucket ls` says what the type's next hour waits for",
+        Verdict.MIRRORED: "see in the log of `hourmark etl run` that batches are staged",
+        Verdict.IN_KAFKA: "`hourmark mirror lag` says whether the mirror copies; `hourmark etl run` stages what it has copied",
+        Verdict.ACKNOWLEDGED: "is the byte where a line begins? A blank line makes no record, and a later line of a record none "
+        "of its own; then `hourmark audit --ranges`",
+        Verdict.NOT_FOUND: "see what each step looked at; --since, --until and --records-max look further. On the line's host, "
+        "`hourmark tail trace FILE:LINE` says whether it was sent",
+    }.get(verdict, "see that the servers named are up and can be reached from here, and ask again")
+
+
+def _steps(facts: Facts, host: HostSays | None) -> Iterator[Step]:
+    if host is not None:
+        losses = f"; losses were noted {host.losses} times under the file's names" if host.losses else ""
+        yield Step("host", State.YES, f"{host.stage}: {host.path}{losses}")
+    yield _step("acknowledged", facts.acknowledged, _acknowledged, "no audit record: nobody was told that it is in Kafka")
+    yield _step("edge", facts.edge, _record)
+    if facts.mirrored:
+        yield _step("mirrored", facts.central, _record, _behind(facts.mirror, "the mirror copies"))
+    yield _step("staged", facts.staged, _staged, _behind(facts.staging, "staging goes on"))
+    yield _step("bucket", facts.bucket, _in_bucket, _frontier(facts))
+    if (event := facts.event) is not None and facts.event_type == dead_letters.TYPE and "reason" in event:
+        yield Step("dead letter", State.YES, f"{event['reason']}: {printable(event['detail'])}")
+    if (what := missing(facts)) is not None:
+        yield Step("lost", State.YES, what)
+
+
+def _step(name: str, step: Looked[Any] | None, tell: Any, why: str = "") -> Step:
+    if step is None:
+        return Step(name, State.NOT_ASKED, "what it is asked by is not known")
+    if step.failed is not None:
+        return Step(name, State.UNREACHABLE, step.failed)
+    if step.found is not None:
+        return Step(name, State.YES, tell(step.found))
+    more = f"; {why}" if why else ""
+    return Step(name, State.NO if step.whole else State.NOT_FOUND, f"looked at {step.where}{more}")
+
+
+def _acknowledged(told: Acknowledged) -> str:
+    r = told.record
+    promised = ", ".join(f"{p.count} of {p.event_type} {iso(p.hour_start_s * 1000)[:16]}" for p in r.promised) or "nothing"
+    blanks = f", {counted(r.blanks, 'blank line')}" if r.blanks else ""
+    return (
+        f"at {iso(told.at_ms)}: {r.kind} {r.range_id} [{r.start}, {r.end}) of {printable(r.path)} on {printable(r.host_name)}, "
+        f"file {r.file_id} generation {r.generation}, {counted(r.lines, 'line')}{blanks}; promised: {promised} "
+        f"({told.topic}-{told.partition} offset {told.offset})"
+    )
+
+
+def _record(r: Record) -> str:
+    return f"topic {r.topic} partition {r.partition} offset {r.offset}, written at {iso(r.at_ms)}, in range {r.range_id}"
+
+
+def _staged(s: Staged) -> str:
+    listed = f"listed for the bucket {s.listed}" if s.listed is not None else "listed for no bucket yet"
+    return f"{s.path}, from central partition {s.partition} offset {s.offset}; hour {s.hour}, {listed}"
+
+
+def _in_bucket(b: InBucket) -> str:
+    own = Hour.of(b.event_id.time_ms, b.hour.length_s)
+    late = f", as late: its own hour is {own}" if own != b.hour else ""
+    return f"{b.file}, record {b.row} from 0; bucket {b.hour}, closed as {b.grade} at {iso(b.closed_at_ms)}{late}"
+
+
+def _behind(step: Looked[int] | None, what: str) -> str:
+    if step is None or step.found is None:
+        return "" if step is None or step.failed is None else step.failed
+    return f"{what} from offset {step.found} of its partition on"
+
+
+def _frontier(facts: Facts) -> str:
+    if facts.standing is None:
+        return ""
+    if facts.standing.found is None:
+        return facts.standing.failed or f"the ledger knows no type {facts.event_type}"
+    return f"the next hour of {facts.event_type} to close is {facts.standing.found.hour} ({facts.standing.found.state.value})"
+
+
+def printable(text: str) -> str:
+    """No byte of a line or a path reaches a terminal as it is."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

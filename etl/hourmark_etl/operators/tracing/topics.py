@@ -1,0 +1,252 @@
+"""Kafka, as a trace reads it: a record by its offset, or what was written between two times, found by timestamps.
+
+Timestamps are of the delivery services' clocks; records of one range, and its audit record, are written within one request. So
+whatever is known of one bounds where the others are looked for. No more than `records_max` records are read in one step, and
+what was read is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Final, NamedTuple
+
+import fastavro
+from confluent_kafka import Message
+
+from hourmark import dead_letters
+from hourmark.audit import AuditRecord
+from hourmark.avro import ENVELOPE, NAMESPACE, unframe
+from hourmark.committed_reader import CommittedReader
+from hourmark.config_groups import Kafka
+from hourmark.errors import Finding, Unavailable
+from hourmark.event_types import DEAD_LETTERS
+from hourmark.kafka import Cluster, Partition
+from hourmark.mirror_positions import MirrorPositions
+from hourmark.ranges import RangeId
+from hourmark.record_key import KEY_SIZE, RecordKey
+from hourmark.topics import AUDIT, central_topic, edge_topic, events_topic, type_of
+from hourmark_etl.buckets.reader import Event
+from hourmark_etl.humanize import counted, iso
+from hourmark_etl.operators.letters_read import Progress, Say
+from hourmark_etl.operators.tracing.found import Acknowledged, ById, Looked, Record, Site, Sought, T, asked
+from hourmark_etl.operators.tracing.question import OfPlace
+
+RECORDS_MAX: Final = 200_000
+_STALL_S: Final = 10.0
+_AT_ONCE: Final = 20_000  # audit records, the newest first
+_REQUEST_MS: Final = 600_000  # a request's first record and its last lie no further apart, services' clocks included
+_ENVELOPE: Final = fastavro.parse_schema({"type": "record", "name": "envelope", "namespace": NAMESPACE, "fields": ENVELOPE})
+_LETTER: Final = fastavro.parse_schema(DEAD_LETTERS.schema())
+
+
+class _Spans(NamedTuple):
+    """Offsets to read of each partition. `whole`: the log still has all of the time asked for, and none of it is left out."""
+
+    of: Mapping[Partition, tuple[int, int]]
+    whole: bool = True
+    is_missing: bool = False  # there is no such topic
+
+    @property
+    def records(self) -> int:
+        """How many, at most."""
+        return sum(end - start for start, end in self.of.values())
+
+
+class Topics:
+    """Both clusters, or the one that is both."""
+
+    def __init__(self, kafka: Kafka, say: Say, records_max: int = RECORDS_MAX) -> None:
+        self.alias = kafka.edge_alias if kafka.mirrored else None
+        self._clusters = {Site.EDGE: Cluster(kafka.edge, "edge"), Site.CENTRAL: Cluster(kafka.central_cluster, "central")}
+        self._say, self._records_max = say, records_max
+        self._away: dict[Site, str] = {}  # what did not answer is not waited for again
+
+    def topic_of(self, site: Site, event_type: str) -> str:
+        """The topic of a type."""
+        return events_topic(event_type) if site is Site.EDGE else central_topic(events_topic(event_type), self.alias)
+
+    def audit_of_place(self, place: OfPlace, from_ms: int, to_ms: int) -> Looked[Acknowledged]:
+        """The newest audit record whose range holds the place, of those written between the two."""
+        return self._asked(Site.EDGE, AUDIT, lambda: self._newest_audit(place, from_ms, to_ms))
+
+    def audit_of_range(self, range_id: RangeId, near_ms: int) -> Looked[Acknowledged]:
+        """The audit record of the range, one of whose records was written at `near_ms`."""
+
+        def look() -> Looked[Acknowledged]:
+            from_ms, to_ms = near_ms - _REQUEST_MS, near_ms + _REQUEST_MS
+            spans = self._spans(Site.EDGE, AUDIT, None, from_ms, to_ms)
+            first = self._first(Site.EDGE, spans, lambda m: m.key() == bytes(range_id))
+            return Looked(None if first is None else _acknowledged(first), _where(AUDIT, spans, from_ms, to_ms), spans.whole)
+
+        return self._asked(Site.EDGE, AUDIT, look)
+
+    def at(self, site: Site, topic: str, partition: int, offset: int) -> Looked[Record]:
+        """The record that stands there."""
+        return asked(
+            f"{topic}-{partition} of the {site.value} cluster", lambda: self._at(site, Partition(topic, partition), offset)
+        )
+
+    def find(
+        self, site: Site, topic: str, sought: Sought, from_ms: int, to_ms: int, partition: int | None = None
+    ) -> Looked[Record]:
+        """The first record that is sought, of those written between the two."""
+
+        def look() -> Looked[Record]:
+            spans = self._spans(site, topic, partition, from_ms, to_ms)
+            first = self._first(site, spans, lambda m: _is_sought(m, sought))
+            return Looked(None if first is None else _record(first), _where(topic, spans, from_ms, to_ms), spans.whole)
+
+        return self._asked(site, topic, look)
+
+    def of_request(self, topic: str, sought: Sought, audited_ms: int) -> Looked[Record]:
+        """A record at the edge of the range whose audit record was written then."""
+        return self.find(Site.EDGE, topic, sought, audited_ms - _REQUEST_MS, audited_ms + _REQUEST_MS)
+
+    def mirrored_to(self, topic: str, partition: int) -> Looked[int]:
+        """The next offset of the edge's partition that the mirror will copy; 0 where it has copied nothing."""
+
+        def look() -> Looked[int]:
+            assert self.alias is not None, "there is no mirror"
+            with contextlib.closing(MirrorPositions(self._clusters[Site.CENTRAL].settings, self.alias)) as positions:
+                return Looked(positions.refresh().get(Partition(topic, partition), 0), "the mirror's positions", whole=True)
+
+        return self._asked(Site.CENTRAL, "the mirror's positions", look)
+
+    def _asked(self, site: Site, what: str, ask: Callable[[], Looked[T]]) -> Looked[T]:
+        def known() -> Looked[T]:
+            if site in self._away:
+                raise Unavailable(self._away[site])
+            try:
+                return ask()
+            except Unavailable as error:
+                self._away[site] = str(error)
+                raise
+
+        return asked(f"{what} of the {site.value} cluster", known)
+
+    def _newest_audit(self, place: OfPlace, from_ms: int, to_ms: int) -> Looked[Acknowledged]:
+        """Piece by piece, backwards: what is asked for is as a rule of today."""
+        spans = self._spans(Site.EDGE, AUDIT, None, from_ms, to_ms, newest=True)
+        progress = Progress(spans.records, self._say)
+        back_to = to_ms
+        pieces = [
+            (partition, max(start, high - _AT_ONCE), high)
+            for partition, (start, end) in spans.of.items()
+            for high in range(end, start, -_AT_ONCE)
+        ]
+        for partition, low, high in pieces:
+            held = []
+            for message in self._read(Site.EDGE, _Spans({partition: (low, high)}), progress):
+                back_to = min(back_to, message.timestamp()[1])
+                if place.is_in((told := _acknowledged(message)).record):
+                    held.append(told)
+            if held:
+                return Looked(held[0], _where(AUDIT, spans, back_to, to_ms), spans.whole)
+        return Looked(None, _where(AUDIT, spans, back_to, to_ms), spans.whole)
+
+    def _at(self, site: Site, place: Partition, offset: int) -> Looked[Record]:
+        cluster = self._clusters[site]
+        info = cluster.topics([place.topic]).get(place.topic)
+        if info is None or place.partition not in info.partitions:
+            return Looked(None, f"there is no {place} on the {site.value} cluster", whole=True)
+        start, end = cluster.starts([place])[place], cluster.ends([place])[place]
+        where = f"{place} of the {site.value} cluster, which has offsets {start} to {end - 1}"
+        if not start <= offset < end:
+            return Looked(None, where, whole=offset >= end)
+        first = self._first(site, _Spans({place: (offset, offset + 1)}), lambda _: True)
+        return Looked(None if first is None else _record(first), where, whole=True)
+
+    def _spans(self, site: Site, topic: str, partition: int | None, from_ms: int, to_ms: int, *, newest: bool = False) -> _Spans:
+        cluster = self._clusters[site]
+        info = cluster.topics([topic]).get(topic)
+        if info is None:
+            return _Spans({}, is_missing=True)
+        partitions = [Partition(topic, n) for n in info.partitions if partition in (None, n)]
+        starts, froms = cluster.starts(partitions), cluster.at_time(partitions, max(0, from_ms))
+        ends = cluster.at_time(partitions, to_ms)
+        share = -(-self._records_max // max(1, len(partitions)))
+        wanted = {p: (int(max(starts[p], froms[p])), int(max(ends[p], froms[p]))) for p in partitions}
+        if newest:
+            cut = {p: (max(start, end - share), end) for p, (start, end) in wanted.items()}
+        else:
+            cut = {p: (start, min(end, start + share)) for p, (start, end) in wanted.items()}
+        return _Spans(cut, cut == wanted and all(starts[p] == 0 or froms[p] > starts[p] for p in partitions))
+
+    def _first(self, site: Site, spans: _Spans, is_sought: Callable[[Message], bool]) -> Message | None:
+        with contextlib.closing(self._read(site, spans, Progress(spans.records, self._say))) as messages:
+            return next((m for m in messages if is_sought(m)), None)
+
+    def _read(self, site: Site, spans: _Spans, progress: Progress) -> Generator[Message, None, None]:
+        reader = CommittedReader(self._clusters[site].settings, site.value, stall_s=_STALL_S)
+        with contextlib.closing(reader), contextlib.closing(reader.read(spans.of)) as batches:
+            for message in (message for runs in batches for run in runs for message in run.records):
+                progress.step()
+                yield message
+
+
+def type_of_topic(topic: str, alias: str | None) -> tuple[Site, str] | None:
+    """Where a topic of events is, and of which type; None: it is none."""
+    if (event_type := type_of(topic)) is not None:
+        return Site.EDGE, event_type
+    try:
+        event_type = type_of(edge_topic(topic, alias))
+    except ValueError:
+        return None
+    return None if event_type is None else (Site.CENTRAL, event_type)
+
+
+def decoded(event_type: str, datum: bytes) -> Event:
+    """The envelope; of a dead letter, all. ValueError where it is no event."""
+    schemas = [_LETTER, _ENVELOPE] if event_type == dead_letters.TYPE else [_ENVELOPE]
+    for schema in schemas:
+        with contextlib.suppress(ValueError, KeyError, EOFError, IndexError):
+            row: Any = fastavro.schemaless_reader(io.BytesIO(datum), schema, None)
+            return dict(row)
+    raise ValueError("the datum does not begin with an event's envelope")
+
+
+def _acknowledged(message: Message) -> Acknowledged:
+    try:
+        record = AuditRecord.decode(unframe(message.value() or b"")[1])
+    except (ValueError, EOFError, IndexError) as error:
+        raise Finding(f"{_place(message)} holds no audit record that this software can read ({error!r:.200})") from error
+    return Acknowledged(
+        record=record, at_ms=message.timestamp()[1], topic=str(message.topic()), partition=message.partition() or 0,
+        offset=message.offset() or 0,
+    )  # fmt: skip
+
+
+def _record(message: Message) -> Record:
+    topic = str(message.topic())
+    try:
+        key = RecordKey.decode(message.key() or b"")
+        event = decoded(topic.rpartition(".")[2], unframe(message.value() or b"")[1])
+    except (ValueError, EOFError, IndexError) as error:
+        raise Finding(f"{_place(message)} holds no event: {error}; only delivery services may write there") from error
+    return Record(
+        topic=topic, partition=message.partition() or 0, offset=message.offset() or 0, at_ms=message.timestamp()[1],
+        event_id=key.event_id, range_id=key.range_id, event=event,
+    )  # fmt: skip
+
+
+def _is_sought(message: Message, sought: Sought) -> bool:
+    key = message.key() or b""
+    if isinstance(sought, ById):
+        return key[: len(sought.event_id)] == bytes(sought.event_id)
+    if len(key) != KEY_SIZE or key[-8:] != bytes(sought.range_id):
+        return False
+    return bool(_record(message).event["position"] == sought.position)
+
+
+def _where(topic: str, spans: _Spans, from_ms: int, to_ms: int) -> str:
+    if spans.is_missing:
+        return f"{topic}: there is no such topic"
+    span = f"written from {iso(max(0, from_ms))} to {iso(to_ms)}"
+    left = "" if spans.whole else "; the log has lost some, or more were not looked at (--since, --until, --records-max)"
+    return f"{topic}: {counted(spans.records, 'record')} {span}{left}"
+
+
+def _place(message: Message) -> str:
+    return f"topic {message.topic()} partition {message.partition()} offset {message.offset()}"

@@ -1,0 +1,208 @@
+"""The steps of a trace, each asked for what the others told: from an id, a record or a place to all that is known of it.
+
+A step is skipped where nothing is known to ask it for. A server that does not answer costs its own step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from hourmark import dead_letters
+from hourmark.audit import AuditRecord
+from hourmark.errors import UsageError
+from hourmark.event_id import EventId
+from hourmark.hours import Hour
+from hourmark.kafka import Partition
+from hourmark.ranges import RangeId
+from hourmark.topics import events_topic
+from hourmark_etl.operators.tracing.found import (
+    Acknowledged,
+    ById,
+    ByPosition,
+    Facts,
+    InBucket,
+    Looked,
+    Record,
+    Site,
+    Sought,
+    Staged,
+    Standing,
+)
+from hourmark_etl.operators.tracing.question import OfEvent, OfPlace, OfRecord, Question
+from hourmark_etl.operators.tracing.topics import type_of_topic
+
+_EARLY_MS: Final = 1_200_000  # an event's time lies at most 15 minutes after it was observed, by clocks that agree within five
+_LATE_MS: Final = 8 * 86_400_000  # and its record, as a rule, within the allowed lateness
+_MOMENT_MS: Final = 60_000  # by which records of one partition may stand out of their order of time
+
+
+class Topics(Protocol):
+    """`tracing.topics.Topics`."""
+
+    @property
+    def alias(self) -> str | None: ...
+    def topic_of(self, site: Site, event_type: str) -> str: ...
+    def audit_of_place(self, place: OfPlace, from_ms: int, to_ms: int) -> Looked[Acknowledged]: ...
+    def audit_of_range(self, range_id: RangeId, near_ms: int) -> Looked[Acknowledged]: ...
+    def at(self, site: Site, topic: str, partition: int, offset: int) -> Looked[Record]: ...
+    def find(
+        self, site: Site, topic: str, sought: Sought, from_ms: int, to_ms: int, partition: int | None = None
+    ) -> Looked[Record]: ...
+    def of_request(self, topic: str, sought: Sought, audited_ms: int) -> Looked[Record]: ...
+    def mirrored_to(self, topic: str, partition: int) -> Looked[int]: ...
+
+
+class Kept(Protocol):
+    """`tracing.kept.Kept`."""
+
+    def standing(self, event_type: str) -> Looked[Standing]: ...
+    def staging(self, central: Partition) -> Looked[int]: ...
+    def staged(self, event_type: str, hour: Hour, sought: Sought) -> Looked[Staged]: ...
+    def bucket(self, event_type: str, hour: Hour, sought: Sought) -> Looked[InBucket]: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """When what is asked for was sent, as far as the operator knows; Unix milliseconds."""
+
+    since_ms: int
+    until_ms: int
+
+
+@dataclasses.dataclass(slots=True)
+class Walk:
+    """One trace. `bucket_seconds`: length of the buckets."""
+
+    topics: Topics
+    kept: Kept
+    bucket_seconds: int
+    window: Window
+
+    def of(self, question: Question) -> Facts:
+        """All that is known. UsageError where it is no question of events."""
+        if isinstance(question, OfEvent):
+            return self._of_event(question.event_type, question.event_id, self._facts())
+        if isinstance(question, OfRecord):
+            return self._of_record(question)
+        return self._of_place(question)
+
+    def _facts(self) -> Facts:
+        return Facts(mirrored=self.topics.alias is not None)
+
+    def _of_record(self, asked: OfRecord) -> Facts:
+        meant = type_of_topic(asked.topic, self.topics.alias)
+        if meant is None:
+            raise UsageError(
+                f"{asked.topic} is no topic of events: those are called {events_topic('TYPE')}, and on the central cluster "
+                f"{self.topics.topic_of(Site.CENTRAL, 'TYPE')}"
+            )
+        site, event_type = meant
+        record = self.topics.at(site, asked.topic, asked.partition, asked.offset)
+        facts = dataclasses.replace(self._facts(), event_type=event_type)
+        facts = dataclasses.replace(facts, edge=record) if site is Site.EDGE else dataclasses.replace(facts, central=record)
+        return facts if record.found is None else self._of_event(event_type, record.found.event_id, facts)
+
+    def _of_place(self, place: OfPlace) -> Facts:
+        audit = self.topics.audit_of_place(place, self.window.since_ms, self.window.until_ms)
+        facts = dataclasses.replace(self._facts(), acknowledged=audit)
+        if audit.found is None:
+            return facts
+        record = audit.found.record
+        sought = ByPosition(record.range_id, record.file_id, record.generation, place.offset)
+        for event_type, hour in self._promised(record):
+            facts = dataclasses.replace(facts, event_type=None, edge=None, staged=None, bucket=None)
+            staged = self.kept.staged(event_type, hour, sought)
+            if staged.found is not None:
+                return self._of_event(event_type, staged.found.event_id, facts)
+            edge = self.topics.of_request(events_topic(event_type), sought, audit.found.at_ms)
+            if edge.found is not None:
+                return self._of_event(event_type, edge.found.event_id, dataclasses.replace(facts, edge=edge))
+            bucket = self.kept.bucket(event_type, hour, sought)
+            if bucket.found is not None:
+                return self._of_event(event_type, bucket.found.event_id, dataclasses.replace(facts, bucket=bucket))
+            facts = dataclasses.replace(facts, event_type=event_type, edge=edge, staged=staged, bucket=bucket)
+        return facts
+
+    def _promised(self, record: AuditRecord) -> Iterator[tuple[str, Hour]]:
+        """Where a line of the range may have gone: types and hours of events, then dead letters."""
+        for p in sorted(record.promised, key=lambda p: (p.event_type == dead_letters.TYPE, -p.count)):
+            yield p.event_type, Hour(p.hour_start_s, self.bucket_seconds)
+
+    def _of_event(self, event_type: str, event_id: EventId, facts: Facts) -> Facts:
+        """`facts`: what is known already."""
+        sought, hour = ById(event_id), Hour.of(event_id.time_ms, self.bucket_seconds)
+        # The ledger's frontier comes first: an hour that it calls closed has its bucket, whatever happens meanwhile.
+        facts = dataclasses.replace(facts, event_type=event_type, event_id=event_id, standing=self.kept.standing(event_type))
+        staged = self.kept.staged(event_type, hour, sought)
+        facts = dataclasses.replace(facts, staged=staged, bucket=self.kept.bucket(event_type, hour, sought))
+        facts = self._with_edge(self._with_central(facts, staged, sought), sought)
+        if facts.mirrored and facts.central is None and facts.edge is not None and facts.edge.found is not None:
+            facts = dataclasses.replace(facts, central=self._copy_of(facts.edge.found, Site.CENTRAL, event_type, sought))
+        return self._with_audit(self._with_progress(facts))
+
+    def _with_central(self, facts: Facts, staged: Looked[Staged], sought: ById) -> Facts:
+        """The very record that was staged."""
+        if facts.central is not None or staged.found is None or not (facts.mirrored or facts.edge is None):
+            return facts
+        assert facts.event_type is not None
+        site = Site.CENTRAL if facts.mirrored else Site.EDGE
+        found = self.topics.at(site, self.topics.topic_of(site, facts.event_type), staged.found.partition, staged.found.offset)
+        if found.found is not None and found.found.event_id != sought.event_id:  # of a topic that was made anew since
+            found = Looked(None, f"{found.where}, where another event stands: the topic is not the one that was staged")
+        return dataclasses.replace(facts, central=found) if facts.mirrored else dataclasses.replace(facts, edge=found)
+
+    def _with_edge(self, facts: Facts, sought: ById) -> Facts:
+        if facts.edge is not None and facts.edge.found is not None:
+            return facts
+        assert facts.event_type is not None
+        if facts.central is not None and facts.central.found is not None:
+            copied = self._copy_of(facts.central.found, Site.EDGE, facts.event_type, sought)
+            return dataclasses.replace(facts, edge=copied)
+        if facts.edge is not None:
+            return facts
+        time_ms = sought.event_id.time_ms
+        from_ms, to_ms = max(time_ms - _EARLY_MS, self.window.since_ms), min(time_ms + _LATE_MS, self.window.until_ms)
+        found = self.topics.find(Site.EDGE, events_topic(facts.event_type), sought, from_ms, to_ms)
+        return dataclasses.replace(facts, edge=found)
+
+    def _copy_of(self, record: Record, site: Site, event_type: str, sought: ById) -> Looked[Record]:
+        """The mirror keeps partition and timestamp."""
+        topic = self.topics.topic_of(site, event_type)
+        return self.topics.find(site, topic, sought, record.at_ms, record.at_ms + _MOMENT_MS, record.partition)
+
+    def _with_progress(self, facts: Facts) -> Facts:
+        """How far mirror and staging are. Where one is past the record by now, what follows is asked once more."""
+        edge = facts.edge.found if facts.edge is not None else None
+        if facts.mirrored and edge is not None and (facts.central is None or facts.central.found is None):
+            mirror = self.topics.mirrored_to(edge.topic, edge.partition)
+            facts = dataclasses.replace(facts, mirror=mirror)
+            if (mirror.found or 0) > edge.offset:
+                facts = dataclasses.replace(facts, central=self._copy_of(edge, Site.CENTRAL, *self._known(facts)))
+        last = facts.central if facts.mirrored else facts.edge
+        if last is None or last.found is None or (facts.staged is not None and facts.staged.found is not None):
+            return facts
+        staging = self.kept.staging(Partition(last.found.topic, last.found.partition))
+        facts = dataclasses.replace(facts, staging=staging)
+        return self._asked_again(facts) if (staging.found or 0) > last.found.offset else facts
+
+    def _asked_again(self, facts: Facts) -> Facts:
+        if facts.bucket is not None and facts.bucket.found is not None:
+            return facts
+        event_type, sought = self._known(facts)
+        hour = Hour.of(sought.event_id.time_ms, self.bucket_seconds)
+        staged = self.kept.staged(event_type, hour, sought)
+        return dataclasses.replace(facts, staged=staged, bucket=self.kept.bucket(event_type, hour, sought))
+
+    def _known(self, facts: Facts) -> tuple[str, ById]:
+        assert facts.event_type is not None and facts.event_id is not None
+        return facts.event_type, ById(facts.event_id)
+
+    def _with_audit(self, facts: Facts) -> Facts:
+        if facts.acknowledged is not None:
+            return facts
+        for step in (facts.edge, facts.central):
+            if step is not None and (record := step.found) is not None:
+                return dataclasses.replace(facts, acknowledged=self.topics.audit_of_range(record.range_id, record.at_ms))
+        return facts

@@ -1,0 +1,161 @@
+"""Servers for traces, in memory: what each holds of one event, and which of them do not answer."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from typing import Any, TypeVar
+
+from tests.support.records import HOUR, audit_record
+
+from hourmark.audit import Promise
+from hourmark.event_id import EventId, LineIds
+from hourmark.hours import Hour
+from hourmark.kafka import Partition
+from hourmark.ranges import RangeId
+from hourmark.topics import central_topic, events_topic
+from hourmark_etl.model import State
+from hourmark_etl.operators.tracing.found import (
+    Acknowledged,
+    ById,
+    ByPosition,
+    InBucket,
+    Looked,
+    Record,
+    Site,
+    Sought,
+    Staged,
+    Standing,
+)
+from hourmark_etl.operators.tracing.question import OfPlace
+
+TYPE = "click"
+POSITION = 5
+RANGE = RangeId(b"12345678")
+EVENT = LineIds("a" * 32, "b" * 32, 0).make(HOUR.start_s * 1000 + 1, POSITION, b"line")
+AT_MS = HOUR.start_s * 1000 + 2000
+_T = TypeVar("_T")
+
+
+def event(event_id: EventId = EVENT, **more: Any) -> dict[str, Any]:
+    """Its envelope."""
+    time = dt.datetime.fromtimestamp(event_id.time_ms / 1000, dt.UTC)
+    file = {"id": "b" * 32, "generation": 0}
+    return {"event_id": event_id, "event_time": time, "host": "web", "source": "/log", "file": file, "position": POSITION, **more}
+
+
+def record(offset: int, topic: str = events_topic(TYPE), **more: Any) -> Record:
+    """Of the event."""
+    return Record(topic=topic, partition=0, offset=offset, at_ms=AT_MS, event_id=EVENT, range_id=RANGE, event=event(**more))
+
+
+@dataclasses.dataclass
+class Servers:
+    """Both `walk.Topics` and `walk.Kept`. `away`: names of those that do not answer; `partly`: of those that lost some."""
+
+    alias: str | None = "edge"
+    event_type: str = TYPE
+    audit: Acknowledged | None = None
+    edge: Record | None = None
+    central: Record | None = None
+    mirror: int = 0
+    next_staged: int = 0
+    row: Staged | None = None
+    in_bucket: InBucket | None = None
+    frontier: Hour = HOUR
+    away: frozenset[str] = frozenset()
+    partly: frozenset[str] = frozenset()
+    asked: list[str] = dataclasses.field(default_factory=list)
+
+    def acknowledge(self, blanks: int = 0) -> None:
+        """By an audit record that promises the event, and a dead letter beside it."""
+        promised = (Promise(self.event_type, HOUR.start_s, 1, EVENT.low64), Promise("view", HOUR.start_s, 1, 1))
+        told = audit_record(range_id=RANGE, promised=promised, blanks=blanks)
+        self.audit = Acknowledged(record=told, at_ms=AT_MS + 1, topic="hourmark.audit", partition=0, offset=3)
+
+    def write(self, offset: int = 7, **more: Any) -> None:
+        """To the edge."""
+        self.edge = record(offset, events_topic(self.event_type), **more)
+
+    def copy(self, offset: int = 9) -> None:
+        """To the central cluster."""
+        assert self.edge is not None
+        topic = central_topic(self.edge.topic, self.alias)
+        self.central = dataclasses.replace(self.edge, topic=topic, offset=offset)
+        self.mirror = self.edge.offset + 1
+
+    def stage(self, listed: Hour | None = None) -> None:
+        """The copy."""
+        last = self.central or self.edge
+        assert last is not None
+        self.next_staged = last.offset + 1
+        self.row = Staged(
+            path="_staging/one.parquet", event_id=EVENT, range_id=RANGE, partition=0, offset=last.offset, hour=HOUR, listed=listed
+        )
+
+    def close(self, bucket: Hour = HOUR) -> None:
+        """The bucket that has it."""
+        self.frontier = bucket.next()
+        path = f"{bucket.bucket_path(self.event_type)}/part-00000.avro"
+        self.in_bucket = InBucket(hour=bucket, file=path, row=4, event=event(), grade="proved", closed_at_ms=AT_MS + 9)
+
+    def topic_of(self, site: Site, event_type: str) -> str:
+        topic = events_topic(event_type)
+        return topic if site is Site.EDGE else central_topic(topic, self.alias)
+
+    def audit_of_place(self, place: OfPlace, from_ms: int, to_ms: int) -> Looked[Acknowledged]:
+        return self._looked("audit", self.audit if self.audit is not None and place.is_in(self.audit.record) else None)
+
+    def audit_of_range(self, range_id: RangeId, near_ms: int) -> Looked[Acknowledged]:
+        assert near_ms == AT_MS
+        return self._looked("audit", self.audit if self.audit is not None and self.audit.record.range_id == range_id else None)
+
+    def at(self, site: Site, topic: str, partition: int, offset: int) -> Looked[Record]:
+        held = self._held(site, topic)
+        return self._looked(site.value, held if held is not None and held.offset == offset else None)
+
+    def find(
+        self, site: Site, topic: str, sought: Sought, from_ms: int, to_ms: int, partition: int | None = None
+    ) -> Looked[Record]:
+        held = self._held(site, topic)
+        return self._looked(
+            site.value, held if held is not None and from_ms <= held.at_ms <= to_ms and _is(sought, held.event_id) else None
+        )
+
+    def of_request(self, topic: str, sought: Sought, audited_ms: int) -> Looked[Record]:
+        held = self._held(Site.EDGE, topic)
+        return self._looked("edge", held if _is(sought) else None)
+
+    def mirrored_to(self, topic: str, partition: int) -> Looked[int]:
+        return self._looked("mirror", self.mirror)
+
+    def standing(self, event_type: str) -> Looked[Standing]:
+        return self._looked("ledger", Standing(hour=self.frontier, state=State.OPEN) if event_type == self.event_type else None)
+
+    def staging(self, central: Partition) -> Looked[int]:
+        return self._looked("ledger", self.next_staged)
+
+    def staged(self, event_type: str, hour: Hour, sought: Sought) -> Looked[Staged]:
+        return self._looked("ledger", self.row if (event_type, hour) == (self.event_type, HOUR) and _is(sought) else None)
+
+    def bucket(self, event_type: str, hour: Hour, sought: Sought) -> Looked[InBucket]:
+        held = self.in_bucket if (event_type, hour) == (self.event_type, HOUR) and _is(sought) else None
+        return self._looked("buckets", held)
+
+    def _held(self, site: Site, topic: str) -> Record | None:
+        held = self.edge if site is Site.EDGE else self.central
+        return held if held is not None and held.topic == topic else None
+
+    def _looked(self, server: str, held: _T | None) -> Looked[_T]:
+        self.asked.append(server)
+        if server in self.away:
+            return Looked(None, server, failed=f"{server} did not answer")
+        return Looked(held, server, whole=server not in self.partly)
+
+
+def _is(sought: Sought, held: EventId = EVENT) -> bool:
+    """Whether this event is meant."""
+    if isinstance(sought, ById):
+        return sought.event_id == held
+    assert isinstance(sought, ByPosition)
+    return sought == ByPosition(RANGE, "b" * 32, 0, POSITION)

@@ -1,0 +1,254 @@
+"""A trace on servers in memory: what is told of an event at each place of its way, and of what does not answer or is gone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from tests.support.records import HOUR, audit_record
+from tests.support.tracing import EVENT, POSITION, TYPE, Servers
+
+from hourmark.errors import UsageError
+from hourmark_etl.operators.tracing.found import Facts
+from hourmark_etl.operators.tracing.question import HostSays, OfEvent, OfPlace, OfRecord, Question, parsed, told_by_host
+from hourmark_etl.operators.tracing.story import State, Step, Story, Verdict, told
+from hourmark_etl.operators.tracing.walk import Walk, Window
+
+PLACE = OfPlace("web", "/log", POSITION)
+AN_EVENT = OfEvent(EVENT, TYPE)
+QUESTIONS: list[Question] = [PLACE, AN_EVENT, OfRecord("events.click", 0, 7), OfRecord("edge.events.click", 0, 9)]
+
+
+@pytest.fixture
+def servers() -> Servers:
+    """An acknowledged event, mirrored and staged, in a closed bucket."""
+    made = Servers()
+    made.acknowledge()
+    made.write()
+    made.copy()
+    made.stage(HOUR)
+    made.close()
+    return made
+
+
+def walked(servers: Servers, question: Question = AN_EVENT) -> Facts:
+    return Walk(servers, servers, HOUR.length_s, Window(since_ms=0, until_ms=1 << 45)).of(question)
+
+
+def story(servers: Servers, question: Question = AN_EVENT, host: HostSays | None = None) -> Story:
+    return told(walked(servers, question), host)
+
+
+def step(found: Story, name: str) -> Step:
+    (one,) = (s for s in found.steps if s.name == name)
+    return one
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=str)
+def test_every_way_to_name_it_tells_the_same_of_every_step(servers: Servers, question: Question) -> None:
+    found = story(servers, question)
+    assert found == story(servers)
+    assert (found.verdict, {s.state for s in found.steps}) == (Verdict.IN_BUCKET, {State.YES})
+    assert "part-00000.avro, record 4 from 0; bucket 2027-01-15T08, closed as proved" in step(found, "bucket").what
+    assert "topic events.click partition 0 offset 7, written at 2027-01-15T08:00:02.000Z" in step(found, "edge").what
+    assert "topic edge.events.click partition 0 offset 9" in step(found, "mirrored").what
+    assert "central partition 0 offset 9" in step(found, "staged").what
+    assert "at 2027-01-15T08:00:02.001Z: range 3132333435363738 [0, 10) of /log on web" in step(found, "acknowledged").what
+    assert "hourmark bucket cat click 2027-01-15T08" in found.next_step
+
+
+def test_each_place_of_its_way_is_told_with_what_comes_next() -> None:
+    servers = Servers()
+    assert story(servers).verdict is Verdict.NOT_FOUND
+    servers.write()
+    found = story(servers)
+    assert (found.verdict, step(found, "acknowledged").state) == (Verdict.IN_KAFKA, State.NO)
+    assert "nobody was told" in step(found, "acknowledged").what
+    assert "the mirror copies from offset 0" in step(found, "mirrored").what
+    servers.acknowledge()
+    servers.copy()
+    found = story(servers)
+    assert found.verdict is Verdict.MIRRORED and "staging goes on from offset 0" in step(found, "staged").what
+    servers.stage()
+    found = story(servers)
+    assert found.verdict is Verdict.STAGED and "listed for no bucket yet" in step(found, "staged").what
+    assert (
+        step(found, "bucket").state is State.NO and "next hour of click to close is 2027-01-15T08" in step(found, "bucket").what
+    )
+    assert "hourmark bucket why click 2027-01-15T08" in found.next_step
+
+
+def test_one_cluster_has_no_step_of_a_mirror() -> None:
+    servers = Servers(alias=None)
+    servers.acknowledge()
+    servers.write()
+    servers.stage()
+    found = story(servers)
+    assert found.verdict is Verdict.STAGED and "mirrored" not in {s.name for s in found.steps}
+    assert step(found, "edge").state is State.YES
+
+
+def test_an_event_that_came_late_is_told_so(servers: Servers) -> None:
+    servers.close(HOUR.next())
+    assert "as late: its own hour is 2027-01-15T08" in step(story(servers), "bucket").what
+
+
+def test_a_dead_letter_says_why() -> None:
+    servers = Servers(event_type="dead-letters")
+    servers.acknowledge()
+    servers.write(reason="bad_json", detail="no object \x1b[31m")
+    found = story(servers, PLACE)
+    assert found.summary.startswith("a dead letter, in Kafka")
+    assert step(found, "dead letter").what == r"bad_json: no object \x1b[31m"
+
+
+@pytest.mark.parametrize(
+    ("away", "verdict"),
+    [
+        ({"buckets"}, Verdict.STAGED),
+        ({"buckets", "ledger"}, Verdict.MIRRORED),
+        ({"buckets", "ledger", "central", "mirror"}, Verdict.IN_KAFKA),
+        ({"buckets", "ledger", "central", "mirror", "edge"}, Verdict.UNKNOWN),
+        ({"edge", "audit", "central", "mirror"}, Verdict.IN_BUCKET),
+        ({"ledger", "edge", "central"}, Verdict.IN_BUCKET),
+    ],
+)
+def test_a_server_that_is_away_is_named_and_the_others_answer(servers: Servers, away: set[str], verdict: Verdict) -> None:
+    servers.away = frozenset(away)
+    found = story(servers)
+    assert found.verdict is verdict
+    unreachable = {s.name for s in found.steps if s.state is State.UNREACHABLE}
+    assert ("bucket" in unreachable) == ("buckets" in away)
+    assert all("did not answer" in s.what for s in found.steps if s.state is State.UNREACHABLE)
+
+
+def test_what_retention_took_is_not_found_and_not_lost(servers: Servers) -> None:
+    servers.edge = servers.central = servers.audit = servers.row = servers.in_bucket = None
+    servers.partly = frozenset({"edge", "audit"})
+    found = story(servers)
+    assert (found.verdict, step(found, "edge").state) == (Verdict.NOT_FOUND, State.NOT_FOUND)
+    assert "not to say that it is lost" in found.summary
+
+
+def test_a_bucket_is_told_when_kafka_holds_nothing_any_more(servers: Servers) -> None:
+    servers.edge = servers.central = servers.audit = servers.row = None
+    servers.partly = frozenset({"edge", "central", "audit"})
+    found = story(servers)
+    assert (found.verdict, step(found, "acknowledged").state) == (Verdict.IN_BUCKET, State.NOT_ASKED)
+
+
+@pytest.mark.parametrize("question", [PLACE, AN_EVENT], ids=str)
+def test_a_row_whose_bucket_closed_without_it_is_lost(servers: Servers, question: Question) -> None:
+    servers.in_bucket = None
+    found = story(servers, question)
+    assert found.verdict is Verdict.LOST and "no bucket has it" in step(found, "lost").what
+
+
+def test_a_row_that_came_after_its_hour_had_closed_waits_for_the_next(servers: Servers) -> None:
+    servers.in_bucket = None
+    assert servers.row is not None
+    servers.row = dataclasses.replace(servers.row, listed=None)
+    assert story(servers).verdict is Verdict.STAGED
+
+
+def test_what_staging_has_passed_and_nobody_has_is_lost(servers: Servers) -> None:
+    servers.row = servers.in_bucket = None
+    found = story(servers)
+    assert found.verdict is Verdict.LOST and "staging has passed its record, at 10" in step(found, "lost").what
+
+
+def test_what_the_mirror_has_passed_and_did_not_copy_is_lost(servers: Servers) -> None:
+    servers.row = servers.in_bucket = servers.central = None
+    found = story(servers)
+    assert found.verdict is Verdict.LOST and "the mirror has passed its record, at 8" in step(found, "lost").what
+
+
+@pytest.mark.parametrize("unsure", ["buckets", "ledger"])
+def test_nothing_is_called_lost_while_a_place_was_not_seen_whole(servers: Servers, unsure: str) -> None:
+    servers.row = servers.in_bucket = None
+    servers.partly = frozenset({unsure})
+    assert story(servers).verdict is Verdict.MIRRORED
+    servers.partly, servers.away = frozenset(), frozenset({unsure})
+    assert story(servers).verdict is Verdict.MIRRORED
+
+
+def test_what_is_taken_in_while_a_trace_looks_is_not_called_lost(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    row, bucket, staging = servers.row, servers.in_bucket, servers.staging
+    servers.row = servers.in_bucket = None
+
+    def meanwhile(central: object) -> object:
+        servers.row, servers.in_bucket = row, bucket
+        return staging(central)  # type: ignore[arg-type]  # what the walk asks for
+
+    monkeypatch.setattr(servers, "staging", meanwhile)
+    assert story(servers).verdict is Verdict.IN_BUCKET
+
+
+def test_a_place_in_an_acknowledged_range_where_no_record_begins_says_so(servers: Servers) -> None:
+    servers.acknowledge(blanks=1)
+    found = story(servers, OfPlace("a" * 32, "b" * 32, POSITION + 1, 0))
+    assert found.verdict is Verdict.ACKNOWLEDGED and "A blank line makes no record" in found.next_step
+    assert "1 blank line" in step(found, "acknowledged").what
+
+
+@pytest.mark.parametrize("change", [{"host": "web-2"}, {"file": "/log.1"}, {"generation": 1}, {"offset": 10}])
+def test_another_host_file_generation_or_offset_is_another_place(servers: Servers, change: dict[str, object]) -> None:
+    assert story(servers, dataclasses.replace(PLACE, **change)).verdict is Verdict.NOT_FOUND  # type: ignore[arg-type]  # fields
+
+
+def test_a_batch_of_the_api_holds_no_place_of_a_file() -> None:
+    assert not PLACE.is_in(audit_record(kind="batch")) and PLACE.is_in(audit_record())
+
+
+def test_what_waits_on_its_host_is_told_as_its_host_says() -> None:
+    host = HostSays("spooled", "/log", "`hourmark tail status`", 2)
+    found = story(Servers(), PLACE, host)
+    assert (found.verdict, found.next_step) == (Verdict.ON_HOST, "`hourmark tail status`")
+    assert "losses were noted 2 times" in step(found, "host").what
+    assert told(Facts(mirrored=True), dataclasses.replace(host, stage="no_such_line")).verdict is Verdict.NOT_FOUND
+
+
+def test_an_acknowledgement_that_the_host_missed_counts(servers: Servers) -> None:
+    assert story(servers, PLACE, HostSays("spooled", "/log", "", 0)).verdict is Verdict.IN_BUCKET
+
+
+def test_a_record_of_a_topic_made_anew_is_not_taken_for_the_staged_one(servers: Servers) -> None:
+    assert servers.central is not None
+    servers.central = dataclasses.replace(servers.central, event_id=type(EVENT)(bytes(16)))
+    assert step(story(servers), "mirrored").state is State.NO
+
+
+@pytest.mark.parametrize("topic", ["hourmark.audit", "other.events.click", "logs"])
+def test_other_topics_are_wrong_use(servers: Servers, topic: str) -> None:
+    with pytest.raises(UsageError, match=r"no topic of events.*edge\.events\.TYPE"):
+        walked(servers, OfRecord(topic, 0, 1))
+
+
+def test_an_offset_that_holds_nothing_is_not_found(servers: Servers) -> None:
+    assert story(servers, OfRecord("events.click", 0, 8)).verdict is Verdict.NOT_FOUND
+
+
+def test_questions_are_read() -> None:
+    assert parsed(str(EVENT), TYPE, None) == AN_EVENT
+    assert parsed("events.end-song:3:12", None, None) == OfRecord("events.end-song", 3, 12)
+    assert parsed("web-1:/var/log/a:b.log:98", None, 2) == OfPlace("web-1", "/var/log/a:b.log", 98, 2)
+    assert parsed(f"{'a' * 32}:{'b' * 32}:0", None, None) == OfPlace("a" * 32, "b" * 32, 0)
+    for wrong in ("", "/var/log/app.log:12", "web-1:/log", "events.click:1"):
+        with pytest.raises(UsageError, match="names nothing to trace"):
+            parsed(wrong, None, None)
+    with pytest.raises(UsageError, match="--type"):
+        parsed(str(EVENT), None, None)
+
+
+def test_what_the_hosts_tool_printed_is_read() -> None:
+    printed = {
+        "stage": "acknowledged", "path": "/log", "offset": 5, "host_id": "a" * 32, "source": "app", "file_id": "b" * 32,
+        "generation": 1, "losses": 0, "next": "do",
+    }  # fmt: skip
+    says = HostSays("acknowledged", "/log", "do", 0)
+    assert told_by_host(json.dumps(printed)) == (OfPlace("a" * 32, "b" * 32, 5, 1), says)
+    assert told_by_host(json.dumps(printed | {"file_id": None, "generation": None})) == (None, says)
+    for wrong in ("", "[]", "{}", "acknowledged: …"):
+        with pytest.raises(UsageError, match="--from"):
+            told_by_host(wrong)

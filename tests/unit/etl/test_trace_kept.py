@@ -1,0 +1,174 @@
+"""What a trace reads of a real ledger, of staged files and of buckets' containers; and that a lost one costs its step alone."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import fastavro
+import pytest
+from tests.support.containers import append_all
+from tests.support.ledger_life import FIRST, LENGTH_S, Life
+from tests.support.memory_storage import MemoryStorage
+from tests.support.tracing import event
+
+from hourmark.avro import event_schema, frame
+from hourmark.config import Config
+from hourmark.config_groups import Etl, Storage
+from hourmark.event_id import EventId, LineIds
+from hourmark.hours import Hour
+from hourmark.kafka import Partition
+from hourmark.manifest import Manifest
+from hourmark.ranges import RangeId
+from hourmark.record_key import RecordKey
+from hourmark_etl.buckets.avro_container import ContainerWriter
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.operators.tracing.found import ById, ByPosition
+from hourmark_etl.operators.tracing.kept import Kept
+
+RANGE = RangeId(b"a range.")
+FILE = "b" * 32
+SCHEMA = event_schema("click", [])
+COUNT = 200
+IDS = [LineIds("a" * 32, FILE, 0).make(FIRST.start_s * 1000 + n, n, b"line") for n in range(COUNT)]
+
+
+def datum(event_id: EventId, position: int) -> bytes:
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(SCHEMA), event(event_id) | {"position": position})
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Iterator[Life]:
+    """200 events of one range in two batches; two others beside them."""
+    made = Life(MemoryStorage(), f"sqlite:///{tmp_path}/ledger.sqlite")
+    log = made.topics.logs["events.click"]
+    for part in (range(100), range(100, COUNT)):
+        log += [(RecordKey(IDS[n], RANGE).encode(), frame(1) + datum(IDS[n], n)) for n in part]
+        made.stage()
+    yield made
+    made.database.close()
+
+
+@pytest.fixture
+def kept(life: Life) -> Kept:
+    return Kept(lambda: life.database, life.storage, LENGTH_S, lambda _: None)
+
+
+def close(life: Life, ids: Sequence[EventId] = IDS) -> None:
+    """The hour, in a bucket whose one file has small blocks."""
+    life.close("click")
+    with life.storage.create(f"{FIRST.bucket_path('click')}/part-00000.avro") as file:
+        writer = ContainerWriter(file, json.dumps(SCHEMA), block_bytes=1000)
+        append_all(writer, [datum(event_id, IDS.index(event_id)) for event_id in ids])
+        writer.close()
+
+
+def position(number: int) -> ByPosition:
+    return ByPosition(RANGE, FILE, 0, number)
+
+
+@pytest.mark.parametrize("number", [0, 99, 100, COUNT - 1])
+def test_a_staged_row_is_found_by_id_and_by_position(kept: Kept, number: int) -> None:
+    by_id, by_position = (kept.staged("click", FIRST, sought) for sought in (ById(IDS[number]), position(number)))
+    assert by_id.found == by_position.found and by_id.whole and by_position.whole
+    assert by_id.found is not None
+    assert (by_id.found.event_id, by_id.found.range_id, by_id.found.offset) == (IDS[number], RANGE, number)
+    assert (by_id.found.hour, by_id.found.listed) == (FIRST, None)
+
+
+def test_a_row_says_for_which_bucket_it_is_listed(life: Life, kept: Kept) -> None:
+    life.freeze("click")
+    found = kept.staged("click", FIRST, ById(IDS[0])).found
+    assert found is not None and found.listed == FIRST
+
+
+def test_what_is_not_staged_is_not_found(kept: Kept) -> None:
+    other = LineIds("a" * 32, FILE, 1).make(FIRST.start_s * 1000 + 50, 50, b"line")
+    assert kept.staged("click", FIRST, ById(other)).found is None
+    assert kept.staged("click", FIRST, position(COUNT)).found is None
+    assert kept.staged("click", FIRST, ByPosition(RangeId(bytes(8)), FILE, 0, 1)).found is None
+    assert kept.staged("view", FIRST, ById(IDS[0])).found is None
+    assert kept.bucket("click", FIRST, ById(IDS[0])).found is None
+
+
+@pytest.mark.parametrize("number", [0, 1, 77, COUNT - 1])
+def test_a_record_of_a_bucket_is_found_with_file_and_row(life: Life, kept: Kept, number: int) -> None:
+    close(life)
+    for sought in (ById(IDS[number]), position(number)):
+        found = kept.bucket("click", FIRST, sought).found
+        assert found is not None
+        assert (found.file, found.row) == (f"{FIRST.bucket_path('click')}/part-00000.avro", number)
+        assert (found.hour, found.grade, found.event_id) == (FIRST, "proved", IDS[number])
+
+
+def test_a_file_that_is_not_sorted_hides_nothing(life: Life, kept: Kept) -> None:
+    close(life, [*IDS[100:], *IDS[:100]])
+    rows = [found.row for event_id in IDS if (found := kept.bucket("click", FIRST, ById(event_id)).found) is not None]
+    assert rows == [*range(100, 200), *range(100)]
+
+
+def test_a_bucket_that_has_it_as_late_is_found(life: Life, kept: Kept) -> None:
+    close(life)
+    late = LineIds("a" * 32, FILE, 0).make(FIRST.start_s * 1000 + 500, 900, b"late")
+    life.take_in("click", FIRST.next(), 1)
+    told = life.close("click")
+    later = told.model_copy(update={"late": {str(FIRST): 1}})
+    folder = FIRST.next().bucket_path("click")
+    with life.storage.create(f"{folder}/late-00000.avro") as file:
+        writer = ContainerWriter(file, json.dumps(SCHEMA))
+        append_all(writer, [datum(late, 900)])
+        writer.close()
+    rewrite(life, later.model_copy(update={"files": [told.files[0].model_copy(update={"name": "late-00000.avro"})]}))
+    found = kept.bucket("click", FIRST, ById(late)).found
+    assert found is not None and (found.hour, found.file) == (FIRST.next(), f"{folder}/late-00000.avro")
+
+
+def rewrite(life: Life, told: Manifest) -> None:
+    """The ledger's copy of a manifest."""
+    from hourmark_etl.ledger import tables
+    from hourmark_etl.ledger.database import put
+    from hourmark_etl.ledger.frontiers import bucket_row
+
+    with life.database.transaction(life.closer) as connection:
+        put(connection, tables.buckets, ["type", "hour"], [bucket_row(Hour.parse(told.hour, LENGTH_S), told)])
+
+
+def test_a_damaged_file_is_named_and_not_taken_for_one_without_the_event(life: Life, kept: Kept) -> None:
+    life.close("click")
+    life.storage.write_new(f"{FIRST.bucket_path('click')}/part-00000.avro", b"no container")
+    found = kept.bucket("click", FIRST, ById(IDS[0]))
+    assert found.failed is not None and "hourmark bucket verify click" in found.failed
+
+
+def test_standing_and_positions_are_the_ledgers(life: Life, kept: Kept) -> None:
+    standing = kept.standing("click").found
+    assert standing is not None and standing.hour == FIRST
+    assert kept.standing("other").found is None
+    assert kept.staging(Partition("events.click", 0)).found == COUNT
+    assert kept.staging(Partition("events.click", 1)).found is None
+
+
+def test_without_a_ledger_the_hours_own_bucket_is_read_and_later_ones_are_said_to_be_missing(life: Life, tmp_path: Path) -> None:
+    close(life)
+    gone = Config(etl=Etl(ledger=f"sqlite:///{tmp_path}/none.sqlite"), storage=Storage(root=f"file://{tmp_path}/root"))
+
+    def lost() -> Database:
+        return existing_ledger(gone)
+
+    kept = Kept(lost, life.storage, LENGTH_S, lambda _: None)
+    found = kept.bucket("click", FIRST, ById(IDS[5]))
+    assert found.found is not None and found.found.row == 5
+    absent = kept.bucket("click", FIRST.next(), ById(IDS[5]))
+    assert (absent.found, absent.whole, absent.failed) == (
+        None,
+        False,
+        None,
+    ) and "later ones were not looked into" in absent.where
+    for step in (kept.standing("click"), kept.staged("click", FIRST, ById(IDS[5])), kept.staging(Partition("events.click", 0))):
+        assert step.failed is not None and "there is no ledger at" in step.failed
+    kept.close()
