@@ -269,7 +269,7 @@ class Tailer(Group):
     second_state_dir: Path | None = None
     """a folder on another disk: host id and truncations, so that `--reread` makes the same ids though `state_dir` is gone"""
     service_urls: list[str] = Field(["http://127.0.0.1:8780"], min_length=1)
-    """tried in turn"""
+    """ranges are spread evenly over those that answer; of a name each of its addresses is one"""
     token_file: Path | None = None
     """holds the token of `hourmark token create`, for services that require one; read again when it changes"""
     tls: TailerTls = TailerTls()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import ipaddress
 import select
 import socket
 import ssl
@@ -40,6 +41,7 @@ class Address(NamedTuple):
     port: int
     prefix: str
     headers: tuple[tuple[str, str], ...] = ()  # what a user in the URL comes to
+    at: str = ""  # which of the host's addresses; empty: any
 
     @classmethod
     def of(cls, url: str) -> Address:
@@ -53,6 +55,15 @@ class Address(NamedTuple):
             headers = (("Authorization", "Basic " + base64.b64encode(user.encode()).decode()),)
         is_tls = parts.scheme == "https"
         return cls(is_tls, parts.hostname, parts.port or (443 if is_tls else 80), parts.path.rstrip("/"), headers)
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether the host is an address already, and no name."""
+        try:
+            ipaddress.ip_address(self.host)
+        except ValueError:
+            return False
+        return True
 
 
 class _Kept(NamedTuple):
@@ -115,16 +126,16 @@ class Connections:
 
 
 def _connected(address: Address, timeout_s: float, tls: ssl.SSLContext) -> http.client.HTTPConnection:
-    connection: http.client.HTTPConnection
-    if address.is_tls:
-        connection = http.client.HTTPSConnection(address.host, address.port, timeout=timeout_s, context=tls)
-    else:
-        connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
     connection.auto_open = 0  # a request goes over this connection, or not at all
+    if address.is_tls:
+        connection.default_port = http.client.HTTPS_PORT
+    plain = socket.create_connection((address.at or address.host, address.port), timeout_s)
     try:
-        connection.connect()
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sock = tls.wrap_socket(plain, server_hostname=address.host) if address.is_tls else plain
     except BaseException:
-        connection.close()
+        plain.close()
         raise
     return connection
 

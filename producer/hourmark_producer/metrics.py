@@ -1,17 +1,18 @@
 """All metrics of the tailer, in one place: names, kinds, meanings; and Prometheus' text format of them. docs/metrics.md explains.
 
-Nothing is counted here: what other modules count is written down when it is asked for. Labels are sources of the configuration,
-and reasons of dead letters: never files.
+Nothing is counted here: what other modules count is written down when it is asked for. Labels are sources and services
+of the configuration, and reasons of dead letters: never files.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from hourmark_producer.books import Balance
 from hourmark_producer.losses import Losses
+from hourmark_producer.services import ServiceStanding
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX: Final = "hourmark_tailer_"
@@ -29,6 +30,7 @@ class Numbers:
     files: Mapping[str, int]
     lag_seconds: Mapping[str, float]
     dead_letters: Mapping[str, Mapping[str, int]]
+    services: Sequence[ServiceStanding]
     ranges: int
     events: int
     conditions: int
@@ -67,6 +69,10 @@ def _lines(numbers: Numbers) -> Iterator[str]:
         for reason, count in reasons.items()
     ]
     yield from _metric("dead_letters_total", "counter", "Lines that became dead letters, since the start.", dead)
+    up = [({"service": one.service}, float(one.failing_seconds is None)) for one in numbers.services]
+    yield from _metric("service_up", "gauge", "Whether the latest request to a delivery service was taken.", up)
+    taken = [({"service": one.service}, float(one.ranges)) for one in numbers.services]
+    yield from _metric("service_ranges_total", "counter", "Ranges that a service acknowledged, since the start.", taken)
     for name, kind, meaning, value in (
         ("ranges_total", "counter", "Ranges acknowledged, since the start.", numbers.ranges),
         ("events_total", "counter", "Events that came of them.", numbers.events),

@@ -15,10 +15,9 @@ from hourmark_producer.files import TrackedFile
 from hourmark_producer.follower import Follower
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.service_client import Busy, NotAllowed, Refused
+from hourmark_producer.services import pause_after
 from hourmark_producer.throttle import Throttle
 
-FIRST_S: Final = 0.1
-NEXT_ADDRESS_S: Final = 0.05  # another service may well be able to
 SENDERS: Final = 8  # they wait for the service most of the time, and share fsyncs; memory: a range or a long line each
 
 
@@ -29,7 +28,6 @@ class Senders:
     follower: Follower
     schedule: Schedule
     throttle: Throttle
-    addresses: int
     backoff_max_s: float
     failed: Callable[[Exception], None]
 
@@ -69,7 +67,7 @@ class Senders:
             more = self.follower.step(file)
         except (HourmarkError, OSError) as error:
             file.failures += 1
-            pause = pause_s(error, failures=file.failures, addresses=self.addresses, max_s=self.backoff_max_s, rng=self._rng)
+            pause = pause_s(error, failures=file.failures, max_s=self.backoff_max_s, rng=self._rng)
             self._log(file, error, pause)
             self.schedule.retry(file, pause)
         else:
@@ -103,16 +101,12 @@ class Senders:
             )
 
 
-def pause_s(error: Exception, *, failures: int, addresses: int, max_s: float, rng: random.Random) -> float:
+def pause_s(error: Exception, *, failures: int, max_s: float, rng: random.Random) -> float:
     """How long to wait before a failed step is tried again. Retries never end; only the pause is bounded.
 
-    `failures`: in a row, this one included. Exponential with jitter, so that many tailers do not come back together.
+    `failures`: in a row, this one included. Every service that may be asked was asked.
     """
-    assert failures >= 1, "there is no pause without a failure"
-    if isinstance(error, Refused) and not (isinstance(error, NotAllowed) and failures % addresses):
+    if isinstance(error, Refused):
         return max_s  # asking again soon would not help
-    if failures % addresses != 0:
-        return min(NEXT_ADDRESS_S, max_s)
-    rounds = min(failures // addresses - 1, 30)
-    pause: float = min(max_s, FIRST_S * (1 << rounds)) * rng.uniform(0.5, 1.0)
+    pause = pause_after(failures, max_s, rng)
     return max(pause, error.retry_after_s) if isinstance(error, Busy) else pause

@@ -1,29 +1,26 @@
 """The delivery service as seen from a log host: its clock, its rules, and what it says to ranges and reports.
 
-Every answer carries the service's clock and rules revision. The latest reading is what the next range is given: it is a
-lower bound of the service's time now, and never this host's own clock.
+Every answer carries the service's clock and rules revision. The latest reading is what the next range is given, never this
+host's own clock, and never one that is before a reading of any other service: see `ServiceLink.fresh`.
 
     HourmarkError
-    ├── Busy       no answer, or one that says: later (429, 5xx). Try again, at the next address
-    └── Refused    an answer that says: never like this (other than 200, 429, 5xx, or a 200 that is not as agreed)
-        └── NotAllowed  401 or 403: it wants another token. Try again, at the next address, until there is one
+    ├── Busy       no answer, or one that says: later (429, 5xx). Every service was asked that may be; try again
+    └── Refused    an answer that says: never like this (other than 200, 429, 5xx, or a 200 that is not as agreed), by all
+        └── NotAllowed  401 or 403: they want another token. Try again until there is one
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
-from hourmark.config_groups import LOOPBACK_HOSTS
 from hourmark.config_groups import Tailer as TailerConfig
-from hourmark.errors import ConfigError, HourmarkError, Unavailable
+from hourmark.errors import HourmarkError, Unavailable
 from hourmark.hidden import shown
-from hourmark.host_reports import HostReport
+from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark.ranges import ByteRange
 from hourmark.wire import (
     CLOCK_HEADER,
@@ -35,15 +32,15 @@ from hourmark.wire import (
     range_headers,
     report_to_json,
 )
-from hourmark_producer.connections import PROBLEMS, Address, Answer, Connections
+from hourmark_producer.connections import PROBLEMS, Answer, Connections
 from hourmark_producer.credentials import Credentials
+from hourmark_producer.services import Service, Services
 
 READING_AGE_MAX_S: Final = 2.0  # an older reading is renewed before a range is made of it
 RANGE_TIMEOUT_S: Final = 60.0  # above the service's own delivery timeout (30 s), so that its 503 is heard
 SHORT_TIMEOUT_S: Final = 10.0
 RETRY_AFTER_MAX_S: Final = 60.0
 _JSON: Final = {"Content-Type": "application/json"}
-_LOG = logging.getLogger(__name__)
 
 
 class Busy(Unavailable):
@@ -74,12 +71,13 @@ class ServiceLink:
     """One tailer's connections to its delivery services. Safe to use from several threads."""
 
     def __init__(self, config: TailerConfig, clock: Clock) -> None:
-        self._addresses = [_address(url, config.token_file) for url in config.service_urls]
-        self._urls = [url.rstrip("/") for url in config.service_urls]
-        self._turn = 0
+        self.services = Services(config.service_urls, clock, config.backoff_max_seconds, config.token_file)
+        self._told = self.services.first  # took the latest report
         self._clock = clock
-        self.latest: Reading | None = None  # of any age
+        self._latest: Reading | None = None  # of any age
         self._clocks_ms: dict[str, int] = {}  # the latest of each service
+        self._highest_ms = 0  # of all readings
+        self._noting = threading.Lock()
         self._hello = threading.Lock()
         self._credentials = Credentials(config, clock)
         self._connections = Connections()
@@ -89,20 +87,30 @@ class ServiceLink:
         self._connections.close()
 
     def fresh(self, age_max_s: float = READING_AGE_MAX_S) -> Reading:
-        """A reading of at most this age; asks where there is none. Busy, Refused."""
+        """A reading of at most this age; asks where there is none. Busy, Refused.
+
+        Its clock is not before any that was read so far, of whatever service: what was claimed to one service is over for
+        ranges that go to others, too.
+        """
         with self._hello:
-            reading = self.latest
+            reading = self._latest
             if reading is None or reading.rules is None or self._clock.monotonic_s() - reading.at_s > age_max_s:
-                self._exchange("GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S)
-                reading = self.latest
-        if reading is None:
-            raise Busy(f"no {CLOCK_HEADER} in the answers of {self._urls[self._turn]}; is a delivery service there?")
-        return reading
+                service, _ = self._first_to_take(
+                    lambda service: self._ask(service, "GET", HELLO_PATH, {}, b"", SHORT_TIMEOUT_S), self._told
+                )
+                reading = self._latest
+                if reading is None:
+                    raise Busy(f"no {CLOCK_HEADER} in the answer of {shown(service.url)}; is a delivery service there?")
+        is_near = self._highest_ms - reading.clock_ms <= CLOCKS_APART_MS_MAX  # else one of them is plainly wrong
+        return reading._replace(clock_ms=max(reading.clock_ms, self._highest_ms)) if is_near else reading
 
     def send_range(self, byte_range: ByteRange, body: bytes) -> RangeAnswer:
         """Deliver a range, `body` compressed with zstd. Returns once it is acknowledged. Busy, Refused."""
         headers = range_headers(byte_range) | {"Content-Encoding": "zstd", "Content-Type": "application/octet-stream"}
-        url, response = self._exchange("POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
+        service, response = self._first_to_take(
+            lambda service: self._ask(service, "POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
+        )
+        url = shown(service.url)
         try:
             fields = json.loads(response.content)
             end, events, dead_letters = (int(fields[name]) for name in ("end", "events", "dead_letters"))
@@ -117,71 +125,105 @@ class ServiceLink:
 
     def clocks_ms(self) -> dict[str, int]:
         """What each service's clock read when it answered last, by service."""
-        return dict(self._clocks_ms)
+        with self._noting:
+            return dict(self._clocks_ms)
 
     def send_report(self, report_to: Callable[[str], HostReport]) -> None:
         """Deliver a host report, made for the service that it goes to. Busy, Refused.
 
-        To a service of a version before `unknown_losses` it goes without them.
+        It goes where the one before went, as long as that is well: a claim is made by a clock that was read a moment ago.
         """
-        turn = self._turn
-        report = report_to(self._urls[turn])
+        self.services.look_up()
+
+        def tell(service: Service) -> Answer:
+            return self._tell(service, report_to(service.name))
+
+        self._told, _ = self._first_to_take(tell, self._told)
+
+    def _tell(self, service: Service, report: HostReport) -> Answer:
+        """To a service of a version before `unknown_losses` it goes without them."""
         try:
-            self._exchange("POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S, turn)
+            return self._ask(service, "POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S)
         except Refused as error:
             if isinstance(error, NotAllowed) or not any(s.unknown_losses or s.unrepeatable for s in report.sources):
                 raise
-            body = report_to_json(report, tells_unknown=False)
-            self._exchange("POST", REPORTS_PATH, _JSON, body, SHORT_TIMEOUT_S, turn)
+        return self._ask(service, "POST", REPORTS_PATH, _JSON, report_to_json(report, tells_unknown=False), SHORT_TIMEOUT_S)
 
-    def _exchange(
-        self, method: str, path: str, headers: Mapping[str, str], content: bytes, timeout_s: float, turn: int | None = None
-    ) -> tuple[str, Answer]:
-        """The answer, which is 200, and what was asked."""
-        turn = self._turn if turn is None else turn
-        url, mine = shown(self._urls[turn]) + path, self._credentials.shown()
+    def _first_to_take(self, ask: Callable[[Service], Answer], preferred: Service | None = None) -> tuple[Service, Answer]:
+        """The answer, which is 200, and whose it is. Each that may be asked is asked once, after a refusal too: another may be
+        of a newer version. Busy where one of them may yet take it, else Refused.
+        """
+        tried, problems = set[Service](), list[Busy | Refused]()
+        while (service := self.services.next(tried, preferred)) is not None:
+            tried.add(service)
+            try:
+                return service, ask(service)
+            except (Busy, Refused) as error:
+                problems.append(error)
+        wait_s = self.services.wait_s()
+        if not problems:
+            raise Busy(f"every delivery service has asked to wait: {self.services.troubles()}", wait_s)
+        worst = min(problems, key=lambda problem: (not isinstance(problem, Busy), not isinstance(problem, NotAllowed)))
+        if isinstance(worst, Busy):
+            worst.retry_after_s = wait_s
+        raise worst
+
+    def _ask(
+        self, service: Service, method: str, path: str, headers: Mapping[str, str], content: bytes, timeout_s: float
+    ) -> Answer:
+        """One request to one service; the answer, which is 200. Busy, Refused."""
+        before, retry_after_s = self.services.asked(service), 0.0
+        problem: Busy | Refused | None = Busy("it was given up")
+        try:
+            answer = self._answer(service, method, path, headers, content, timeout_s)
+            problem, retry_after_s = _problem(shown(service.url) + path, answer), _retry_after_s(answer)
+        except Busy as error:
+            problem = error
+            raise
+        finally:
+            if problem is None:
+                self.services.answered(service, ranges=int(path == RANGES_PATH))
+            else:
+                self.services.failed(service, str(problem), before=before, retry_after_s=retry_after_s)
+        if problem is not None:
+            raise problem
+        return answer
+
+    def _answer(
+        self, service: Service, method: str, path: str, headers: Mapping[str, str], content: bytes, timeout_s: float
+    ) -> Answer:
+        """Whatever its status. Busy where there is none."""
+        mine = self._credentials.shown()
         try:
             answer = self._connections.ask(
-                self._addresses[turn], method, path, {**headers, **mine.headers}, content, timeout_s=timeout_s, tls=mine.tls
+                service.address, method, path, {**headers, **mine.headers}, content, timeout_s=timeout_s, tls=mine.tls
             )
         except PROBLEMS as error:
-            self._next_address(turn)
             hint = "; tailer.tls.ca names who is believed" if "certificate verify failed" in str(error) else ""
-            raise Busy(f"{url}: {str(error) or type(error).__name__}{hint}") from error
-        self._note(answer, self._urls[turn])
-        if answer.status == 200:
-            return url, answer
-        said = f"{url} answered {answer.status}: {_message(answer)}"
-        if answer.status == 429 or answer.status >= 500:
-            self._next_address(turn)
-            raise Busy(said, _retry_after_s(answer))
-        if answer.status in (401, 403):
-            self._next_address(turn)
-            raise NotAllowed(f"{said}. Put a token that covers this host and its types into tailer.token_file")
-        raise Refused(said)
-
-    def _next_address(self, turn: int) -> None:
-        if self._turn == turn:  # else another thread has moved on already
-            self._turn = (turn + 1) % len(self._urls)
+            raise Busy(f"{shown(service.url)}{path}: {str(error) or type(error).__name__}{hint}") from error
+        self._note(answer, service.name)
+        return answer
 
     def _note(self, answer: Answer, service: str) -> None:
         text = answer.headers.get(CLOCK_HEADER, "")
         if text.isascii() and text.isdigit() and len(text) <= 19:
-            before = self.latest.rules if self.latest else None
-            rules = answer.headers.get(RULES_HEADER) or before
-            self._clocks_ms[service] = int(text)
-            self.latest = Reading(int(text), rules, self._clock.monotonic_s())
+            with self._noting:
+                before = self._latest.rules if self._latest else None
+                self._clocks_ms[service] = int(text)
+                self._highest_ms = max(self._highest_ms, int(text))
+                self._latest = Reading(int(text), answer.headers.get(RULES_HEADER) or before, self._clock.monotonic_s())
 
 
-def _address(url: str, token_file: Path | None) -> Address:
-    """ConfigError if it is none, or would carry the token where others can read it."""
-    try:
-        address = Address.of(url)
-    except ValueError as error:
-        raise ConfigError(f"tailer.service_urls = {shown(url)!r}: allowed: http://host:port or https://host:port") from error
-    if token_file is not None and not address.is_tls and address.host not in LOOPBACK_HOSTS:
-        raise ConfigError(f"tailer.service_urls = {shown(url)!r}: tailer.token_file would go there in clear; use https://")
-    return address
+def _problem(url: str, answer: Answer) -> Busy | Refused | None:
+    """None: it was taken."""
+    if answer.status == 200:
+        return None
+    said = f"{url} answered {answer.status}: {_message(answer)}"
+    if answer.status == 429 or answer.status >= 500:
+        return Busy(said, _retry_after_s(answer))
+    if answer.status in (401, 403):
+        return NotAllowed(f"{said}. Put a token that covers this host and its types into tailer.token_file")
+    return Refused(said)
 
 
 def _message(answer: Answer) -> str:

@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from hourmark_producer.services import ServiceStanding
 from hourmark_producer.throttle import Condition
 
 FILE: Final = "standing.json"
@@ -43,6 +44,7 @@ class Standing:
     lag_seconds: dict[str, float | None]
     troubles: list[Trouble]
     latest_trouble: Trouble | None
+    services: list[ServiceStanding] = dataclasses.field(default_factory=list)
 
 
 def keep(folder: Path, standing: Standing) -> None:
@@ -61,6 +63,9 @@ def kept(folder: Path) -> Standing | None:
         fields: dict[str, Any] = json.loads((folder / FILE).read_bytes())
         latest = fields.pop("latest_trouble")
         troubles = [Trouble(**one) for one in fields.pop("troubles")]
-        return Standing(**fields, troubles=troubles, latest_trouble=Trouble(**latest) if latest else None)
+        services = [ServiceStanding(**one) for one in fields.pop("services", [])]  # a version before told none
+        return Standing(
+            **fields, services=services, troubles=troubles, latest_trouble=Trouble(**latest) if latest else None,
+        )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError):
         return None

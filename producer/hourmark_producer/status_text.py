@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import Final
 
+from hourmark_producer.services import ServiceStanding
 from hourmark_producer.status import FileStatus, SourceStatus, Status
 
 FILES_SHOWN: Final = 50
@@ -18,6 +19,8 @@ def as_text(status: Status, *, every_file: bool = False) -> Iterator[str]:
     yield f"{running}; {status.state_dir}, host id {status.host_id}"
     for source in status.sources:
         yield _source(source)
+    for service in status.standing.services if status.standing else ():
+        yield _service(service)
     files = sorted(status.files, key=lambda file: -file.pending_bytes - file.in_flight_bytes)
     shown = files if every_file else files[:FILES_SHOWN]
     for file in shown:
@@ -43,6 +46,12 @@ def _source(source: SourceStatus) -> str:
             f"pending + {books.skipped} skipped + {books.lost} lost"
         )
     return f"{text}; {source.lost_bytes} bytes lost, unknown losses: {source.unknown_losses}"
+
+
+def _service(service: ServiceStanding) -> str:
+    failing = service.failing_seconds
+    how = "well" if failing is None else f"failing for {failing:.0f} s: {service.trouble}"
+    return f"service {service.service}: {service.ranges} ranges, {how}"
 
 
 def _file(file: FileStatus) -> str:

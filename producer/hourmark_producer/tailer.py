@@ -120,7 +120,7 @@ class Tailer:
         )
         self._senders = Senders(
             follower=self._follower, schedule=self._schedule, throttle=throttle,
-            addresses=len(config.service_urls), backoff_max_s=config.backoff_max_seconds, failed=self._fail,
+            backoff_max_s=config.backoff_max_seconds, failed=self._fail,
         )  # fmt: skip
         self._scanner = Scanner(
             sources=list(sources.values()),
@@ -332,6 +332,7 @@ class Tailer:
                 dead_letters=self._refused.counts(),
                 ranges=counters.ranges,
                 events=counters.events,
+                services=stand.services,
                 conditions=len(stand.troubles),
                 well=not self.unwell(),
                 started_at_s=stand.started_at_ms / 1000,
@@ -353,6 +354,7 @@ class Tailer:
             lag_seconds={source: None if at_s is None else max(0.0, now_s - at_s) for source, at_s in claims.items()},
             troubles=[standing.Trouble.of(condition) for condition in self._throttle.ongoing()],
             latest_trouble=standing.Trouble.of(latest) if latest else None,
+            services=self._client.services.standings(),
         )
 
     def _keep_standing(self) -> None:

@@ -23,11 +23,13 @@ from hourmark_producer.health import Health
 from hourmark_producer.losses import Losses
 from hourmark_producer.metrics import Numbers, exposition
 from hourmark_producer.probes import answering
+from hourmark_producer.services import ServiceStanding
 from hourmark_producer.throttle import Throttle
 
 NUMBERS = Numbers(
     balances={'a"\\\n': Balance(seen=15, acknowledged=1, in_flight=2, pending=3, skipped=4, lost=5)},
     losses={'a"\\\n': Losses(5, 7)}, files={'a"\\\n': 9}, lag_seconds={'a"\\\n': 1.5}, dead_letters={"b": {"no_type": 3}},
+    services=[ServiceStanding(service="http://a", ranges=4, failing_seconds=None, trouble="")],
     ranges=1, events=2, conditions=0, well=True, started_at_s=1.0, delivered_at_s=2.0, reported_at_s=3.0,
 )  # fmt: skip
 

@@ -1,0 +1,194 @@
+"""Several delivery services: all that answer are used alike, and what ails one is no reason to wait."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import Counter
+
+import pytest
+from tests.support.clock import FakeClock
+from tests.support.tailer.host import Host, lines
+from tests.support.tailer.recorder import Recorder, recording
+from tests.support.waiting import wait_for
+
+from hourmark.clock import SystemClock
+from hourmark.config_groups import Tailer as TailerConfig
+from hourmark_producer.service_client import ServiceLink
+from hourmark_producer.services import RESOLVE_EVERY_S, Service, Services
+
+URLS = ["http://10.0.0.1:1", "http://10.0.0.2:1", "http://10.0.0.3:1"]
+MAX_S = 8.0
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def services(clock: FakeClock) -> Services:
+    return Services(URLS, clock, MAX_S)
+
+
+def chosen(services: Services, count: int = 1, *, tried: set[Service] | None = None) -> list[Service]:
+    """So many requests, one after another, each answered."""
+    found = []
+    for _ in range(count):
+        service = services.next(tried or set())
+        assert service is not None
+        services.asked(service)
+        services.answered(service)
+        found.append(service)
+    return found
+
+
+def fail(services: Services, service: Service, retry_after_s: float = 0.0) -> None:
+    services.failed(service, "no", before=services.asked(service), retry_after_s=retry_after_s)
+
+
+def urls(found: list[Service]) -> Counter[str]:
+    return Counter(one.url for one in found)
+
+
+def test_requests_are_spread_evenly(services: Services) -> None:
+    assert urls(chosen(services, 9)) == dict.fromkeys(URLS, 3)
+
+
+def test_the_one_with_the_fewest_requests_under_way_is_next(services: Services) -> None:
+    slow, *_ = chosen(services)
+    services.asked(slow)
+    assert slow not in chosen(services, 6)
+
+
+def test_one_that_failed_is_asked_again_after_growing_pauses_by_one_request(services: Services, clock: FakeClock) -> None:
+    (bad,) = chosen(services)
+    pauses = []
+    for _ in range(12):
+        fail(services, bad)
+        began_s = clock.monotonic_s()
+        while bad not in chosen(services, 3):
+            clock.advance(0.01)
+        pauses.append(clock.monotonic_s() - began_s)
+        fail(services, bad)  # `chosen` said that it answered
+        bad.failures = len(pauses)
+    assert pauses[0] <= 0.11 and 0.5 * MAX_S - 0.1 <= pauses[-1] <= MAX_S + 0.1
+
+
+def test_while_one_request_finds_out_the_others_go_elsewhere(services: Services, clock: FakeClock) -> None:
+    (bad,) = chosen(services)
+    fail(services, bad)
+    clock.advance(1.0)
+    asked = [services.next(set()) for _ in range(6)]
+    assert asked.count(bad) == 1
+
+
+def test_failures_of_one_moment_count_once(services: Services) -> None:
+    (bad,) = chosen(services)
+    before = [services.asked(bad) for _ in range(8)]
+    for count in before:
+        services.failed(bad, "no", before=count)
+    assert bad.failures == 1 and bad.under_way == 0
+
+
+def test_where_all_fail_each_is_still_asked(services: Services) -> None:
+    for service in chosen(services, 3):
+        fail(services, service)
+    tried = set[Service]()
+    while (one := services.next(tried)) is not None:
+        tried.add(one)
+    assert len(tried) == 3
+
+
+def test_retry_after_is_obeyed_for_that_address_alone(services: Services, clock: FakeClock) -> None:
+    (bad,) = chosen(services)
+    fail(services, bad, retry_after_s=5.0)
+    assert bad not in chosen(services, 6) and services.wait_s() == 0
+    others = set(chosen(services, 2))
+    assert services.next(others) is None, "not even where no other is left"
+    for service in others:
+        fail(services, service, retry_after_s=7.0)
+    assert services.next(set()) is None and services.wait_s() == pytest.approx(5.0)
+    clock.advance(5.1)
+    assert services.next(set()) is bad
+
+
+def test_each_address_of_a_name_is_used_and_keeps_what_is_known_of_it(clock: FakeClock) -> None:
+    found = [["10.1.0.1", "10.1.0.2"]]
+    services = Services(["http://delivery.example:8780", URLS[0]], clock, MAX_S)
+    services.look_up(lambda host, port: found[0])
+    first = chosen(services, 3)
+    assert {one.address.at for one in first} == {"10.1.0.1", "10.1.0.2", ""}
+    assert len({one.name for one in first}) == 3, "each has a clock of its own"
+    found[0] = ["10.1.0.2", "10.1.0.9"]
+    services.look_up(lambda host, port: found[0])
+    assert set(chosen(services, 3)) == set(first), "not asked for that often"
+    clock.advance(RESOLVE_EVERY_S)
+    services.look_up(lambda host, port: found[0])
+    later = chosen(services, 3)
+    assert {one.address.at for one in later} == {"10.1.0.2", "10.1.0.9", ""} and len(set(first) & set(later)) == 2
+
+
+def test_a_name_that_cannot_be_looked_up_goes_on_as_before(clock: FakeClock) -> None:
+    def gone(host: str, port: int) -> list[str]:
+        raise socket.gaierror(-3, "Temporary failure in name resolution")
+
+    services = Services(["http://delivery.example:8780"], clock, MAX_S)
+    services.look_up(gone)
+    assert [one.address.at for one in chosen(services)] == [""]
+    clock.advance(RESOLVE_EVERY_S)
+    services.look_up(lambda host, port: ["10.1.0.1"])
+    clock.advance(RESOLVE_EVERY_S)
+    services.look_up(gone)
+    assert [one.address.at for one in chosen(services)] == ["10.1.0.1"]
+
+
+def test_ranges_go_to_all_alike(host: Host, recorder: Recorder) -> None:
+    with recording() as other:
+        host.settings |= {"service_urls": [recorder.url, other.url], "range_bytes": 1024, "report_seconds": 600.0}
+        host.drain(lines(2000))
+        recorder.received += other.received
+        assert recorder.text() == lines(2000)
+        assert abs(len(recorder.stored) - len(other.stored)) <= 4  # whoever is busy with a report is passed over
+
+
+@pytest.mark.parametrize("status", [400, 403, 413, 503])
+def test_what_one_refuses_another_may_take_at_once(host: Host, recorder: Recorder, status: int) -> None:
+    """Such as one of an older version, that does not know a header yet."""
+    with recording() as newer:
+        recorder.behaviour = lambda _: status
+        host.settings |= {"service_urls": [recorder.url, newer.url], "range_bytes": 1024, "backoff_max_seconds": 60.0}
+        began_s = time.monotonic()
+        host.drain(lines(200))
+        assert newer.text() == lines(200) and time.monotonic() - began_s < 30
+
+
+def test_one_that_is_not_there_costs_no_file_a_pause(host: Host, recorder: Recorder) -> None:
+    with recording() as dead:
+        pass
+    host.settings |= {"service_urls": [dead.url, recorder.url], "range_bytes": 1024, "backoff_max_seconds": 60.0}
+    with host.running(lines(200)) as tailer:
+        recorder.wait_text(lines(200))
+        wait_for(lambda: sum(one.ranges for one in tailer.stand().services) == len(recorder.stored), "all are acknowledged")
+        by_name = {one.service: one for one in tailer.stand().services}
+        assert by_name[dead.url].failing_seconds is not None and "refused" in by_name[dead.url].trouble
+        assert by_name[recorder.url].failing_seconds is None
+        up = f'hourmark_tailer_service_up{{service="{dead.url}"}} 0'
+        assert up in tailer.exposition().decode()
+
+
+@pytest.mark.parametrize(("ahead_ms", "is_held_to_it"), [(60_000, True), (400_000, False)])
+def test_no_range_is_observed_before_what_may_have_been_claimed_to_another_service(ahead_ms: int, is_held_to_it: bool) -> None:
+    """Dead letters, and lines without a time of their own, are of the hour in which they were observed.
+
+    Where clocks are minutes apart nothing closes, and one that is plainly wrong is not held to.
+    """
+    with recording() as behind:
+        behind.clock = lambda: 1_800_000_000_000
+        with recording() as ahead:
+            ahead.clock = lambda: 1_800_000_000_000 + ahead_ms
+            link = ServiceLink(TailerConfig(service_urls=[ahead.url, behind.url]), SystemClock())
+            assert link.fresh().clock_ms == ahead.clock()
+        link.close()  # it is gone, and so are connections to it
+        assert link.fresh(age_max_s=-1.0).clock_ms == (ahead if is_held_to_it else behind).clock()
+        assert link.clocks_ms() == {ahead.url: ahead.clock(), behind.url: behind.clock()}, "claims are by each one's own"
