@@ -12,14 +12,13 @@ import dataclasses
 import enum
 import os
 from pathlib import Path
-from typing import BinaryIO, Final
 
 from hourmark.errors import UsageError
 from hourmark_producer.books import balances
 from hourmark_producer.identity import Identity, identify
+from hourmark_producer.line_begin import begin_of_line
+from hourmark_producer.packed_trace import is_packed, unpacked
 from hourmark_producer.peek import KnownFile, Peek, peek
-
-_BLOCK_BYTES: Final = 1 << 20
 
 
 class Stage(enum.Enum):
@@ -32,11 +31,12 @@ class Stage(enum.Enum):
     SPOOLED = "spooled"
     ACKNOWLEDGED = "acknowledged"
     ACKNOWLEDGED_OR_SKIPPED = "acknowledged_or_skipped"
+    PACKED = "packed"
 
     @property
     def is_found(self) -> bool:
         """Whether the line is on its way, or about to be."""
-        return self not in (Stage.NOT_FOLLOWED, Stage.NO_SUCH_LINE, Stage.TRUNCATED)
+        return self not in (Stage.NOT_FOLLOWED, Stage.NO_SUCH_LINE, Stage.TRUNCATED, Stage.PACKED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,8 @@ class Trace:
 def trace_line(state_dir: Path, path: Path, *, line: int | None = None, offset: int | None = None) -> Trace:
     """`line`: from 1. `offset`: where a line begins. UsageError, Unavailable."""
     try:
+        if is_packed(path):
+            return _trace_packed(state_dir, path, line, offset)
         with path.open("rb") as content:
             begin = offset if offset is not None else begin_of_line(content, line or 1)
             known = peek(state_dir / "checkpoint.sqlite")
@@ -66,26 +68,26 @@ def trace_line(state_dir: Path, path: Path, *, line: int | None = None, offset: 
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}; name the file as it is called now") from error
     stage = stage_of(file, begin, size, skipped=file is not None and _skipped(known, file.source))
+    return _traced(known, path, stage, begin, file)
+
+
+def _trace_packed(state_dir: Path, path: Path, line: int | None, offset: int | None) -> Trace:
+    known = peek(state_dir / "checkpoint.sqlite")
+    begin, size, file = unpacked(path, known.files, line, offset)
+    if file is not None:
+        stage = stage_of(file, begin, size, skipped=_skipped(known, file.source))
+    else:
+        stage = Stage.NO_SUCH_LINE if begin is None or begin >= size else Stage.PACKED
+    return _traced(known, path, stage, begin, file)
+
+
+def _traced(known: Peek, path: Path, stage: Stage, begin: int | None, file: KnownFile | None) -> Trace:
     noted = {str(path.absolute())} | ({file.path, file.seen_at} if file else set())
     return Trace(
         stage=stage, path=str(path), offset=begin, host_id=known.host_id,
         source=file.source if file else None, file_id=file.file_id if file else None,
         generation=file.generation if file else None, losses=sum(loss.path in noted for loss in known.occasions),
     )  # fmt: skip
-
-
-def begin_of_line(content: BinaryIO, line: int) -> int | None:
-    """The offset where `line` (from 1) begins; None where the file has no such line."""
-    left, at = line - 1, 0
-    while block := content.read(_BLOCK_BYTES):
-        count = block.count(b"\n")
-        if left <= count:
-            begin = 0
-            for _ in range(left):
-                begin = block.index(b"\n", begin) + 1
-            return at + begin if begin < len(block) or content.read(1) else None
-        left, at = left - count, at + len(block)
-    return None
 
 
 def stage_of(file: KnownFile | None, offset: int | None, size: int, *, skipped: bool) -> Stage:

@@ -15,10 +15,11 @@ from hourmark.errors import UsageError
 from hourmark.printing import json_option, say_json
 from hourmark_producer.trace import Stage, Trace, trace_line
 
+_ROTATED: Final = re.compile(r"([.-][0-9]+)*\.(gz|bz2|xz|zst)$")  # what logrotate and gzip add to a name
 _TOLD: Final = {
     Stage.NOT_FOLLOWED: (
         "not followed: the checkpoint knows no such file",
-        "does a pattern of tailer.sources name it, and has the tailer run since? A packed file is not known by name",
+        "does a pattern of tailer.sources name it, and has the tailer run since?",
     ),
     Stage.NO_SUCH_LINE: ("no such line: the file ends before it", "count from 1, in the file as it is now"),
     Stage.TRUNCATED: (
@@ -35,11 +36,18 @@ _TOLD: Final = {
     ),
     Stage.ACKNOWLEDGED: (
         "acknowledged: a delivery service has it, and Kafka before that",
-        "`hourmark audit --ranges`, at a host that reaches the ledger, says whether its range has arrived",
+        "`hourmark trace --from` what --json prints here, where the clusters can be reached, says when, and where it is now",
     ),
     Stage.ACKNOWLEDGED_OR_SKIPPED: (
         "acknowledged, or passed over: bytes of this source were skipped, as copies or by a setting",
-        "`hourmark audit --ranges`, at a host that reaches the ledger; the tailer's log names files that it passed over",
+        "`hourmark trace --from` what --json prints here, where the clusters can be reached; the tailer's log names files that "
+        "it passed over",
+    ),
+    Stage.PACKED: (
+        "packed: the checkpoint does not know what this was packed from; it lets go of a file that is gone, once all of it is "
+        "acknowledged or counted as lost",
+        "where the clusters can be reached, by the path that it was read under: {question}; --since and --until tell it from "
+        "others of that name",
     ),
 }  # fmt: skip
 
@@ -58,6 +66,7 @@ def trace(context: click.Context, place: str, config_file: Path | None, offset: 
     \b
     Examples:
       hourmark tail trace /var/log/app/app.log:1734
+      hourmark tail trace /var/log/app/app.log.2.gz:1734
       hourmark tail trace /var/log/app/app.log.1 --offset 98211 --json
     """
     parent = context.parent.params if context.parent else {}
@@ -67,7 +76,7 @@ def trace(context: click.Context, place: str, config_file: Path | None, offset: 
         raise UsageError("name a line or --offset, not both")
     found = trace_line(config.tailer.state_dir, path, line=line, offset=offset)
     if as_json:
-        say_json({**dataclasses.asdict(found), "stage": found.stage.value, "next": _TOLD[found.stage][1]})
+        say_json({**dataclasses.asdict(found), "stage": found.stage.value, "next": _next_step(found)})
     else:
         click.echo("\n".join(_text(found)))
     if not found.stage.is_found:
@@ -85,8 +94,7 @@ def placed(place: str) -> tuple[Path, int | None]:
 
 
 def _text(found: Trace) -> Iterator[str]:
-    what, step = _TOLD[found.stage]
-    yield what
+    yield _TOLD[found.stage][0]
     if found.file_id is not None:
         at = "" if found.offset is None else f", offset {found.offset}"
         yield (
@@ -95,4 +103,9 @@ def _text(found: Trace) -> Iterator[str]:
         )
     if found.losses:
         yield f"! losses were noted {found.losses} times under this file's names: `hourmark tail status` shows them"
-    yield f"next: {step}"
+    yield f"next: {_next_step(found)}"
+
+
+def _next_step(found: Trace) -> str:
+    was = _ROTATED.sub("", str(Path(found.path).absolute()))
+    return _TOLD[found.stage][1].replace("{question}", f"`hourmark trace {found.host_id}:{was}:{found.offset}`")

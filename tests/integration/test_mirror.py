@@ -20,14 +20,24 @@ import psutil
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from tests.support import tracing
 from tests.support.waiting import wait_for
 
+from hourmark.avro import frame
 from hourmark.clock import SystemClock
 from hourmark.config import Config
 from hourmark.config_groups import KafkaCluster
+from hourmark.event_id import LineIds
+from hourmark.hours import Hour
 from hourmark.kafka import Cluster, Partition, client_settings, topic_settings
+from hourmark.record_key import RecordKey
 from hourmark.topic_setup import WantedTopic, ensure_topics
 from hourmark.topics import central_topic, events_topic
+from hourmark_etl.operators.tracing.found import found
+from hourmark_etl.operators.tracing.question import OfEvent, OfRecord
+from hourmark_etl.operators.tracing.story import told
+from hourmark_etl.operators.tracing.topics import Topics
+from hourmark_etl.operators.tracing.walk import Walk, Window
 from hourmark_infra.stack import Stack
 from hourmark_mirror.verdict_text import as_lines
 from hourmark_mirror.verification import Verdict, Verification
@@ -35,7 +45,7 @@ from hourmark_mirror.verification import Verdict, Verification
 pytestmark = pytest.mark.stack
 
 RUN = uuid.uuid4().hex[:8]  # topics of this run: the stack may be an older one's
-TYPES = ("copied", "large", "killed", "lost", "altered", "foreign", "replaced", "empty", "refused")
+TYPES = ("copied", "traced", "large", "killed", "lost", "altered", "foreign", "replaced", "empty", "refused")
 
 
 def topic(name: str) -> str:
@@ -146,6 +156,31 @@ def test_records_reach_the_centre_as_they_are(sites: Sites) -> None:
     edge = sorted(content(m) for m in read_all(sites.config.kafka.edge, topic("copied")))
     assert edge == sorted(content(m) for m in read_all(sites.central, sites.remote("copied")))
     assert len(edge) == len(records)
+
+
+def test_an_event_is_traced_from_either_side_of_the_mirror_and_by_its_id(sites: Sites) -> None:
+    now_ms, event_type = SystemClock().now_ms(), topic("traced").removeprefix("events.")
+    ids = [LineIds("a" * 32, "b" * 32, 0).make(now_ms, n, b"line") for n in range(20)]
+    records = [(RecordKey(i, tracing.RANGE).encode(), frame(1) + tracing.datum(tracing.event(i))) for i in ids]
+    sites.produce("traced", records, partition=1)
+    sites.verified("traced")
+    topics = Topics(sites.config.kafka, print)
+    kept = tracing.Servers(event_type=event_type, frontier=Hour.of(now_ms, 60))
+    walk = Walk(topics, kept, 60, Window(since_ms=0, until_ms=now_ms + 900_000))
+    facts = walk.of(OfRecord(topic("traced"), 1, 7))
+    copy = found(facts.central)
+    assert facts.event_id == ids[7] and copy is not None
+    assert (copy.topic, copy.partition, copy.event_id) == (sites.remote("traced"), 1, ids[7])
+    for question in (OfRecord(copy.topic, 1, copy.offset), OfEvent(ids[7], event_type)):
+        again = walk.of(question)
+        at_edge = found(again.edge)
+        assert at_edge is not None and (at_edge.offset, found(again.central)) == (7, copy)
+    assert told(facts).verdict == "mirrored"
+    assert (topics.mirrored_to(topic("traced"), 1).found, topics.mirrored_to(topic("traced"), 0).found) == (20, 0)
+    marker = walk.of(OfRecord(copy.topic, 1, copy.offset + 1000))
+    assert marker.central is not None and marker.central.found is None and marker.central.whole
+    never = walk.of(OfEvent(LineIds("a" * 32, "b" * 32, 0).make(now_ms, 99, b"line"), event_type))
+    assert never.edge is not None and never.edge.found is None and never.edge.whole
 
 
 def test_a_record_of_seven_mebibytes_passes(sites: Sites) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import io
 from typing import Any, TypeVar
 
+import fastavro
 from tests.support.records import HOUR, audit_record
 
 from hourmark.audit import Promise
+from hourmark.avro import event_schema
 from hourmark.event_id import EventId, LineIds
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
@@ -42,6 +45,13 @@ def event(event_id: EventId = EVENT, **more: Any) -> dict[str, Any]:
     time = dt.datetime.fromtimestamp(event_id.time_ms / 1000, dt.UTC)
     file = {"id": "b" * 32, "generation": 0}
     return {"event_id": event_id, "event_time": time, "host": "web", "source": "/log", "file": file, "position": POSITION, **more}
+
+
+def datum(event: dict[str, Any]) -> bytes:
+    """As Avro, of a type without fields of its own."""
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(event_schema(TYPE, [])), event)
+    return buffer.getvalue()
 
 
 def record(offset: int, topic: str = events_topic(TYPE), **more: Any) -> Record:

@@ -206,7 +206,8 @@ def test_what_waits_on_its_host_is_told_as_its_host_says() -> None:
     found = story(Servers(), PLACE, host)
     assert (found.verdict, found.next_step) == (Verdict.ON_HOST, "`hourmark tail status`")
     assert "losses were noted 2 times" in step(found, "host").what
-    assert told(Facts(mirrored=True), dataclasses.replace(host, stage="no_such_line")).verdict is Verdict.NOT_FOUND
+    nowhere = told(Facts(mirrored=True), dataclasses.replace(host, stage="no_such_line"))
+    assert (nowhere.verdict, nowhere.next_step) == (Verdict.NOT_FOUND, "`hourmark tail status`")
 
 
 def test_an_acknowledgement_that_the_host_missed_counts(servers: Servers) -> None:

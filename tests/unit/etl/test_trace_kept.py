@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import fastavro
 import pytest
+from tests.support import tracing
 from tests.support.containers import append_all
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.memory_storage import MemoryStorage
-from tests.support.tracing import event
 
 from hourmark.avro import event_schema, frame
 from hourmark.config import Config
@@ -37,9 +35,7 @@ IDS = [LineIds("a" * 32, FILE, 0).make(FIRST.start_s * 1000 + n, n, b"line") for
 
 
 def datum(event_id: EventId, position: int) -> bytes:
-    buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, fastavro.parse_schema(SCHEMA), event(event_id) | {"position": position})
-    return buffer.getvalue()
+    return tracing.datum(tracing.event(event_id) | {"position": position})
 
 
 @pytest.fixture

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from click.testing import CliRunner
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.cli import root
+from hourmark_producer.line_begin import begin_of_line
 from hourmark_producer.peek import KnownFile, Spooled
-from hourmark_producer.trace import Stage, begin_of_line, stage_of
+from hourmark_producer.trace import Stage, stage_of
 
 LINE_BYTES = len(lines(1))
 
@@ -46,7 +52,7 @@ def test_a_place_decides(file: KnownFile | None, offset: int | None, size: int, 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 5, 100])
 def test_lines_begin_where_splitting_says(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_producer.trace._BLOCK_BYTES", block)
+    monkeypatch.setattr("hourmark_producer.line_begin._BLOCK_BYTES", block)
     for content in (b"", b"\n", b"a", b"a\n", b"a\nbc\n\nd", b"a\nbc\n\nd\n", b"\n\n\n"):
         begins = [0]
         for line in content.splitlines(keepends=True):
@@ -99,3 +105,40 @@ def test_beside_a_tailer_that_no_service_answers_a_line_is_spooled(host: Host, r
 def test_a_file_that_is_not_there_is_told_as_wrong_use(host: Host, tmp_path: Path) -> None:
     result = CliRunner().invoke(root, ["tail", "trace", "--config", str(host.configured(tmp_path)), str(tmp_path / "none:3")])
     assert "cannot be read" in str(result.exception)
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": zstandard.ZstdCompressor().compress,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", PACKERS)
+def test_a_line_of_a_packed_file_that_is_known_is_traced_by_content(form: str, host: Host, tmp_path: Path) -> None:
+    host.drain(lines(100))
+    host.append(lines(2, start=100))
+    packed = tmp_path / f"elsewhere.{form}"
+    packed.write_bytes(PACKERS[form](host.app.read_bytes()))
+    for number, stage, code in ((1, "acknowledged", 0), (100, "acknowledged", 0), (101, "not_read", 0), (103, "no_such_line", 1)):
+        found, told = trace(host, tmp_path, f"{packed}:{number}")
+        assert (found, told["stage"]) == (code, stage), number
+    assert trace(host, tmp_path, str(packed), "--offset", str(LINE_BYTES))[1]["offset"] == LINE_BYTES
+    whole = trace(host, tmp_path, f"{host.app}:100")[1]
+    assert trace(host, tmp_path, f"{packed}:100")[1] == whole | {"path": str(packed)}
+
+
+def test_a_packed_file_that_is_not_known_is_asked_for_by_the_path_it_was_read_under(host: Host, tmp_path: Path) -> None:
+    host.drain(lines(100))
+    packed = host.app.with_name("app.log-20261120.3.gz")
+    packed.write_bytes(gzip.compress(lines(100, start=500)))
+    code, told = trace(host, tmp_path, f"{packed}:2")
+    assert (code, told["stage"], told["offset"], told["file_id"]) == (1, "packed", LINE_BYTES, None)
+    assert f"`hourmark trace {told['host_id']}:{packed.parent}/app.log:{LINE_BYTES}`" in told["next"]
+    assert trace(host, tmp_path, f"{packed}:101")[1]["stage"] == "no_such_line"
+
+
+def test_a_packed_file_that_is_cut_off_is_told_as_wrong_use(host: Host, tmp_path: Path) -> None:
+    host.drain(lines(1))
+    packed = tmp_path / "cut.gz"
+    packed.write_bytes(gzip.compress(lines(100))[:-9])
+    result = CliRunner().invoke(root, ["tail", "trace", "--config", str(host.configured(tmp_path)), str(packed)])
+    assert "cannot be unpacked" in str(result.exception)

@@ -138,7 +138,7 @@ def _next_step(verdict: Verdict, facts: Facts, host: HostSays | None) -> str:
         )
     if verdict is Verdict.STAGED and (standing := found(facts.standing)) is not None:
         return f"`hourmark bucket why {event_type} {standing.hour}` says what the type's next hour waits for"
-    if verdict is Verdict.ON_HOST and host is not None:
+    if host is not None and (verdict is Verdict.ON_HOST or facts.acknowledged is None):  # its host knows of no place to ask for
         return host.next_step
     return {
         Verdict.STAGED: "`hourmark bucket ls` says what the type's next hour waits for",
