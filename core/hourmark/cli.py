@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "purge": ("hourmark_infra.stack.cli:purge", "Stop the local stack and delete its data."),
     "config": ("hourmark.config_show:config_group", "Settings: which are in force, and where each is from."),
     "init": ("hourmark_declare.init_cli:init", "Propose a configuration for log files, from their lines."),
+    "run": ("hourmark_infra.running.cli:run", "Run all components of a configuration together, on one machine."),
     "types": ("hourmark_declare.cli:types", "Event types: apply, list, check."),
     "token": (
         "hourmark_delivery_service.access.cli:token",

@@ -20,9 +20,12 @@ from hourmark.hours import Hour
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
-# Run by tests of their own: the demo by test_demo.py, the tests by whoever runs this.
+# Run by tests of their own: the demo by test_demo.py, `run` by test_run.py, the tests by whoever runs this.
 FIRST_BUCKET_S = 300.0  # from the event to the closed bucket: the README's three minutes, and two for a busy machine
-ELSEWHERE = ("./hourmark demo", "./hourmark demo --lines /var/log/dpkg.log --keep", "./hourmark test")
+ELSEWHERE = (
+    "./hourmark demo", "./hourmark demo --lines /var/log/dpkg.log --keep", "./hourmark test",
+    "./hourmark run --once /var/log/dpkg.log",
+)  # fmt: skip
 
 
 def commands() -> list[str]:

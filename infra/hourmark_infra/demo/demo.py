@@ -23,9 +23,9 @@ from hourmark.config import Config, load_config
 from hourmark.errors import Unavailable, UsageError
 from hourmark.rules_topic import read_rules
 from hourmark.toml_text import render_toml
+from hourmark_infra.components import Components, wait_for
 from hourmark_infra.demo import outcome
 from hourmark_infra.demo.closing import Progress, TypeClosing, closed_enough, look, short
-from hourmark_infra.demo.components import Components, wait_for
 from hourmark_infra.demo.declarations import EVENTS_SOURCE, LINES_SOURCE, SERVER_LOG, TYPES, write_declarations
 from hourmark_infra.demo.events import AD_SHOWN, TRACK_PLAYED, events
 from hourmark_infra.demo.leader_kill import Fault, leader_dies

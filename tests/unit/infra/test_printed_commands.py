@@ -12,8 +12,8 @@ import pytest
 from tests.support.clock import FakeClock
 
 from hourmark.errors import Unavailable
+from hourmark_infra.components import Components
 from hourmark_infra.demo.cli import commands_to_look_inside
-from hourmark_infra.demo.components import Components
 
 _run = runpy.run_path(str(Path(__file__).parents[3] / "infra" / "launcher" / "make_venv.py"))["_run"]  # no module of a package
 FOLDERS = ("plain", "my checkout", 'it\'s "$HOME" & `me`')

@@ -20,10 +20,10 @@ from hourmark.errors import Unavailable, UsageError
 from hourmark.event_types import read_folder
 from hourmark.ranges import RangeId
 from hourmark.toml_text import render_toml
+from hourmark_infra.components import Components, environment, wait_for
 from hourmark_infra.demo import outcome
 from hourmark_infra.demo.cli import demo
 from hourmark_infra.demo.closing import Progress, TypeClosing, closed_enough, summarize
-from hourmark_infra.demo.components import Components, environment, wait_for
 from hourmark_infra.demo.declarations import SERVER_LOG, TYPES, told, write_declarations
 from hourmark_infra.demo.demo import alone, next_minute_ms, span_seconds
 from hourmark_infra.demo.live_log import Due, LiveLog

@@ -43,7 +43,7 @@ class Components:
 
     def start(self, name: str) -> None:
         """Start one; it is not ready yet."""
-        self.running[name] = spawn(self._command(*COMMANDS[name]), environment(), self._mark(name), self.log(name))
+        self.running[name] = spawn(self.command(*COMMANDS[name]), environment(), self._mark(name), self.log(name))
 
     def kill(self, name: str) -> None:
         """SIGKILL one with all of its children."""
@@ -56,7 +56,7 @@ class Components:
         end(of_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop_all(self) -> None:
-        """End all, side by side; those of a demo before this one, too."""
+        """End all, side by side; those of a run before this one, too."""
         with ThreadPoolExecutor(len(COMMANDS)) as pool:
             list(pool.map(self.stop, COMMANDS))
 
@@ -68,7 +68,7 @@ class Components:
 
     def run(self, *arguments: str, seconds: float) -> None:
         """Run a command of Hourmark to its end; Unavailable with what it said if it fails."""
-        command = self._command(*arguments)
+        command = self.command(*arguments)
         shown = shlex.join(["hourmark", *command[3:]])
         try:
             subprocess.run(
@@ -90,13 +90,14 @@ class Components:
 
     def wait_ready(self, address: str, seconds: float) -> None:
         """Wait until the service's /readyz says yes."""
-        wait_for(lambda: _is_ready(address), f"the service to be ready at {address}", seconds, self.clock, self.check)
+        wait_for(lambda: is_ready(address), f"the service to be ready at {address}", seconds, self.clock, self.check)
 
     def log(self, name: str) -> Path:
         """Where one's stdout and stderr go."""
         return self.logs / f"hourmark-{name}.log"
 
-    def _command(self, *arguments: str) -> Sequence[str]:
+    def command(self, *arguments: str) -> Sequence[str]:
+        """Of Hourmark, with this configuration."""
         return (sys.executable, "-m", "hourmark", *arguments, "--config", str(self.config))
 
     def _mark(self, name: str) -> str:
@@ -120,7 +121,8 @@ def wait_for(
         clock.sleep(pause_s)
 
 
-def _is_ready(address: str) -> bool:
+def is_ready(address: str) -> bool:
+    """Whether the service's /readyz says yes."""
     try:
         return httpx.get(f"{address}/readyz", timeout=5.0, trust_env=False).is_success
     except httpx.HTTPError:

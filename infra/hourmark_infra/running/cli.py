@@ -1,0 +1,96 @@
+"""`hourmark run`."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from hourmark.clock import SystemClock
+from hourmark.config import home
+from hourmark.errors import UsageError
+from hourmark.printing import json_option, say_json
+from hourmark_infra.components import environment
+from hourmark_infra.jars.cache import say_on_stderr
+from hourmark_infra.java.find import export_java_home
+from hourmark_infra.running.run import Outcome, Run
+
+_FOLDER = Path("pipeline")
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Deliver what the files hold now, wait until their buckets are closed, end.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help=f"Default: {_FOLDER / 'hourmark.toml'}, of `hourmark init`.",
+)
+@click.argument("logs", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="Take what is proposed for FILE without asking.")
+@json_option
+def run(once: bool, file: Path | None, logs: tuple[Path, ...], yes: bool, as_json: bool) -> None:
+    """Run service, tailer and ETL together, supervised, with one log on stderr; with log files named, propose their types first.
+
+    Where the configuration names no Kafka, the local stack is started, and stays up. Ctrl-C ends the components; killed at any
+    moment, the next run goes on. --once exits when each line that is there now is in a closed bucket or a dead letter.
+
+    \b
+    Examples:
+      hourmark run --once /var/log/dpkg.log     from a log file to closed buckets
+      hourmark run                              what `hourmark init` wrote into ./pipeline
+      hourmark run --config hourmark.toml       another configuration, also with servers of your own
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C
+    if logs:
+        file = _proposed(logs, file, yes=yes)
+    export_java_home()
+    running = Run(home(), (file or _FOLDER / "hourmark.toml").absolute(), SystemClock(), say_on_stderr)
+    try:
+        if not once:
+            running.for_ever()
+        outcome = running.once()
+    except KeyboardInterrupt:
+        say_on_stderr("ending the components; what was begun is gone on with by the next run")
+        sys.exit(130)
+    finally:
+        running.stop()
+    _show(outcome, as_json=as_json)
+
+
+def _proposed(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
+    """The configuration that `hourmark init` writes for these files, once it was agreed to."""
+    if file is not None:
+        raise UsageError(f"--config {file} and files to propose a configuration for exclude each other; leave one out")
+    written = _FOLDER / "hourmark.toml"
+    if written.exists():
+        raise UsageError(f"{written} is there already; run it by `hourmark run`, or remove {_FOLDER} to propose anew")
+    command = [sys.executable, "-m", "hourmark", "init", *map(str, logs), *(["--yes"] if yes else [])]
+    done = subprocess.run(command, env=environment(), stdout=sys.stderr.fileno(), check=False)
+    if done.returncode != 0 or not written.exists():
+        sys.exit(done.returncode or 1)
+    return written
+
+
+def _show(outcome: Outcome, *, as_json: bool) -> None:
+    if as_json:
+        say_json(
+            {
+                "seconds": round(outcome.seconds, 1),
+                "tailed": outcome.tailed,
+                "buckets": outcome.buckets,
+                "config": str(outcome.config),
+            }
+        )
+        return
+    for row in outcome.buckets:
+        click.echo(f"{row['type']} {row['hour']}: {row['grade']}, {row['events']:,} events")
+    where = "in one of these, or a dead letter" if outcome.buckets else "where an earlier run has put it"
+    click.echo(f"after {outcome.seconds:.0f} s every line is {where}; to look inside:")
+    for row in outcome.buckets[:1]:
+        click.echo(f"  hourmark bucket cat {row['type']} {row['hour']} --limit 3 --config {outcome.config}")
+    click.echo("  hourmark down     stops the servers")

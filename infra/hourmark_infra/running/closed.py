@@ -1,0 +1,30 @@
+"""Whether all buckets up to some hour are closed, from what `hourmark bucket ls --json` says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+_CLOSED: Final = "closed"  # the state of a bucket; that of a type's next hour is another
+
+
+def waiting(rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str) -> dict[str, str]:
+    """Types of which the bucket of this hour, or one before it, is not closed yet, and what each waits for.
+
+    Only a type's next hour to close says that what is before is closed: a type without one waits, too. Hours of one length
+    sort by their names.
+    """
+    following = {row["type"]: row for row in rows if row["state"] != _CLOSED}
+    unknown = {name: "the ledger names no next hour" for name in types if name not in following}
+    behind = {name: f"{row['hour']}: {row['waits_for']}" for name, row in following.items() if row["hour"] <= hour}
+    return dict(sorted({**unknown, **behind}.items()))
+
+
+def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """By type, the next hour to close."""
+    return {row["type"]: row["hour"] for row in rows if row["state"] != _CLOSED}
+
+
+def closed_since(rows: Iterable[Mapping[str, Any]], since: Mapping[str, str]) -> list[Mapping[str, Any]]:
+    """Buckets with events that are closed and were not when these were the next hours."""
+    return [row for row in rows if row["state"] == _CLOSED and row["hour"] >= since[row["type"]] and row["events"]]

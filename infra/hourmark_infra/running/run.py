@@ -1,0 +1,171 @@
+"""`hourmark run`: servers, types and components of one configuration, together, until told to end; or once, to closed buckets."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hourmark.clock import Clock
+from hourmark.config import Config, load_config
+from hourmark.durable import write_durably
+from hourmark.errors import ConfigError, Unavailable
+from hourmark.hours import Hour
+from hourmark.toml_text import render_toml
+from hourmark_infra.components import Components, environment, is_ready, wait_for
+from hourmark_infra.running.closed import closed_since, next_hours, waiting
+from hourmark_infra.running.one_log import OneLog
+from hourmark_infra.running.settings import has_servers, run_settings
+from hourmark_infra.running.supervising import LOOK_S, Supervisor
+from hourmark_infra.stack.control import Stack
+
+_READY_S: Final = 120.0
+_APPLY_S: Final = 180.0
+_DRAIN_S: Final = 24 * 3600.0  # as long as the files are large
+_CLOSE_S: Final = 3 * 3600.0  # past a bucket's end: an hour that waits for a host closes after two
+_ASK_S: Final = 3.0  # between questions whether buckets are closed: each costs a second of CPU
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `--once` came to. `buckets`: closed ones that hold events of this run, as `hourmark bucket ls --json` has them."""
+
+    seconds: float
+    tailed: Mapping[str, Any]
+    buckets: Sequence[Mapping[str, Any]]
+    config: Path
+
+
+class Run:
+    """One run of the configuration in `file`; what it writes itself is below `home`."""
+
+    def __init__(self, home: Path, file: Path, clock: Clock, say: Callable[[str], None]) -> None:
+        self._home, self._file, self._clock, self._say = home, file, clock, say
+        self._began_s = clock.monotonic_s()
+        self.config_file = home / "run" / "hourmark.toml"
+        self.components = Components(home / "run", self.config_file, home / "run" / "logs", clock)
+        self._supervisor = Supervisor(self.components, clock, self._tell)
+        self._log: OneLog | None = None
+
+    def for_ever(self) -> None:
+        """Until Ctrl-C or SIGTERM."""
+        self._start()
+        self._supervisor.start(["tailer"])
+        self._tell(f"all components run; settings: {self.config_file}. Ctrl-C ends them; `hourmark down` then stops the servers")
+        while True:
+            self._each()
+            self._clock.sleep(LOOK_S)
+
+    def once(self) -> Outcome:
+        """Deliver what the files hold now, and wait until each line is in a closed bucket or a dead letter."""
+        config = self._start()
+        since = next_hours(self._asked("bucket", "ls", "--json"))
+        tailed = self._drained()
+        drained = Hour.of(self._clock.now_ms(), config.parsing.bucket_seconds)
+        wait_s = drained.next().start_s - self._clock.now_ms() / 1000
+        self._tell(f"every line is acknowledged; the bucket {drained} ends in {max(wait_s, 0):.0f} s, and is closed soon after")
+        buckets = closed_since(self._closed(drained, wait_s), since)
+        return Outcome(self._clock.monotonic_s() - self._began_s, tailed, buckets, self.config_file)
+
+    def stop(self) -> None:
+        """End all components; servers stay."""
+        self.components.stop_all()
+        if self._log is not None:
+            self._log.follow()
+
+    def _start(self) -> Config:
+        self.components.stop_all()  # those of a run that was killed
+        own = _read(self._file)
+        settings = own if has_servers(own) else run_settings(self._stack(own), own)
+        write_durably(self.config_file, render_toml(settings).encode())
+        config = load_config(self.config_file)
+        self.components.logs.mkdir(parents=True, exist_ok=True)
+        self._tell(f"applying the types of {config.types.dir}")
+        self.components.run_repeatable("types", "apply", seconds=_APPLY_S)
+        self._log = OneLog({name: self.components.log(name) for name in ("service", "tailer", "etl")}, self._say)
+        self._supervisor.start(["etl", "service"])  # Spark takes longest
+        address = config.tailer.service_urls[0]
+        wait_for(lambda: is_ready(address), f"the service to be ready at {address}", _READY_S, self._clock, self._each)
+        return config
+
+    def _stack(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings of the local stack, which is up."""
+        self._tell(
+            "no Kafka is named: starting the local stack (three edge brokers, a central one, MirrorMaker 2, HDFS, registry)"
+        )
+        stack = Stack.load_or_make(
+            self._home, mirror=True, bucket_seconds=own.get("parsing", {}).get("bucket_seconds"), say=self._tell
+        )
+        stack.up()
+        return tomllib.loads(stack.layout.config_file.read_text())
+
+    def _drained(self) -> Mapping[str, Any]:
+        """What the tailer says that it came to."""
+        self._tell("delivering what the files hold")
+        with self.components.log("tailer").open("ab") as log:
+            command = self.components.command("tail", "--drain", "--json")
+            tailer = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+        with tailer:
+            try:
+                wait_for(lambda: tailer.poll() is not None, "all lines to be acknowledged", _DRAIN_S, self._clock, self._each)
+            finally:
+                tailer.terminate()
+            assert tailer.stdout is not None
+            said = tailer.stdout.read()
+        if tailer.returncode != 0:
+            raise Unavailable(
+                f"the tailer did not deliver all (exit {tailer.returncode}); its log is {self.components.log('tailer')}"
+            )
+        told: dict[str, Any] = json.loads(said)
+        return told
+
+    def _closed(self, drained: Hour, wait_s: float) -> list[dict[str, Any]]:
+        """Rows of `bucket ls`, once no type has this bucket open."""
+        types: list[str] = self._asked("types", "check", "--json")["types"]
+        rows: list[dict[str, Any]] = []
+        told: dict[str, str] = {}
+
+        def closed() -> bool:
+            nonlocal rows, told
+            rows, before = self._asked("bucket", "ls", "--json"), told
+            told = waiting(rows, types, str(drained))
+            if told != before:
+                self._tell("; ".join(f"{name} {what}" for name, what in told.items()) or "all are closed")
+            return not told
+
+        wait_for(closed, f"the bucket {drained} to be closed", wait_s + _CLOSE_S, self._clock, self._each, pause_s=_ASK_S)
+        return rows
+
+    def _asked(self, *arguments: str) -> Any:
+        """What a command says as JSON."""
+        command = self.components.command(*arguments)
+        done = subprocess.run(
+            command, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
+        )
+        if done.returncode != 0:
+            raise Unavailable(f"hourmark {shlex.join(arguments)} failed:\n{done.stderr[-4000:]}")
+        return json.loads(done.stdout)
+
+    def _each(self) -> None:
+        self._supervisor.look()
+        if self._log is not None:
+            self._log.follow()
+
+    def _tell(self, line: str) -> None:
+        self._say(f"[{self._clock.monotonic_s() - self._began_s:5.0f} s] {line}")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {file}: {error.strerror}; `hourmark init FILE…` writes one, or name yours with --config"
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file} is no valid TOML: {error}; docs/configuration.md lists all settings") from error

@@ -1,0 +1,54 @@
+"""From a log file to closed buckets by one command, on a stack of its own; and again, with what came since."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
+
+LINES = 500
+
+
+def hourmark(folder: Path, *arguments: str) -> str:
+    environment = {**os.environ, "HOURMARK_HOME": str(folder / "home")}
+    done = subprocess.run(
+        [sys.executable, "-m", "hourmark", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=600,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-5000:]
+    return done.stdout
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    hourmark(tmp_path, "purge", "--yes")
+
+
+def events(told: dict[str, Any]) -> dict[str, int]:
+    """By type, what is in the buckets of a run."""
+    return {row["type"]: row["events"] for row in told["buckets"]}
+
+
+def test_a_log_file_is_in_closed_buckets_and_a_second_run_adds_what_is_new(folder: Path) -> None:
+    log = folder / "app.log"
+    log.write_text("".join(f"2026-11-21 10:00:{n % 60:02} INFO line {n}\n" for n in range(LINES)))
+    first = json.loads(hourmark(folder, "run", "--once", str(log), "--yes", "--json"))
+    assert events(first) == {"app": LINES}
+    assert {row["grade"] for row in first["buckets"]} == {"proved"}
+    with log.open("a") as file:
+        file.write("2026-11-21 10:10:00 WARN one more\n")
+    second = json.loads(hourmark(folder, "run", "--once", "--json"))
+    assert events(second) == {"app": 1}
+    (bucket,) = second["buckets"]
+    told = hourmark(folder, "bucket", "cat", "app", bucket["hour"], "--config", second["config"])
+    assert '"level": "WARN"' in told
+    assert "one more" in told

@@ -1,0 +1,147 @@
+"""What `hourmark run` is made of: settings over the stack's, one log of several, components started again, buckets awaited."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.support.clock import FakeClock
+
+from hourmark.errors import ConfigError, UsageError
+from hourmark_infra.components import Components
+from hourmark_infra.running.cli import run
+from hourmark_infra.running.closed import closed_since, next_hours, waiting
+from hourmark_infra.running.one_log import OneLog
+from hourmark_infra.running.run import Run
+from hourmark_infra.running.settings import has_servers, run_settings
+from hourmark_infra.running.supervising import PAUSE_MAX_S, STEADY_S, Supervisor
+from hourmark_infra.stack.process import Process, spawn
+
+STACK = {
+    "kafka": {"edge": {"bootstrap": "x:1"}},
+    "storage": {"root": "hdfs://n/hourmark", "user": "u"},
+    "tailer": {"state_dir": "/s"},
+}
+
+
+def row(of: str, hour: str, *, open_: bool = False, events: int = 1) -> dict[str, Any]:
+    state = {"state": "open", "waits_for": "the mirror", "events": None, "grade": None}
+    return {"type": of, "hour": hour, **(state if open_ else {"grade": "proved", "events": events, "state": "closed"})}
+
+
+def test_each_setting_is_the_users_and_the_rest_the_stacks() -> None:
+    own = {"parsing": {"bucket_seconds": 60}, "tailer": {"sources": [{"name": "a"}]}, "log_level": "debug"}
+    made = run_settings(STACK, own)
+    assert made["tailer"] == {"state_dir": "/s", "sources": [{"name": "a"}]}
+    assert (made["parsing"], made["log_level"], made["kafka"]) == ({"bucket_seconds": 60}, "debug", STACK["kafka"])
+    assert run_settings(STACK, {"storage": {"root": "file:///b"}})["storage"] == {"root": "file:///b"}
+    assert not has_servers(own)
+    assert has_servers(STACK)
+
+
+def test_a_type_is_closed_once_its_next_hour_is_a_later_one() -> None:
+    rows = [row("a", "2026-11-21T05:00"), row("a", "2026-11-21T05:01", open_=True), row("b", "2026-11-21T05:02", open_=True)]
+    assert waiting(rows, ["a", "b"], "2026-11-21T05:00") == {}
+    assert waiting(rows, ["a", "b"], "2026-11-21T05:01") == {"a": "2026-11-21T05:01: the mirror"}
+
+
+def test_what_says_nothing_is_not_closed() -> None:
+    assert waiting([], ["a"], "2026-11-21T05:00") == {"a": "the ledger names no next hour"}
+    assert waiting([row("a", "2026-11-21T05:00")], ["a"], "2026-11-21T05:00") == {"a": "the ledger names no next hour"}
+
+
+def test_the_buckets_of_a_run_are_those_that_were_open_when_it_began() -> None:
+    before = next_hours([row("a", "05:00", events=3), row("a", "05:01", open_=True)])
+    after = [row("a", "05:00", events=3), row("a", "05:01", events=2), row("a", "05:02", events=0), row("a", "05:03", open_=True)]
+    assert [found["hour"] for found in closed_since(after, before)] == ["05:01"]
+
+
+def test_one_log_has_each_whole_line_once_with_its_name(tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "a").write_text("of an earlier run\n")
+    log = OneLog({"a": tmp_path / "a", "later": tmp_path / "b"}, said.append)
+    for text in ("first\nsec", "ond\n", "", "z" * (1 << 17) + "\nend\n"):
+        with (tmp_path / "a").open("a") as file:
+            file.write(text)
+        log.follow()
+    (tmp_path / "b").write_bytes(b"\xff\n")
+    log.follow()
+    assert said[:2] == ["a     | first", "a     | second"]
+    assert "".join(line.removeprefix("a     | ") for line in said[2:-2]) == "z" * (1 << 17)
+    assert said[-2:] == ["a     | end", "later | \ufffd"]
+
+
+class Short(Components):
+    """Components that end at once, unless they are to last."""
+
+    lasts = False
+    starts = 0
+
+    def start(self, name: str) -> None:
+        self.starts += 1
+        program = [sys.executable, "-c", "import time; time.sleep(300)" if self.lasts else ""]
+        started = spawn(program, {}, self._mark(name), self.log(name))
+        self.running[name] = started
+        if not self.lasts:
+            while _alive(started):
+                pass
+
+
+def _alive(process: Process) -> bool:
+    from hourmark_infra.stack.process import is_alive
+
+    return is_alive(process)
+
+
+def test_what_ends_is_started_again_after_pauses_that_grow_and_shrink(tmp_path: Path) -> None:
+    clock, said = FakeClock(), list[str]()
+    components = Short(tmp_path, tmp_path / "hourmark.toml", tmp_path, clock)
+    supervisor = Supervisor(components, clock, said.append)
+    supervisor.start(["etl"])
+    for pause_s in (2, 4, 8, 16, 32, PAUSE_MAX_S, PAUSE_MAX_S):
+        supervisor.look()
+        assert f"again in {pause_s:.0f} s" in said[-1]
+        started = components.starts
+        clock.sleep(pause_s - 0.5)
+        supervisor.look()
+        assert components.starts == started
+        clock.sleep(0.5)
+        supervisor.look()
+        assert components.starts == started + 1
+    clock.sleep(STEADY_S)
+    supervisor.look()
+    assert "again in 1 s" in said[-1]
+    supervisor.stop("etl")
+    started = components.starts
+    clock.sleep(PAUSE_MAX_S)
+    supervisor.look()
+    assert components.starts == started, "what was stopped stays so"
+
+
+def test_one_that_runs_is_left_alone(tmp_path: Path) -> None:
+    components = Short(tmp_path, tmp_path / "hourmark.toml", tmp_path, FakeClock())
+    components.lasts = True
+    supervisor = Supervisor(components, components.clock, print)
+    supervisor.start(["etl"])
+    try:
+        supervisor.look()
+        assert components.starts == 1
+    finally:
+        components.kill("etl")
+
+
+def test_a_configuration_that_is_not_there_or_none_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="hourmark init"):
+        Run(tmp_path, tmp_path / "absent.toml", FakeClock(), print).once()
+    (tmp_path / "bad.toml").write_text("=")
+    with pytest.raises(ConfigError, match="no valid TOML"):
+        Run(tmp_path, tmp_path / "bad.toml", FakeClock(), print).once()
+
+
+def test_files_and_a_configuration_exclude_each_other(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("x\n")
+    with pytest.raises(UsageError, match="exclude each other"):
+        CliRunner().invoke(run, ["--config", "x.toml", str(tmp_path / "a.log")], catch_exceptions=False)
