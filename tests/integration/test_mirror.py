@@ -164,7 +164,7 @@ def test_an_event_is_traced_from_either_side_of_the_mirror_and_by_its_id(sites: 
     records = [(RecordKey(i, tracing.RANGE).encode(), frame(1) + tracing.datum(tracing.event(i))) for i in ids]
     sites.produce("traced", records, partition=1)
     sites.verified("traced")
-    topics = Topics(sites.config.kafka, print)
+    topics = Topics(sites.config.kafka, print, now_ms=now_ms)
     kept = tracing.Servers(event_type=event_type, frontier=Hour.of(now_ms, 60))
     walk = Walk(topics, kept, 60, Window(since_ms=0, until_ms=now_ms + 900_000))
     facts = walk.of(OfRecord(topic("traced"), 1, 7))

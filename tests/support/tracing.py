@@ -125,11 +125,12 @@ class Servers:
         return self._looked(site.value, held if held is not None and held.offset == offset else None)
 
     def find(
-        self, site: Site, topic: str, sought: Sought, from_ms: int, to_ms: int, partition: int | None = None
+        self, site: Site, topic: str, sought: Sought, from_ms: int, to_ms: int | None, partition: int | None = None
     ) -> Looked[Record]:
         held = self._held(site, topic)
         return self._looked(
-            site.value, held if held is not None and from_ms <= held.at_ms <= to_ms and _is(sought, held.event_id) else None
+            site.value,
+            held if held is not None and from_ms <= held.at_ms <= (to_ms or held.at_ms) and _is(sought, held.event_id) else None,
         )
 
     def of_request(self, topic: str, sought: Sought, audited_ms: int) -> Looked[Record]:

@@ -61,10 +61,11 @@ def trace(
     if question is None:
         facts = Facts(mirrored=config.kafka.mirrored)
     else:
-        window = _window(since, until, SystemClock().now_ms())
+        now_ms = SystemClock().now_ms()
+        window = _window(since, until, now_ms)
         length_s, storage = config.parsing.bucket_seconds, open_storage(config.storage)
         with contextlib.closing(Kept(lambda: existing_ledger(config), storage, length_s, _say_progress)) as kept:
-            topics = Topics(config.kafka, _say_progress, records_max)
+            topics = Topics(config.kafka, _say_progress, now_ms=now_ms, records_max=records_max)
             facts = Walk(topics, kept, length_s, window).of(question)
     story = told(facts, host)
     if as_json:

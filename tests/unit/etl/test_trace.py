@@ -197,6 +197,12 @@ def test_another_host_file_generation_or_offset_is_another_place(servers: Server
     assert story(servers, dataclasses.replace(PLACE, **change)).verdict is Verdict.NOT_FOUND  # type: ignore[arg-type]  # fields
 
 
+def test_a_path_that_older_files_had_is_told(servers: Servers) -> None:
+    assert servers.audit is not None
+    servers.audit = dataclasses.replace(servers.audit, other_files=2)
+    assert "2 older files of this path had the place too" in step(story(servers, PLACE), "acknowledged").what
+
+
 def test_a_batch_of_the_api_holds_no_place_of_a_file() -> None:
     assert not PLACE.is_in(audit_record(kind="batch")) and PLACE.is_in(audit_record())
 

@@ -72,13 +72,17 @@ Sought = ById | ByPosition
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledged:
-    """An audit record, and when it was written: the acknowledgement followed at once."""
+    """An audit record, and when it was written: the acknowledgement followed at once.
+
+    `other_files`: how many that were read under the same path have the place too, among what was looked at.
+    """
 
     record: AuditRecord
     at_ms: int
     topic: str
     partition: int
     offset: int
+    other_files: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -182,10 +182,14 @@ def _acknowledged(told: Acknowledged) -> str:
     r = told.record
     promised = ", ".join(f"{p.count} of {p.event_type} {iso(p.hour_start_s * 1000)[:16]}" for p in r.promised) or "nothing"
     blanks = f", {counted(r.blanks, 'blank line')}" if r.blanks else ""
+    others = ""
+    if told.other_files:
+        files = counted(told.other_files, "older file")
+        others = f"; {files} of this path had the place too: --until, --generation or the file's id tell them apart"
     return (
         f"at {iso(told.at_ms)}: {r.kind} {r.range_id} [{r.start}, {r.end}) of {printable(r.path)} on {printable(r.host_name)}, "
         f"file {r.file_id} generation {r.generation}, {counted(r.lines, 'line')}{blanks}; promised: {promised} "
-        f"({told.topic}-{told.partition} offset {told.offset})"
+        f"({told.topic}-{told.partition} offset {told.offset}){others}"
     )
 
 

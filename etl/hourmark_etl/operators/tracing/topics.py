@@ -8,8 +8,9 @@ what was read is told.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import fastavro
@@ -57,10 +58,11 @@ class _Spans(NamedTuple):
 class Topics:
     """Both clusters, or the one that is both."""
 
-    def __init__(self, kafka: Kafka, say: Say, records_max: int = RECORDS_MAX) -> None:
+    def __init__(self, kafka: Kafka, say: Say, *, now_ms: int, records_max: int = RECORDS_MAX) -> None:
         self.alias = kafka.edge_alias if kafka.mirrored else None
         self._clusters = {Site.EDGE: Cluster(kafka.edge, "edge"), Site.CENTRAL: Cluster(kafka.central_cluster, "central")}
         self._say, self._records_max = say, records_max
+        self._latest_ms = now_ms + _REQUEST_MS  # by clocks that are ahead of this one
         self._away: dict[Site, str] = {}  # what did not answer is not waited for again
 
     def topic_of(self, site: Site, event_type: str) -> str:
@@ -72,10 +74,10 @@ class Topics:
         return self._asked(Site.EDGE, AUDIT, lambda: self._newest_audit(place, from_ms, to_ms))
 
     def audit_of_range(self, range_id: RangeId, near_ms: int) -> Looked[Acknowledged]:
-        """The audit record of the range, one of whose records was written at `near_ms`."""
+        """The audit record of the range, one of whose records was written at `near_ms`: hours later, where that try failed."""
 
         def look() -> Looked[Acknowledged]:
-            from_ms, to_ms = near_ms - _REQUEST_MS, near_ms + _REQUEST_MS
+            from_ms, to_ms = near_ms - _REQUEST_MS, self._latest_ms
             spans = self._spans(Site.EDGE, AUDIT, None, from_ms, to_ms)
             first = self._first(Site.EDGE, spans, lambda m: m.key() == bytes(range_id))
             return Looked(None if first is None else _acknowledged(first), _where(AUDIT, spans, from_ms, to_ms), spans.whole)
@@ -89,14 +91,15 @@ class Topics:
         )
 
     def find(
-        self, site: Site, topic: str, sought: Sought, from_ms: int, to_ms: int, partition: int | None = None
+        self, site: Site, topic: str, sought: Sought, from_ms: int, to_ms: int | None, partition: int | None = None
     ) -> Looked[Record]:
-        """The first record that is sought, of those written between the two."""
+        """The first record that is sought, of those written between the two; `to_ms` None: up to now."""
+        until_ms = self._latest_ms if to_ms is None else to_ms
 
         def look() -> Looked[Record]:
-            spans = self._spans(site, topic, partition, from_ms, to_ms)
+            spans = self._spans(site, topic, partition, from_ms, until_ms)
             first = self._first(site, spans, lambda m: _is_sought(m, sought))
-            return Looked(None if first is None else _record(first), _where(topic, spans, from_ms, to_ms), spans.whole)
+            return Looked(None if first is None else _record(first), _where(topic, spans, from_ms, until_ms), spans.whole)
 
         return self._asked(site, topic, look)
 
@@ -137,13 +140,13 @@ class Topics:
             for high in range(end, start, -_AT_ONCE)
         ]
         for partition, low, high in pieces:
-            held = []
+            held = list[Acknowledged]()
             for message in self._read(Site.EDGE, _Spans({partition: (low, high)}), progress):
                 back_to = min(back_to, message.timestamp()[1])
                 if place.is_in((told := _acknowledged(message)).record):
                     held.append(told)
             if held:
-                return Looked(held[0], _where(AUDIT, spans, back_to, to_ms), spans.whole)
+                return Looked(_newest_of(held), _where(AUDIT, spans, back_to, to_ms), spans.whole)
         return Looked(None, _where(AUDIT, spans, back_to, to_ms), spans.whole)
 
     def _at(self, site: Site, place: Partition, offset: int) -> Looked[Record]:
@@ -205,6 +208,16 @@ def decoded(event_type: str, datum: bytes) -> Event:
             row: Any = fastavro.schemaless_reader(io.BytesIO(datum), schema, None)
             return dict(row)
     raise ValueError("the datum does not begin with an event's envelope")
+
+
+def _newest_of(held: Sequence[Acknowledged]) -> Acknowledged:
+    """The newest file's; of one that was sent twice, the first."""
+
+    def file_of(told: Acknowledged) -> tuple[str, str, int]:
+        return told.record.host_id, told.record.file_id, told.record.generation
+
+    newest = next(told for told in held if file_of(told) == file_of(held[-1]))
+    return dataclasses.replace(newest, other_files=len({file_of(told) for told in held}) - 1)
 
 
 def _acknowledged(message: Message) -> Acknowledged:

@@ -35,7 +35,6 @@ from hourmark_etl.operators.tracing.topics import type_of_topic
 
 _EARLY_MS: Final = 1_200_000  # an event's time lies at most 15 minutes after it was observed, by clocks that agree within five
 _LATE_MS: Final = 8 * 86_400_000  # and its record, as a rule, within the allowed lateness
-_MOMENT_MS: Final = 60_000  # by which records of one partition may stand out of their order of time
 
 
 class Topics(Protocol):
@@ -48,7 +47,7 @@ class Topics(Protocol):
     def audit_of_range(self, range_id: RangeId, near_ms: int) -> Looked[Acknowledged]: ...
     def at(self, site: Site, topic: str, partition: int, offset: int) -> Looked[Record]: ...
     def find(
-        self, site: Site, topic: str, sought: Sought, from_ms: int, to_ms: int, partition: int | None = None
+        self, site: Site, topic: str, sought: Sought, from_ms: int, to_ms: int | None, partition: int | None = None
     ) -> Looked[Record]: ...
     def of_request(self, topic: str, sought: Sought, audited_ms: int) -> Looked[Record]: ...
     def mirrored_to(self, topic: str, partition: int) -> Looked[int]: ...
@@ -168,9 +167,8 @@ class Walk:
         return dataclasses.replace(facts, edge=found)
 
     def _copy_of(self, record: Record, site: Site, event_type: str, sought: ById) -> Looked[Record]:
-        """The mirror keeps partition and timestamp."""
-        topic = self.topics.topic_of(site, event_type)
-        return self.topics.find(site, topic, sought, record.at_ms, record.at_ms + _MOMENT_MS, record.partition)
+        """The mirror keeps partition and timestamp. Later ones may stand before it, by another service's clock."""
+        return self.topics.find(site, self.topics.topic_of(site, event_type), sought, record.at_ms, None, record.partition)
 
     def _with_progress(self, facts: Facts) -> Facts:
         """How far mirror and staging are. Where one is past the record by now, what follows is asked once more."""
