@@ -20,6 +20,8 @@ after = next((word.partition("=")[2] for word in sys.argv if word.startswith("--
 broken, content = Path("{folder}/broken"), open("{folder}/entries", "rb")
 if broken.exists():
     sys.exit("Failed to open the journal")
+while Path("{folder}/slow").exists():
+    time.sleep(0.005)
 passing = bool(after)
 while True:
     place = content.tell()
@@ -57,10 +59,17 @@ class FakeJournal:
 
     def set_broken(self, broken: bool) -> None:
         """Whether the program ends with an error, at once."""
-        if broken:
-            (self.folder / "broken").touch()
+        self._set("broken", broken)
+
+    def set_slow(self, slow: bool) -> None:
+        """Whether the program waits before it reads anything."""
+        self._set("slow", slow)
+
+    def _set(self, name: str, there: bool) -> None:
+        if there:
+            (self.folder / name).touch()
         else:
-            (self.folder / "broken").unlink()
+            (self.folder / name).unlink()
 
 
 def entry(number: int, message: Any) -> dict[str, Any]:

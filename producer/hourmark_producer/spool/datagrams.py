@@ -30,6 +30,7 @@ class Datagrams:
     """One address to listen at."""
 
     is_lost_in_between = True
+    is_at_hand = True
     has_end = False
     resumes = False
 

@@ -1,7 +1,7 @@
 """systemd's journal, read by `journalctl`: first to its end, then as it grows.
 
 It can be asked again, from a cursor on: the one in the last line that is on disk. So nothing of it is lost or doubled by a kill.
-It is called caught up only once it was read to its end; and then journalctl hands on each entry within moments.
+It is called caught up only once it was read to its end, and while journalctl follows it, which hands on each entry within moments.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ class Journal:
         self._cursor = ""
         self._follows = False
         self._again_s = 0.0
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether it was read to its end, and is followed."""
+        return self._process is not None and self._follows
 
     def open(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -77,11 +82,10 @@ class Journal:
         self._receiver.watch(self._descriptor, Polled(self._read))
 
     def _read(self) -> bool:
-        """Never drained before its end was seen once."""
         try:
             data = os.read(self._descriptor, READ_BYTES)
         except BlockingIOError:
-            return self._follows
+            return True
         if not data:
             self._receiver.unwatch(self._descriptor)
             self._ended(*self._end())
@@ -96,7 +100,7 @@ class Journal:
             self.close()
             self._fail(f"said what is {error}")
             return False
-        return self._follows and len(data) < READ_BYTES
+        return len(data) < READ_BYTES
 
     def _ended(self, status: int, said: str) -> None:
         if status or self._follows:

@@ -42,6 +42,11 @@ class Input(Protocol):
     has_end: bool  # a drain reads it to there
     resumes: bool  # it can be asked again, from the last line on
 
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether what has come is ready to be read. While it is not, nothing is settled, though nothing is ready."""
+        ...
+
     def open(self, receiver: Receiver) -> None:
         """Watch what there is. ConfigError where that cannot be had."""
         ...
@@ -160,7 +165,7 @@ class Receiver:
     def _round(self, wait_s: float) -> bool:
         """Whether it left nothing behind."""
         goal = self._wanted
-        drained = True
+        drained = self.input.is_at_hand
         for key, _ in self._selector.select(0 if goal > self._settled and not self.is_held else wait_s):
             drained &= key.data.read()
         self._write()

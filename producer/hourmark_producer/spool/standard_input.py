@@ -17,6 +17,7 @@ class StandardInput:
     """Lines as they come; one that is too long goes on in pieces, as in any file. `descriptor`: another one, in tests."""
 
     is_lost_in_between = False
+    is_at_hand = True
     has_end = True
     resumes = False
 

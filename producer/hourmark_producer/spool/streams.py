@@ -30,6 +30,7 @@ class Streams:
     """One address to listen at."""
 
     is_lost_in_between = False
+    is_at_hand = True
     has_end = False
     resumes = False
 

@@ -127,6 +127,31 @@ def test_a_program_that_ends_is_started_again_where_it_was(host: Host, journal: 
     assert messages(recorder) == numbered(0, 20)
 
 
+def test_nothing_is_claimed_before_the_journal_was_read_to_its_end(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+    journal.set_slow(True)
+    journal.add("written before any claim")
+    with host.running():
+        wait_for(lambda: len(recorder.reports) > 2, "some reports")
+        assert recorder.last.caught_up_at_ms is None
+        journal.set_slow(False)
+        wait_for(lambda: recorder.last.caught_up_at_ms is not None, "it is caught up")
+        assert messages(recorder) == ["written before any claim"]
+
+
+def test_nothing_is_claimed_while_the_journal_cannot_be_read(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+    with host.running():
+        wait_for(lambda: bool(recorder.reports) and recorder.last.caught_up_at_ms is not None, "it is caught up")
+        journal.set_broken(True)
+        wait_for(lambda: recorder.last.caught_up_at_ms == recorder.reports[-2].sources[0].caught_up_at_ms, "claims stand still")
+        journal.add("unread")
+        claimed, told = recorder.last.caught_up_at_ms, len(recorder.reports)
+        wait_for(lambda: len(recorder.reports) > told + 3, "some reports")
+        assert recorder.last.caught_up_at_ms == claimed
+        journal.set_broken(False)
+        wait_for(lambda: recorder.last.caught_up_at_ms != claimed, "it is caught up again")
+        assert messages(recorder) == ["unread"]
+
+
 def test_a_program_that_is_not_there_and_a_spool_of_others_stop_the_start(host: Host, journal: FakeJournal) -> None:
     Path(journal.program).unlink()
     with pytest.raises(ConfigError, match="cannot be run"):
