@@ -1,7 +1,8 @@
 """systemd's journal, read by `journalctl`: first to its end, then as it grows.
 
 It can be asked again, from a cursor on: the one in the last line that is on disk. So nothing of it is lost or doubled by a kill.
-It is called caught up only once it was read to its end, and while journalctl follows it, which hands on each entry within moments.
+It is called caught up only once it was read to its end, and while journalctl follows it, which hands on each entry within
+moments.
 """
 
 from __future__ import annotations
