@@ -1,4 +1,7 @@
-"""`hourmark test`: runs each check as its own process, and says one line for each; exit 1 if any failed."""
+"""`hourmark test`: runs each check as its own process, and says one line for each; exit 1 if any failed.
+
+The whole suite is two pytest sessions beside each other: one has the servers, the other all tests that need none.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,37 @@ from pathlib import Path
 import click
 
 from hourmark.errors import UsageError
-from hourmark_infra.checks.running import Check, run_checks
+from hourmark_infra.checks.running import Check, Output, run_checks
 from hourmark_infra.java.find import export_java_home
 
-# pytest's marker expressions. A full run takes 35 to 40 minutes on two cores; what is too long for it is a tier of its own.
-DEFAULT_MARKS = "not long"
+# pytest's marker expressions. What is too long for every run is a tier of its own.
+SERVER_MARKS = "(stack or chaos) and not long"
 QUICK_MARKS = "not stack and not chaos and not long"
+DEFAULT_MARKS = "not long"
 LONG_MARKS = "long"
 
 
-def checks(marks: str, pytest_arguments: Sequence[str]) -> tuple[Check, ...]:
-    """What is run, in this order: the quick ones first."""
+def style() -> tuple[Check, ...]:
+    """What needs no test."""
     tools = Path(sys.executable).parent
-    marked = ("-m", marks) if marks else ()
     return (
         Check("ruff check", (str(tools / "ruff"), "check", ".")),
         Check("ruff format", (str(tools / "ruff"), "format", "--check", ".")),
         Check("import rules", (sys.executable, str(tools / "lint-imports"))),
         Check("mypy", (sys.executable, "-m", "mypy")),
-        Check("pytest", (sys.executable, "-m", "pytest", *marked, *pytest_arguments), shown=True),
+    )
+
+
+def tests(name: str, marks: str, arguments: Sequence[str], output: Output = Output.AS_IT_COMES) -> Check:
+    """One session of pytest."""
+    return Check(name, (sys.executable, "-m", "pytest", "-m", marks, *arguments), output)
+
+
+def whole_suite(arguments: Sequence[str]) -> tuple[Sequence[Check], ...]:
+    """In two lanes."""
+    return (
+        (tests("tests on servers", SERVER_MARKS, arguments),),
+        (*style(), tests("tests without servers", QUICK_MARKS, arguments, Output.AT_ITS_END)),
     )
 
 
@@ -38,8 +53,9 @@ def checks(marks: str, pytest_arguments: Sequence[str]) -> tuple[Check, ...]:
 def test(quick: bool, long_tier: bool, pytest_arguments: tuple[str, ...]) -> None:
     """Run every check: style, import rules, types, and the whole test suite on the real local stack.
 
-    Arguments that are none of these options go to pytest. Ended by Ctrl-C, SIGTERM or SIGHUP, it first takes down what the
-    tests started.
+    Tests on servers run beside all the others, whose output follows at their end. Arguments that are none of these options go
+    to pytest: with others than `--…` there is one session of it. Ended by Ctrl-C, SIGTERM or SIGHUP, it first takes down what
+    the tests started.
 
     \b
     Examples:
@@ -51,9 +67,16 @@ def test(quick: bool, long_tier: bool, pytest_arguments: tuple[str, ...]) -> Non
     if quick and long_tier:
         raise UsageError("--quick and --long exclude each other; run one after the other")
     root = project("the tests are")
-    marks = QUICK_MARKS if quick else LONG_MARKS if long_tier else DEFAULT_MARKS
     export_java_home()
-    sys.exit(run_checks(checks(marks, pytest_arguments), root))
+    sys.exit(run_checks(lanes(quick, long_tier, pytest_arguments), root))
+
+
+def lanes(quick: bool, long_tier: bool, arguments: Sequence[str]) -> tuple[Sequence[Check], ...]:
+    """What `hourmark test` runs, the quick ones first in each lane."""
+    if not (quick or long_tier) and all(argument.startswith("--") for argument in arguments):
+        return whole_suite(arguments)
+    marks = QUICK_MARKS if quick else LONG_MARKS if long_tier else DEFAULT_MARKS
+    return ((*style(), tests("pytest", marks, arguments)),)
 
 
 def project(what: str) -> Path:

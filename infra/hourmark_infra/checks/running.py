@@ -1,5 +1,8 @@
 """Runs checks so that they end with `hourmark test`: SIGTERM, SIGHUP and Ctrl-C are passed on, and their end is waited for.
 
+Checks stand in lanes: those of one lane are run one after the other, the lanes beside each other. Tests on servers mostly wait,
+so that all else is done meanwhile.
+
 A test session takes its servers down when it is told to end (tests/support/ending.py), which takes as long as they need. Each
 check has a session of its own, so that a terminal's Ctrl-C reaches it once, from here, and not again in the middle of that.
 """
@@ -11,8 +14,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple
@@ -25,25 +31,30 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 AGAIN_SECONDS: Final = 5.0  # a signal may reach a process that is only just starting, or is busy with another one
 
 
+class Output(Enum):
+    """When what a check says is shown."""
+
+    WHERE_IT_FAILED = auto()
+    AT_ITS_END = auto()
+    AS_IT_COMES = auto()  # for one lane at most, lest two be mixed
+
+
 class Check(NamedTuple):
-    """One check; `shown` lets its own output through while it runs, else it is shown only where it failed."""
+    """One check."""
 
     name: str
     command: tuple[str, ...]
-    shown: bool = False
+    output: Output = Output.WHERE_IT_FAILED
 
 
-def run_checks(checks: Sequence[Check], root: Path) -> int:
+def run_checks(lanes: Sequence[Sequence[Check]], root: Path) -> int:
     """The exit code: 0, 1 where one failed, 128 and the signal's number where one ended it."""
     with _Told().listening() as told:
-        failed = []
-        for check in checks:
-            passed = _passes(check, root, told)
-            if told.number is not None:
-                click.echo(f"ended by {signal.Signals(told.number).name}, with all that the checks had started", err=True)
-                return 128 + told.number
-            if not passed:
-                failed.append(check.name)
+        with ThreadPoolExecutor(max(len(lanes), 1)) as pool:
+            failed = [name for names in pool.map(lambda lane: _failed(lane, root, told), lanes) for name in names]
+        if told.number is not None:
+            click.echo(f"ended by {signal.Signals(told.number).name}, with all that the checks had started", err=True)
+            return 128 + told.number
     click.echo(f"FAILED: {', '.join(failed)}" if failed else "all checks passed", err=True)
     return 1 if failed else 0
 
@@ -54,6 +65,7 @@ class _Told:
 
     number: int | None = None
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    saying: threading.Lock = field(default_factory=threading.Lock)  # for what a check said, as a whole
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[_Told]:
@@ -72,14 +84,19 @@ class _Told:
         self.pass_on()
 
     def pass_on(self) -> None:
-        for process in self.running:
+        for process in list(self.running):
             process.terminate()
+
+
+def _failed(lane: Sequence[Check], root: Path, told: _Told) -> list[str]:
+    """Names of those that failed; none is begun once all are to end."""
+    return [check.name for check in lane if told.number is None and not _passes(check, root, told)]
 
 
 def _passes(check: Check, root: Path, told: _Told) -> bool:
     clock = SystemClock()
     began = clock.monotonic_s()
-    output = None if check.shown else subprocess.PIPE
+    output = None if check.output is Output.AS_IT_COMES else subprocess.PIPE
     with subprocess.Popen(
         check.command,
         cwd=root,
@@ -88,14 +105,15 @@ def _passes(check: Check, root: Path, told: _Told) -> bool:
         stderr=output and subprocess.STDOUT,
         start_new_session=True,
     ) as process:
-        told.running = [process]
+        told.running.append(process)
         said = _to_its_end(process, told)
-        told.running = []
+        told.running.remove(process)
     passed = process.returncode == 0
-    if not passed and not check.shown:
-        sys.stdout.buffer.write(said)
-        sys.stdout.flush()
-    click.echo(f"{check.name:<13} {'passed' if passed else 'FAILED'}  {clock.monotonic_s() - began:6.1f} s", err=True)
+    with told.saying:
+        if not passed or check.output is Output.AT_ITS_END:
+            sys.stdout.buffer.write(said)
+            sys.stdout.flush()
+        click.echo(f"{check.name:<22} {'passed' if passed else 'FAILED'}  {clock.monotonic_s() - began:6.1f} s", err=True)
     return passed
 
 

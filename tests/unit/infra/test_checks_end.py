@@ -49,10 +49,12 @@ def test_that_lasts(stack):
 RUN = """
 import sys
 from pathlib import Path
-from hourmark_infra.checks.running import Check, run_checks
+from hourmark_infra.checks.running import Check, Output, run_checks
 options = ("-q", "-p", "tests.support.ending", "-p", "no:cacheprovider", "-c", "pyproject.toml")
 pytest = (sys.executable, "-m", "pytest", *options, sys.argv[1])
-sys.exit(run_checks((Check("pytest", pytest, shown=True), Check("later", ("touch", sys.argv[1] + ".later"))), Path.cwd()))
+lane = (Check("pytest", pytest, Output.AS_IT_COMES), Check("later", ("touch", sys.argv[1] + ".later")))
+beside = (Check("beside", ("sleep", "300")), Check("later beside", ("touch", sys.argv[1] + ".later")))
+sys.exit(run_checks((lane, beside), Path.cwd()))
 """
 
 
@@ -113,9 +115,10 @@ def test_servers_of_a_home_that_was_named_are_left_by_this_session_and_the_next(
 def test_servers_of_a_session_that_was_killed_are_ended_by_the_next(tmp_path: Path) -> None:
     with checks(tmp_path) as run:
         servers = servers_below(tmp_path)
-        (session,) = psutil.Process(run.pid).children()
+        session, beside = sorted(psutil.Process(run.pid).children(), key=lambda child: child.name() == "sleep")
         run.kill()
         session.kill()
+        beside.kill()
         session.wait(10)
         assert all(is_alive(server) for server in servers)
         subprocess.run([*PYTEST, "--collect-only", __file__], cwd=ROOT, check=True, capture_output=True)

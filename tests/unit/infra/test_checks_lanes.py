@@ -1,0 +1,66 @@
+"""`hourmark test` runs every test once, in lanes beside each other, and a named one in one session."""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from hourmark_infra.checks.cli import lanes
+from hourmark_infra.checks.running import Check, Output, run_checks
+
+
+def marks_of(check: Check) -> str:
+    return check.command[check.command.index("-m", 2) + 1]
+
+
+def sessions(*arguments: str, quick: bool = False, long_tier: bool = False) -> list[str]:
+    """The marker expressions of pytest's sessions."""
+    found = [check for lane in lanes(quick, long_tier, arguments) for check in lane if "pytest" in check.command]
+    return [marks_of(check) for check in found]
+
+
+@pytest.mark.parametrize(("stack", "chaos", "long"), [*product((True, False), repeat=3)])
+def test_each_test_is_in_one_session(stack: bool, chaos: bool, long: bool) -> None:
+    marks = {"stack": stack, "chaos": chaos, "long": long}
+    chosen = [expression for expression in sessions("--durations=9") if eval(expression, {}, marks)]
+    assert len(chosen) == (0 if long else 1)
+
+
+@pytest.mark.parametrize("arguments", [("tests/unit",), ("-k", "ranges"), ("-x",), ("--lf", "tests/unit/core::name")])
+def test_named_tests_have_one_session(arguments: tuple[str, ...]) -> None:
+    assert sessions(*arguments) == ["not long"]
+
+
+def test_a_tier_has_one_session() -> None:
+    assert sessions(quick=True) == ["not stack and not chaos and not long"]
+    assert sessions(long_tier=True) == ["long"]
+
+
+def test_lanes_run_beside_each_other_and_each_failure_counts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+
+    def meet(own: Path, other: Path, status: int) -> Check:
+        code = (
+            "import pathlib, sys, time\n"
+            f"pathlib.Path({str(own)!r}).touch(); end = time.monotonic() + 30\n"
+            f"while not pathlib.Path({str(other)!r}).exists():\n"
+            "    time.sleep(0.01)\n"
+            "    assert time.monotonic() < end\n"
+            f"print('I am', {own.name!r}); sys.exit({status})"
+        )
+        return Check(own.name, (sys.executable, "-c", code), Output.AT_ITS_END)
+
+    assert run_checks(((meet(first, second, 0),), (meet(second, first, 3),)), tmp_path) == 1
+    said = capfd.readouterr()
+    assert "I am first" in said.out
+    assert "I am second" in said.out
+    assert "FAILED: second\n" in said.err
+
+
+def test_what_passed_is_silent_unless_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    silent = Check("silent", (sys.executable, "-c", "print('nothing of this')"))
+    assert run_checks(((silent,),), tmp_path) == 0
+    assert "nothing" not in capfd.readouterr().out
