@@ -17,10 +17,11 @@ from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.ranges import RangeId
 from hourmark.topics import central_topic, events_topic
-from hourmark_etl.model import State
+from hourmark_etl.model import Reporter, State
 from hourmark_etl.operators.tracing.found import (
     Acknowledged,
     ById,
+    ByPlace,
     ByPosition,
     InBucket,
     Looked,
@@ -73,6 +74,7 @@ class Servers:
     row: Staged | None = None
     in_bucket: InBucket | None = None
     frontier: Hour = HOUR
+    reports: tuple[Reporter, ...] = ()
     away: frozenset[str] = frozenset()
     partly: frozenset[str] = frozenset()
     asked: list[str] = dataclasses.field(default_factory=list)
@@ -125,7 +127,7 @@ class Servers:
         return self._looked(site.value, held if held is not None and held.offset == offset else None)
 
     def find(
-        self, site: Site, topic: str, sought: Sought, from_ms: int, to_ms: int | None, partition: int | None = None
+        self, site: Site, topic: str, sought: ById | ByPosition, from_ms: int, to_ms: int | None, partition: int | None = None
     ) -> Looked[Record]:
         held = self._held(site, topic)
         return self._looked(
@@ -133,12 +135,15 @@ class Servers:
             held if held is not None and from_ms <= held.at_ms <= (to_ms or held.at_ms) and _is(sought, held.event_id) else None,
         )
 
-    def of_request(self, topic: str, sought: Sought, audited_ms: int) -> Looked[Record]:
+    def of_request(self, topic: str, sought: ById | ByPosition, audited_ms: int) -> Looked[Record]:
         held = self._held(Site.EDGE, topic)
         return self._looked("edge", held if _is(sought) else None)
 
     def mirrored_to(self, topic: str, partition: int) -> Looked[int]:
         return self._looked("mirror", self.mirror)
+
+    def reported(self, host: str) -> Looked[tuple[Reporter, ...]]:
+        return self._looked("ledger", tuple(r for r in self.reports if host in (r.host_id, r.host_name)) or None)
 
     def standing(self, event_type: str) -> Looked[Standing]:
         return self._looked("ledger", Standing(hour=self.frontier, state=State.OPEN) if event_type == self.event_type else None)
@@ -146,7 +151,7 @@ class Servers:
     def staging(self, central: Partition) -> Looked[int]:
         return self._looked("ledger", self.next_staged)
 
-    def staged(self, event_type: str, hour: Hour, sought: Sought) -> Looked[Staged]:
+    def staged(self, event_type: str, hour: Hour, sought: ById | ByPosition) -> Looked[Staged]:
         return self._looked("ledger", self.row if (event_type, hour) == (self.event_type, HOUR) and _is(sought) else None)
 
     def bucket(self, event_type: str, hour: Hour, sought: Sought) -> Looked[InBucket]:
@@ -168,5 +173,7 @@ def _is(sought: Sought, held: EventId = EVENT) -> bool:
     """Whether this event is meant."""
     if isinstance(sought, ById):
         return sought.event_id == held
+    if isinstance(sought, ByPlace):
+        return sought == ByPlace("web", "/log", None, POSITION)
     assert isinstance(sought, ByPosition)
     return sought == ByPosition(RANGE, "b" * 32, 0, POSITION)

@@ -29,7 +29,7 @@ _CLOCKS_APART_MS = 900_000
 
 @click.command()
 @click.argument("what", metavar="[WHAT]", required=False)
-@click.option("--type", "event_type", help="Of an event id: its type.")
+@click.option("--type", "event_type", help="Of an event id: its type. Of an old HOST:FILE:OFFSET: whose closed buckets are read.")
 @click.option("--generation", type=click.IntRange(min=0), help="Of HOST:FILE:OFFSET: how often the file was truncated before.")
 @click.option("--from", "answer", type=click.File(), help="What `hourmark tail trace … --json` printed; - is standard input.")
 @click.option("--since", help="It was sent from then on: 2026-11-21T05, 2026-11-21T05:30, or 2h, 30m, 3d ago.")
@@ -53,6 +53,7 @@ def trace(
     \b
     Examples:
       hourmark trace web-1:/var/log/app/app.log:98211 --since 2h
+      hourmark trace web-1:/var/log/app/app.log:98211 --type click --since 2026-10-02T05 --until 2026-10-02T07
       hourmark trace events.click:3:1200411
       hourmark trace 019aab5e-7c00-8a51-9d1c-4be1f0a4be11 --type click --json
       ssh web-1 hourmark tail trace /var/log/app/app.log:1734 --json | hourmark trace --from -
@@ -82,19 +83,22 @@ def _question(
     if (what is None) == (answer is None):
         raise UsageError("name what to trace, or --from with what `hourmark tail trace … --json` printed, and not both")
     if answer is not None:
-        return told_by_host(answer.read())
+        return told_by_host(answer.read(), event_type)
     assert what is not None
     return parsed(what, event_type, generation), None
 
 
 def _window(since: str | None, until: str | None, now_ms: int) -> Window:
     try:
-        return Window(
+        window = Window(
             since_ms=moment_ms(since, now_ms) if since else 0,
             until_ms=moment_ms(until, now_ms) if until else now_ms + _CLOCKS_APART_MS,
         )
     except ValueError as error:
         raise UsageError(f"--since, --until: {error}") from error
+    if window.until_ms <= window.since_ms:
+        raise UsageError(f"--until {until or 'now'} is not after --since {since}")
+    return window
 
 
 def _text(story: Story, facts: Facts) -> Iterator[str]:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 
 import pytest
-from tests.support.records import HOUR, audit_record
+from tests.support.records import HOUR, audit_record, tailer
 from tests.support.tracing import EVENT, POSITION, TYPE, Servers
 
 from hourmark.errors import UsageError
@@ -23,7 +23,7 @@ QUESTIONS: list[Question] = [PLACE, AN_EVENT, OfRecord("events.click", 0, 7), Of
 @pytest.fixture
 def servers() -> Servers:
     """An acknowledged event, mirrored and staged, in a closed bucket."""
-    made = Servers()
+    made = Servers(reports=(tailer(),))
     made.acknowledge()
     made.write()
     made.copy()
@@ -48,7 +48,7 @@ def step(found: Story, name: str) -> Step:
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_every_way_to_name_it_tells_the_same_of_every_step(servers: Servers, question: Question) -> None:
     found = story(servers, question)
-    assert found == story(servers)
+    assert [s for s in found.steps if s.name != "reported"] == [*story(servers).steps]
     assert (found.verdict, {s.state for s in found.steps}) == (Verdict.IN_BUCKET, {State.YES})
     assert "part-00000.avro, record 4 from 0; bucket 2027-01-15T08, closed as proved" in step(found, "bucket").what
     assert "topic events.click partition 0 offset 7, written at 2027-01-15T08:00:02.000Z" in step(found, "edge").what
@@ -201,6 +201,41 @@ def test_a_path_that_older_files_had_is_told(servers: Servers) -> None:
     assert servers.audit is not None
     servers.audit = dataclasses.replace(servers.audit, other_files=2)
     assert "2 older files of this path had the place too" in step(story(servers, PLACE), "acknowledged").what
+
+
+def test_what_a_places_host_last_said_is_told_with_its_losses() -> None:
+    servers = Servers(
+        reports=(tailer(pending_bytes=20), tailer(source="db", lost_bytes=70, unknown_losses=2), tailer(host_name="b"))
+    )
+    found = story(servers, PLACE)
+    assert found.verdict is Verdict.NOT_FOUND and "has lost lines before they were read" in found.next_step
+    first, second = step(found, "reported").what.split("; tailer")
+    assert (
+        "tailer web source app" in first and "had caught up at 2027-01-15T09:00:00.001Z, 20 bytes pending; received at" in first
+    )
+    assert "70 bytes lost before they were read, 2 occasions of unknown loss" in second
+    unheard = step(story(servers, OfPlace("nobody", "/log", 5)), "reported")
+    assert unheard.state is State.NO and "no tailer of that host id or name has ever reported" in unheard.what
+
+
+def test_a_place_whose_audit_record_is_gone_is_found_in_the_buckets_of_the_hours_asked_for(servers: Servers) -> None:
+    servers.edge = servers.central = servers.audit = servers.row = None
+    servers.partly = frozenset({"edge", "central", "audit"})
+    old = dataclasses.replace(PLACE, event_type=TYPE)
+
+    def of(since_ms: int) -> Facts:
+        window = Window(since_ms=since_ms, until_ms=HOUR.end_ms + 3 * 3_600_000)
+        return Walk(servers, servers, HOUR.length_s, window).of(old)
+
+    before = of((HOUR.start_s - 7200) * 1000)
+    assert told(before).verdict is Verdict.IN_BUCKET and before.event_id == EVENT
+    after = told(of(HOUR.end_ms))
+    assert after.verdict is Verdict.NOT_FOUND
+    assert "closed buckets of click from 2027-01-15T09 to 2027-01-15T12" in step(after, "bucket").what
+    with pytest.raises(UsageError, match="--since and --until"):
+        of(0)
+    servers.away = frozenset({"buckets"})
+    assert told(of(HOUR.end_ms)).verdict is Verdict.UNKNOWN
 
 
 def test_a_batch_of_the_api_holds_no_place_of_a_file() -> None:

@@ -92,6 +92,7 @@ def test_a_line_is_traced_from_what_its_host_printed(run: Run, edge: Logs) -> No
         (["events.click:0:1", "--from", "-"], "not both"),
         (["/var/log/app.log:7"], "hourmark tail trace FILE:LINE --json"),
         (["web:/log:7", "--since", "noon"], "--since"),
+        (["web:/log:7", "--since", "1h", "--until", "2h"], "--until 2h is not after --since 1h"),
         (["hourmark.audit:0:7"], "no topic of events"),
     ],
 )
@@ -102,4 +103,4 @@ def test_wrong_use_is_named(run: Run, edge: Logs, words: list[str], named: str) 
 
 def test_the_help_has_an_example_of_each_way_to_name_it() -> None:
     examples = CliRunner().invoke(trace, ["--help"]).output.partition("Examples:")[2]
-    assert examples.partition("Options:")[0].count("hourmark trace ") == 4
+    assert examples.partition("Options:")[0].count("hourmark trace ") == 5

@@ -24,7 +24,7 @@ from hourmark.record_key import RecordKey
 from hourmark_etl.buckets.avro_container import ContainerWriter
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger
-from hourmark_etl.operators.tracing.found import ById, ByPosition
+from hourmark_etl.operators.tracing.found import ById, ByPlace, ByPosition
 from hourmark_etl.operators.tracing.kept import Kept
 
 RANGE = RangeId(b"a range.")
@@ -100,6 +100,30 @@ def test_a_record_of_a_bucket_is_found_with_file_and_row(life: Life, kept: Kept,
         assert found is not None
         assert (found.file, found.row) == (f"{FIRST.bucket_path('click')}/part-00000.avro", number)
         assert (found.hour, found.grade, found.event_id) == (FIRST, "proved", IDS[number])
+
+
+@pytest.mark.parametrize(
+    ("place", "there"),
+    [
+        (ByPlace("web", "/log", None, 7), True),
+        (ByPlace("a" * 32, FILE, 0, 7), True),
+        (ByPlace("db", "/log", None, 7), False),
+        (ByPlace("web", "/other", None, 7), False),
+        (ByPlace("web", "/log", 1, 7), False),
+    ],
+)
+def test_a_record_of_a_bucket_is_found_by_the_name_of_its_file(life: Life, kept: Kept, place: ByPlace, there: bool) -> None:
+    close(life)
+    found = kept.bucket("click", FIRST, place).found
+    assert (found is not None and found.row == 7) == there
+
+
+def test_reports_of_a_host_are_known_by_its_name_and_of_no_other(life: Life, kept: Kept) -> None:
+    life.report("web")
+    life.stage()
+    reports = kept.reported("web").found
+    assert reports is not None and [(r.host_name, r.source) for r in reports] == [("web", "app")]
+    assert kept.reported("db").found is None
 
 
 def test_a_file_that_is_not_sorted_hides_nothing(life: Life, kept: Kept) -> None:

@@ -13,7 +13,7 @@ from hourmark.event_id import EventId
 from hourmark.hours import Hour
 from hourmark.ranges import RangeId
 from hourmark_etl.buckets.reader import Event
-from hourmark_etl.model import State
+from hourmark_etl.model import Reporter, State
 
 T = TypeVar("T")
 
@@ -67,7 +67,17 @@ class ByPosition:
     position: int
 
 
-Sought = ById | ByPosition
+@dataclasses.dataclass(frozen=True, slots=True)
+class ByPlace:
+    """What begins at `position` of a file, as buckets name it: host by name, file by id or path."""
+
+    host: str
+    file: str
+    generation: int | None
+    position: int
+
+
+Sought = ById | ByPosition | ByPlace
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,11 +150,12 @@ class Standing:
 class Facts:
     """All that was found. A step that is None was not asked: nothing was known to ask it for.
 
-    `mirror`: the next offset of the edge's partition that the mirror will copy; `staging`: the next one of the central
-    partition that will be staged.
+    `reported`: what the place's host said last, of each of its sources. `mirror`: the next offset of the edge's partition that
+    the mirror will copy; `staging`: the next one of the central partition that will be staged.
     """
 
     mirrored: bool
+    reported: Looked[tuple[Reporter, ...]] | None = None
     event_type: str | None = None
     event_id: EventId | None = None
     acknowledged: Looked[Acknowledged] | None = None

@@ -18,19 +18,20 @@ from hourmark.event_id import EventId
 from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.manifest import Manifest
-from hourmark.ranges import RangeId
+from hourmark.ranges import HEX_128, RangeId
 from hourmark_etl.buckets.avro_container import Block, ContainerReader
 from hourmark_etl.buckets.reader import Damaged, Event, read_manifest, standing_manifest
 from hourmark_etl.humanize import counted
-from hourmark_etl.ledger.batches import positions_at
+from hourmark_etl.ledger.batches import positions_at, reporters
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.listings import listed_groups_of
-from hourmark_etl.model import StagedGroup
+from hourmark_etl.model import Reporter, StagedGroup
 from hourmark_etl.operators.letters_read import Progress, Say
 from hourmark_etl.operators.tracing.found import (
     ById,
+    ByPlace,
     ByPosition,
     InBucket,
     Looked,
@@ -43,6 +44,7 @@ from hourmark_etl.operators.tracing.topics import decoded
 from hourmark_etl.staging.files import IdRange, Rows, read_rows
 from hourmark_etl.storage import Storage, StorageError
 
+_TAILER: Final = "tailer"  # kind of a reporter
 _PLACE: Final = ("event_id", "range_id", "partition", "offset")
 
 
@@ -79,6 +81,16 @@ class Kept:
 
         return asked("the ledger", look)
 
+    def reported(self, host: str) -> Looked[tuple[Reporter, ...]]:
+        """The latest reports of the tailer on this host, by its id or name; none where the ledger has never heard of it."""
+
+        def look() -> Looked[tuple[Reporter, ...]]:
+            known = (r for r in reporters(self._database) if r.kind == _TAILER and host in (r.host_id, r.host_name))
+            found = tuple(sorted(known, key=lambda r: (r.host_id, r.source)))
+            return Looked(found or None, "the ledger's reports", whole=True)
+
+        return asked("the ledger's reports", look)
+
     def staging(self, central: Partition) -> Looked[int]:
         """The next offset of the central partition to be staged."""
 
@@ -88,7 +100,7 @@ class Kept:
 
         return asked("the ledger's positions", look)
 
-    def staged(self, event_type: str, hour: Hour, sought: Sought) -> Looked[Staged]:
+    def staged(self, event_type: str, hour: Hour, sought: ById | ByPosition) -> Looked[Staged]:
         """Its row in a staged file; files go some time after their bucket was closed."""
 
         def look() -> Looked[Staged]:
@@ -129,7 +141,7 @@ class Kept:
             own = () if told is None else (_closed(event_type, hour, told),)
             return own, f"; later ones were not looked into, which may hold it as late: {error}"
 
-    def _staged_in(self, group: StagedGroup, listed_s: int | None, hour: Hour, sought: Sought) -> Staged | None:
+    def _staged_in(self, group: StagedGroup, listed_s: int | None, hour: Hour, sought: ById | ByPosition) -> Staged | None:
         rows = [Rows(group.first_row, group.rows)]
         if isinstance(sought, ById):
             low = int.from_bytes(sought.event_id, "big")
@@ -181,7 +193,7 @@ def _closed(event_type: str, hour: Hour, told: Manifest) -> ClosedBucket:
 def _events_in(container: ContainerReader, sought: Sought) -> Iterator[tuple[int, Event]]:
     """Row and event of each that is sought. A block is decoded where the id lies between its first id and that of the next."""
     row = 0
-    if isinstance(sought, ByPosition):
+    if not isinstance(sought, ById):
         for block in container:
             yield from ((row + n, event) for n, event in enumerate(_decoded(container, block)) if _stands_at(event, sought))
             row += block.records
@@ -196,13 +208,14 @@ def _events_in(container: ContainerReader, sought: Sought) -> Iterator[tuple[int
         row += block.records
 
 
-def _stands_at(event: Event, sought: ByPosition) -> bool:
+def _stands_at(event: Event, sought: ByPosition | ByPlace) -> bool:
     file: Any = event["file"]
-    return (
-        event["position"] == sought.position
-        and file is not None
-        and (file["id"], file["generation"]) == (sought.file_id, sought.generation)
-    )
+    if event["position"] != sought.position or file is None:
+        return False
+    if isinstance(sought, ByPosition):
+        return bool((file["id"], file["generation"]) == (sought.file_id, sought.generation))
+    named = HEX_128.fullmatch(sought.host) is not None or sought.host == event["host"]  # buckets hold no ids of hosts
+    return named and sought.file in (file["id"], event["source"]) and sought.generation in (None, file["generation"])
 
 
 def _decoded(container: ContainerReader, block: Block) -> Iterator[Event]:

@@ -41,13 +41,15 @@ class OfRecord:
 class OfPlace:
     """A line that begins at byte `offset` of a file.
 
-    `host`: its id, or its name. `file`: its id, or its path when it was read. `generation` None: whichever.
+    `host`: its id, or its name. `file`: its id, or its path when it was read. `generation` None: whichever. `event_type`: whose
+    buckets are read where Kafka has let go of its audit record.
     """
 
     host: str
     file: str
     offset: int
     generation: int | None = None
+    event_type: str | None = None
 
     def is_in(self, r: AuditRecord) -> bool:
         """Whether the line is one of this range."""
@@ -83,18 +85,19 @@ def parsed(what: str, event_type: str | None, generation: int | None) -> Questio
     if match := _RECORD.fullmatch(what):
         return OfRecord(match[1], int(match[2]), int(match[3]))
     if match := _PLACE.fullmatch(what):
-        return OfPlace(match[1], match[2], int(match[3]), generation)
+        return OfPlace(match[1], match[2], int(match[3]), generation, event_type)
     raise UsageError(f"{what!r:.200} names nothing to trace: {_FORMS}")
 
 
-def told_by_host(answer: str) -> tuple[OfPlace | None, HostSays]:
+def told_by_host(answer: str, event_type: str | None = None) -> tuple[OfPlace | None, HostSays]:
     """Of the JSON that `hourmark tail trace` gives; no place where its host knows none. UsageError where it is other text."""
     try:
         told: Any = json.loads(answer)
         says = HostSays(str(told["stage"]), str(told["path"]), str(told["next"]), int(told["losses"]))
         if told["offset"] is None or told["file_id"] is None:
             return None, says
-        return OfPlace(str(told["host_id"]), str(told["file_id"]), int(told["offset"]), int(told["generation"])), says
+        file = str(told["host_id"]), str(told["file_id"])
+        return OfPlace(*file, int(told["offset"]), int(told["generation"]), event_type), says
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(f"--from: this is not what `hourmark tail trace FILE:LINE --json` prints ({error!r:.100})") from error
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from hourmark import dead_letters
 from hourmark.hours import Hour
 from hourmark_etl.humanize import counted, iso
+from hourmark_etl.model import Reporter
 from hourmark_etl.operators.tracing.found import Acknowledged, Facts, InBucket, Looked, Record, Staged, found
 from hourmark_etl.operators.tracing.question import HostSays
 
@@ -140,6 +141,9 @@ def _next_step(verdict: Verdict, facts: Facts, host: HostSays | None) -> str:
         return f"`hourmark bucket why {event_type} {standing.hour}` says what the type's next hour waits for"
     if host is not None and (verdict is Verdict.ON_HOST or facts.acknowledged is None):  # its host knows of no place to ask for
         return host.next_step
+    reports = found(facts.reported) or ()
+    if verdict is Verdict.NOT_FOUND and any(r.lost_bytes or r.unknown_losses for r in reports):
+        return "its host has lost lines before they were read: `hourmark tail status` there names files and times"
     return {
         Verdict.STAGED: "`hourmark bucket ls` says what the type's next hour waits for",
         Verdict.MIRRORED: "see in the log of `hourmark etl run` that batches are staged",
@@ -155,6 +159,8 @@ def _steps(facts: Facts, host: HostSays | None) -> Iterator[Step]:
     if host is not None:
         losses = f"; losses were noted {host.losses} times under the file's names" if host.losses else ""
         yield Step("host", State.YES, f"{host.stage}: {host.path}{losses}")
+    if facts.reported is not None:
+        yield _step("reported", facts.reported, _reported, "no tailer of that host id or name has ever reported")
     yield _step("acknowledged", facts.acknowledged, _acknowledged, "no audit record: nobody was told that it is in Kafka")
     yield _step("edge", facts.edge, _record)
     if facts.mirrored:
@@ -176,6 +182,21 @@ def _step(name: str, step: Looked[Any] | None, tell: Any, why: str = "") -> Step
         return Step(name, State.YES, tell(step.found))
     more = f"; {why}" if why else ""
     return Step(name, State.NO if step.whole else State.NOT_FOUND, f"looked at {step.where}{more}")
+
+
+def _reported(reports: Sequence[Reporter]) -> str:
+    return "; ".join(map(_report, reports))
+
+
+def _report(r: Reporter) -> str:
+    caught_up = "has never caught up" if r.caught_up_at_ms is None else f"had caught up at {iso(r.caught_up_at_ms)}"
+    lost = f", {counted(r.lost_bytes, 'byte')} lost before they were read" if r.lost_bytes else ""
+    unknown = f", {counted(r.unknown_losses, 'occasion')} of unknown loss" if r.unknown_losses else ""
+    goodbye = ", and said goodbye" if r.goodbye else ""
+    return (
+        f"{printable(r.name)} ({r.host_id}) {caught_up}, {counted(r.pending_bytes, 'byte')} pending{lost}{unknown}; received at "
+        f"{iso(r.received_at_ms)}{goodbye}"
+    )
 
 
 def _acknowledged(told: Acknowledged) -> str:

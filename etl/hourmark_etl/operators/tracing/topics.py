@@ -31,7 +31,7 @@ from hourmark.topics import AUDIT, central_topic, edge_topic, events_topic, type
 from hourmark_etl.buckets.reader import Event
 from hourmark_etl.humanize import counted, iso
 from hourmark_etl.operators.letters_read import Progress, Say
-from hourmark_etl.operators.tracing.found import Acknowledged, ById, Looked, Record, Site, Sought, T, asked
+from hourmark_etl.operators.tracing.found import Acknowledged, ById, ByPosition, Looked, Record, Site, T, asked
 from hourmark_etl.operators.tracing.question import OfPlace
 
 RECORDS_MAX: Final = 200_000
@@ -91,7 +91,7 @@ class Topics:
         )
 
     def find(
-        self, site: Site, topic: str, sought: Sought, from_ms: int, to_ms: int | None, partition: int | None = None
+        self, site: Site, topic: str, sought: ById | ByPosition, from_ms: int, to_ms: int | None, partition: int | None = None
     ) -> Looked[Record]:
         """The first record that is sought, of those written between the two; `to_ms` None: up to now."""
         until_ms = self._latest_ms if to_ms is None else to_ms
@@ -103,7 +103,7 @@ class Topics:
 
         return self._asked(site, topic, look)
 
-    def of_request(self, topic: str, sought: Sought, audited_ms: int) -> Looked[Record]:
+    def of_request(self, topic: str, sought: ById | ByPosition, audited_ms: int) -> Looked[Record]:
         """A record at the edge of the range whose audit record was written then."""
         return self.find(Site.EDGE, topic, sought, audited_ms - _REQUEST_MS, audited_ms + _REQUEST_MS)
 
@@ -244,7 +244,7 @@ def _record(message: Message) -> Record:
     )  # fmt: skip
 
 
-def _is_sought(message: Message, sought: Sought) -> bool:
+def _is_sought(message: Message, sought: ById | ByPosition) -> bool:
     key = message.key() or b""
     if isinstance(sought, ById):
         return key[: len(sought.event_id)] == bytes(sought.event_id)

@@ -17,9 +17,11 @@ from hourmark.hours import Hour
 from hourmark.kafka import Partition
 from hourmark.ranges import RangeId
 from hourmark.topics import events_topic
+from hourmark_etl.model import Reporter
 from hourmark_etl.operators.tracing.found import (
     Acknowledged,
     ById,
+    ByPlace,
     ByPosition,
     Facts,
     InBucket,
@@ -47,18 +49,19 @@ class Topics(Protocol):
     def audit_of_range(self, range_id: RangeId, near_ms: int) -> Looked[Acknowledged]: ...
     def at(self, site: Site, topic: str, partition: int, offset: int) -> Looked[Record]: ...
     def find(
-        self, site: Site, topic: str, sought: Sought, from_ms: int, to_ms: int | None, partition: int | None = None
+        self, site: Site, topic: str, sought: ById | ByPosition, from_ms: int, to_ms: int | None, partition: int | None = None
     ) -> Looked[Record]: ...
-    def of_request(self, topic: str, sought: Sought, audited_ms: int) -> Looked[Record]: ...
+    def of_request(self, topic: str, sought: ById | ByPosition, audited_ms: int) -> Looked[Record]: ...
     def mirrored_to(self, topic: str, partition: int) -> Looked[int]: ...
 
 
 class Kept(Protocol):
     """`tracing.kept.Kept`."""
 
+    def reported(self, host: str) -> Looked[tuple[Reporter, ...]]: ...
     def standing(self, event_type: str) -> Looked[Standing]: ...
     def staging(self, central: Partition) -> Looked[int]: ...
-    def staged(self, event_type: str, hour: Hour, sought: Sought) -> Looked[Staged]: ...
+    def staged(self, event_type: str, hour: Hour, sought: ById | ByPosition) -> Looked[Staged]: ...
     def bucket(self, event_type: str, hour: Hour, sought: Sought) -> Looked[InBucket]: ...
 
 
@@ -105,9 +108,9 @@ class Walk:
 
     def _of_place(self, place: OfPlace) -> Facts:
         audit = self.topics.audit_of_place(place, self.window.since_ms, self.window.until_ms)
-        facts = dataclasses.replace(self._facts(), acknowledged=audit)
+        facts = dataclasses.replace(self._facts(), acknowledged=audit, reported=self.kept.reported(place.host))
         if audit.found is None:
-            return facts
+            return self._in_old_buckets(place, facts) if place.event_type is not None else facts
         record = audit.found.record
         sought = ByPosition(record.range_id, record.file_id, record.generation, place.offset)
         for event_type, hour in self._promised(record):
@@ -123,6 +126,25 @@ class Walk:
                 return self._of_event(event_type, bucket.found.event_id, dataclasses.replace(facts, bucket=bucket))
             facts = dataclasses.replace(facts, event_type=event_type, edge=edge, staged=staged, bucket=bucket)
         return facts
+
+    def _in_old_buckets(self, place: OfPlace, facts: Facts) -> Facts:
+        """Buckets outlive audit records: those of the hours asked for are read, all of them."""
+        assert place.event_type is not None
+        if not self.window.since_ms:
+            raise UsageError("--type of a place reads the type's closed buckets: name their hours by --since and --until")
+        sought = ByPlace(place.host, place.file, place.generation, place.offset)
+        hour, last = (Hour.of(ms, self.bucket_seconds) for ms in (self.window.since_ms, self.window.until_ms))
+        seen = list[Looked[InBucket]]()
+        while hour <= last:
+            seen.append(self.kept.bucket(place.event_type, hour, sought))
+            if (held := seen[-1].found) is not None:
+                return self._of_event(place.event_type, held.event_id, facts)
+            if seen[-1].failed is not None:
+                break
+            hour = hour.next()
+        where = f"closed buckets of {place.event_type} from {Hour.of(self.window.since_ms, self.bucket_seconds)} to {last}"
+        bucket: Looked[InBucket] = Looked(None, where, whole=all(s.whole for s in seen), failed=seen[-1].failed)
+        return dataclasses.replace(facts, event_type=place.event_type, bucket=bucket)
 
     def _promised(self, record: AuditRecord) -> Iterator[tuple[str, Hour]]:
         """Where a line of the range may have gone: types and hours of events, then dead letters."""
