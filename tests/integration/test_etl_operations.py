@@ -151,11 +151,6 @@ def test_a_line_is_traced_by_its_place_its_id_and_its_record_from_its_audit_reco
     )
     by_record = traced(run, ":".join(at))
     assert [s for s in by_place["steps"] if s["name"] != "reported"] == by_id["steps"] == by_record["steps"]
-    hours = ("--since", str(first_hour), "--until", str(first_hour.next()), "--type", TYPE)
-    again = traced(
-        run, f"host:/log:{by_place['event']['position']}", *hours
-    )  # audit records are of now: the bucket alone tells it
-    assert (again["verdict"], again["event_id"]) == ("in_bucket", by_place["event_id"])
 
 
 def test_what_is_on_its_way_unpromised_or_a_dead_letter_is_told_so(
