@@ -191,6 +191,13 @@ class TailedSource(Group):
     """the source, as types/sources.toml declares it"""
     paths: list[str] = []
     """absolute globs; ** is understood"""
+    exclude: list[str] = []
+    """globs of files that do not begin to be followed: absolute, or of names, as `*.debug`; a file known before is finished"""
+    read_from: str = "start"
+    """of files that are there at the first look at this source: `start`, `end`, or a time, as `2026-11-01T00:00:00Z`: those
+    not written since are passed over; later files begin at their start"""
+    ignore_older_seconds: Seconds | None = None
+    """files not written for so long do not begin to be followed until they are; longer than this tailer is ever down"""
     input: str | None = None
     """in place of paths, what is received: `stdin`, `journald`, `syslog+tcp://127.0.0.1:5514`, `syslog+tls://…`, `syslog+udp://…`"""
     zone: str = "UTC"

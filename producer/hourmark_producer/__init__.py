@@ -25,6 +25,7 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `compressed` | the plain content of packed files, in a stream |
 | `rest` | what is left of a file that vanished, in a packed one |
 | `discovery` | files by globs, and what could not be looked at |
+| `beginnings`, `exclusion` | where reading begins, and what is left out |
 | `files` | what is known of each followed file: its durable position, and what was last seen of it |
 | `checkpoint` | the durable side of that, and the spool of unacknowledged ranges (SQLite) |
 | `generations` | how often each file was truncated, for the day the checkpoint is lost |
@@ -32,7 +33,7 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `rows` | what its rows say |
 | `run_mark`, `log_check` | a write-ahead log that was lost, or damaged |
 | `descriptors` | how many files are held open, and whose turn it is where there are more |
-| `scanner` | one look at everything: new, renamed, deleted and missing files |
+| `scanner`, `seen` | one look at everything: new, renamed, deleted and missing files |
 | `pace`, `hints` | when all is looked at, and what is in between: what changed a moment ago, and what inotify names |
 | `service_client` | the delivery service as seen from here: its clock, its rules, ranges and reports |
 | `connections` | HTTP over connections that are kept open |

@@ -11,6 +11,7 @@
     targets    per file that was found by a link: where that led
     formers    per file that was truncated: up to where it was read before, so that a copy of that is known
     accounts   per file: what looks found of it since it was last examined, so that a stop forgets no loss
+    begun      sources that were looked at: files that appear later are read from their start
 
 The order: a range is spooled, and its file's position moved behind it, in one transaction; then it is sent; once acknowledged
 it is deleted, in the transaction that spools the file's next one. So after kill -9 a range is sent again as it was, or not at
@@ -67,6 +68,7 @@ CREATE TABLE IF NOT EXISTS formers (
 );
 CREATE TABLE IF NOT EXISTS targets (file_id TEXT PRIMARY KEY, path BLOB NOT NULL);
 """
+_BEGUN: Final = "CREATE TABLE IF NOT EXISTS begun (source TEXT PRIMARY KEY);"
 _LOOK_AT_DISK: Final = "is the disk full, or not writable?"
 _DISK_ERRORS: Final = frozenset(
     (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY)
@@ -131,6 +133,11 @@ def save_account(file_id: str, position: Position, account: Account | None = Non
     return sql, (file_id, position.generation, position.settled, position.doubted, account.high, shrinks, account.head)
 
 
+def begin_source(source: str) -> Change:
+    """It was looked at."""
+    return "INSERT OR IGNORE INTO begun VALUES (?)", (source,)
+
+
 def save_target(file_id: str, path: str) -> Change:
     """Where the link leads that a file was found by."""
     return "INSERT OR REPLACE INTO targets VALUES (?,?)", (file_id, os.fsencode(path))
@@ -178,14 +185,16 @@ class Checkpoint:
         self._waiting: deque[_Ticket] = deque()
 
     @classmethod
-    def create(cls, path: Path, host_id: str) -> None:
-        """A new, empty one: complete and durable under its name, or not there at all."""
+    def create(cls, path: Path, host_id: str, *, begun: Sequence[str] = ()) -> None:
+        """A new, empty one: complete and durable under its name, or not there at all. `begun`: these sources are not new."""
         temporary = path.with_name(f"{path.name}.new")
         temporary.unlink(missing_ok=True)
         db = sqlite3.connect(temporary, isolation_level=None)
         try:
-            db.executescript(f"BEGIN;{_SCHEMA}")
+            db.executescript(f"BEGIN;{_SCHEMA}{_BEGUN}")
             db.execute("INSERT INTO meta VALUES (?,?)", (FORMAT, host_id))
+            for source in begun:
+                db.execute(*begin_source(source))
             db.execute("COMMIT")
         except sqlite3.Error as error:
             raise CheckpointFailed(f"no checkpoint can be made at {path}: {error}; {_LOOK_AT_DISK}") from error
@@ -214,7 +223,7 @@ class Checkpoint:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA wal_autocheckpoint=0")  # `run_mark` does it
-            db.executescript(_LATER + run_mark.SCHEMA)
+            db.executescript(_LATER + _BEGUN + run_mark.SCHEMA)
             books.begin(db)
             if run_mark.log_was_lost(db, log_is_there=log_is_there):
                 raise CheckpointBroken(
@@ -291,6 +300,12 @@ class Checkpoint:
             if file.file_id in accounts:
                 restore(file, *accounts[file.file_id])
         return files + [orphan(outgoing) for outgoing in in_flight.values()]
+
+    def begun(self) -> set[str]:
+        """Sources that were looked at; those of which anything is known were, perhaps by a version that did not write it down."""
+        with self._database:
+            rows = self._db.execute("SELECT source FROM begun UNION SELECT source FROM files UNION SELECT source FROM totals")
+            return {source for (source,) in rows}
 
     def last_sequence(self) -> int:
         """The highest sequence number in the spool; 0 where it is empty."""

@@ -22,6 +22,7 @@ from hourmark.errors import ConfigError, UsageError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark.range_fields import range_fields
+from hourmark_producer import beginnings
 from hourmark_producer.container_names import NAMES
 from hourmark_producer.descriptors import granted
 from hourmark_producer.installation import REREAD_REPEATS, locked, open_installation
@@ -147,6 +148,7 @@ def checked(settings: TailerConfig) -> TailerConfig:
         if source.record_start is not None:
             _check_record_start(source.record_start, where)
         _check_cri(source, where)
+        beginnings.check(source, where)
         try:
             range_fields(source.fields)
         except ValueError as error:

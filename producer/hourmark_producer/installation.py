@@ -53,9 +53,9 @@ def open_installation(
                 f"known what was sent. Put {path.name} back, or start with --reread: {REREAD_REPEATS}"
             )
         _remove_journals(path)
-        Checkpoint.create(path, host_id or new_host_id())
-        anew = host_id is not None
-    checkpoint, known_as, broken = _open(path, reread=reread, host_id=host_id)
+        anew = host_id is not None  # then all is read again, from its start
+        Checkpoint.create(path, host_id or new_host_id(), begun=sources if anew else ())
+    checkpoint, known_as, broken = _open(path, sources, reread=reread, host_id=host_id)
     if anew or broken:
         _doubt(checkpoint, path, sources)
     if folder.host_id() is None and host_id in (None, known_as):
@@ -76,7 +76,7 @@ def _doubt(checkpoint: Checkpoint, path: Path, sources: Sequence[str]) -> None:
     checkpoint.commit([change for loss in losses for change in lose(loss)])
 
 
-def _open(path: Path, *, reread: bool, host_id: str | None) -> tuple[Checkpoint, str, bool]:
+def _open(path: Path, sources: Sequence[str], *, reread: bool, host_id: str | None) -> tuple[Checkpoint, str, bool]:
     """Also whether it was broken, and was made again."""
     try:
         return *Checkpoint.open(path), False
@@ -90,7 +90,7 @@ def _open(path: Path, *, reread: bool, host_id: str | None) -> tuple[Checkpoint,
             "the checkpoint %s cannot be used (%s); it is kept as %s, and all files are read again", path, error, aside.name
         )
     _remove_journals(path)
-    Checkpoint.create(path, host_id or new_host_id())
+    Checkpoint.create(path, host_id or new_host_id(), begun=sources)
     return *Checkpoint.open(path), True
 
 

@@ -21,10 +21,11 @@ from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
 from hourmark.ranges import file_id
 from hourmark_producer import checkpoint as changes
+from hourmark_producer.beginnings import Beginnings
 from hourmark_producer.checkpoint import Change, Checkpoint, CheckpointFailed
 from hourmark_producer.descriptors import Descriptors
 from hourmark_producer.discovery import Findings, Pattern, look
-from hourmark_producer.files import Account, Files, Place, Position, Progress, TrackedFile
+from hourmark_producer.files import Account, Files, Place, Progress, TrackedFile
 from hourmark_producer.generations import Generations
 from hourmark_producer.identity import Identity
 from hourmark_producer.looking import look_into, read_at
@@ -32,6 +33,7 @@ from hourmark_producer.rest import Stage
 from hourmark_producer.rests import Rests
 from hourmark_producer.retirement import Retirement
 from hourmark_producer.schedule import Schedule
+from hourmark_producer.seen import Seen
 from hourmark_producer.throttle import Throttle
 from hourmark_producer.truncation import HEAD_BYTES, Verdict, judge
 
@@ -39,20 +41,6 @@ LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan ha
 UNFOUND_SCANS: Final = 3  # so often a file must not be found before it is called missing
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LOG = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(slots=True)
-class Seen:
-    """What a scan came to. `complete`: the names of the sources that were fully seen. `problems`: path → why not, per source."""
-
-    complete: set[str] = dataclasses.field(default_factory=set)
-    problems: dict[str, dict[str, OSError]] = dataclasses.field(default_factory=dict)
-    folders: set[str] = dataclasses.field(default_factory=set)  # that were listed, or where a file was looked for
-    has_waiting: bool = False  # files wait for their turn to be opened
-
-    def all_problems(self) -> dict[str, OSError]:
-        """Of all sources, by path."""
-        return {path: problem for problems in self.problems.values() for path, problem in problems.items()}
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -70,6 +58,7 @@ class Scanner:
     clock: Clock
     identify: Callable[[int], Identity]
     descriptors: Descriptors
+    beginnings: Beginnings
 
     def __post_init__(self) -> None:
         self._patterns = {source.name: [Pattern(path) for path in source.paths] for source in self.sources}
@@ -86,6 +75,7 @@ class Scanner:
         self._number = number
         self._found = set()
         self.descriptors.begin()
+        self.beginnings.next_scan()
         for source in self._patterns:
             findings = self._look_until_settled(source)
             seen.problems[source] = findings.problems
@@ -122,6 +112,7 @@ class Scanner:
             at_s = self.clock.monotonic_s()
             findings = look(self._patterns[source])
             self._name_packed(source, findings)
+            self.beginnings.saw(source, findings)
             for path, status in findings.files.items():
                 try:
                     self._meet(source, path, status, at_s, findings)
@@ -136,12 +127,14 @@ class Scanner:
 
     def _meet(self, source: str, path: str, status: os.stat_result, at_s: float, findings: Findings) -> None:
         file = self.files.at_inode(status.st_dev, status.st_ino)
+        if file is None and self.beginnings.was_left_out(source, path, status):
+            return
         if file is None or (file.descriptor is None and file.observed.stamp != (status.st_size, status.st_mtime_ns)):
             opened = self._open(source, path, at_s)
             if opened is None:
                 return
             file, status = opened
-        if file.place.source != source and file.place.source in self._patterns:
+        if file.place.source != source and file.place.source in self._patterns and not self.beginnings.excludes(source, path):
             self.throttle.warn(
                 f"twice {path}",
                 f"{path} matches source {source} too, but is followed as {file.place.source}; narrow one of the patterns",
@@ -165,7 +158,12 @@ class Scanner:
             if not stat.S_ISREG(status.st_mode):
                 os.close(descriptor)
                 return None
-            file = self._adopt(source, path, descriptor, self.identify(descriptor))
+            identity = self.identify(descriptor)
+            if self.files.match(identity) is None and self.beginnings.leaves_out(source, path, status):
+                self.beginnings.leave_out(source, path, status)
+                os.close(descriptor)
+                return None
+            file = self._adopt(source, path, descriptor, identity)
         except (OSError, CheckpointFailed):
             os.close(descriptor)
             raise
@@ -182,11 +180,12 @@ class Scanner:
         if file is None:
             known_as = file_id(*identity)
             generation = self.generations.of(known_as, read_at(descriptor, 0, HEAD_BYTES))
+            position = self.beginnings.position(source, descriptor, generation)
             file = TrackedFile(
                 file_id=known_as,
                 identity=identity,
                 place=Place(source, path, path),
-                progress=Progress(position=Position(generation=generation)),
+                progress=Progress(position=position, quiet_to=position.offset),
             )
             file.target = _target(path)
             self.descriptors.hold(file, descriptor)
@@ -226,6 +225,7 @@ class Scanner:
         added, self._added = self._added, set()
         pending = [*map(changes.insert_file, added), *(changes.save_place(file, file.place) for file in self._moved)]
         pending += [changes.save_target(file.file_id, file.target) for file in (*added, *self._moved) if file.target]
+        pending += self.beginnings.written_with(added)
         try:
             if pending:
                 self.checkpoint.commit(pending)
@@ -235,6 +235,7 @@ class Scanner:
                 self.files.remove(file)
             raise
         self._moved = set()
+        self.beginnings.committed(added)
         for file in added:
             _LOG.info("%s is followed as source %s, file %s", file.place.path, file.place.source, file.file_id)
             self.schedule.add(file)

@@ -19,6 +19,7 @@ from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import Finding, HourmarkError
 from hourmark.host_reports import SourceReport
 from hourmark_producer import metrics, standing
+from hourmark_producer.beginnings import Beginnings
 from hourmark_producer.books import Balance, balances_now
 from hourmark_producer.caught_up import CaughtUp, Target
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
@@ -37,8 +38,9 @@ from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.reports import Reporter
 from hourmark_producer.rests import Rests
 from hourmark_producer.retirement import Retirement
-from hourmark_producer.scanner import Scanner, Seen
+from hourmark_producer.scanner import Scanner
 from hourmark_producer.schedule import Schedule
+from hourmark_producer.seen import Seen
 from hourmark_producer.senders import Senders
 from hourmark_producer.service_client import ServiceLink
 from hourmark_producer.spool.spools import Spools, followed, recover_all
@@ -136,6 +138,7 @@ class Tailer:
             clock=clock,
             identify=identify,
             descriptors=Descriptors(files=self.files, schedule=self._schedule, clock=clock, limit=open_files_max),
+            beginnings=Beginnings(list(sources.values()), checkpoint.begun(), clock),
         )
         self._spools = Spools(
             config=config, files=self.files, checkpoint=checkpoint, schedule=self._schedule, counters=self._counters,

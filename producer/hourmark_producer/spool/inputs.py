@@ -76,6 +76,9 @@ def _check_alone(source: TailedSource, where: str) -> None:
         ("paths", bool(source.paths)),
         ("record_start", source.record_start is not None),
         ("format", source.format != "plain"),
+        ("exclude", bool(source.exclude)),
+        ("read_from", source.read_from != "start"),
+        ("ignore_older_seconds", source.ignore_older_seconds is not None),
     ]
     if given := [name for name, is_given in others if is_given]:
-        raise ConfigError(f"{where}.{given[0]} goes not with `input`, whose records are lines, one a message")
+        raise ConfigError(f"{where}.{given[0]} goes not with `input`, whose records are lines, one a message, all of them")

@@ -16,7 +16,8 @@ from hourmark.ranges import ByteRange
 from hourmark_producer.caught_up import CaughtUp, Target
 from hourmark_producer.files import NEVER, Account, Observation, Outgoing, Place, Position, Progress, TrackedFile
 from hourmark_producer.identity import Identity
-from hourmark_producer.scanner import Scanner, Seen
+from hourmark_producer.scanner import Scanner
+from hourmark_producer.seen import Seen
 from hourmark_producer.tailer import Tailer
 
 RANGE = ByteRange(
