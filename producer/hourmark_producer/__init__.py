@@ -51,5 +51,6 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `peek`, `standing` | the checkpoint, and what only the memory of a running tailer knows, as another process may see them |
 | `status`, `status_text` | `hourmark tail status` |
 | `spool` | standard input and syslog: what is received is on disk first, and followed there |
+| `standstill`, `summary` | how long one pass waits for nothing, and what a run came to |
 | `tailer`, `cli` | all of it, running |
 """

@@ -30,7 +30,8 @@ from hourmark_producer.probes import answering
 from hourmark_producer.spool.inputs import check_inputs
 from hourmark_producer.status import status_of
 from hourmark_producer.status_text import FILES_SHOWN, as_text
-from hourmark_producer.tailer import Summary, Tailer
+from hourmark_producer.summary import Summary
+from hourmark_producer.tailer import Tailer
 from hourmark_producer.trace_cli import trace
 
 _LOG = logging.getLogger(__name__)
@@ -39,6 +40,15 @@ _LOG = logging.getLogger(__name__)
 @click.group(invoke_without_command=True)
 @config_file_option("config_file", callback=name_file)
 @click.option("--drain", is_flag=True, help="Read all files to their end, wait until all is acknowledged, say goodbye, end.")
+@click.option("--once", is_flag=True, help="Read what is there, wait until all is acknowledged and reported, end. No goodbye.")
+@click.option(
+    "--give-up-after",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --once: end with exit code 1 where nothing was acknowledged for so long.",
+)
 @click.option(
     "--reread",
     is_flag=True,
@@ -46,26 +56,38 @@ _LOG = logging.getLogger(__name__)
 )
 @json_option
 @click.pass_context
-def tail(context: click.Context, config_file: Path | None, drain: bool, reread: bool, as_json: bool) -> None:
+def tail(
+    context: click.Context,
+    config_file: Path | None,
+    drain: bool,
+    once: bool,
+    give_up_after: float,
+    reread: bool,
+    as_json: bool,
+) -> None:
     """Follow log files and deliver their lines, each exactly once, across restarts, rotation and truncation.
 
     Files are sources in the group `tailer` of the configuration. SIGTERM or Ctrl-C ends it; the next start goes on where it was.
     A tailer that is stopped says no goodbye: hours wait for its host until it runs again, or until their deadline
     (etl.deadline_seconds, two hours by default), past which they close as timed_out. A host that is to send nothing more
-    drains with --drain, which says goodbye.
+    drains with --drain, which says goodbye. --once is a pass for a timer: its host is awaited until the next.
 
     \b
     Examples:
       hourmark tail                          follow the files of ./hourmark.toml
       hourmark tail --config edge.toml       follow those of another configuration
       hourmark tail --drain --json           deliver what is there, print what it came to, end
+      hourmark tail --once                   the same without a goodbye: this host is awaited, as it comes again
       hourmark tail status                   what was done, what is to be done, what was lost
       hourmark tail trace app.log:17         how far the 17th line has come on this host
     """
     if context.invoked_subcommand is None:
-        _run(load_config(config_file), drain=drain, reread=reread, as_json=as_json)
-    elif drain or reread:
-        raise UsageError(f"--drain and --reread are no options of `hourmark tail {context.invoked_subcommand}`")
+        if drain and once:
+            raise UsageError("--drain says goodbye and --once does not; choose one")
+        once_s = give_up_after if once else None
+        _run(load_config(config_file), drain=drain, once_s=once_s, reread=reread, as_json=as_json)
+    elif drain or once or reread:
+        raise UsageError(f"--drain, --once and --reread are no options of `hourmark tail {context.invoked_subcommand}`")
 
 
 @tail.command()
@@ -98,7 +120,7 @@ def status(context: click.Context, config_file: Path | None, every_file: bool, a
 tail.add_command(trace)
 
 
-def _run(config: Config, *, drain: bool, reread: bool, as_json: bool) -> None:
+def _run(config: Config, *, drain: bool, once_s: float | None, reread: bool, as_json: bool) -> None:
     set_up_logging(config.log_level)
     settings = checked(config.tailer)
     use_one_arena()
@@ -122,13 +144,13 @@ def _run(config: Config, *, drain: bool, reread: bool, as_json: bool) -> None:
                 open_files_max=granted(),
             )
             with answering(tailer, settings.metrics_host, settings.metrics_port):
-                summary = tailer.run(stop, drain=drain)
+                summary = tailer.run(stop, drain=drain, once_s=once_s)
         finally:
             checkpoint.close()
     _show(summary, as_json=as_json)
     if not summary.goodbye:
-        _LOG.warning("%s", _left_waiting(settings))
-    if drain and not summary.goodbye:
+        _LOG.log(logging.INFO if summary.finished else logging.WARNING, "%s", _left_waiting(settings))
+    if (drain or once_s is not None) and not summary.finished:
         raise SystemExit(1)
 
 

@@ -1,12 +1,12 @@
 """The File Tailer, running: scans in one thread, sends in several, reports in one.
 
 A stop says no goodbye: the host will come back, and what is written meanwhile is waited for. A drain reads all to the end, waits
-for ever for it to be acknowledged, and then says goodbye: nothing will come, do not wait for this host.
+for ever for it to be acknowledged, and then says goodbye: nothing will come, do not wait for this host. One pass is the same
+without a goodbye, and without waiting for ever.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import threading
@@ -44,6 +44,8 @@ from hourmark_producer.seen import Seen
 from hourmark_producer.senders import Senders
 from hourmark_producer.service_client import ServiceLink
 from hourmark_producer.spool.spools import Spools, followed, recover_all
+from hourmark_producer.standstill import Standstill
+from hourmark_producer.summary import Summary
 from hourmark_producer.throttle import QUIET_S, Throttle
 
 STOP_WITHIN_S: Final = 5.0
@@ -51,24 +53,6 @@ PROGRESS_S: Final = 10.0
 DRAIN_POLL_S: Final = 0.05
 DRAIN_PROBLEM_SCANS: Final = 5  # so often a file could not be looked at before a drain gives up on it
 _LOG = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """What a run came to. `unterminated`: files whose last line has no end yet, and its bytes so far."""
-
-    host_id: str
-    files: int
-    ranges: int
-    bytes: int
-    events: int
-    dead_letters: int
-    dead_letter_reasons: dict[str, dict[str, int]]  # by source
-    pending_bytes: int
-    lost_bytes: int
-    unknown_losses: int  # occasions on which more may have been lost
-    goodbye: bool
-    unterminated: dict[str, int]
 
 
 class Tailer:
@@ -164,8 +148,13 @@ class Tailer:
         self._failure: Exception | None = None
         self._progress = (clock.monotonic_s(), 0)
 
-    def run(self, stop: threading.Event, *, drain: bool = False) -> Summary:
-        """Work until `stop`, or, draining, until all is acknowledged. Finding where a drain cannot read something."""
+    def run(self, stop: threading.Event, *, drain: bool = False, once_s: float | None = None) -> Summary:
+        """Work until `stop`, or, draining, until all is acknowledged. Finding where a drain cannot read something.
+
+        `once_s`: drain without a goodbye; Unavailable where for so many seconds nothing was acknowledged, nor all of it reported.
+        """
+        drain = drain or once_s is not None
+        self._standstill = Standstill(self._clock, once_s)
         for file in self.files:
             if file.progress.in_flight is not None:
                 self._schedule.add(file)
@@ -175,7 +164,7 @@ class Tailer:
         self._report_thread.start()
         try:
             drained = self._work(stop, drain=drain)
-            goodbye = drain and drained and self._say_goodbye(stop)
+            finished = drain and drained and self._finish(stop, goodbye=once_s is None)
         finally:
             self._spools.stop()
             self._keep_standing()
@@ -187,7 +176,7 @@ class Tailer:
                     file.close()
         if self._failure is not None:
             raise self._failure
-        return self._summary(goodbye=goodbye)
+        return self._summary(finished=finished, goodbye=finished and once_s is None)
 
     def _work(self, stop: threading.Event, *, drain: bool) -> bool:
         """Scan until there is a reason to end; whether that is that all is drained."""
@@ -202,6 +191,7 @@ class Tailer:
             if drain and troubled >= DRAIN_PROBLEM_SCANS and not self._in_flight():
                 named = ", ".join(f"{path}: {problems[path].strerror}" for path in sorted(problems)[:5])
                 raise Finding(f"not everything could be read: {named}; grant access, or mount it, and drain again")
+            self._standstill.check(self._counters.ranges, self._pending.by_source().total())
             self._log_progress()
             self._throttle.sweep()
             if self._clock.monotonic_s() - self._stood_s >= standing.EVERY_S:
@@ -276,11 +266,12 @@ class Tailer:
     def _in_flight(self) -> bool:
         return any(file.progress.in_flight is not None for file in self.files)
 
-    def _say_goodbye(self, stop: threading.Event) -> bool:
-        """Deliver what is on its way, cut nothing new, and say that nothing will come."""
+    def _finish(self, stop: threading.Event, *, goodbye: bool) -> bool:
+        """Deliver what is on its way, cut nothing new, and report it; perhaps that nothing will come."""
         if not self._end_threads():
             return False
-        while not (self._deliver_rest() and self._reporter.send(goodbye=True)):
+        while not (self._deliver_rest() and self._reporter.send(goodbye=goodbye)):
+            self._standstill.check(self._counters.ranges, self._pending.by_source().total())
             if stop.wait(self._config.scan_seconds):
                 return False
         return True
@@ -376,7 +367,7 @@ class Tailer:
             len(self.files), rate, self._pending.by_source().total(), *self._counters.losses_in_all(),
         )  # fmt: skip
 
-    def _summary(self, *, goodbye: bool) -> Summary:
+    def _summary(self, *, finished: bool, goodbye: bool) -> Summary:
         waiting = {file.place.seen_at: file.pending_bytes for file in self.files if file.pending_bytes}
         return Summary(
             host_id=self._host_id,
@@ -389,6 +380,7 @@ class Tailer:
             pending_bytes=sum(waiting.values()),
             lost_bytes=self._counters.losses_in_all().bytes,
             unknown_losses=self._counters.losses_in_all().unknown,
+            finished=finished,
             goodbye=goodbye,
-            unterminated=waiting if goodbye else {},
+            unterminated=waiting if finished else {},
         )

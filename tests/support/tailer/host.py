@@ -14,7 +14,8 @@ from hourmark.config_groups import Tailer as TailerConfig
 from hourmark_producer.checkpoint import Checkpoint
 from hourmark_producer.identity import Identity, identify
 from hourmark_producer.installation import locked, open_installation
-from hourmark_producer.tailer import Summary, Tailer
+from hourmark_producer.summary import Summary
+from hourmark_producer.tailer import Tailer
 
 
 def lines(count: int, start: int = 0) -> bytes:
@@ -81,6 +82,13 @@ report_seconds = 0.05
             self.append(content)
         with self.tailer(reread=reread) as (tailer, _):
             return tailer.run(threading.Event(), drain=True)
+
+    def once(self, content: bytes | None = None, *, give_up_s: float = 30) -> Summary:
+        """Deliver all there is, and say no goodbye; `content` is appended before."""
+        if content is not None:
+            self.append(content)
+        with self.tailer() as (tailer, _):
+            return tailer.run(threading.Event(), once_s=give_up_s)
 
     @contextmanager
     def running(self, content: bytes | None = None) -> Iterator[Tailer]:
