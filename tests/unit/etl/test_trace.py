@@ -123,6 +123,14 @@ def test_a_server_that_is_away_is_named_and_the_others_answer(servers: Servers, 
     assert all("did not answer" in s.what for s in found.steps if s.state is State.UNREACHABLE)
 
 
+def test_what_the_edge_does_not_tell_any_more_is_found_on_the_central_cluster(servers: Servers) -> None:
+    servers.row = servers.in_bucket = None
+    servers.next_staged = 0
+    servers.away = frozenset({"edge"})
+    found = story(servers)
+    assert (found.verdict, step(found, "acknowledged").state) == (Verdict.MIRRORED, State.YES)
+
+
 def test_what_retention_took_is_not_found_and_not_lost(servers: Servers) -> None:
     servers.edge = servers.central = servers.audit = servers.row = servers.in_bucket = None
     servers.partly = frozenset({"edge", "audit"})
@@ -149,6 +157,11 @@ def test_a_row_that_came_after_its_hour_had_closed_waits_for_the_next(servers: S
     servers.in_bucket = None
     assert servers.row is not None
     servers.row = dataclasses.replace(servers.row, listed=None)
+    assert story(servers).verdict is Verdict.STAGED
+
+
+def test_a_row_whose_bucket_is_frozen_and_not_closed_yet_is_staged(servers: Servers) -> None:
+    servers.in_bucket, servers.frontier = None, HOUR
     assert story(servers).verdict is Verdict.STAGED
 
 

@@ -32,8 +32,12 @@ def edge() -> Logs:
 
 
 @pytest.fixture
-def topics(edge: Logs, monkeypatch: pytest.MonkeyPatch) -> Topics:
-    central = Logs()
+def central() -> Logs:
+    return Logs()
+
+
+@pytest.fixture
+def topics(edge: Logs, central: Logs, monkeypatch: pytest.MonkeyPatch) -> Topics:
     monkeypatch.setattr(module, "Cluster", lambda _, name: edge if name == "edge" else central)
     monkeypatch.setattr(module, "CommittedReader", lambda _, name, **__: edge if name == "edge" else central)
     return Topics(Kafka(central=KafkaCluster()), lambda _: None, now_ms=NOW_MS, records_max=50)
@@ -44,9 +48,9 @@ def send(edge: Logs, at_ms: int, event_id: EventId = EVENT, range_id: RangeId = 
     return edge.append(TOPIC, at_ms, RecordKey(event_id, range_id).encode(), value)
 
 
-def promise(edge: Logs, at_ms: int, range_id: RangeId = RANGE, **more: object) -> int:
+def promise(edge: Logs, at_ms: int, range_id: RangeId = RANGE, topic: str = AUDIT, **more: object) -> int:
     record = audit_record(range_id=range_id, **more)
-    return edge.append(AUDIT, at_ms, bytes(range_id), frame(1) + record.encode())
+    return edge.append(topic, at_ms, bytes(range_id), frame(1) + record.encode())
 
 
 def other(number: int) -> RangeId:
@@ -146,6 +150,21 @@ def test_a_cluster_that_is_away_is_waited_for_once(edge: Logs, topics: Topics) -
         assert topics.find(Site.EDGE, TOPIC, ById(EVENT), 0, 1).failed == "the cluster did not answer"
     assert edge.questions == 1
     assert topics.at(Site.CENTRAL, "edge.events.click", 0, 0).failed is None
+
+
+def test_an_audit_record_that_the_edge_does_not_tell_is_read_where_it_was_copied(
+    edge: Logs, central: Logs, topics: Topics
+) -> None:
+    promise(edge, HOUR_MS, other(1))
+    promise(central, HOUR_MS, topic="edge.hourmark.audit")
+    assert topics.audit_of_range(RANGE, HOUR_MS).found is None  # the edge has all there is
+    edge.log_starts[Partition(AUDIT, 0)] = 1
+    copied = topics.audit_of_range(RANGE, HOUR_MS).found
+    assert copied is not None and copied.topic == "edge.hourmark.audit"
+    edge.is_away = True
+    assert topics.audit_of_place(PLACE, 0, NOW_MS).found == copied
+    central.is_away = True
+    assert topics.audit_of_range(RANGE, HOUR_MS).failed is not None
 
 
 def test_types_of_topics() -> None:

@@ -71,18 +71,27 @@ class Topics:
 
     def audit_of_place(self, place: OfPlace, from_ms: int, to_ms: int) -> Looked[Acknowledged]:
         """The newest audit record whose range holds the place, of those written between the two."""
-        return self._asked(Site.EDGE, AUDIT, lambda: self._newest_audit(place, from_ms, to_ms))
+        return self._audit(lambda site, topic: self._newest_audit(site, topic, place, from_ms, to_ms))
 
     def audit_of_range(self, range_id: RangeId, near_ms: int) -> Looked[Acknowledged]:
         """The audit record of the range, one of whose records was written at `near_ms`: hours later, where that try failed."""
 
-        def look() -> Looked[Acknowledged]:
+        def look(site: Site, topic: str) -> Looked[Acknowledged]:
             from_ms, to_ms = near_ms - _REQUEST_MS, self._latest_ms
-            spans = self._spans(Site.EDGE, AUDIT, None, from_ms, to_ms)
-            first = self._first(Site.EDGE, spans, lambda m: m.key() == bytes(range_id))
-            return Looked(None if first is None else _acknowledged(first), _where(AUDIT, spans, from_ms, to_ms), spans.whole)
+            spans = self._spans(site, topic, None, from_ms, to_ms)
+            first = self._first(site, spans, lambda m: m.key() == bytes(range_id))
+            return Looked(None if first is None else _acknowledged(first), _where(topic, spans, from_ms, to_ms), spans.whole)
 
-        return self._asked(Site.EDGE, AUDIT, look)
+        return self._audit(look)
+
+    def _audit(self, look: Callable[[Site, str], Looked[Acknowledged]]) -> Looked[Acknowledged]:
+        """At the edge; where that is away, or has let go of it, what the mirror has copied."""
+        edge = self._asked(Site.EDGE, AUDIT, lambda: look(Site.EDGE, AUDIT))
+        if edge.found is not None or (edge.whole and edge.failed is None) or self.alias is None:
+            return edge
+        copied = central_topic(AUDIT, self.alias)
+        central = self._asked(Site.CENTRAL, copied, lambda: look(Site.CENTRAL, copied))
+        return central if central.found is not None else edge
 
     def at(self, site: Site, topic: str, partition: int, offset: int) -> Looked[Record]:
         """The record that stands there."""
@@ -129,9 +138,9 @@ class Topics:
 
         return asked(f"{what} of the {site.value} cluster", known)
 
-    def _newest_audit(self, place: OfPlace, from_ms: int, to_ms: int) -> Looked[Acknowledged]:
+    def _newest_audit(self, site: Site, topic: str, place: OfPlace, from_ms: int, to_ms: int) -> Looked[Acknowledged]:
         """Piece by piece, backwards: what is asked for is as a rule of today."""
-        spans = self._spans(Site.EDGE, AUDIT, None, from_ms, to_ms, newest=True)
+        spans = self._spans(site, topic, None, from_ms, to_ms, newest=True)
         progress = Progress(spans.records, self._say)
         back_to = to_ms
         pieces = [
@@ -141,13 +150,13 @@ class Topics:
         ]
         for partition, low, high in pieces:
             held = list[Acknowledged]()
-            for message in self._read(Site.EDGE, _Spans({partition: (low, high)}), progress):
+            for message in self._read(site, _Spans({partition: (low, high)}), progress):
                 back_to = min(back_to, message.timestamp()[1])
                 if place.is_in((told := _acknowledged(message)).record):
                     held.append(told)
             if held:
-                return Looked(_newest_of(held), _where(AUDIT, spans, back_to, to_ms), spans.whole)
-        return Looked(None, _where(AUDIT, spans, back_to, to_ms), spans.whole)
+                return Looked(_newest_of(held), _where(topic, spans, back_to, to_ms), spans.whole)
+        return Looked(None, _where(topic, spans, back_to, to_ms), spans.whole)
 
     def _at(self, site: Site, place: Partition, offset: int) -> Looked[Record]:
         cluster = self._clusters[site]

@@ -31,6 +31,7 @@ from hourmark_etl.operators.tracing.found import (
     Sought,
     Staged,
     Standing,
+    found,
 )
 from hourmark_etl.operators.tracing.question import OfEvent, OfPlace, OfRecord, Question
 from hourmark_etl.operators.tracing.topics import type_of_topic
@@ -159,8 +160,12 @@ class Walk:
         staged = self.kept.staged(event_type, hour, sought)
         facts = dataclasses.replace(facts, staged=staged, bucket=self.kept.bucket(event_type, hour, sought))
         facts = self._with_edge(self._with_central(facts, staged, sought), sought)
-        if facts.mirrored and facts.central is None and facts.edge is not None and facts.edge.found is not None:
-            facts = dataclasses.replace(facts, central=self._copy_of(facts.edge.found, Site.CENTRAL, event_type, sought))
+        if facts.mirrored and facts.central is None:
+            at_edge = found(facts.edge)
+            copied = self._by_time(Site.CENTRAL, sought, facts) if at_edge is None else self._copy_of(
+                at_edge, Site.CENTRAL, event_type, sought
+            )  # fmt: skip
+            facts = dataclasses.replace(facts, central=copied)
         return self._with_audit(self._with_progress(facts))
 
     def _with_central(self, facts: Facts, staged: Looked[Staged], sought: ById) -> Facts:
@@ -169,10 +174,10 @@ class Walk:
             return facts
         assert facts.event_type is not None
         site = Site.CENTRAL if facts.mirrored else Site.EDGE
-        found = self.topics.at(site, self.topics.topic_of(site, facts.event_type), staged.found.partition, staged.found.offset)
-        if found.found is not None and found.found.event_id != sought.event_id:  # of a topic that was made anew since
-            found = Looked(None, f"{found.where}, where another event stands: the topic is not the one that was staged")
-        return dataclasses.replace(facts, central=found) if facts.mirrored else dataclasses.replace(facts, edge=found)
+        record = self.topics.at(site, self.topics.topic_of(site, facts.event_type), staged.found.partition, staged.found.offset)
+        if record.found is not None and record.found.event_id != sought.event_id:  # of a topic that was made anew since
+            record = Looked(None, f"{record.where}, where another event stands: the topic is not the one that was staged")
+        return dataclasses.replace(facts, central=record) if facts.mirrored else dataclasses.replace(facts, edge=record)
 
     def _with_edge(self, facts: Facts, sought: ById) -> Facts:
         if facts.edge is not None and facts.edge.found is not None:
@@ -183,10 +188,14 @@ class Walk:
             return dataclasses.replace(facts, edge=copied)
         if facts.edge is not None:
             return facts
+        return dataclasses.replace(facts, edge=self._by_time(Site.EDGE, sought, facts))
+
+    def _by_time(self, site: Site, sought: ById, facts: Facts) -> Looked[Record]:
+        """By the time that its id tells."""
+        assert facts.event_type is not None
         time_ms = sought.event_id.time_ms
         from_ms, to_ms = max(time_ms - _EARLY_MS, self.window.since_ms), min(time_ms + _LATE_MS, self.window.until_ms)
-        found = self.topics.find(Site.EDGE, events_topic(facts.event_type), sought, from_ms, to_ms)
-        return dataclasses.replace(facts, edge=found)
+        return self.topics.find(site, self.topics.topic_of(site, facts.event_type), sought, from_ms, to_ms)
 
     def _copy_of(self, record: Record, site: Site, event_type: str, sought: ById) -> Looked[Record]:
         """The mirror keeps partition and timestamp. Later ones may stand before it, by another service's clock."""
