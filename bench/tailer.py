@@ -7,7 +7,8 @@
 - idle: the share of a core that many files take to which nothing is written, and how long a line then takes that is
   appended to one of them, until it is acknowledged.
 - memory: the most memory with a backlog, while the service refuses and while it is worked off. The backlog is on disk.
-- latency: what one file comes to where the service takes 100 ms to answer: it has one range on its way.
+- latency: what one file comes to where the service takes 20 ms and 100 ms to answer, with one range on its way and with
+  as many as the default allows.
 
 The service is one that keeps nothing (`bench.tailer_sink`), so no server is needed. rsyslogd from a file to Kafka is beside the
 tailer in `hourmark bench delivery`.
@@ -53,10 +54,16 @@ class Bench:
         self.logs.mkdir()
         self._folder = folder
         self._settings = folder / "hourmark.toml"
-        self._settings.write_text(
+        self._text = (
             f'[tailer]\nstate_dir = "{folder}/state"\nservice_urls = ["{sink.url}"]\n'
             f'[[tailer.sources]]\nname = "app"\npaths = ["{self.logs}/*.log"]\n'
         )
+        self._settings.write_text(self._text)
+
+    def set(self, **settings: int) -> None:
+        """Of the tailer, from its next start on."""
+        told = "".join(f"{name} = {value}\n" for name, value in settings.items())
+        self._settings.write_text(self._text.replace("[tailer]\n", f"[tailer]\n{told}", 1))
 
     def command(self, *more: str) -> list[str]:
         """A tailer over these logs, with the settings that a log host has."""
@@ -177,17 +184,27 @@ def memory(bench: Bench, say: Say, megabytes: float) -> None:
 
 
 def latency(bench: Bench, say: Say, seconds: float) -> None:
-    """MB a second of one file while each answer takes 100 ms."""
-    write(bench.logs / "one.log", 500)
-    bench.sink.delay(0.1)
-    with bench.running():
-        before = bench.sink.told()["bytes"]
-        _until(lambda: bench.sink.told()["bytes"] > before, "it has begun")
-        before = bench.sink.told()["bytes"]
-        time.sleep(seconds)
-        sent = bench.sink.told()["bytes"] - before
-    bench.sink.delay(0.0)
-    say({"kind": "latency", "answer_s": 0.1, "megabytes_a_second": sent / seconds / 1e6})
+    """MB a second of one file while each answer takes a while."""
+    for most in (1, Tailer().ranges_in_flight):
+        bench.set(ranges_in_flight=most)
+        for answer_s in (0.02, 0.1):
+            log = bench.logs / f"one-{most}-{answer_s}.log"
+            write(log, 500)
+            bench.sink.delay(answer_s)
+            before = bench.sink.told()["bytes"]
+            with bench.running():
+                rate = _rate(bench, before + 10 * RANGE_BYTES, seconds)
+            bench.sink.delay(0.0)
+            log.unlink()
+            say({"kind": "latency", "ranges_in_flight": most, "answer_s": answer_s, "megabytes_a_second": rate / 1e6})
+
+
+def _rate(bench: Bench, begins_at: int, seconds: float) -> float:
+    """Bytes a second, after so many."""
+    _until(lambda: bench.sink.told()["bytes"] > begins_at, "it has begun")
+    before, began = bench.sink.told()["bytes"], time.monotonic()
+    time.sleep(seconds)
+    return (bench.sink.told()["bytes"] - before) / (time.monotonic() - began)
 
 
 def _cpu_share(process: psutil.Process, seconds: float) -> float:
@@ -237,7 +254,7 @@ def main() -> None:
         "cpu": lambda bench: cpu(bench, say, asked.megabytes, asked.rounds),
         "idle": lambda bench: idle(bench, say, asked.files),
         "memory": lambda bench: memory(bench, say, asked.backlog),
-        "latency": lambda bench: latency(bench, say, 10.0),
+        "latency": lambda bench: latency(bench, say, 3.0),
     }
     sink = Sink()
     try:

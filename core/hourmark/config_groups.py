@@ -285,6 +285,8 @@ class Tailer(Group):
     """the envelope's `host`; empty: the machine's name"""
     range_bytes: int = Field(768 * 1024, ge=1024, le=1 << 20)
     """a range is cut at the last line end before this; larger ones cost less CPU and more memory"""
+    ranges_in_flight: int = Field(4, ge=1, le=64)
+    """of one file that has more to send, at most; over all files 16 at a time. Each takes memory, and room in `state_dir`"""
     line_bytes_max: int = Field(4 << 20, ge=1024)
     """as the service's"""
     scan_seconds: Seconds = 0.5

@@ -35,11 +35,11 @@ class Target(NamedTuple):
         progress = self.file.progress  # one consistent moment
         sent = progress.in_flight
         if self.file.is_gone:
-            return sent is None  # what was not read of it is counted as lost
+            return not sent  # what was not read of it is counted as lost
         if progress.position.generation != self.generation or progress.examined_scan < self.due:
             return False
-        if sent is not None:  # a busy file always has a range on its way; it may lie behind the target
-            return sent.range.generation == self.generation and sent.range.start >= self.size
+        if sent:  # a busy file always has ranges on their way; they may all lie behind the target
+            return all(one.range.generation == self.generation and one.range.start >= self.size for one in sent)
         return progress.quiet_to >= self.size
 
     def is_void(self) -> bool:

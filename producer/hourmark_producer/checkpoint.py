@@ -4,7 +4,8 @@
     run     whether one is under way, or ended otherwise than in order
     files   per file: identity, place, position
     ranges  the spool: every range that was given a place in the file's order and is not acknowledged yet, with all its fields
-            and its compressed body, so that a retry is the same range byte for byte, even if the file is truncated or gone
+            and its compressed body, so that a retry is the same range byte for byte, even if the file is truncated or gone.
+            They are acknowledged in any order: up to the first that is there a file is acknowledged without gap
     losses  per source: bytes known lost; never falls
     unknown  per source: on how many occasions bytes may have been lost, nobody knows how many; never falls
     occasions  the latest losses, with file and time
@@ -40,6 +41,7 @@ from hourmark_producer.losses import Loss, Losses
 from hourmark_producer.rows import device_row, fields_of, file_of, orphan, place_row, position_row, range_of, restore
 
 FORMAT: Final = 1
+SEVERAL: Final = 2  # of some file more than one range is on its way, which a version of format 1 would not send
 _LOG_BYTES_MAX: Final = 4 << 20  # of the write-ahead log
 _SCHEMA: Final = """
 CREATE TABLE meta (format INTEGER NOT NULL, host_id TEXT NOT NULL);
@@ -49,7 +51,7 @@ CREATE TABLE files (
     generation INTEGER NOT NULL, offset INTEGER NOT NULL, in_line INTEGER NOT NULL,
     anchor BLOB NOT NULL, size_seen INTEGER NOT NULL
 );
-CREATE TABLE ranges (sequence INTEGER PRIMARY KEY, file_id TEXT NOT NULL UNIQUE, range TEXT NOT NULL, body BLOB NOT NULL);
+CREATE TABLE ranges (sequence INTEGER PRIMARY KEY, file_id TEXT NOT NULL, range TEXT NOT NULL, body BLOB NOT NULL);
 CREATE TABLE losses (source TEXT PRIMARY KEY, bytes INTEGER NOT NULL);
 """
 # Beside what format 1 began with: a version from before them passes over these tables, and can go on with the rest.
@@ -74,6 +76,8 @@ _DISK_ERRORS: Final = frozenset(
     (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY)
 )
 OCCASIONS_MAX: Final = 1000  # the counts keep them all
+
+_SEVERAL_NO_MORE: Final = "UPDATE meta SET format=? WHERE NOT EXISTS (SELECT 1 FROM ranges GROUP BY file_id HAVING count(*) > 1)"
 
 Change = tuple[str, Sequence[Any]]  # a statement and its parameters
 
@@ -107,6 +111,11 @@ def save_position(file_id: str, position: Position) -> Change:
 def forget_file(file_id: str) -> list[Change]:
     """A file that was deleted and cannot come back."""
     return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in ("files", "accounts", "targets", "formers")]  # noqa: S608
+
+
+def note_several() -> Change:
+    """Of a file more than one range is about to be on its way."""
+    return "UPDATE meta SET format=? WHERE format!=?", (SEVERAL, SEVERAL)
 
 
 def spool(outgoing: Outgoing, body: bytes) -> Change:
@@ -218,12 +227,13 @@ class Checkpoint:
             if check != "ok":
                 raise CheckpointBroken(check)
             ((version, host_id),) = db.execute("SELECT format, host_id FROM meta").fetchall()
-            if version != FORMAT:
-                raise CheckpointBroken(f"it has format {version}, this version of Hourmark reads format {FORMAT}")
+            if version not in (FORMAT, SEVERAL):
+                raise CheckpointBroken(f"it has format {version}, this version of Hourmark reads formats {FORMAT} and {SEVERAL}")
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA wal_autocheckpoint=0")  # `run_mark` does it
             db.executescript(_LATER + _BEGUN + run_mark.SCHEMA)
+            _allow_several(db)
             books.begin(db)
             if run_mark.log_was_lost(db, log_is_there=log_is_there):
                 raise CheckpointBroken(
@@ -242,6 +252,7 @@ class Checkpoint:
         """Finish; what was committed stays."""
         with self._database:
             try:
+                self._db.execute(_SEVERAL_NO_MORE, (FORMAT,))
                 run_mark.end(self._db)
             except sqlite3.Error:  # closing would remove the log, as if all were in order
                 return
@@ -281,17 +292,16 @@ class Checkpoint:
                 run_mark.begin_log(self._db)
 
     def files(self) -> list[TrackedFile]:
-        """Every known file, with its range in flight."""
+        """Every known file, with its ranges in flight."""
         with self._database:
-            in_flight = {
-                file_id: Outgoing(sequence, range_of(text))
-                for sequence, file_id, text in self._db.execute("SELECT sequence, file_id, range FROM ranges")
-            }
+            in_flight = dict[str, tuple[Outgoing, ...]]()
+            for sequence, file_id, text in self._db.execute("SELECT sequence, file_id, range FROM ranges ORDER BY sequence"):
+                in_flight[file_id] = (*in_flight.get(file_id, ()), Outgoing(sequence, range_of(text)))
             rows = self._db.execute("SELECT * FROM files").fetchall()
             targets = dict(self._db.execute("SELECT file_id, path FROM targets").fetchall())
             formers = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM formers")}
             accounts = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM accounts")}
-        files = [file_of(row, in_flight.pop(row[0], None)) for row in rows]
+        files = [file_of(row, in_flight.pop(row[0], ())) for row in rows]
         for file in files:
             file.target = os.fsdecode(targets.get(file.file_id, b""))
             if file.file_id in formers:
@@ -299,7 +309,7 @@ class Checkpoint:
                 file.former = Position(generation=generation, offset=offset, anchor=bytes(anchor), head=bytes(head))
             if file.file_id in accounts:
                 restore(file, *accounts[file.file_id])
-        return files + [orphan(outgoing) for outgoing in in_flight.values()]
+        return files + [orphan(ranges) for ranges in in_flight.values()]
 
     def begun(self) -> set[str]:
         """Sources that were looked at; those of which anything is known were, perhaps by a version that did not write it down."""
@@ -345,6 +355,24 @@ class Checkpoint:
             Loss(source=source, path=os.fsdecode(path), at_ms=at_ms, bytes=count, unknown=unknown, what=what)
             for source, path, at_ms, count, unknown, what in rows
         ]
+
+
+def _allow_several(db: sqlite3.Connection) -> None:
+    """Ranges of a file: a version before this one allowed a single one."""
+    (made,) = db.execute("SELECT sql FROM sqlite_master WHERE type='table' AND name='ranges'").fetchone()
+    if "UNIQUE" not in made:
+        return
+    columns = "(sequence INTEGER PRIMARY KEY, file_id TEXT NOT NULL, range TEXT NOT NULL, body BLOB NOT NULL)"
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        db.execute(f"CREATE TABLE ranges_made_anew {columns}")
+        db.execute("INSERT INTO ranges_made_anew SELECT sequence, file_id, range, body FROM ranges")
+        db.execute("DROP TABLE ranges")  # with its triggers, and without firing them: `books` makes them again
+        db.execute("ALTER TABLE ranges_made_anew RENAME TO ranges")
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
 
 
 def _log_of(path: Path) -> Path:

@@ -1,6 +1,6 @@
 """What is known of each followed file.
 
-A file's *position* (generation, offset) is the next byte to cut. Everything before it is acknowledged, or is a range that
+A file's *position* (generation, offset) is the next byte to cut. Everything before it is acknowledged, or in a range that
 lies durably in the checkpoint until it is: so a truncation can move the position while a range is still on its way.
 
 Threads: the scanner owns `place`, `observed`, `due` and the descriptor; the file's one worker owns `progress`. A `Progress` is
@@ -62,7 +62,7 @@ class Progress:
     """One moment of a file's way."""
 
     position: Position = Position()
-    in_flight: Outgoing | None = None
+    in_flight: tuple[Outgoing, ...] = ()  # in the order of the file, as far as they are of one generation
     quiet_to: int = 0  # no line ends between the position and here
     examined_scan: int = -1  # the scan whose observation was examined last
     examined_at_s: float = -1.0  # monotonic
@@ -151,6 +151,7 @@ class TrackedFile:
     retired: bool = False  # nothing more will be read from it
     unfound: int = 0  # scans in a row that did not find it
     failures: int = 0  # in a row, of its current step
+    window: int = 1  # so many of its ranges may be on their way at a time; grows with each that is acknowledged
     target: str = ""  # where its latest name leads, if that is a link
     rest: Rest | None = None  # it vanished, or was truncated: what was unread of it may be in another file
     former: Position | None = None  # of the generation before: a copy of it may yet be found
@@ -166,7 +167,7 @@ class TrackedFile:
     def is_settled(self) -> bool:
         """Whether what was last seen of it was examined, and nothing of it is on its way."""
         progress = self.progress  # one consistent moment
-        return progress.in_flight is None and progress.examined_scan >= self.due
+        return not progress.in_flight and progress.examined_scan >= self.due
 
     @property
     def is_read(self) -> bool:
@@ -180,7 +181,7 @@ class TrackedFile:
         seen = self.observed.size if self.observed.size >= 0 else self.observed.of(progress).high
         known = max(seen, progress.position.size_seen)
         unread = 0 if self.is_gone else max(0, known - progress.position.offset)
-        return unread + (progress.in_flight.bytes if progress.in_flight else 0)
+        return unread + sum(sent.bytes for sent in progress.in_flight)
 
     def close(self) -> None:
         """Let go of the file."""

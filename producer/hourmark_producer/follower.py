@@ -1,5 +1,8 @@
 """One file's next step: examine, cut, spool, send, acknowledge. Called by the sender threads, one at a time per file.
 
+A file that has more to send has several ranges on their way, which are acknowledged in any order; how many grows with each that
+is, and is one again after a failure. So an outage finds, and leaves, few of them in the spool.
+
 The order is the promise: the range is durable (with its body) before it is sent, and the position moves in memory only after
 the checkpoint has it. Whatever fails leaves everything as it was, to be tried again.
 """
@@ -7,6 +10,7 @@ the checkpoint has it. Whatever fails leaves everything as it was, to be tried a
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import logging
 import os
@@ -19,11 +23,13 @@ import zstandard
 from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
 from hourmark.ranges import ByteRange, Part
+from hourmark.wire import RangeAnswer
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.books import skip
 from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.copies import end_of_lines, origin_of
 from hourmark_producer.counters import Counters
+from hourmark_producer.couriers import Couriers, Flight
 from hourmark_producer.cutting import Cut, Limits, Pending
 from hourmark_producer.files import Files, Outgoing, Position, Progress, TrackedFile
 from hourmark_producer.generations import Generations
@@ -61,6 +67,8 @@ class Follower:
     clock: Clock
     host_id: str
     host_name: str
+    couriers: Couriers
+    window_max: int
     finishing: bool = False  # once set, what is on its way is delivered and nothing new is cut
 
     def __post_init__(self) -> None:
@@ -72,29 +80,65 @@ class Follower:
 
         Busy, Refused: the service did not take it. CheckpointFailed, OSError: this host could not. Try the step again.
         """
-        body = self._cut_next(file) if file.progress.in_flight is None else None
-        for turn in range(1, RANGES_PER_TURN + 1):
-            outgoing = file.progress.in_flight
-            if outgoing is None:
-                return False
-            if not outgoing.acknowledged:
-                self._send(file, outgoing, body)
-            if turn < RANGES_PER_TURN:
-                body = self._cut_next(file)
+        try:
+            for outgoing in _on_their_way(file):  # since a step that failed, or a run before
+                answer = self.client.send_range(outgoing.range, self.checkpoint.body(outgoing.sequence))
+                self._acknowledge(file, outgoing, answer)
+            more = self._go_on(file, Flight(self.couriers))
+        except BaseException:
+            file.window = 1
+            raise
         self._only_acknowledge(file)
-        return True
+        return more
 
-    def _send(self, file: TrackedFile, outgoing: Outgoing, body: bytes | None) -> None:
-        answer = self.client.send_range(outgoing.range, body if body is not None else self.checkpoint.body(outgoing.sequence))
+    def _go_on(self, file: TrackedFile, flight: Flight) -> bool:
+        """Cut and send; several at a time where the file has more than it takes one service's answer to come."""
+        try:
+            for _ in range(RANGES_PER_TURN):
+                if (body := self._cut_next(file)) is None:
+                    return False
+                outgoing = file.progress.in_flight[-1]
+                send = functools.partial(self.client.send_range, outgoing.range, body)
+                if not (self._has_more(file, outgoing) and flight.start(outgoing, send)):
+                    self._acknowledge(file, outgoing, send())
+                while flight.aloft and (flight.has_landed or flight.aloft >= file.window):
+                    self._land(file, flight)
+            return True
+        finally:
+            self._land_all(file, flight)
+
+    def _has_more(self, file: TrackedFile, outgoing: Outgoing) -> bool:
+        """Whether another range is likely to follow; not where it is one long line, of which few can be in memory."""
+        return file.window > 1 and self.limits.range_bytes // 2 <= outgoing.bytes <= self.limits.range_bytes
+
+    def _land(self, file: TrackedFile, flight: Flight) -> None:
+        outgoing, answer = flight.land()
+        if isinstance(answer, Exception):
+            raise answer
+        self._acknowledge(file, outgoing, answer)
+
+    def _land_all(self, file: TrackedFile, flight: Flight) -> None:
+        """Nothing is left under way that another step would send once more."""
+        problem: Exception | None = None
+        while flight.aloft:
+            try:
+                self._land(file, flight)
+            except Exception as error:  # noqa: BLE001  # the first is raised
+                problem = problem or error
+        if problem is not None:
+            raise problem
+
+    def _acknowledge(self, file: TrackedFile, outgoing: Outgoing, answer: RangeAnswer) -> None:
         self.counters.acknowledged(outgoing.bytes, answer, self.clock.now_ms())
         self.refused.take(outgoing.range, answer.dead_letter_reasons)
-        file.failures = 0
-        file.progress = dataclasses.replace(file.progress, in_flight=outgoing._replace(acknowledged=True))
+        file.failures, file.window = 0, min(file.window + 1, self.window_max)
+        sent = tuple(one._replace(acknowledged=True) if one is outgoing else one for one in file.progress.in_flight)
+        file.progress = dataclasses.replace(file.progress, in_flight=sent)
 
     def _only_acknowledge(self, file: TrackedFile) -> None:
         if acknowledged := _acknowledged(file):
             self.checkpoint.commit(acknowledged)
-            file.progress = dataclasses.replace(file.progress, in_flight=None)
+            file.progress = dataclasses.replace(file.progress, in_flight=_on_their_way(file))
 
     def _cut_next(self, file: TrackedFile) -> bytes | None:
         """Acknowledge what was delivered and spool what follows, in one transaction; the new range's compressed body."""
@@ -145,8 +189,11 @@ class Follower:
             settled=before.settled,
             doubted=before.doubted,
         )
+        others = _on_their_way(file)
         pending += [changes.spool(outgoing, body), changes.save_position(file.file_id, position)]
-        return dataclasses.replace(file.progress, position=position, in_flight=outgoing, quiet_to=end), body
+        pending += [changes.note_several()] if others else []
+        in_flight = (*others, outgoing)
+        return dataclasses.replace(file.progress, position=position, in_flight=in_flight, quiet_to=end), body
 
     def _range(self, file: TrackedFile, position: Position, shipped: Cut, reading: Reading) -> ByteRange:
         assert reading.rules is not None, "a range is made only of a reading with rules"
@@ -192,9 +239,7 @@ class Follower:
         elif size > known.size_seen and not known.doubted and known.offset and are_alike(known.head, known.anchor):
             position = dataclasses.replace(position, doubted=True)
             self._doubt(file, "its lines are alike: whether it was truncated, or only grew, cannot be told", position)
-        elif (
-            known.offset == known.generation == 0 and before.in_flight is None and (passed := self._passed_over(file, descriptor))
-        ):
+        elif known.offset == known.generation == 0 and not before.in_flight and (passed := self._passed_over(file, descriptor)):
             position, quiet_to = passed, passed.offset
         file.progress = before = dataclasses.replace(before, position=position, quiet_to=quiet_to, examined_at_s=now_s)
         cut = self._cut(file, descriptor, position, quiet_to)
@@ -276,7 +321,9 @@ class Follower:
 
 
 def _acknowledged(file: TrackedFile) -> list[Change]:
-    """What takes the delivered range, if there is one, out of the spool."""
-    sent = file.progress.in_flight
-    assert sent is None or sent.acknowledged, "only what the service has may leave the spool"
-    return [] if sent is None else [changes.unspool(sent.sequence)]
+    """What takes the delivered ranges out of the spool."""
+    return [changes.unspool(sent.sequence) for sent in file.progress.in_flight if sent.acknowledged]
+
+
+def _on_their_way(file: TrackedFile) -> tuple[Outgoing, ...]:
+    return tuple(sent for sent in file.progress.in_flight if not sent.acknowledged)

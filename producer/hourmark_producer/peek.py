@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -42,13 +43,13 @@ class KnownFile(NamedTuple):
     high: int
     device: int
     inode: int
-    spooled: Spooled | None
+    spooled: tuple[Spooled, ...]
     anchor: bytes = b""  # what stood before the offset
 
     @property
     def in_flight(self) -> int:
-        """Bytes of the spooled range."""
-        return self.spooled.end - self.spooled.start if self.spooled else 0
+        """Bytes of the spooled ranges."""
+        return sum(spooled.end - spooled.start for spooled in self.spooled)
 
 
 class Peek(NamedTuple):
@@ -104,16 +105,18 @@ def _files(db: sqlite3.Connection, tables: set[str]) -> Iterator[KnownFile]:
         "LEFT JOIN (SELECT NULL AS file_id, NULL AS high) a ON a.file_id = f.file_id"
     )  # fmt: skip
     place = ", ".join(f"json_extract(range, '$.{name}')" for name in Spooled._fields)
+    spooled = defaultdict[str, list[Spooled]](list)
+    for file_id, *fields in db.execute(f"SELECT file_id, {place} FROM ranges ORDER BY sequence"):  # noqa: S608
+        spooled[file_id].append(Spooled(*fields))
     rows = db.execute(
         "SELECT f.file_id, source, path, seen_at, missing, f.generation, offset, "  # noqa: S608  # names of this module
-        "max(size_seen, coalesce(high, 0)), device, inode, f.anchor, "
-        f"{place} FROM files f LEFT JOIN ranges r ON r.file_id = f.file_id {account} "
+        f"max(size_seen, coalesce(high, 0)), device, inode, f.anchor FROM files f {account} "
         "ORDER BY source, seen_at"
     )
-    for file_id, source, file_path, seen_at, missing, generation, offset, high, device, inode, anchor, *spooled in rows:
+    for file_id, source, file_path, seen_at, missing, generation, offset, high, device, inode, anchor in rows:
         yield KnownFile(
             file_id, source, os.fsdecode(file_path), os.fsdecode(seen_at), bool(missing), generation, offset, high,
-            device % (1 << 64), inode % (1 << 64), Spooled(*spooled) if spooled[0] is not None else None, bytes(anchor),
+            device % (1 << 64), inode % (1 << 64), tuple(spooled[file_id]), bytes(anchor),
         )  # fmt: skip
 
 

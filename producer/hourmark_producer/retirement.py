@@ -81,7 +81,7 @@ class Retirement:
 
     def release(self, file: TrackedFile) -> None:
         """Forget a retired file once its last range is acknowledged."""
-        if file.retired and file.progress.in_flight is None and self.schedule.is_idle(file):
+        if file.retired and not file.progress.in_flight and self.schedule.is_idle(file):
             self.files.remove(file)
 
     def _end(self, file: TrackedFile, what: str, *, known_to_end: bool = False) -> None:

@@ -32,8 +32,8 @@ def position_row(position: Position) -> tuple[int, int, bool, bytes, int]:
     return position.generation, position.offset, position.in_line, position.anchor, position.size_seen
 
 
-def file_of(row: tuple[Any, ...], in_flight: Outgoing | None) -> TrackedFile:
-    """A known file, with its range on its way."""
+def file_of(row: tuple[Any, ...], in_flight: tuple[Outgoing, ...]) -> TrackedFile:
+    """A known file, with its ranges on their way."""
     file_id, device, inode, birth_ns, source, path, seen_at, missing, generation, offset, in_line, anchor, size_seen = row
     return TrackedFile(
         file_id=file_id,
@@ -64,16 +64,16 @@ def restore(file: TrackedFile, generation: int, settled: int, doubted: int, high
     file.saved = account
 
 
-def orphan(outgoing: Outgoing) -> TrackedFile:
-    """A range whose file was deleted and forgotten."""
-    sent = outgoing.range
+def orphan(in_flight: tuple[Outgoing, ...]) -> TrackedFile:
+    """Ranges whose file was deleted and forgotten."""
+    sent = in_flight[-1].range
     return TrackedFile(
         file_id=sent.file_id,
         identity=Identity(0, 0, 0),
         place=Place(sent.source, sent.path, sent.path),
         progress=Progress(
             position=Position(generation=sent.generation, offset=sent.end, size_seen=sent.end),
-            in_flight=outgoing,
+            in_flight=in_flight,
             quiet_to=sent.end,
         ),
         retired=True,

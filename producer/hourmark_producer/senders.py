@@ -77,7 +77,7 @@ class Senders:
             self.schedule.done(file, more=more)
 
     def _log(self, file: TrackedFile, error: Exception, pause: float) -> None:
-        sent = file.progress.in_flight
+        sent = next((sent for sent in file.progress.in_flight if not sent.acknowledged), None)
         where = f"{file.place.seen_at}, generation {file.progress.position.generation}, "
         where += f"bytes {sent.range.start} to {sent.range.end}" if sent else f"from byte {file.progress.position.offset}"
         if isinstance(error, NotAllowed):

@@ -24,6 +24,7 @@ from hourmark_producer.books import Balance, balances_now
 from hourmark_producer.caught_up import CaughtUp, Target
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
 from hourmark_producer.counters import Counters
+from hourmark_producer.couriers import Couriers
 from hourmark_producer.cutting import Limits
 from hourmark_producer.descriptors import Descriptors
 from hourmark_producer.files import Files
@@ -103,6 +104,8 @@ class Tailer:
             clock=clock,
             host_id=host_id,
             host_name=host_name,
+            couriers=Couriers(),
+            window_max=config.ranges_in_flight,
         )
         self._senders = Senders(
             follower=self._follower, schedule=self._schedule, throttle=throttle,
@@ -156,7 +159,7 @@ class Tailer:
         drain = drain or once_s is not None
         self._standstill = Standstill(self._clock, once_s)
         for file in self.files:
-            if file.progress.in_flight is not None:
+            if file.progress.in_flight:
                 self._schedule.add(file)
         self._spools.start(to_end=drain)
         self._scan(is_urgent=True)
@@ -264,7 +267,7 @@ class Tailer:
         self._senders.allow()
 
     def _in_flight(self) -> bool:
-        return any(file.progress.in_flight is not None for file in self.files)
+        return any(file.progress.in_flight for file in self.files)
 
     def _finish(self, stop: threading.Event, *, goodbye: bool) -> bool:
         """Deliver what is on its way, cut nothing new, and report it; perhaps that nothing will come."""
@@ -279,7 +282,7 @@ class Tailer:
     def _deliver_rest(self) -> bool:
         for file in self.files:
             try:
-                if file.progress.in_flight is not None:
+                if file.progress.in_flight:
                     self._follower.step(file)
             except HourmarkError as error:
                 self._throttle.warn("rest", f"{error}. Waiting: {file.place.seen_at}")

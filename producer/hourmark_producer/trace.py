@@ -100,8 +100,7 @@ def stage_of(file: KnownFile | None, offset: int | None, size: int, *, skipped: 
         return Stage.NO_SUCH_LINE
     if offset >= file.offset:
         return Stage.NOT_READ
-    spooled = file.spooled
-    if spooled and spooled.generation == file.generation and spooled.start <= offset < spooled.end:
+    if any(one.generation == file.generation and one.start <= offset < one.end for one in file.spooled):
         return Stage.SPOOLED
     return Stage.ACKNOWLEDGED_OR_SKIPPED if skipped else Stage.ACKNOWLEDGED
 

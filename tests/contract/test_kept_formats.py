@@ -95,7 +95,7 @@ FILE: Final = TrackedFile(
     file_id="f" * 32,
     identity=Identity(1, 2, 3),
     place=Place("app", "/var/log/app.log", "/var/log/app.log.1"),
-    progress=Progress(position=Position(generation=2, offset=99, anchor=b"before it", size_seen=200), in_flight=OUTGOING),
+    progress=Progress(position=Position(generation=2, offset=99, anchor=b"before it", size_seen=200), in_flight=(OUTGOING,)),
 )
 
 
@@ -209,7 +209,7 @@ def test_a_tailer_and_a_verifier_go_on_with_what_each_version_remembered(kept: z
     checkpoint, host_id = Checkpoint.open(tmp_path / "checkpoint.sqlite")
     (file,) = checkpoint.files()
     assert (file.identity, file.place) == (FILE.identity, FILE.place)
-    assert (file.progress.position, file.progress.in_flight) == (FILE.progress.position, OUTGOING)
+    assert (file.progress.position, file.progress.in_flight) == (FILE.progress.position, (OUTGOING,))
     assert (host_id, checkpoint.body(1), checkpoint.losses()) == (HOST_ID, BODY, {"app": Losses(9, 0)})
     checkpoint.close()
     (tmp_path / "state").mkdir()

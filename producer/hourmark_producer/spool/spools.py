@@ -121,7 +121,7 @@ class Spools:
         if size is None or file.is_gone or Path(file.place.seen_at).parent != segments.folder.resolve():
             return False
         progress = file.progress  # one consistent moment
-        return progress.in_flight is None and progress.position.offset >= size and file.is_settled and self.schedule.is_idle(file)
+        return not progress.in_flight and progress.position.offset >= size and file.is_settled and self.schedule.is_idle(file)
 
     def _remove(self, file: TrackedFile, segments: Segments) -> None:
         name = Path(file.place.seen_at).stem

@@ -109,7 +109,17 @@ class Recorder:
 
     def wait_text(self, content: bytes) -> None:
         """Until there is as much as this."""
-        wait_for(lambda: len(self.text()) == len(content), "all lines")
+        self.wait_size(len(content))
+
+    def wait_size(self, size: int) -> None:
+        """Until there are so many bytes; until then ranges may be missing, as they arrive in any order."""
+        wait_for(lambda: self._size() == size, "all lines")
+        assert len(self.text()) == size
+
+    def _size(self) -> int:
+        with self.lock:
+            first = {(one.range.file_id, one.range.generation, one.range.start): one.body for one in self.received}
+        return sum(map(len, first.values()))
 
 
 class _Handler(BaseHTTPRequestHandler):

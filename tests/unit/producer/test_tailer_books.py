@@ -61,7 +61,7 @@ def test_what_no_service_takes_is_in_flight_or_pending_also_after_a_restart(host
 
 
 def test_what_a_truncation_destroys_is_lost_and_what_follows_is_seen_anew(host: Host, recorder: Recorder) -> None:
-    host.settings["range_bytes"] = 1024
+    host.settings |= {"range_bytes": 1024, "ranges_in_flight": 1}
     recorder.behaviour = lambda one: 200 if one.range.start == 0 else 503
     with host.running(lines(500)) as tailer:
         wait_for(lambda: tailer.balances()["app"].acknowledged == RANGE, "a range is acknowledged")

@@ -41,7 +41,7 @@ def tracked(size: int, **progress: object) -> TrackedFile:
 
 def in_flight(size: int, *, acknowledged: bool = False) -> TrackedFile:
     """Read to 150; the range that ends there is on its way, or its answer has come."""
-    return tracked(size, position=Position(offset=150), quiet_to=150, in_flight=Outgoing(1, RANGE, acknowledged=acknowledged))
+    return tracked(size, position=Position(offset=150), quiet_to=150, in_flight=(Outgoing(1, RANGE, acknowledged=acknowledged),))
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_when_a_file_is_read_up_to_its_target(file: TrackedFile, met: bool) -> N
 
 
 def test_a_file_that_is_gone_still_waits_for_its_last_range() -> None:
-    file = tracked(0, in_flight=Outgoing(1, RANGE))
+    file = tracked(0, in_flight=(Outgoing(1, RANGE),))
     file.retired, file.observed = True, NEVER
     assert not Target.of(file).is_met()
-    file.progress = dataclasses.replace(file.progress, in_flight=None)
+    file.progress = dataclasses.replace(file.progress, in_flight=())
     assert Target.of(file).is_met()
 
 

@@ -26,7 +26,7 @@ from hourmark_producer.trace import Stage, stage_of
 LINE_BYTES = len(lines(1))
 
 
-def known(*, offset: int, spooled: Spooled | None = None) -> KnownFile:
+def known(*, offset: int, spooled: tuple[Spooled, ...] = ()) -> KnownFile:
     return KnownFile("f", "app", "/a", "/a", False, 1, offset, 100, 1, 2, spooled)
 
 
@@ -40,10 +40,10 @@ def known(*, offset: int, spooled: Spooled | None = None) -> KnownFile:
         (known(offset=50), 100, 100, False, Stage.NO_SUCH_LINE),
         (known(offset=50), None, 100, False, Stage.NO_SUCH_LINE),
         (known(offset=50), 10, 49, False, Stage.TRUNCATED),
-        (known(offset=50, spooled=Spooled(1, 20, 50)), 19, 100, False, Stage.ACKNOWLEDGED),
-        (known(offset=50, spooled=Spooled(1, 20, 50)), 20, 100, True, Stage.SPOOLED),
-        (known(offset=50, spooled=Spooled(1, 20, 50)), 50, 100, False, Stage.NOT_READ),
-        (known(offset=50, spooled=Spooled(0, 20, 50)), 20, 100, False, Stage.ACKNOWLEDGED),  # of before a truncation
+        (known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))), 19, 100, False, Stage.ACKNOWLEDGED),
+        (known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))), 20, 100, True, Stage.SPOOLED),
+        (known(offset=50, spooled=(Spooled(1, 20, 30), Spooled(1, 40, 50))), 50, 100, False, Stage.NOT_READ),
+        (known(offset=50, spooled=(Spooled(0, 20, 50),)), 20, 100, False, Stage.ACKNOWLEDGED),  # of before a truncation
     ],
 )
 def test_a_place_decides(file: KnownFile | None, offset: int | None, size: int, skipped: bool, stage: Stage) -> None:
