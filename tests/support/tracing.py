@@ -79,7 +79,7 @@ class Servers:
     partly: frozenset[str] = frozenset()
     asked: list[str] = dataclasses.field(default_factory=list)
 
-    def acknowledge(self, blanks: int = 0) -> None:
+    def acknowledge(self, blanks: int | None = 0) -> None:
         """By an audit record that promises the event, and a dead letter beside it."""
         promised = (Promise(self.event_type, HOUR.start_s, 1, EVENT.low64), Promise("view", HOUR.start_s, 1, 1))
         told = audit_record(range_id=RANGE, promised=promised, blanks=blanks)
@@ -138,6 +138,10 @@ class Servers:
     def of_request(self, topic: str, sought: ById | ByPosition, audited_ms: int) -> Looked[Record]:
         held = self._held(Site.EDGE, topic)
         return self._looked("edge", held if _is(sought) else None)
+
+    def last_of_request(self, topic: str, range_id: RangeId, position: int, audited_ms: int) -> Looked[Record]:
+        held = self._held(Site.EDGE, topic)
+        return self._looked("edge", held if held is not None and held.event["position"] <= position else None)
 
     def mirrored_to(self, topic: str, partition: int) -> Looked[int]:
         return self._looked("mirror", self.mirror)

@@ -125,6 +125,7 @@ def _as_object(story: Story, facts: Facts) -> dict[str, Any]:
         "summary": story.summary,
         "type": facts.event_type,
         "event_id": None if facts.event_id is None else str(facts.event_id),
+        "begins_at": facts.begins_at,
         "event": None if facts.event is None else plain({**facts.event, "event_id": str(facts.event_id)}),
         "acknowledged_at_ms": None if acknowledged is None else acknowledged.at_ms,
         "steps": [dataclasses.asdict(step) for step in story.steps],

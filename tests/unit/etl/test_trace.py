@@ -198,9 +198,18 @@ def test_what_is_taken_in_while_a_trace_looks_is_not_called_lost(servers: Server
     assert story(servers).verdict is Verdict.IN_BUCKET
 
 
-def test_a_place_in_an_acknowledged_range_where_no_record_begins_says_so(servers: Servers) -> None:
+@pytest.mark.parametrize(("blanks", "more"), [(0, ""), (1, ", or a blank line behind it"), (None, ", or a blank line behind it")])
+def test_a_later_line_of_a_record_is_told_as_that_record(servers: Servers, blanks: int | None, more: str) -> None:
+    servers.acknowledge(blanks=blanks)
+    facts = walked(servers, OfPlace("a" * 32, "b" * 32, POSITION + 1, 0))
+    assert (facts.begins_at, facts.event_id) == (POSITION, EVENT)
+    assert told(facts).verdict is Verdict.IN_BUCKET
+    assert told(facts).summary == f"a later line of the record that begins at byte 5{more}; that record is: in a closed bucket"
+
+
+def test_a_place_in_an_acknowledged_range_before_its_first_record_says_so(servers: Servers) -> None:
     servers.acknowledge(blanks=1)
-    found = story(servers, OfPlace("a" * 32, "b" * 32, POSITION + 1, 0))
+    found = story(servers, OfPlace("a" * 32, "b" * 32, POSITION - 1, 0))
     assert found.verdict is Verdict.ACKNOWLEDGED and "A blank line makes no record" in found.next_step
     assert "1 blank line" in step(found, "acknowledged").what
 

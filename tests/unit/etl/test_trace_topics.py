@@ -89,6 +89,16 @@ def test_records_of_a_range_are_looked_for_around_its_audit_record_alone(edge: L
     assert topics.of_request(TOPIC, ByPosition(other(1), "b" * 32, 0, 5), 40 * HOUR_MS).found is None
 
 
+def test_the_record_before_a_place_is_the_last_of_its_range_that_begins_there_or_before(edge: Logs, topics: Topics) -> None:
+    send(edge, HOUR_MS, position=40)
+    for position in (30, 10, 20):
+        send(edge, HOUR_MS, position=position)
+    send(edge, HOUR_MS, range_id=other(1), position=25)
+    found = {at: topics.last_of_request(TOPIC, RANGE, at, HOUR_MS).found for at in (9, 10, 29, 99)}
+    assert {at: record and record.event["position"] for at, record in found.items()} == {9: None, 10: 10, 29: 20, 99: 40}
+    assert topics.last_of_request(TOPIC, RANGE, 99, 2 * HOUR_MS).found is None
+
+
 def test_a_place_is_looked_for_from_the_newest_on_and_no_further_than_said(
     edge: Logs, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:

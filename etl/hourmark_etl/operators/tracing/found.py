@@ -150,11 +150,13 @@ class Standing:
 class Facts:
     """All that was found. A step that is None was not asked: nothing was known to ask it for.
 
-    `reported`: what the place's host said last, of each of its sources. `mirror`: the next offset of the edge's partition that
-    the mirror will copy; `staging`: the next one of the central partition that will be staged.
+    `begins_at`: of the record before the place, where none begins there. `reported`: what the place's host said last, of each of
+    its sources. `mirror`: the next offset of the edge's partition that the mirror will copy; `staging`: the next one of the
+    central partition that will be staged.
     """
 
     mirrored: bool
+    begins_at: int | None = None
     reported: Looked[tuple[Reporter, ...]] | None = None
     event_type: str | None = None
     event_id: EventId | None = None

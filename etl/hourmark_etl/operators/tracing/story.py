@@ -84,7 +84,16 @@ def told(facts: Facts, host: HostSays | None = None) -> Story:
     """Of what was found, and what the line's host said."""
     verdict = _verdict(facts, host)
     kind = "a dead letter, " if facts.event_type == dead_letters.TYPE and facts.event_id is not None else ""
-    return Story(verdict, kind + _SUMMARY[verdict], _next_step(verdict, facts, host), tuple(_steps(facts, host)))
+    return Story(verdict, _before(facts) + kind + _SUMMARY[verdict], _next_step(verdict, facts, host), tuple(_steps(facts, host)))
+
+
+def _before(facts: Facts) -> str:
+    """That the place is no record's, but of the one before it."""
+    acknowledged = found(facts.acknowledged)
+    if facts.begins_at is None or acknowledged is None:
+        return ""
+    blank = "" if acknowledged.record.blanks == 0 else ", or a blank line behind it"
+    return f"a later line of the record that begins at byte {facts.begins_at}{blank}; that record is: "
 
 
 def missing(facts: Facts) -> str | None:
@@ -148,8 +157,7 @@ def _next_step(verdict: Verdict, facts: Facts, host: HostSays | None) -> str:
         Verdict.STAGED: "`hourmark bucket ls` says what the type's next hour waits for",
         Verdict.MIRRORED: "see in the log of `hourmark etl run` that batches are staged",
         Verdict.IN_KAFKA: "`hourmark mirror lag` says whether the mirror copies; `hourmark etl run` stages what it has copied",
-        Verdict.ACKNOWLEDGED: "is the byte where a line begins? A blank line makes no record, and a later line of a record none "
-        "of its own; then `hourmark audit --ranges`",
+        Verdict.ACKNOWLEDGED: "is the byte where a line begins? A blank line makes no record; then `hourmark audit --ranges`",
         Verdict.NOT_FOUND: "see what each step looked at; --since, --until and --records-max look further. On the line's host, "
         "`hourmark tail trace FILE:LINE` says whether it was sent",
     }.get(verdict, "see that the servers named are up and can be reached from here, and ask again")

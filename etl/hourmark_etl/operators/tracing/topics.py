@@ -116,6 +116,21 @@ class Topics:
         """A record at the edge of the range whose audit record was written then."""
         return self.find(Site.EDGE, topic, sought, audited_ms - _REQUEST_MS, audited_ms + _REQUEST_MS)
 
+    def last_of_request(self, topic: str, range_id: RangeId, position: int, audited_ms: int) -> Looked[Record]:
+        """The record at the edge of this range that begins last, at or before the position."""
+
+        def look() -> Looked[Record]:
+            from_ms, to_ms = audited_ms - _REQUEST_MS, audited_ms + _REQUEST_MS
+            spans = self._spans(Site.EDGE, topic, None, from_ms, to_ms)
+            messages = self._read(Site.EDGE, spans, Progress(spans.records, self._say))
+            with contextlib.closing(messages):
+                of_range = (_record(m) for m in messages if (m.key() or b"")[-len(range_id) :] == bytes(range_id))
+                before = [r for r in of_range if r.event["position"] <= position]
+            last = max(before, key=lambda r: int(r.event["position"]), default=None)
+            return Looked(last, _where(topic, spans, from_ms, to_ms), spans.whole)
+
+        return self._asked(Site.EDGE, topic, look)
+
     def mirrored_to(self, topic: str, partition: int) -> Looked[int]:
         """The next offset of the edge's partition that the mirror will copy; 0 where it has copied nothing."""
 

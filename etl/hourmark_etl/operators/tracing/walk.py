@@ -53,6 +53,7 @@ class Topics(Protocol):
         self, site: Site, topic: str, sought: ById | ByPosition, from_ms: int, to_ms: int | None, partition: int | None = None
     ) -> Looked[Record]: ...
     def of_request(self, topic: str, sought: ById | ByPosition, audited_ms: int) -> Looked[Record]: ...
+    def last_of_request(self, topic: str, range_id: RangeId, position: int, audited_ms: int) -> Looked[Record]: ...
     def mirrored_to(self, topic: str, partition: int) -> Looked[int]: ...
 
 
@@ -126,7 +127,23 @@ class Walk:
             if bucket.found is not None:
                 return self._of_event(event_type, bucket.found.event_id, dataclasses.replace(facts, bucket=bucket))
             facts = dataclasses.replace(facts, event_type=event_type, edge=edge, staged=staged, bucket=bucket)
-        return facts
+        return self._before(place, audit.found, facts)
+
+    def _before(self, place: OfPlace, told: Acknowledged, facts: Facts) -> Facts:
+        """No record begins there: the one before it, of which the place may be a later line. `facts`: without it."""
+        r = told.record
+        last: tuple[int, str, Looked[Record]] | None = None
+        for event_type, _ in self._promised(r):
+            looked = self.topics.last_of_request(events_topic(event_type), r.range_id, place.offset, told.at_ms)
+            if looked.found is not None and (last is None or looked.found.event["position"] > last[0]):
+                last = looked.found.event["position"], event_type, looked
+        if last is None or last[2].found is None:
+            return facts
+        begins_at, event_type, edge = last
+        known = dataclasses.replace(
+            self._facts(), acknowledged=facts.acknowledged, reported=facts.reported, begins_at=begins_at, edge=edge
+        )
+        return self._of_event(event_type, last[2].found.event_id, known)
 
     def _in_old_buckets(self, place: OfPlace, facts: Facts) -> Facts:
         """Buckets outlive audit records: those of the hours asked for are read, all of them."""
