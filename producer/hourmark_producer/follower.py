@@ -30,14 +30,15 @@ from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.copies import end_of_lines, origin_of
 from hourmark_producer.counters import Counters
 from hourmark_producer.couriers import Couriers, Flight
-from hourmark_producer.cutting import Cut, Limits, Pending
+from hourmark_producer.cutting import Cut, Pending
 from hourmark_producer.files import Files, Outgoing, Position, Progress, TrackedFile
 from hourmark_producer.generations import Generations
 from hourmark_producer.looking import is_anchored, look_into, read_at
 from hourmark_producer.losses import Loss
+from hourmark_producer.range_sizes import RangeSizes
 from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.rests import Rests
-from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink
+from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink, TooLarge
 from hourmark_producer.source_cutting import cut_of, extras_of, joins_lines
 from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor
 
@@ -59,7 +60,7 @@ class Follower:
     checkpoint: Checkpoint
     files: Files
     sources: Mapping[str, TailedSource]
-    limits: Limits
+    sizes: RangeSizes
     rests: Rests
     generations: Generations
     counters: Counters
@@ -82,8 +83,7 @@ class Follower:
         """
         try:
             for outgoing in _on_their_way(file):  # since a step that failed, or a run before
-                answer = self.client.send_range(outgoing.range, self.checkpoint.body(outgoing.sequence))
-                self._acknowledge(file, outgoing, answer)
+                self._acknowledge(file, outgoing, self._send(outgoing, self.checkpoint.body(outgoing.sequence)))
             more = self._go_on(file, Flight(self.couriers))
         except BaseException:
             file.window = 1
@@ -98,7 +98,7 @@ class Follower:
                 if (body := self._cut_next(file)) is None:
                     return False
                 outgoing = file.progress.in_flight[-1]
-                send = functools.partial(self.client.send_range, outgoing.range, body)
+                send = functools.partial(self._send, outgoing, body)
                 if not (self._has_more(file, outgoing) and flight.start(outgoing, send)):
                     self._acknowledge(file, outgoing, send())
                 while flight.aloft and (flight.has_landed or flight.aloft >= file.window):
@@ -109,7 +109,21 @@ class Follower:
 
     def _has_more(self, file: TrackedFile, outgoing: Outgoing) -> bool:
         """Whether another range is likely to follow; not where it is one long line, of which few can be in memory."""
-        return file.window > 1 and self.limits.range_bytes // 2 <= outgoing.bytes <= self.limits.range_bytes
+        size = self.sizes.limits.range_bytes
+        return file.window > 1 and size // 2 <= outgoing.bytes <= size
+
+    def _send(self, outgoing: Outgoing, body: bytes) -> RangeAnswer:
+        began_s = self.clock.monotonic_s()
+        try:
+            answer = self.client.send_range(outgoing.range, body)
+        except TooLarge:
+            self.sizes.too_large(outgoing.bytes)
+            raise
+        except Busy:
+            self.sizes.failed(outgoing.bytes, self.clock.monotonic_s() - began_s)
+            raise
+        self.sizes.acknowledged(outgoing.bytes, self.clock.monotonic_s() - began_s)
+        return answer
 
     def _land(self, file: TrackedFile, flight: Flight) -> None:
         outgoing, answer = flight.land()
@@ -303,7 +317,7 @@ class Follower:
         flush_at_s = file.changed_at_s + source.flush_seconds
         flush = position.size_seen <= file.observed.size and self.clock.monotonic_s() >= flush_at_s
         searched = max(0, quiet_to - position.offset)
-        found = cut_of(source, read, self.limits, position, searched=searched, flush=flush)
+        found = cut_of(source, read, self.sizes.limits, position, searched=searched, flush=flush)
         waits = isinstance(found, Pending) and not found.searched and joins_lines(source)
         file.flush_at_s = max(flush_at_s, self.clock.monotonic_s() + _FLUSH_AGAIN_S) if waits else None
         if isinstance(found, Cut):

@@ -26,10 +26,11 @@ from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Checkpoint
 from hourmark_producer.compressed import CutOff, Damaged, Plain
 from hourmark_producer.copies import OFFSET_MIN, is_telling
-from hourmark_producer.cutting import Cut, Limits
+from hourmark_producer.cutting import Cut
 from hourmark_producer.discovery import PACKED
 from hourmark_producer.files import Files, TrackedFile
 from hourmark_producer.identity import Identity, identify
+from hourmark_producer.range_sizes import RangeSizes
 from hourmark_producer.rest import NOTHING, Content, Known, Rest, Stage, Unpacked, compare
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.source_cutting import cut_of
@@ -60,7 +61,7 @@ class Rests:
     checkpoint: Checkpoint
     schedule: Schedule
     clock: Clock
-    limits: Limits
+    sizes: RangeSizes
     sources: Mapping[str, TailedSource]
 
     def __post_init__(self) -> None:
@@ -93,7 +94,7 @@ class Rests:
             return rest.read_at(position.offset + skip, count, self._pause)
 
         try:
-            found = cut_of(self.sources[file.place.source], read, self.limits, position, flush=True)
+            found = cut_of(self.sources[file.place.source], read, self.sizes.limits, position, flush=True)
         except NotYet:
             raise
         except OSError:

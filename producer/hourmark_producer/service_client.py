@@ -6,7 +6,8 @@ host's own clock, and never one that is before a reading of any other service: s
     HourmarkError
     ├── Busy       no answer, or one that says: later (429, 5xx). Every service was asked that may be; try again
     └── Refused    an answer that says: never like this (other than 200, 429, 5xx, or a 200 that is not as agreed), by all
-        └── NotAllowed  401 or 403: they want another token. Try again until there is one
+        ├── NotAllowed  401 or 403: they want another token. Try again until there is one
+        └── TooLarge    413: smaller ranges are taken, perhaps
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ class Refused(HourmarkError):
 
 class NotAllowed(Refused):
     """Not with this token, or not without one."""
+
+
+class TooLarge(Refused):
+    """Not so much at once."""
 
 
 class Reading(NamedTuple):
@@ -223,7 +228,7 @@ def _problem(url: str, answer: Answer) -> Busy | Refused | None:
         return Busy(said, _retry_after_s(answer))
     if answer.status in (401, 403):
         return NotAllowed(f"{said}. Put a token that covers this host and its types into tailer.token_file")
-    return Refused(said)
+    return TooLarge(said) if answer.status == 413 else Refused(said)
 
 
 def _message(answer: Answer) -> str:

@@ -35,6 +35,7 @@ from hourmark_producer.hints import Hints
 from hourmark_producer.identity import Identity, identify
 from hourmark_producer.pace import Glances, Pace
 from hourmark_producer.pending import PendingBytes
+from hourmark_producer.range_sizes import RangeSizes
 from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.reports import Reporter
 from hourmark_producer.rests import Rests
@@ -87,16 +88,17 @@ class Tailer:
         self.unwell = self._health.reasons
         generations = Generations([config.state_dir, *filter(None, [config.second_state_dir])], host_id)
         limits = Limits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
+        sizes = RangeSizes(limits, config.range_bytes_min)
         sources = {source.name: source for source in followed(config)}
         self._rests = Rests(
-            files=self.files, checkpoint=checkpoint, schedule=self._schedule, clock=clock, limits=limits, sources=sources
+            files=self.files, checkpoint=checkpoint, schedule=self._schedule, clock=clock, sizes=sizes, sources=sources
         )
         self._follower = Follower(
             client=self._client,
             checkpoint=checkpoint,
             files=self.files,
             sources=sources,
-            limits=limits,
+            sizes=sizes,
             rests=self._rests,
             generations=generations,
             counters=self._counters,
