@@ -288,7 +288,7 @@ class Tailer(Group):
     range_bytes_min: int = Field(64 * 1024, ge=1024, le=1 << 20)
     """while services are slow (5 s for an answer) or refuse larger ones, ranges are halved as far as this"""
     ranges_in_flight: int = Field(4, ge=1, le=64)
-    """of one file that has more to send, at most; over all files 16 at a time. Each takes memory, and room in `state_dir`"""
+    """of one file that has more to send, at most; over all files 12 at a time. Each takes memory, and room in `state_dir`"""
     line_bytes_max: int = Field(4 << 20, ge=1024)
     """as the service's"""
     scan_seconds: Seconds = 0.5

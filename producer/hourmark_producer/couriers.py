@@ -14,7 +14,7 @@ from typing import Final
 from hourmark.wire import RangeAnswer
 from hourmark_producer.files import Outgoing
 
-COURIERS: Final = 8  # as the senders, they wait most of the time; memory: a compressed range each
+COURIERS: Final = 4  # as the senders, they wait most of the time; memory: a compressed range each
 
 
 class Couriers:
