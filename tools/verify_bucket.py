@@ -10,7 +10,8 @@ It needs Python 3.11, `pip install "fastavro[zstandard]"`, and a local copy of t
 Each bucket is a folder with a marker, `_SUCCESS`, which lists its files and holds the digest of the marker before it; the first
 says that it is the first. So one marker vouches for all before it. Checked: the chain from the first bucket on, without a gap;
 that there are exactly the listed files, with their sizes, digests, schemas and numbers of records; that every id is there once,
-in all buckets together, and in the hour that it tells; what markers count and sum up; and that no marker contradicts itself.
+in all buckets together, and in the hour that it tells; what markers count and sum up; and that no marker contradicts itself or
+its own digest.
 
 Whether buckets at the end of the chain were left out, no copy can show: give the last hour that you know of with --last, and
 compare the digest of the last marker, which is printed, with one that you were given.
@@ -37,6 +38,7 @@ import fastavro
 MARKER = "_SUCCESS"
 FORMAT = 1
 GRADES = ("proved", "timed_out", "forced")
+SOFTWARE_CHARS_MAX = 40  # of markers without a digest of themselves
 EXAMPLES_MAX = 3
 _HEAD_BITS = 80  # an id (RFC 9562, version 8): 48 bits of Unix milliseconds, then 80 of a digest
 
@@ -156,10 +158,19 @@ def check_marker(bucket: Bucket, where: Path, report: Report) -> None:
         "its books do not account for its duplicates": bool(books)
         and m["grade"] != "forced"  # which may go without files that are gone
         and sum(b["rows"] - b["events"] for b in books) != m["duplicates_removed"],
+        "it was changed since it was written: its digest of itself is another": not vouches_for_itself(bucket),
         "it counts less than nothing": min(m["duplicates_removed"], m["unaudited"], *(b["rows"] for b in books), 0) < 0,
     }
     for what in (what for what, is_wrong in wrong.items() if is_wrong):
         report.add(where / MARKER, what)
+
+
+def vouches_for_itself(bucket: Bucket) -> bool:
+    """Whether `software` ends with the digest of the marker, with zeros in its place; short ones, of before 0.3.0, have none."""
+    if len(software := str(bucket.manifest["software"])) <= SOFTWARE_CHARS_MAX:
+        return True
+    said = software[-32:]
+    return blake2b(bucket.marker.replace(f' blake2b={said}"'.encode(), f' blake2b={"0" * 32}"'.encode())) == said
 
 
 def check_chain(buckets: list[Bucket], last: str | None, report: Report) -> None:

@@ -1,12 +1,15 @@
 """The manifest of a closed bucket: the content of `_SUCCESS`, JSON.
 
-Its presence says that the bucket is complete, for ever. Readers trust what it lists, and nothing else in the folder.
+Its presence says that the bucket is complete, for ever. Readers trust what it lists, and nothing else in the folder. It
+vouches for itself: `software` ends with the digest of all of it, so that no reader takes a damaged one for what was written.
+Markers of before 0.3.0 have none; the one after each has its digest.
 """
 
 from __future__ import annotations
 
 import enum
 import hashlib
+import re
 from typing import Final
 
 from pydantic import Field, ValidationError
@@ -15,6 +18,9 @@ from hourmark.config_groups import Group, Positive
 
 MARKER: Final = "_SUCCESS"
 FORMAT: Final = 1
+_OWN_DIGEST: Final = re.compile(rb'"software": ?"[^"\\]* blake2b=([0-9a-f]{32})"')
+_SOFTWARE_CHARS_MAX: Final = 40  # without a digest, so that none is taken for one without because it was damaged there
+_BLANK: Final = b"0" * 32  # stands in the place of the digest that is taken
 
 
 class Grade(enum.Enum):
@@ -49,7 +55,7 @@ class Previous(Group):
     @classmethod
     def of(cls, hour: str, marker: bytes) -> Previous:
         """Of the hour whose `_SUCCESS` holds these bytes."""
-        return cls(hour=hour, blake2b=hashlib.blake2b(marker, digest_size=16).hexdigest())
+        return cls(hour=hour, blake2b=_digest(marker))
 
 
 class Offsets(Group):
@@ -129,6 +135,12 @@ class Manifest(Group):
     attempt: str
     closed_at_ms: int
     software: str
+    """which wrote it, and ` blake2b=` with the hex digest (16 bytes) of this marker, 32 zeros in its own place"""
+
+    def sealed(self) -> Manifest:
+        """The same, with the digest of itself."""
+        blank = self.model_copy(update={"software": f"{self.software} blake2b={_BLANK.decode()}"})
+        return self.model_copy(update={"software": f"{self.software} blake2b={_digest(blank.encode())}"})
 
     def encode(self) -> bytes:
         """Indented JSON, human-readable. Later fields stand in it where they say something: readers of before know none."""
@@ -138,6 +150,19 @@ class Manifest(Group):
     def decode(cls, content: bytes) -> Manifest:
         """The inverse; ValueError says what is wrong."""
         try:
-            return cls.model_validate_json(content)
+            decoded = cls.model_validate_json(content)
         except ValidationError as error:
             raise ValueError(f"not a manifest: {error}") from error
+        if len(decoded.software) > _SOFTWARE_CHARS_MAX:
+            _check_own_digest(content)
+        return decoded
+
+
+def _check_own_digest(content: bytes) -> None:
+    own = _OWN_DIGEST.search(content, max(content.rfind(b'"software"'), 0))
+    if own is None or _digest(content[: own.start(1)] + _BLANK + content[own.end(1) :]) != own[1].decode():
+        raise ValueError("it was changed since it was written: its digest of itself is another; bring it back from a copy")
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()

@@ -21,6 +21,7 @@ from hourmark.manifest import MARKER, Book, BucketFile, Grade, Manifest, Offsets
 from hourmark.ranges import RangeId
 from hourmark.record_key import RecordKey
 from hourmark.rules import Rules, RulesBook, TypeVersion
+from hourmark_etl.closing.publishing import previous_of
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import DEFAULT_SHARD, Frontier, OriginHourSums, Position, StagedBatch
@@ -171,11 +172,12 @@ class Life:
         }  # fmt: skip
         made = manifest(
             opened.hour, type=event_type, grade=grade, events=book.events, ledger=ledger,
+            previous=previous_of(self.storage, opened), software="hourmark 0.3.0",
             files=[BucketFile.model_validate(file)] if book.events else [],
             evidence=evidence(**counts, audit_next={"0": audit.next_offset}), books={str(opened.hour): book},
             duplicates_removed=book.rows - book.events, unaudited=book.unaudited, ledger_commit=commit, closed_at_ms=self.now_ms,
             offsets=[Offsets(topic=p.topic, topic_id=p.topic_id, partition=p.partition, next=p.next_offset) for p in offsets],
-        )  # fmt: skip
+        ).sealed()  # fmt: skip
         self.storage.write_new(f"{opened.hour.bucket_path(event_type)}/{MARKER}", made.encode())
         if in_ledger:
             frontiers.close_all(self.database, self.closer, [frontiers.Closing(self.frontier(event_type), made)])

@@ -73,7 +73,11 @@ def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
 
 def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
     """The manifest of a closed bucket. NotClosed, or BadMarker if what stands there is not to be trusted."""
-    content = read_marker(storage, event_type, hour)
+    return decoded_manifest(storage, event_type, hour, read_marker(storage, event_type, hour))
+
+
+def decoded_manifest(storage: Storage, event_type: str, hour: Hour, content: bytes) -> Manifest:
+    """The same, where the marker was read."""
     try:
         found = json.loads(content)
         if isinstance(found, dict) and found.get("format") != FORMAT:

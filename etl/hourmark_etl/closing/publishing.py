@@ -25,7 +25,7 @@ from hourmark.errors import Finding
 from hourmark.hours import Hour
 from hourmark.manifest import MARKER, Book, BucketFile, Evidence, Grade, Manifest, Offsets, Previous
 from hourmark.rules import KnownSchema
-from hourmark_etl.buckets.reader import NotClosed, any_marker, read_marker, standing_manifest
+from hourmark_etl.buckets.reader import NotClosed, any_marker, decoded_manifest, read_marker, standing_manifest
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
 from hourmark_etl.closing.write.id_indexes import keep_indexes
@@ -100,16 +100,18 @@ def manifest_of(
         attempt=attempt,
         closed_at_ms=now_ms,
         software=f"hourmark {version('hourmark')}",
-    )  # fmt: skip
+    ).sealed()  # fmt: skip
 
 
 def previous_of(storage: Storage, frontier: Frontier) -> Previous | None:
-    """What the frontier's manifest says of the marker before it, as that stands; a Finding where it is gone."""
+    """What the frontier's manifest says of the marker before it, as that stands; a Finding where it is gone, or damaged."""
     if frontier.hour == frontier.first_hour:
         return None
     before = frontier.hour.before()
     try:
-        return Previous.of(str(before), read_marker(storage, frontier.event_type, before))
+        marker = read_marker(storage, frontier.event_type, before)
+        decoded_manifest(storage, frontier.event_type, before, marker)
+        return Previous.of(str(before), marker)
     except NotClosed as error:
         raise Finding(f"{frontier.event_type} {frontier.hour} follows a bucket that is gone: {error}; bring it back") from error
 

@@ -6,11 +6,12 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Final, TypeVar
 
 from hourmark.hours import Hour
-from hourmark.manifest import Manifest
-from hourmark_etl.buckets.reader import list_hours, read_manifest
+from hourmark.manifest import Manifest, Previous
+from hourmark_etl.buckets.reader import BadMarker, decoded_manifest, list_hours, read_marker
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.folders import STAGING_FOLDER, UNAUDITED_FOLDER
 from hourmark_etl.model import EARLIEST_MS, Span
@@ -65,9 +66,20 @@ def audit_next(manifest: Manifest) -> int:
 
 
 def read_chain(storage: Storage, event_type: str, bucket_seconds: int) -> list[tuple[Hour, Manifest]]:
-    """The type's markers, in turn. BadMarker or NotClosed where a bucket's folder holds none that can be read."""
+    """The type's markers, in turn, each as the one after it says that it is.
+
+    BadMarker or NotClosed where a bucket's folder holds none that can be read; BadMarker where it is another than was chained.
+    """
     hours = list_hours(storage, event_type, bucket_seconds)
-    return list(zip(hours, at_once(lambda hour: read_manifest(storage, event_type, hour), hours), strict=True))
+    markers = list(at_once(lambda hour: read_marker(storage, event_type, hour), hours))
+    chain = [(hour, decoded_manifest(storage, event_type, hour, marker)) for hour, marker in zip(hours, markers, strict=True)]
+    for marker, ((hour, _), (after, manifest)) in zip(markers, pairwise(chain), strict=False):
+        if hour.next() == after and manifest.previous != Previous.of(str(hour), marker):
+            raise BadMarker(
+                f"{event_type} {after} does not follow the marker of {hour} as it stands: one of the two was changed "
+                f"since; bring it back from a copy. `hourmark bucket verify {event_type} {hour}` tells more"
+            )
+    return chain
 
 
 def read_notes(storage: Storage) -> Iterator[StagedNote | Unreadable]:

@@ -14,7 +14,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from hourmark_infra.judge.marker import Marker
+from hourmark_infra.judge.marker import Marker, vouches_for_itself
 from hourmark_infra.judge.webhdfs import Entry, WebHdfs
 
 MARKER: Final = "_SUCCESS"
@@ -106,10 +106,13 @@ def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
     opened = hdfs.open(f"{root}/{path}/{MARKER}")
     try:
         with opened.content as content:
-            marker = Marker.model_validate_json(content.read())
+            written = content.read()
+            marker = Marker.model_validate_json(written)
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
         raise ValueError(f"the marker is none: {what}") from error
+    if not vouches_for_itself(written, marker.software):
+        raise ValueError("the marker is none: its digest of itself is another")
     start_ms = int(dt.datetime.fromisoformat(f"{date}T{hour}:{minute or '00'}:00+00:00").timestamp()) * 1000
     length_ms = marker.bucket_seconds * 1000
     if (minute is None) != (length_ms == 3_600_000) or start_ms % length_ms:

@@ -34,7 +34,6 @@ class Judge:
         self.closed: dict[tuple[str, Hour], dict[str, bytes]] = {}
         self.where: dict[EventId, tuple[str, Hour]] = {}
         self.manifests: dict[tuple[str, Hour], Manifest] = {}
-        self._damaged: dict[str, set[bytes]] = collections.defaultdict(set)  # what damaged markers held, by path
         self._woken = 0  # closers, when it was last looked
         self.given_up: set[EventId] = set()  # by an override, whose bucket names offsets
 
@@ -53,7 +52,7 @@ class Judge:
                 hour = hour.next()
             if self._storage.exists(hour.bucket_path(event_type)):
                 raise Broken(f"{event_type} {hour} was closed before its end")
-        self._note_markers()
+        self._woken = self._seen[WOKEN]
 
     def _waived(self, event_type: str) -> list[str]:
         """What closed buckets of the type name."""
@@ -62,25 +61,12 @@ class Judge:
     def _undamaged(self, content: dict[str, bytes]) -> dict[str, bytes]:
         return {path: c for path, c in content.items() if path not in self._losses.markers}
 
-    def _markers_before(self, event_type: str, hour: Hour) -> list[bytes]:
-        """What stands before this hour; or stood, where a closer woke that may have looked at it before it changed."""
+    def _marker_before(self, event_type: str, hour: Hour) -> bytes:
+        """As it was closed: nobody may follow another, or one that is gone. A closer that woke may have looked before."""
         path = f"{hour.before().bucket_path(event_type)}/{MARKER}"
-        closed = self.closed[event_type, hour.before()][path]
-        if path not in self._losses.markers:
-            standing = [closed]
-        else:
-            standing = [self._storage.read(path)] if self._storage.exists(path) else []
-        if self._seen[WOKEN] > self._woken:
-            standing += [closed, *self._damaged.get(path, ())]
-        if not standing:
-            raise Broken(f"{event_type} {hour} was closed while the marker before it was gone")
-        return standing
-
-    def _note_markers(self) -> None:
-        for path in self._losses.markers:
-            if self._storage.exists(path):
-                self._damaged[path].add(self._storage.read(path))
-        self._woken = self._seen[WOKEN]
+        if path in self._losses.markers and self._seen[WOKEN] == self._woken:
+            raise Broken(f"{event_type} {hour} was closed while the marker before it was damaged or gone")
+        return self.closed[event_type, hour.before()][path]
 
     def _take_in(self, event_type: str, hour: Hour, content: dict[str, bytes]) -> None:
         folder = hour.bucket_path(event_type)
@@ -89,9 +75,8 @@ class Judge:
         manifest = Manifest.decode(content[f"{folder}/_SUCCESS"])
         if hour > FIRST_HOUR and (event_type, hour.before()) not in self.closed:
             raise Broken(f"{event_type} {hour} was closed before the hour that precedes it")
-        markers = [] if hour == FIRST_HOUR else self._markers_before(event_type, hour)
-        follows: list[Previous | None] = [Previous.of(str(hour.before()), marker) for marker in markers]
-        if manifest.previous not in (follows or [None]):
+        first = hour == FIRST_HOUR
+        if manifest.previous != (None if first else Previous.of(str(hour.before()), self._marker_before(event_type, hour))):
             raise Broken(f"{event_type} {hour} does not follow the marker before it, but {manifest.previous}")
         ids = []
         for file in manifest.files:

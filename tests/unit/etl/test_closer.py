@@ -340,20 +340,23 @@ def test_a_paused_closer_that_wakes_after_another_published_changes_nothing(worl
     assert world.seen["closer woken"] > 10
 
 
-def test_a_closer_that_stands_still_while_a_damaged_marker_is_mended_follows_what_it_saw(world: World) -> None:
+@pytest.mark.parametrize("kind", ["flip", "remove"])
+def test_no_hour_follows_a_damaged_marker_and_a_closer_that_stood_still_follows_what_was_closed(world: World, kind: str) -> None:
     line(world)
     settle(world, FIRST_HOUR)
     for point in range(0, 40, 3):
         last = max(hour for event_type, hour in world.judge.closed if event_type == "click")
-        world.damages.spoil(FileFault("flip", MARKERS, 1), f"{last.bucket_path('click')}/{MARKER}", bit=8 * 100)
+        world.damages.spoil(FileFault(kind, MARKERS, 1), f"{last.bucket_path('click')}/{MARKER}", bit=8 * (60 + 20 * point))
         world.check()
         until(world, last.next())
         world.pause(point)
-        world.check()
+        settle(world)
+        assert ("click", last.next()) not in world.judge.closed
         world.damages.bring_back_markers()
         world.wake(0)
-        world.check()
+        world.clock.advance(60)
         settle(world)
+        assert ("click", last.next()) in world.judge.closed
     assert world.seen["closer woken"] > 5
 
 

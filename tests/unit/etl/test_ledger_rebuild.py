@@ -247,7 +247,7 @@ def test_a_filled_ledger_is_refused(life: Life) -> None:
 
 def test_buckets_of_two_ledgers_are_refused_and_nothing_is_written(life: Life, target: Database) -> None:
     manifest = life.close("click")
-    other = manifest.model_copy(update={"type": "view", "ledger": "another"})
+    other = manifest.model_copy(update={"type": "view", "ledger": "another", "software": "hourmark 0.3.0"}).sealed()
     life.storage.write_new(f"{FIRST.bucket_path('view')}/_SUCCESS", other.encode())
     with pytest.raises(Finding, match="buckets of several ledgers"):
         rebuilt(life, target)

@@ -68,6 +68,15 @@ def edit(folder: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes, indent=1))
 
 
+def alter_sealed(folder: Path) -> None:
+    """The marker of an hour, with a digest of itself; then it says to have been closed later."""
+    path = of(folder, HOUR)
+    marker = Manifest.decode(path.read_bytes()).model_copy(update={"software": "hourmark 0.3.0"}).sealed().encode()
+    altered = marker.replace(b'"closed_at_ms": ', b'"closed_at_ms": 9')
+    assert altered != marker
+    path.write_bytes(altered)
+
+
 def append_space(folder: Path) -> None:
     """To the marker of an hour."""
     with of(folder, HOUR).open("ab") as marker:
@@ -111,6 +120,7 @@ AFTERWARDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a marker gone": (lambda f: of(f, HOUR).unlink(), "hour=05/part-00000.avro: is of no bucket"),
     "a marker's space": (append_space, "06: broken chain"),
     "a marker of nothing": (lambda f: of(f, HOUR).write_text("{}"), "no marker of this bucket"),
+    "what nothing else tells": (alter_sealed, "its digest of itself is another"),
     "a marker of another type": (lambda f: edit(f, type="other"), "is of type other"),
     "a file and its marker": (forge_files, "06: broken chain"),
     "counts": (lambda f: edit(f, events=36), "36 events, its files add up to 35"),
