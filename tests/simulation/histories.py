@@ -72,6 +72,9 @@ def play(history: History, folder: Path, template: Path) -> World:
             world.act(name, draw)
         world.drain()
         world.judge.check_end()
+    except Exception as error:
+        error.add_note(f"play({list(history)})")
+        raise
     finally:
         world.end()
     return world
