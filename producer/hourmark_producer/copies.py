@@ -62,6 +62,12 @@ def _origin(files: Files, other: TrackedFile, known: Position) -> Origin:
     return Origin(other, known, not is_over)
 
 
+def awaited_origins(files: Files) -> set[TrackedFile]:
+    """Files of which some that was not looked into yet may be a copy: they are not to be forgotten before."""
+    unread = [file for file in files if file.progress.is_untouched and file.observed.size >= OFFSET_MIN and not file.is_gone]
+    return {origin for file in unread for origin in _namesakes(files, file)}
+
+
 def end_of_lines(descriptor: int) -> int:
     """Where its last whole line ends, looking back as far as is sensible; 0 where that finds none."""
     size = os.fstat(descriptor).st_size

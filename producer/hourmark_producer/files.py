@@ -67,6 +67,11 @@ class Progress:
     examined_scan: int = -1  # the scan whose observation was examined last
     examined_at_s: float = -1.0  # monotonic
 
+    @property
+    def is_untouched(self) -> bool:
+        """Whether it was never examined, in this run or before."""
+        return self.examined_at_s < 0 and self.position.offset == self.position.generation == 0 and not self.in_flight
+
 
 class Fingerprints(NamedTuple):
     """What a look into a file found; see `hourmark_producer.truncation`. Sizes are taken after them, never before."""

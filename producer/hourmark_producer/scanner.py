@@ -23,6 +23,7 @@ from hourmark.ranges import file_id
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.beginnings import Beginnings
 from hourmark_producer.checkpoint import Change, Checkpoint, CheckpointFailed
+from hourmark_producer.copies import awaited_origins
 from hourmark_producer.descriptors import Descriptors
 from hourmark_producer.discovery import Findings, Pattern, look
 from hourmark_producer.files import Account, Files, Place, Progress, TrackedFile
@@ -67,13 +68,14 @@ class Scanner:
         self._moved: set[TrackedFile] = set()  # their place is not yet in the checkpoint
         self._packed: dict[str, set[str]] = {}  # by source
         self._empty: set[str] = set()  # sources of which it was said that nothing matches
+        self._awaited: set[TrackedFile] | None = None  # of this scan, once somebody asks
         self._receiving = {source.name for source in self.sources if source.input is not None}
 
     def scan(self, number: int) -> Seen:
         """Look once at every source, then at the files that none of them found. CheckpointFailed: nothing new is followed."""
         seen = Seen()
         self._number = number
-        self._found = set()
+        self._found, self._awaited = set(), None
         self.descriptors.begin()
         self.beginnings.next_scan()
         for source in self._patterns:
@@ -283,10 +285,16 @@ class Scanner:
         status = os.fstat(descriptor)
         file.deleted = status.st_nlink == 0
         self._observe(file, status, at_s)
-        if file.deleted:
-            self.retirement.deleted(file)
-        else:
+        if not file.deleted:
             self.retirement.unmatched(file)
+        elif not self._is_awaited(file):
+            self.retirement.deleted(file)
+
+    def _is_awaited(self, file: TrackedFile) -> bool:
+        """Whether something that may be a copy of it was not looked into yet."""
+        if self._awaited is None:
+            self._awaited = awaited_origins(self.files)
+        return file in self._awaited
 
     def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:
         """Open it where it is found among its former siblings, or its link's target's; whether it is clear what became of it."""
@@ -310,7 +318,10 @@ class Scanner:
         paths = [path for listing in listings.values() for path in listing.values()]
         if self.rests.await_of(file, [*paths, *self._packed.get(file.place.source, ())]):
             return False
-        if file.rest is not None and file.rest.stage is Stage.FINISHED:
+        is_packed = file.rest is not None and file.rest.stage is Stage.FINISHED
+        if (is_packed or self.files.is_displaced(file)) and self._is_awaited(file):
+            return False  # it would be forgotten
+        if file.rest is not None and is_packed:
             self.retirement.packed(file, file.rest)
         elif self.files.is_displaced(file):
             self.retirement.replaced(file)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import gzip
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.tailer.host import Host, lines
@@ -13,7 +16,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
 from hourmark_producer import checkpoint as changes
-from hourmark_producer import rests
+from hourmark_producer import copies, follower, rests
 from hourmark_producer.files import Position
 from hourmark_producer.identity import identify
 
@@ -248,3 +251,38 @@ def test_a_reused_inode_without_birth_times_whose_old_file_was_packed(tmp_path: 
         host.app.write_bytes(lines(10, 500))  # the same inode
         assert host.drain().lost_bytes == 0
     assert {key[1]: content for key, content in recorder.contents().items()} == {0: lines(200), 1: lines(10, 500)}
+
+
+def test_a_file_is_remembered_until_what_may_be_its_copy_was_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another file has its inode by then: what is forgotten too early is sent again, from the copy."""
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.drain(lines(100))
+        inode = host.app.stat().st_ino
+        host.app.with_name("app.log.1").write_bytes(host.app.read_bytes())
+        take_inode(host.app, inode)
+        until_s, ask = time.monotonic() + 1.0, copies.origin_of
+
+        def late(*given: Any) -> Any:
+            if time.monotonic() < until_s:
+                raise OSError(errno.EIO, "the disk is slow")
+            return ask(*given)
+
+        monkeypatch.setattr(follower, "origin_of", late)
+        with host.running():
+            wait_for(lambda: time.monotonic() > until_s, "the disk is quick again")
+            host.append(lines(100, 200))
+            recorder.wait_text(lines(100) + lines(100, 200))
+            wait_for(lambda: recorder.last.caught_up_at_ms is not None and not recorder.last.pending_bytes, "all is read")
+    assert sorted(recorder.text().splitlines()) == [*lines(100).splitlines(), *lines(100, 200).splitlines()]
+
+
+def take_inode(path: Path, inode: int) -> None:
+    """Delete a file, and have another one by its name and on its inode; skips where the file system does not reuse them."""
+    path.unlink()
+    for _ in range(20):
+        path.touch()
+        if path.stat().st_ino == inode:
+            return
+        path.rename(path.with_name(f"{time.monotonic_ns()}.aside"))
+    pytest.skip("inode numbers are not reused at once here")
