@@ -7,7 +7,7 @@ import threading
 import time
 
 from tests.support.tailer.host import Host, lines
-from tests.support.tailer.recorder import Recorder
+from tests.support.tailer.recorder import Received, Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
@@ -73,6 +73,29 @@ def test_what_a_truncation_destroys_is_lost_and_what_follows_is_seen_anew(host: 
         wait_for(lambda: tailer.balances()["app"].acknowledged == 2 * RANGE + 3 * LINE, "what is there is acknowledged")
         is_all(tailer.balances()["app"], 503 * LINE, lost=500 * LINE - 2 * RANGE)
     is_all(kept(host)["app"], 503 * LINE, lost=500 * LINE - 2 * RANGE)
+
+
+def test_a_truncation_destroys_nothing_of_several_ranges_that_are_on_their_way(host: Host, recorder: Recorder) -> None:
+    host.settings |= {"range_bytes": 1024, "ranges_in_flight": 8}
+    held = threading.Event()
+
+    def hold(one: Received) -> int:
+        if one.range.generation == 0 and one.range.start:  # acknowledged, the first one lets two be on their way
+            held.wait(20)
+        return 200
+
+    recorder.behaviour = hold
+    with host.running(lines(500)) as tailer:
+        wait_for(lambda: tailer.balances()["app"].in_flight >= 2 * RANGE, "several are on their way")
+        host.app.write_bytes(lines(3, 5000))
+        wait_for(lambda: tailer.balances()["app"].seen == 503 * LINE, "the truncation is seen")
+        held.set()
+        wait_for(
+            lambda: tailer.balances()["app"].pending + tailer.balances()["app"].in_flight == 0, "what is there is acknowledged"
+        )
+    sent = sum(len(content) for content in recorder.contents().values())
+    assert sent >= 3 * RANGE + 3 * LINE, "all that were on their way arrived"
+    is_all(kept(host)["app"], 503 * LINE, lost=503 * LINE - sent)
 
 
 def test_a_deleted_file_stays_in_the_books(host: Host) -> None:
