@@ -132,7 +132,7 @@ def stop(world: World) -> None:
     if world.is_running:
         status = world.end(signal.SIGTERM)
         _forget_what_has_no_name(world)
-        if status != 0 and not (status == -signal.SIGTERM and not world.has_reported):
+        if status != 0 and not world.disk_is_full and not (status == -signal.SIGTERM and not world.has_reported):
             world.services.findings.append(f"SIGTERM ended it with {status}")
 
 
