@@ -74,8 +74,8 @@ def _content(ranges: list[Received]) -> bytes:
 
 
 def _body_of(world: World, ranges: list[Received]) -> tuple[File, Body] | None:
-    """Which one holds exactly these bytes at exactly these places."""
-    for file in world.truth.files:
+    """Which one holds exactly these bytes at exactly these places; of a file and its copy the one that the tailer may read."""
+    for file in sorted(world.truth.files, key=lambda file: not (file.is_followed or file.looked_at)):
         for body in file.bodies:
             if all(body.content[one.range.start : one.range.end] == one.body for one in ranges):
                 return file, body
