@@ -56,8 +56,10 @@ def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) ->
 
 def _origin(files: Files, other: TrackedFile, known: Position) -> Origin:
     is_over = other.is_gone or files.is_displaced(other) or known.generation != other.progress.position.generation
-    is_sought = other.descriptor is None and other.rest is None and (other.unfound > 0 or other.observed.size < 0)
-    if is_sought and not is_over:
+    is_unseen = (
+        other.observed.size < known.offset
+    )  # not looked at in this run, or truncated, and nobody knows yet what that means
+    if other.rest is None and not is_over and (is_unseen or (other.descriptor is None and other.unfound > 0)):
         raise BeingCopied(f"it is a copy of {other.place.seen_at}, which is looked for")
     return Origin(other, known, not is_over)
 

@@ -286,3 +286,18 @@ def take_inode(path: Path, inode: int) -> None:
             return
         path.rename(path.with_name(f"{time.monotonic_ns()}.aside"))
     pytest.skip("inode numbers are not reused at once here")
+
+
+def test_a_copy_of_a_file_that_was_truncated_and_renamed_meanwhile_is_read_on_from_where_that_was_read(tmp_path: Path) -> None:
+    """Whether it was truncated is not known before it was looked at: until then the copy waits."""
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/app.log*"])]
+        host.drain(lines(1000))
+        host.append(lines(1, 1000))
+        copytruncate(host, host.logs / "app.log.3")
+        host.app.rename(host.logs / "old.log")
+        host.app.write_bytes(lines(10, 5000))
+        host.drain()
+    came = [line for one in recorder.stored for line in one.body.splitlines()]
+    assert sorted(came) == sorted([*lines(1001).splitlines(), *lines(10, 5000).splitlines()])
