@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
 from tests.support.ledger_queries import rewrite
+from tests.support.records import rewritten
 
 from hourmark.manifest import MARKER
 from hourmark_etl.ledger import tables
@@ -56,7 +57,7 @@ def change_marker(life: Life) -> None:
     path = f"{FIRST.bucket_path('click')}/{MARKER}"
     content = life.storage.read(path)
     life.storage.delete(path)
-    life.storage.write_new(path, content.replace(b'"test"', b'"another"'))
+    life.storage.write_new(path, rewritten(content, attempt="another"))
 
 
 def put_frontier(life: Life, event_type: str, **changed: object) -> None:
@@ -64,7 +65,7 @@ def put_frontier(life: Life, event_type: str, **changed: object) -> None:
 
 
 def publish_unknown(life: Life) -> None:
-    content = life.storage.read(f"{FIRST.bucket_path('click')}/{MARKER}").replace(b'"click"', b'"view"')
+    content = rewritten(life.storage.read(f"{FIRST.bucket_path('click')}/{MARKER}"), type="view")
     life.storage.write_new(f"{FIRST.bucket_path('view')}/{MARKER}", content)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.ledger_life import FIRST, LENGTH_S, Life
+from tests.support.records import rewritten
 from tests.support.rules import put_rules
 
 from hourmark.config import Config
@@ -81,9 +82,7 @@ def test_a_copy_that_had_sealed_what_was_closed_since_goes_on_unless_more_was(
     life.close("click", in_ledger=False)
     older = copy_of(tmp_path, copied)
     check(life, older)
-    manifest = life.storage.read(f"{FIRST.bucket_path('click')}/_SUCCESS").replace(
-        str(FIRST).encode(), str(FIRST.next()).encode()
-    )
+    manifest = rewritten(life.storage.read(f"{FIRST.bucket_path('click')}/_SUCCESS"), hour=str(FIRST.next()))
     life.storage.write_new(f"{FIRST.next().bucket_path('click')}/_SUCCESS", manifest)
     with pytest.raises(ForeignLedger, match="has not even sealed it"):
         check(life, older)
