@@ -17,7 +17,9 @@ BOM: Final = b"\xef\xbb\xbf"
 
 _SD_NAME = rb"[!#-<>-\\^-~]{1,255}+"  # PRINTUSASCII without = ] and "
 _SD_PARAM = rb" " + _SD_NAME + rb'="(?:[^"\\\]]|\\.)*+"'
-SD_ELEMENTS: Final = rb"(?:\[" + _SD_NAME + rb"(?:" + _SD_PARAM + rb")*+\])++"
+# What is repeated is atomic beside that: until Python 3.11.4 a possessive quantifier goes on after what the last, failed
+# repetition had taken (gh-106052), an atomic group puts it back; and Debian 12 has 3.11.2.
+SD_ELEMENTS: Final = rb"(?>\[" + _SD_NAME + rb"(?>" + _SD_PARAM + rb")*+\])++"
 _LINE = re.compile(
     rb"<(?:0|[1-9]\d?|1[0-8]\d|19[01])>1 "
     rb"([!-~]{1,64}+) ([!-~]{1,255}+) [!-~]{1,255}+ [!-~]{1,255}+ ([!-~]{1,255}+) "
