@@ -33,6 +33,7 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `rows` | what its rows say |
 | `run_mark`, `log_check` | a write-ahead log that was lost, or damaged |
 | `descriptors` | how many files are held open, and whose turn it is where there are more |
+| `accounts` | what looks found, written down |
 | `scanner`, `seen` | one look at everything: new, renamed, deleted and missing files |
 | `pace`, `hints` | when all is looked at, and what is in between: what changed a moment ago, and what inotify names |
 | `service_client` | the delivery service as seen from here: its clock, its rules, ranges and reports |

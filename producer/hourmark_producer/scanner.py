@@ -21,12 +21,13 @@ from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
 from hourmark.ranges import file_id
 from hourmark_producer import checkpoint as changes
+from hourmark_producer.accounts import keep_accounts
 from hourmark_producer.beginnings import Beginnings
-from hourmark_producer.checkpoint import Change, Checkpoint, CheckpointFailed
+from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
 from hourmark_producer.copies import awaited_origins
 from hourmark_producer.descriptors import Descriptors
 from hourmark_producer.discovery import Findings, Pattern, look
-from hourmark_producer.files import Account, Files, Place, Progress, TrackedFile
+from hourmark_producer.files import Files, Place, Progress, TrackedFile
 from hourmark_producer.generations import Generations
 from hourmark_producer.identity import Identity
 from hourmark_producer.looking import look_into, read_at
@@ -36,7 +37,7 @@ from hourmark_producer.retirement import Retirement
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.seen import Seen
 from hourmark_producer.throttle import Throttle
-from hourmark_producer.truncation import HEAD_BYTES, Verdict, judge
+from hourmark_producer.truncation import HEAD_BYTES
 
 LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan has to do
 UNFOUND_SCANS: Final = 3  # so often a file must not be found before it is called missing
@@ -87,7 +88,7 @@ class Scanner:
                 self._name_empty(source, findings)
         self._follow_unfound(seen)
         seen.has_waiting = self._give_turns()
-        self.keep_accounts(self.files)
+        keep_accounts(self.checkpoint, self.files)
         return seen
 
     def glance(self, number: int, files: Iterable[TrackedFile]) -> bool:
@@ -106,7 +107,7 @@ class Scanner:
                 unsettled |= status.st_nlink == 0
             except OSError:  # the full look says what it is
                 unsettled = True
-        self.keep_accounts(changed)
+        keep_accounts(self.checkpoint, changed)
         return unsettled
 
     def _look_until_settled(self, source: str) -> Findings:
@@ -349,23 +350,6 @@ class Scanner:
             self._observe(file, status, at_s)
             self.descriptors.give_back(file)
         return True
-
-    def keep_accounts(self, files: Iterable[TrackedFile]) -> None:
-        """Write down what is known, and unread or not yet settled: a stop must not forget it. CheckpointFailed."""
-        pending, saved = list[Change](), dict[TrackedFile, Account]()
-        for file in files:
-            progress = file.progress  # one consistent moment
-            account = file.observed.of(progress)
-            unread = account.shrinks or account.high > progress.position.offset or len(account.head) < HEAD_BYTES
-            if unread and account != file.saved and not file.is_gone:
-                pending.append(changes.save_account(file.file_id, progress.position, account))
-                if account.shrinks and judge(progress.position.offset, account.shrinks).verdict is Verdict.REPLACED:
-                    pending.append(changes.note_void(file.file_id, progress.position))  # the account has its new head
-                saved[file] = account
-        if pending:
-            self.checkpoint.commit(pending)
-        for file, account in saved.items():
-            file.saved = account
 
     def _name_empty(self, source: str, findings: Findings) -> None:
         if findings.files:

@@ -1,0 +1,28 @@
+"""What looks found of files, written down: a stop must not forget what is known, and unread or not yet settled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hourmark_producer import checkpoint as changes
+from hourmark_producer.checkpoint import Change, Checkpoint
+from hourmark_producer.files import Account, TrackedFile
+from hourmark_producer.truncation import HEAD_BYTES, Verdict, judge
+
+
+def keep_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
+    """Of those that have changed since. CheckpointFailed."""
+    pending, saved = list[Change](), dict[TrackedFile, Account]()
+    for file in files:
+        progress = file.progress  # one consistent moment
+        account = file.observed.of(progress)
+        unread = account.shrinks or account.high > progress.position.offset or len(account.head) < HEAD_BYTES
+        if unread and account != file.saved and not file.is_gone:
+            pending.append(changes.save_account(file.file_id, progress.position, account))
+            if account.shrinks and judge(progress.position.offset, account.shrinks).verdict is Verdict.REPLACED:
+                pending.append(changes.note_void(file.file_id, progress.position))  # the account has its new head
+            saved[file] = account
+    if pending:
+        checkpoint.commit(pending)
+    for file, account in saved.items():
+        file.saved = account
