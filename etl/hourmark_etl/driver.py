@@ -14,7 +14,6 @@ import signal
 import threading
 from collections.abc import Collection
 from contextlib import ExitStack
-from types import FrameType
 from typing import Final
 
 import click
@@ -25,6 +24,7 @@ from hourmark.config import Config, config_option
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.kafka import Cluster
 from hourmark.log import set_up_logging
+from hourmark.stopping import stop_on_signals
 from hourmark_etl.closing.cleanup import Cleaner
 from hourmark_etl.closing.closer import Closer
 from hourmark_etl.closing.cut.clusters import LedgerProgress, TwoSites
@@ -87,7 +87,7 @@ class Driver:
         opened.callback(self._consumers.stop)
 
     def stop(self) -> None:
-        """`run` returns after its poll; from any thread, or a signal handler."""
+        """`run` returns after its poll; from any thread; not from the handler of a signal."""
         self._stopping.set()
 
     def run(self) -> None:
@@ -154,12 +154,11 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
     with ExitStack() as opened:
         driver = Driver(config, opened, submitted=submitted, shards=shards)
 
-        def on_signal(number: int, _: FrameType | None) -> None:
+        def on_signal(number: int) -> None:
             _LOG.info("stopping on %s", signal.Signals(number).name)
             driver.stop()
 
-        for number in (signal.SIGTERM, signal.SIGINT):  # after Spark's session, which sets its own
-            signal.signal(number, on_signal)
+        stop_on_signals(on_signal)  # after Spark's session, which sets its own
         driver.run()
 
 

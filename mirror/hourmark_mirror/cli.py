@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import random
-import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from hourmark.errors import Unavailable, UsageError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark.state_folder import StateFolder
+from hourmark.stopping import stop_on_signals
 from hourmark_mirror.lag import measure
 from hourmark_mirror.process import MirrorMakerProcess, prepare
 from hourmark_mirror.progress import ProgressWatch
@@ -69,8 +69,7 @@ def _run(config: Config, *, restart: bool) -> int:
     sites = Sites(config)
     prepare(config)  # a wrong setting stops the start, before anything is waited for
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    stop_on_signals(lambda _: stopping.set())
     clock = SystemClock()
 
     def topics() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shlex
-import signal
 import socket
 import threading
 from pathlib import Path
@@ -22,6 +21,7 @@ from hourmark.errors import ConfigError, UsageError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark.range_fields import range_fields
+from hourmark.stopping import stop_on_signals
 from hourmark_producer import beginnings
 from hourmark_producer.container_names import NAMES
 from hourmark_producer.descriptors import granted
@@ -125,8 +125,7 @@ def _run(config: Config, *, drain: bool, once_s: float | None, reread: bool, as_
     settings = checked(config.tailer)
     use_one_arena()
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop_on_signals(lambda _: stop.set())
     with locked(settings.state_dir):
         checkpoint, host_id = open_installation(
             settings.state_dir,

@@ -1,0 +1,21 @@
+"""SIGTERM and SIGINT end a daemon in order.
+
+Python runs a signal's handler between two instructions of the main thread, wherever that is: also within `Event.wait`, which
+holds the lock that `Event.set` takes. A handler that sets the event then waits for its own thread, for ever. So a thread of its
+own does it; one of `_thread`, as to start one of `threading` takes locks, too.
+"""
+
+from __future__ import annotations
+
+import _thread
+import signal
+from collections.abc import Callable
+from typing import Final
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def stop_on_signals(stop: Callable[[int], object]) -> None:
+    """From now on each of the two calls this, with its number, in another thread."""
+    for number in SIGNALS:
+        signal.signal(number, lambda told, _: _thread.start_new_thread(stop, (told,)) and None)
