@@ -35,7 +35,7 @@ import zstandard
 
 from bench.tailer_sink import Sink
 from hourmark.config_groups import Tailer
-from hourmark_producer.follower import ZSTD_LEVEL
+from hourmark_producer.compressing import ZSTD_LEVEL
 
 LINE_BYTES: Final = 300
 RANGE_BYTES: Final = Tailer().range_bytes

@@ -1,6 +1,7 @@
-"""One arena for all threads: glibc gives each its own, which keeps what its largest ranges took, though only one is at work.
+"""How the C library keeps memory.
 
-A wave of requests stays resident in such an arena for ever, as malloc_trim(3) gives back no arena's end but the first one's.
+One arena for all threads: glibc gives each its own, which keeps what its largest ranges took, though only one is at work. A wave
+of requests stays resident in such an arena for ever, as malloc_trim(3) gives back no arena's end but the first one's.
 
 Threads of Python wait for each other anyway, so a common arena costs no time that could be measured.
 """
@@ -10,10 +11,28 @@ from __future__ import annotations
 import ctypes
 from typing import Final
 
-_M_ARENA_MAX: Final = -8  # mallopt(3)
+# mallopt(3)
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
+_LARGE_BYTES: Final = 256 * 1024
+_SPARE_BYTES: Final = 8 * 1024 * 1024
 
 
 def use_one_arena() -> bool:
     """Before threads are started; whether the C library knows arenas."""
+    return _set(_M_ARENA_MAX, 1)
+
+
+def give_back_large_blocks() -> bool:
+    """Blocks of 256 KiB and more return to the system when they are freed; whether the C library can be told.
+
+    glibc does so until the first one is freed; then it takes those of that size from the heap, where small ones between them
+    keep what the large ones took. Each costs its page faults, so this is for a program whose memory matters more.
+    """
+    return _set(_M_MMAP_THRESHOLD, _LARGE_BYTES) and _set(_M_TRIM_THRESHOLD, _SPARE_BYTES)
+
+
+def _set(option: int, value: int) -> bool:
     library = ctypes.CDLL(None)
-    return hasattr(library, "mallopt") and library.mallopt(_M_ARENA_MAX, 1) == 1
+    return hasattr(library, "mallopt") and library.mallopt(option, value) == 1

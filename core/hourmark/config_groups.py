@@ -283,7 +283,7 @@ class Tailer(Group):
     """certificates, for services of https://"""
     host_name: str = ""
     """the envelope's `host`; empty: the machine's name"""
-    range_bytes: int = Field(768 * 1024, ge=1024, le=1 << 20)
+    range_bytes: int = Field(1 << 20, ge=1024, le=1 << 20)
     """a range is cut at the last line end before this; larger ones cost less CPU and more memory"""
     range_bytes_min: int = Field(64 * 1024, ge=1024, le=1 << 20)
     """while services are slow (5 s for an answer) or refuse larger ones, ranges are halved as far as this"""

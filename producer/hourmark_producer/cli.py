@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
-from hourmark.allocator import use_one_arena
+from hourmark.allocator import give_back_large_blocks, use_one_arena
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_file_option, load_config, name_file, named_config
 from hourmark.config_groups import TailedSource
@@ -124,6 +124,7 @@ def _run(config: Config, *, drain: bool, once_s: float | None, reread: bool, as_
     set_up_logging(config.log_level)
     settings = checked(config.tailer)
     use_one_arena()
+    give_back_large_blocks()
     stop = threading.Event()
     stop_on_signals(lambda _: stop.set())
     with locked(settings.state_dir):

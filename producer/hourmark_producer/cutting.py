@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 from hourmark.ranges import Part
 
 _LF = b"\n"
+_TAIL_BYTES = 4096  # looked at first: most lines are shorter
 
 
 class Read(Protocol):
@@ -53,12 +54,17 @@ class Pending(NamedTuple):
     searched: int
 
 
-def cut(read: Read, limits: Limits, *, in_line: bool, searched: int = 0) -> Cut | Pending:
-    """The next cut. `in_line`: the last one was a CHUNK. `searched`: so many bytes are known to hold no LF."""
+def cut(read: Read, limits: Limits, *, in_line: bool, searched: int = 0, anywhere: bool = False) -> Cut | Pending:
+    """The next cut. `in_line`: the last one was a CHUNK. `searched`: so many bytes are known to hold no LF.
+
+    `anywhere`: it may be read as if it were in memory; else from the front, as what is packed.
+    """
     if searched and (pending := _still_pending(read, limits, searched)):
         return pending
     if in_line:
         return _one_line(read, limits, limits.line_bytes_max, Part.LAST_CHUNK)
+    if anywhere and (body := _full(read, limits.range_bytes)):
+        return Cut(body, Part.LINES)
     window = read(0, limits.range_bytes)
     last = window.rfind(_LF)
     if last >= 0:
@@ -66,6 +72,17 @@ def cut(read: Read, limits: Limits, *, in_line: bool, searched: int = 0) -> Cut 
     if len(window) < limits.range_bytes:
         return Pending(len(window))
     return _one_line(read, limits, limits.line_bytes_max + 1, Part.LINES)
+
+
+def _full(read: Read, size: int) -> bytes | None:
+    """As many lines as there is room for, read once and as they are: cutting a range off what was read would copy it."""
+    skipped = max(0, size - _TAIL_BYTES)
+    tail = read(skipped, size - skipped)
+    last = tail.rfind(_LF)
+    if last < 0 or skipped + len(tail) < size:
+        return None
+    body = read(0, skipped + last + 1)
+    return body if len(body) == skipped + last + 1 and body.endswith(_LF) else None  # unless it was truncated meanwhile
 
 
 def _still_pending(read: Read, limits: Limits, searched: int) -> Pending | None:

@@ -14,11 +14,10 @@ import functools
 import itertools
 import logging
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import zstandard
+from zstandard import ZstdCompressor
 
 from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
@@ -27,6 +26,7 @@ from hourmark.wire import RangeAnswer
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.books import skip
 from hourmark_producer.checkpoint import Change, Checkpoint
+from hourmark_producer.compressing import Compressors
 from hourmark_producer.copies import end_of_lines, origin_of
 from hourmark_producer.counters import Counters
 from hourmark_producer.couriers import Couriers, Flight
@@ -44,7 +44,6 @@ from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, Judgement, Sh
 
 RANGES_PER_TURN: Final = 16  # then other files have their turn
 _FLUSH_AGAIN_S: Final = 0.05  # where a flush is due, and the latest look saw less than there is
-ZSTD_LEVEL: Final = 1  # several times faster than the default, and logs shrink almost as far
 _LOG = logging.getLogger(__name__)
 
 
@@ -74,7 +73,7 @@ class Follower:
 
     def __post_init__(self) -> None:
         self._sequence = itertools.count(self.checkpoint.last_sequence() + 1)
-        self._local = threading.local()
+        self._compressors = Compressors()
 
     def step(self, file: TrackedFile) -> bool:
         """Ship what there is, up to `RANGES_PER_TURN` ranges. Whether there may be more at once.
@@ -156,22 +155,27 @@ class Follower:
 
     def _cut_next(self, file: TrackedFile) -> bytes | None:
         """Acknowledge what was delivered and spool what follows, in one transaction; the new range's compressed body."""
-        descriptor, found = file.descriptor, None
-        if descriptor is not None and not file.retired and not self.finishing and file.place.source in self.sources:
-            found = self._examine(file, descriptor)
-        elif descriptor is None and file.rest is not None and not self.finishing and file.place.source in self.sources:
-            found = self.rests.next_cut(file, file.rest)
-        if found is None:
+        pending = _acknowledged(file)
+        with self._compressors.one() as compressor:
+            found = self._found_next(file)
+            spooled = None if found is None else self._spooled(file, found, self._reading(file), pending, compressor)
+            del found  # of what follows only the compressed form is needed
+        if spooled is None:
             self._only_acknowledge(file)
             return None
-        reading = self._reading(file)
-        pending = _acknowledged(file)
-        progress, body = self._spooled(file, found, reading, pending)
-        if descriptor is not None and self._is_received(file):
-            os.fdatasync(descriptor)  # a position must not be left behind the end that a power cut leaves
+        if file.descriptor is not None and self._is_received(file):
+            os.fdatasync(file.descriptor)  # a position must not be left behind the end that a power cut leaves
         self.checkpoint.commit(pending)
-        file.progress = progress
+        file.progress, body = spooled
         return body
+
+    def _found_next(self, file: TrackedFile) -> Cut | None:
+        """What is there to be sent of it, not yet compressed."""
+        if self.finishing or file.place.source not in self.sources:
+            return None
+        if file.descriptor is None:
+            return None if file.rest is None else self.rests.next_cut(file, file.rest)
+        return None if file.retired else self._examine(file, file.descriptor)
 
     def _is_received(self, file: TrackedFile) -> bool:
         return self.sources[file.place.source].input is not None
@@ -186,12 +190,14 @@ class Follower:
             raise
         return reading
 
-    def _spooled(self, file: TrackedFile, shipped: Cut, reading: Reading, pending: list[Change]) -> tuple[Progress, bytes]:
+    def _spooled(
+        self, file: TrackedFile, shipped: Cut, reading: Reading, pending: list[Change], compressor: ZstdCompressor
+    ) -> tuple[Progress, bytes]:
         before = file.progress.position
         if before.offset == 0:
             self.generations.note(file.file_id, before.generation, shipped.body)
         outgoing = Outgoing(next(self._sequence), self._range(file, before, shipped, reading))
-        body = self._compress(shipped.body)
+        body: bytes = compressor.compress(shipped.body)
         end = outgoing.range.end
         position = Position(
             generation=before.generation,
@@ -317,7 +323,7 @@ class Follower:
         flush_at_s = file.changed_at_s + source.flush_seconds
         flush = position.size_seen <= file.observed.size and self.clock.monotonic_s() >= flush_at_s
         searched = max(0, quiet_to - position.offset)
-        found = cut_of(source, read, self.sizes.limits, position, searched=searched, flush=flush)
+        found = cut_of(source, read, self.sizes.limits, position, searched=searched, anywhere=True, flush=flush)
         waits = isinstance(found, Pending) and not found.searched and joins_lines(source)
         file.flush_at_s = max(flush_at_s, self.clock.monotonic_s() + _FLUSH_AGAIN_S) if waits else None
         if isinstance(found, Cut):
@@ -325,13 +331,6 @@ class Follower:
             if not anchored or os.fstat(descriptor).st_size < position.offset + len(found.body):
                 raise ChangedWhileRead("it was truncated while it was read")
         return found
-
-    def _compress(self, body: bytes) -> bytes:
-        compressor = getattr(self._local, "compressor", None)
-        if compressor is None:
-            compressor = self._local.compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True)
-        compressed: bytes = compressor.compress(body)
-        return compressed
 
 
 def _acknowledged(file: TrackedFile) -> list[Change]:

@@ -12,14 +12,15 @@ from hourmark_producer.record_cutting import cut_records
 
 
 def cut_of(
-    source: TailedSource, read: Read, limits: Limits, position: Position, *, searched: int = 0, flush: bool = False
-) -> Cut | Pending:
-    """The next cut. `searched`: so many bytes are known to hold no LF. `flush`: what is there has long been all."""
+    source: TailedSource, read: Read, limits: Limits, position: Position, *,
+    searched: int = 0, anywhere: bool = False, flush: bool = False,
+) -> Cut | Pending:  # fmt: skip
+    """The next cut. `searched`, `anywhere`: as of `cutting`. `flush`: what is there has long been all."""
     if source.format == "cri":
         at_line = position.anchor.endswith(b"\n")
         return cut_cri(read, limits, in_piece=position.in_line, at_line=at_line, flush=flush)
     if source.record_start is None:
-        return cut(read, limits, in_line=position.in_line, searched=searched)
+        return cut(read, limits, in_line=position.in_line, searched=searched, anywhere=anywhere)
     from hourmark.record_start import record_start  # where such a source is: hosts without one need no RE2
 
     return cut_records(read, limits, record_start(source.record_start).starts, in_record=position.in_line, flush=flush)

@@ -1,4 +1,4 @@
-"""Threads of the tailer and of the delivery service share one arena."""
+"""Threads of the tailer and of the delivery service share one arena; the tailer's ranges return to the system."""
 
 from __future__ import annotations
 
@@ -37,3 +37,32 @@ def test_threads_share_an_arena() -> None:
 
     assert arenas("many") > 1, "else this shows nothing"
     assert arenas("one") == 1
+
+
+LARGE = """
+import sys
+from pathlib import Path
+from hourmark.allocator import give_back_large_blocks
+if sys.argv[1] == "given":
+    assert give_back_large_blocks()
+def resident_mib():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
+bytes(bytearray(1 << 20))  # glibc learns the size of large ones
+large, small = [], []
+for number in range(40):
+    large.append(b"x" * ((1 << 20) - number))
+    small.append(b"x" * (1000 + number))
+before = resident_mib()
+del large
+print(before - resident_mib())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="its thresholds are glibc's")
+def test_large_blocks_are_given_back() -> None:
+    def given_back_mib(asked: str) -> float:
+        done = subprocess.run([sys.executable, "-c", LARGE, asked], capture_output=True, text=True, check=True, timeout=60)
+        return float(done.stdout)
+
+    assert given_back_mib("kept") < 20, "else this shows nothing"
+    assert given_back_mib("given") > 35

@@ -15,7 +15,7 @@ CONTENT = st.lists(st.sampled_from([b"\n", b"a", b"bc", b"\r\n", b"\0", b"x" * 9
 )
 
 
-def cuts(content: bytes, limits: Limits, grow: list[int] | None = None) -> tuple[list[Cut], int]:
+def cuts(content: bytes, limits: Limits, grow: list[int] | None = None, *, anywhere: bool = True) -> tuple[list[Cut], int]:
     """All cuts of a file, which grows in the given steps, and the position reached."""
     result: list[Cut] = []
     position, in_line, searched = 0, False, 0
@@ -26,7 +26,7 @@ def cuts(content: bytes, limits: Limits, grow: list[int] | None = None) -> tuple
             def read(skip: int, count: int, visible: bytes = visible, position: int = position) -> bytes:
                 return visible[position + skip : position + skip + count]
 
-            found = cut(read, limits, in_line=in_line, searched=searched)
+            found = cut(read, limits, in_line=in_line, searched=searched, anywhere=anywhere)
             if isinstance(found, Pending):
                 searched = found.searched
                 break
@@ -91,3 +91,32 @@ def test_a_slowly_growing_line_is_not_read_from_its_start_each_time() -> None:
 def test_limits_that_would_hide_an_over_long_line_in_a_range_are_refused() -> None:
     with pytest.raises(ValueError, match="range_bytes"):
         Limits(25, 24)
+
+
+@pytest.mark.parametrize("long", [4095, 4096, 4097, 9000])
+@pytest.mark.parametrize("anywhere", [True, False])
+def test_ranges_end_with_the_last_line_however_far_before_their_end_it_is(long: int, anywhere: bool) -> None:
+    content = b"a\nb\n" + b"x" * long + b"\n" + b"c\n"
+    found, position = cuts(content, Limits(9001, 9001), anywhere=anywhere)
+    assert (b"".join(one.body for one in found), position) == (content, len(content))
+    assert len(found[0].body) == (4 if long == 9000 else len(content))
+
+
+def test_what_is_packed_is_read_from_the_front() -> None:
+    skips: list[int] = []
+
+    def read(skip: int, count: int) -> bytes:
+        skips.append(skip)
+        return (b"a\n" * 5000)[skip : skip + count]
+
+    assert cut(read, Limits(10_000, 10_000), in_line=False) == Cut(b"a\n" * 5000, Part.LINES)
+    assert skips == [0]
+
+
+def test_what_is_truncated_between_two_reads_is_not_cut() -> None:
+    contents = [b"a\n" * 5000, b"b\n", b"b\n"]  # as three reads find it
+
+    def read(skip: int, count: int) -> bytes:
+        return contents.pop(0)[skip : skip + count]
+
+    assert cut(read, Limits(10_000, 10_000), in_line=False, anywhere=True) == Cut(b"b\n", Part.LINES)

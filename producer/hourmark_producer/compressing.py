@@ -1,0 +1,44 @@
+"""Few ranges are in memory as lines: each takes its size twice there, and two cores do not compress more at a time.
+
+So what a tailer takes does not depend on how many files have a backlog, nor on how many ranges are on their way, compressed.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import zstandard
+
+AT_ONCE: Final = 2
+ZSTD_LEVEL: Final = 1  # several times faster than the default, and logs shrink almost as far
+_PATIENCE_S: Final = 1.0  # a file that cannot be read to its end, of a server that hangs, stops no others
+
+
+class Compressors:
+    """Safe to use from several threads."""
+
+    def __init__(self, count: int = AT_ONCE, patience_s: float = _PATIENCE_S) -> None:
+        self._patience_s = patience_s
+        self._idle: queue.LifoQueue[zstandard.ZstdCompressor] = queue.LifoQueue(count)
+        for _ in range(count):
+            self._idle.put(_compressor())
+
+    @contextmanager
+    def one(self) -> Iterator[zstandard.ZstdCompressor]:
+        """One to compress what is read meanwhile; wait for it, but not for ever."""
+        try:
+            taken = self._idle.get(timeout=self._patience_s)
+        except queue.Empty:
+            yield _compressor()
+            return
+        try:
+            yield taken
+        finally:
+            self._idle.put(taken)
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    return zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True)
