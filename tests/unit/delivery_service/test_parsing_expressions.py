@@ -27,9 +27,8 @@ def expressions() -> Iterator[tuple[str, re.Pattern[Any]]]:
 
 def risky(pattern: str | bytes, flags: int = 0) -> list[str]:
     """Possessive repetitions of what may fail after it took something, and is not atomic."""
-    from re import _parser  # type: ignore[attr-defined]  # the only parser of expressions that there is
-
-    return [str(body) for body in _repeated(_parser.parse(pattern, flags)) if not _safe(body)]
+    parser: Any = importlib.import_module("re._parser")  # the only parser of expressions that there is
+    return [str(body) for body in _repeated(parser.parse(pattern, flags)) if not _safe(body)]
 
 
 def _repeated(node: Any) -> Iterator[Any]:
