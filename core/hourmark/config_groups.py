@@ -323,7 +323,9 @@ class Mirror(Group):
     work_dir: Path = Path("/var/lib/hourmark/mirror")
     """generated properties and logs"""
     rest_port: Port = 8783
-    """loopback; exactly-once source support needs it"""
+    """exactly-once source support needs it"""
+    rest_host: str = "127.0.0.1"
+    """where its REST listens, without TLS; where several workers share a mirror, a name by which the others reach this one"""
     tasks_max: Positive = 2
     """copying tasks at once, for each connector"""
 

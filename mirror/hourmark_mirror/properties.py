@@ -30,7 +30,7 @@ TOPICS: Final = (r"events\..*", AUDIT.replace(".", r"\."), HOSTS.replace(".", r"
 
 # The settings that are the same everywhere, one a line, with the reason for it.
 _SETTINGS: Final = """\
-listeners = http://127.0.0.1:{rest_port}
+listeners = http://{rest_host}:{rest_port}
 dedicated.mode.enable.internal.rest = true
 plugin.discovery = service_load  # scanning every jar is most of a start (twice: here and in the worker)
 emit.heartbeats.enabled = false  # at this level too, or a worker for the opposite direction is started
@@ -100,6 +100,7 @@ def properties(config: Config) -> dict[str, str]:
         "flow": f"{source}->{target}",
         "topics": ",".join(TOPICS),
         "replication": central.replication_factor,
+        "rest_host": config.mirror.rest_host,
         "rest_port": config.mirror.rest_port,
         "tasks_max": config.mirror.tasks_max,
         "message_bytes": message_bytes,

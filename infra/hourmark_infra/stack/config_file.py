@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hourmark.toml_text import render_toml
-from hourmark_infra.stack.layout import METRICS, SERVICE, Layout
+from hourmark_infra.stack.layout import CLUSTERS, METRICS, SERVICE, Layout, replication
 from hourmark_infra.stack.registry import CONFLUENT_PATH
 from hourmark_infra.stack.servers import Programs
 
@@ -14,18 +16,20 @@ _HEAD = """# Written by `hourmark up`, and again by the next one: to change a se
 
 def render_config(layout: Layout, programs: Programs, user: str, bucket_seconds: int) -> str:
     """The file's text; `hourmark.config.load_config` reads it."""
-    groups = {
-        "kafka": {
-            "edge": {"bootstrap": layout.edge_bootstrap, "replication_factor": 3, "min_insync_replicas": 2},
-            "central": {"bootstrap": layout.address("central-1"), "replication_factor": 1, "min_insync_replicas": 1},
-        },
+    return _HEAD + render_toml(settings_of(layout, programs, user, bucket_seconds))
+
+
+def settings_of(layout: Layout, programs: Programs, user: str, bucket_seconds: int) -> dict[str, dict[str, Any]]:
+    """What stands in the file, by group."""
+    return {
+        "kafka": {cluster: _cluster(layout, cluster) for cluster in CLUSTERS},
         "parsing": {"bucket_seconds": bucket_seconds},
         "registry": {"url": f"http://{layout.address('registry')}{CONFLUENT_PATH}"},
         "storage": {
             "root": f"hdfs://{layout.address('namenode')}/hourmark",
             "webhdfs": f"http://{layout.address('namenode-http')}",
             "user": user,
-            "replication": 1,
+            "replication": replication(len(layout.shape.datanodes))[0],
         },
         "mirror": {
             "java": str(programs.java),
@@ -45,4 +49,8 @@ def render_config(layout: Layout, programs: Programs, user: str, bucket_seconds:
             "sources": [],
         },
     }
-    return _HEAD + render_toml(groups)
+
+
+def _cluster(layout: Layout, cluster: str) -> dict[str, Any]:
+    copies, in_sync = replication(len(layout.nodes(cluster)))
+    return {"bootstrap": layout.bootstrap(cluster), "replication_factor": copies, "min_insync_replicas": in_sync}

@@ -1,11 +1,11 @@
-"""Settings of the NameNode and the DataNode: one of each, loopback only, WebHDFS on. Pure functions."""
+"""Settings of the NameNode and the DataNodes: small, WebHDFS on. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from xml.sax.saxutils import escape
 
-from hourmark_infra.stack.layout import Layout
+from hourmark_infra.stack.layout import Layout, replication
 
 LOG4J = """# Hadoop's own pattern and level, to the console, which is the server's log file.
 log4j.rootLogger=INFO,console
@@ -30,10 +30,11 @@ def core_site(layout: Layout) -> dict[str, str]:
     }
 
 
-def hdfs_site(layout: Layout) -> dict[str, str]:
-    """`hdfs-site.xml`."""
+def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
+    """`hdfs-site.xml` of the NameNode, and of the DataNode of this name."""
+    copies, _ = replication(len(layout.shape.datanodes))
     return {
-        "dfs.replication": "1",
+        "dfs.replication": str(copies),
         "dfs.webhdfs.enabled": "true",
         # Plain paths, not URIs: the DataNode takes a URI's %20 for a part of the name, and then for a format.
         "dfs.namenode.name.dir": str(layout.data / "namenode" / "name"),
@@ -47,17 +48,17 @@ def hdfs_site(layout: Layout) -> dict[str, str]:
         # A dead datanode is noticed in about 20 s instead of 10 minutes.
         "dfs.heartbeat.interval": "1",
         "dfs.namenode.heartbeat.recheck-interval": "5000",
-        "dfs.datanode.data.dir": str(layout.data / "datanode" / "data"),
-        "dfs.datanode.address": layout.address("datanode"),
-        "dfs.datanode.http.address": layout.address("datanode-http"),
-        "dfs.datanode.ipc.address": layout.address("datanode-ipc"),
+        "dfs.datanode.data.dir": str(layout.data / datanode / "data"),
+        "dfs.datanode.address": layout.address(datanode),
+        "dfs.datanode.http.address": layout.address(f"{datanode}-http"),
+        "dfs.datanode.ipc.address": layout.address(f"{datanode}-ipc"),
         # WebHDFS redirects writers and readers to this name.
-        "dfs.datanode.hostname": "127.0.0.1",
+        "dfs.datanode.hostname": layout.host(datanode),
         "dfs.datanode.handler.count": "4",
         # A DataNode's event loop finishes a WebHDFS upload. Where the NameNode has not heard of the block yet, it sleeps
         # this long and serves nobody meanwhile: with the default, 400 ms, every small file costs that.
         "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
-        # There is no other datanode to take over.
+        # There is no further datanode to take over.
         "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
     }
 

@@ -35,7 +35,7 @@ class Health(NamedTuple):
 
 def of_broker(address: str, node: int, brokers: int = 1) -> Health:
     """Well when its own metadata names it among at least so many `brokers`, and a controller."""
-    if not _listens(address):
+    if not listens(address):
         return Health(False, "does not listen")
     try:
         admin = AdminClient({"bootstrap.servers": address, "log_level": 0}, logger=_SILENT)
@@ -74,7 +74,8 @@ def of_datanode(address: str, namenode: str) -> Health:
     except _NoAnswer as error:
         return Health(False, str(error))
     nodes = json.loads(bean.get("LiveNodes", "{}")).values()
-    silent_seconds = min((int(node["lastContact"]) for node in nodes if node.get("infoAddr") == address), default=None)
+    known_as = _with_number(address)
+    silent_seconds = min((int(node["lastContact"]) for node in nodes if node.get("infoAddr") == known_as), default=None)
     # Whole seconds, rounded down: only with one to spare it was surely this process, and not the one before.
     if silent_seconds is None or silent_seconds + 1 >= uptime_seconds:
         return Health(False, "its NameNode does not know it yet")
@@ -92,7 +93,7 @@ def of_registry(address: str) -> Health:
 
 def of_mirror(address: str) -> Health:
     """Well when its REST server listens, which MirrorMaker 2 opens once it has found both clusters."""
-    return Health(True, "REST listens") if _listens(address) else Health(False, "REST does not listen")
+    return Health(True, "REST listens") if listens(address) else Health(False, "REST does not listen")
 
 
 class _NoAnswer(Exception):
@@ -118,7 +119,16 @@ def _get(address: str, path: str) -> Any:
         raise _NoAnswer(f"no JSON at {path}") from error
 
 
-def _listens(address: str) -> bool:
+def _with_number(address: str) -> str:
+    """With the host as its IPv4 address, as a NameNode names its DataNodes; as it is where the name is nobody's."""
+    host, port = address.rsplit(":", 1)
+    with contextlib.suppress(OSError):
+        return f"{socket.gethostbyname(host)}:{port}"
+    return address
+
+
+def listens(address: str) -> bool:
+    """Whether a connection is taken."""
     host, port = address.rsplit(":", 1)
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
         return True

@@ -1,10 +1,10 @@
-"""Settings of the two Kafka clusters: combined KRaft brokers, small, loopback only. Pure functions."""
+"""Settings of the two Kafka clusters: combined KRaft brokers, small. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hourmark_infra.stack.layout import EDGE_BROKERS, Layout
+from hourmark_infra.stack.layout import Layout, replication
 
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024  # as hourmark.config's kafka.max_message_bytes
 
@@ -20,8 +20,8 @@ appender.console.layout.pattern = [%d] %p %m (%c)%n
 
 def broker_properties(layout: Layout, cluster: str, node: int) -> dict[str, str]:
     """`server.properties` of one broker of `cluster` ("edge" or "central")."""
-    nodes = EDGE_BROKERS if cluster == "edge" else (1,)
-    copies, in_sync = (3, 2) if cluster == "edge" else (1, 1)
+    nodes = layout.nodes(cluster)
+    copies, in_sync = replication(len(nodes))
     name = f"{cluster}-{node}"
     voters = ",".join(f"{voter}@{layout.address(f'{cluster}-{voter}-controller')}" for voter in nodes)
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import socket
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from hourmark.errors import Unavailable
 PORT_RANGE = range(20_000, 32_000)
 EDGE_BROKERS = (1, 2, 3)
 EDGE_NAMES = tuple(f"edge-{node}" for node in EDGE_BROKERS)
+CLUSTERS = ("edge", "central")
 ANY_PORTS: Mapping[str, int] = MappingProxyType({})  # none is preferred
 SERVICE = "service"  # the delivery service: none of the stack's servers, but its port and state folder are chosen here
 METRICS = "etl-metrics"  # of the ETL's driver, likewise
@@ -36,11 +38,21 @@ PORT_NAMES = (
 )
 
 
+class Shape(NamedTuple):
+    """How many servers there are. `apart`: each has a host of its own, of its name, instead of ports on loopback."""
+
+    edge: int = len(EDGE_BROKERS)
+    central: int = 1
+    datanodes: tuple[str, ...] = ("datanode",)
+    apart: bool = False
+
+
 class Layout(NamedTuple):
     """Where everything of one stack is."""
 
     home: Path
     ports: dict[str, int]
+    shape: Shape = Shape()
 
     @property
     def root(self) -> Path:
@@ -71,11 +83,24 @@ class Layout(NamedTuple):
         return self.root / "hourmark.toml"
 
     def address(self, port_name: str) -> str:
-        return f"127.0.0.1:{self.ports[port_name]}"
+        return f"{self.host(port_name)}:{self.ports[port_name]}"
 
-    @property
-    def edge_bootstrap(self) -> str:
-        return ",".join(map(self.address, EDGE_NAMES))
+    def host(self, port_name: str) -> str:
+        """Where the server is that has this port; all its ports begin with its name."""
+        return re.sub(r"-(controller|http|ipc|rest)$", "", port_name) if self.shape.apart else "127.0.0.1"
+
+    def nodes(self, cluster: str) -> range:
+        """Node ids of the brokers of `cluster` ("edge" or "central")."""
+        return range(1, (self.shape.edge if cluster == "edge" else self.shape.central) + 1)
+
+    def bootstrap(self, cluster: str) -> str:
+        return ",".join(self.address(f"{cluster}-{node}") for node in self.nodes(cluster))
+
+
+def replication(servers: int) -> tuple[int, int]:
+    """Copies among so many servers, and how many of them must be in sync: the loss of one is survived where three are."""
+    copies = min(servers, 3)
+    return copies, max(copies - 1, 1)
 
 
 def stack_root(home: Path) -> Path:

@@ -36,9 +36,9 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> None:
 
 
 def registry_options(layout: Layout) -> tuple[str, ...]:
-    """Quarkus' settings as system properties: HTTP on loopback, schemas in a file of H2."""
+    """Quarkus' settings as system properties: HTTP, schemas in a file of H2."""
     values = {
-        "quarkus.http.host": "127.0.0.1",
+        "quarkus.http.host": layout.host("registry"),
         "quarkus.http.port": str(layout.ports["registry"]),
         "quarkus.banner.enabled": "false",
         # Quarkus' own pattern; the one that Apicurio sets writes dates no reader understands.

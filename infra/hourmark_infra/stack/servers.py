@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from hourmark_infra.stack import health
 from hourmark_infra.stack.health import Health
-from hourmark_infra.stack.layout import EDGE_BROKERS, Layout
+from hourmark_infra.stack.layout import CLUSTERS, Layout
 from hourmark_infra.stack.registry import registry_options, runner_jar
 
 MIRROR = "mirror"
@@ -58,10 +58,7 @@ FindPrograms = Callable[[], Programs]
 def server_table(layout: Layout, programs: FindPrograms, cluster_ids: dict[str, str], *, mirror: bool) -> dict[str, Server]:
     """All servers by name, in the order of their start."""
     made = _Servers(layout, programs)
-    brokers = [
-        *(made.broker("edge", node, cluster_ids["edge"]) for node in EDGE_BROKERS),
-        made.broker("central", 1, cluster_ids["central"]),
-    ]
+    brokers = [made.broker(cluster, node, cluster_ids[cluster]) for cluster in CLUSTERS for node in layout.nodes(cluster)]
     servers = [*brokers, *made.others()]
     if mirror:
         servers.append(made.mirror(tuple(broker.name for broker in brokers)))
@@ -81,7 +78,7 @@ class _Servers(NamedTuple):
         name = f"{cluster}-{node}"
         properties = str(self.layout.settings / f"{name}.properties")
         formatting = ("kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", cluster_id, "-c", properties)
-        brokers = len(EDGE_BROKERS) if cluster == "edge" else 1
+        brokers = len(self.layout.nodes(cluster))
         return self._server(
             name, name, partial(self._kafka, 400, "kafka.Kafka", properties), partial(health.of_broker, node=node),
             ask_whole=partial(health.of_broker, self.layout.address(name), node, brokers),
@@ -95,7 +92,7 @@ class _Servers(NamedTuple):
         of_datanode = partial(health.of_datanode, namenode=self.layout.address("namenode-http"))
         return (
             self._server("namenode", "namenode-http", namenode, health.of_namenode, format_command=formatting),
-            self._server("datanode", "datanode-http", datanode, of_datanode),
+            *(self._server(name, f"{name}-http", datanode, of_datanode) for name in self.layout.shape.datanodes),
             self._server("registry", "registry", self._registry, health.of_registry),
         )
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from hourmark.durable import write_durably
 from hourmark_infra.stack import hadoop, kafka
-from hourmark_infra.stack.layout import EDGE_BROKERS, Layout
+from hourmark_infra.stack.layout import CLUSTERS, Layout
 
 
-def write_settings(layout: Layout, config_text: str) -> None:
-    """Write all settings anew; files whose text stays the same are not touched."""
+def write_settings(layout: Layout, config_text: str, datanode: str = "datanode") -> None:
+    """Write all settings anew; files whose text stays the same are not touched. Hadoop's are those of this DataNode."""
     for folder in (layout.logs, layout.data, layout.state):
         folder.mkdir(parents=True, exist_ok=True)
     for webapp in hadoop.WEBAPPS:
@@ -18,13 +18,14 @@ def write_settings(layout: Layout, config_text: str) -> None:
     texts: dict[str | Path, str] = {
         "kafka-log4j2.properties": kafka.LOG4J2,
         "hadoop/core-site.xml": hadoop.render_site(hadoop.core_site(layout)),
-        "hadoop/hdfs-site.xml": hadoop.render_site(hadoop.hdfs_site(layout)),
+        "hadoop/hdfs-site.xml": hadoop.render_site(hadoop.hdfs_site(layout, datanode)),
         "hadoop/log4j.properties": hadoop.LOG4J,
         layout.config_file: config_text,
     }
-    for cluster, node in (*(("edge", node) for node in EDGE_BROKERS), ("central", 1)):
-        properties = kafka.broker_properties(layout, cluster, node)
-        texts[f"{cluster}-{node}.properties"] = kafka.render_properties(properties)
+    for cluster in CLUSTERS:
+        for node in layout.nodes(cluster):
+            properties = kafka.broker_properties(layout, cluster, node)
+            texts[f"{cluster}-{node}.properties"] = kafka.render_properties(properties)
     for name, text in texts.items():
         path = layout.settings / name  # the absolute one stays as it is
         if not path.is_file() or path.read_text() != text:

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from hourmark.durable import write_durably
 from hourmark.errors import HourmarkError
-from hourmark_infra.stack.layout import ANY_PORTS, free_ports, stack_root
+from hourmark_infra.stack.layout import ANY_PORTS, CLUSTERS, free_ports, stack_root
 from hourmark_infra.stack.process import Process
 
 
@@ -43,8 +43,12 @@ _JSON = TypeAdapter(State)
 
 def new_state(preferred: Mapping[str, int] = ANY_PORTS) -> State:
     """A stack that never ran, with these ports where they are free."""
-    ids = {cluster: _kafka_uuid() for cluster in ("edge", "central")}
-    return State(ports=free_ports(preferred=preferred), cluster_ids=ids, processes={})
+    return State(ports=free_ports(preferred=preferred), cluster_ids=new_cluster_ids(), processes={})
+
+
+def new_cluster_ids() -> dict[str, str]:
+    """Of two clusters that never were."""
+    return {cluster: _kafka_uuid() for cluster in CLUSTERS}
 
 
 def state_file(home: Path) -> Path:

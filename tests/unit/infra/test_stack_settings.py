@@ -58,7 +58,7 @@ def test_properties_keep_backslashes() -> None:
 
 def test_hadoop_sites_are_xml_with_every_address_on_loopback() -> None:
     layout = Layout(Path("/h & <co>"), PORTS)
-    root = ElementTree.fromstring(hadoop.render_site({**hadoop.core_site(layout), **hadoop.hdfs_site(layout)}))
+    root = ElementTree.fromstring(hadoop.render_site({**hadoop.core_site(layout), **hadoop.hdfs_site(layout, "datanode")}))
     values = {str(row.findtext("name")): str(row.findtext("value")) for row in root}
     assert values["hadoop.tmp.dir"] == "/h & <co>/stack/data/hadoop-tmp"
     assert all(value.startswith("127.0.0.1:") for name, value in values.items() if name.endswith("address"))
