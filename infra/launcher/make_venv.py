@@ -59,7 +59,8 @@ def _make(here: Path, mark: Path) -> None:
     _run([*uv, "sync", "--python", python, "--require-hashes", *build, str(here / "requirements.lock")], here)
     anew = ["--refresh-package", "hourmark-delivery-service"]  # uv's cache may know it, but not that its module is gone
     rooms = [argument for room in sorted(here.glob("*/pyproject.toml")) for argument in ("--editable", str(room.parent))]
-    _run([*uv, "install", "--quiet", "--python", python, "--no-deps", *anew, *build, *rooms], here)
+    if rooms:  # an image of containers is made without them first: what changes seldom is a layer of its own
+        _run([*uv, "install", "--quiet", "--python", python, "--no-deps", *anew, *build, *rooms], here)
 
 
 def _run(command: list[str], here: Path) -> None:

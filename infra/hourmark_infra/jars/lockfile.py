@@ -54,6 +54,11 @@ def read_lock(name: str, path: Path = LOCK_FILE) -> tuple[Jar, ...]:
     return chosen
 
 
+def set_names(path: Path = LOCK_FILE) -> tuple[str, ...]:
+    """Of all sets."""
+    return tuple(sorted({str(json.loads(line)["set"]) for line in path.read_text().splitlines() if line}))
+
+
 def render_lock(jars: Iterable[Jar]) -> str:
     """The lock file's text."""
     return "".join(json.dumps(asdict(jar)) + "\n" for jar in sorted(jars))
