@@ -1,0 +1,44 @@
+"""`python -m hourmark_infra.containers ROLE [ARGUMENT…]` becomes the role; `--ask ROLE` asks how it stands (exit 1: not well)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from hourmark.clock import SystemClock
+from hourmark.config import home
+from hourmark.errors import HourmarkError
+from hourmark_infra.containers import roles
+from hourmark_infra.containers.site import SHARED, site_of
+from hourmark_infra.containers.wellness import ask
+
+_USE = "use: python -m hourmark_infra.containers [--ask] ROLE [ARGUMENT…], or --install"
+
+
+def main(words: list[str]) -> int:
+    """The exit code."""
+    if words == ["--install"]:
+        roles.installed()
+        return 0
+    asked = words[:1] == ["--ask"]
+    name, *arguments = words[asked:] or [""]
+    if not name or name.startswith("-"):
+        print(_USE, file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # a container's first process is not ended by it otherwise
+    try:
+        container = roles.Container(name, site_of(os.environ), home(), SHARED, SystemClock())
+        if asked:
+            health = ask(container)
+            print(health.detail)
+            return 0 if health.ok else 1
+        roles.run(container, arguments)
+    except HourmarkError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

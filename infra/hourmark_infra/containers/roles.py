@@ -1,0 +1,195 @@
+"""The table of roles: what each becomes, and what it waits for before."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, NoReturn
+
+import pyspark
+
+from hourmark.clock import Clock
+from hourmark.durable import write_durably
+from hourmark.errors import UsageError
+from hourmark_infra import jars
+from hourmark_infra.containers import first
+from hourmark_infra.containers.application import write_for_ever
+from hourmark_infra.containers.settings import LOGS, render_settings
+from hourmark_infra.containers.site import SPARK_PORT, Site
+from hourmark_infra.jars.cache import cache_root, say_on_stderr
+from hourmark_infra.java.find import java_executable
+from hourmark_infra.stack import lifecycle
+from hourmark_infra.stack.layout import Layout
+from hourmark_infra.stack.registry import unpacked
+from hourmark_infra.stack.servers import Programs, Server, server_table
+from hourmark_infra.stack.settings import write_settings
+
+_WAIT_S: Final = 1.0
+_AGAIN_S: Final = 5.0  # between tries to apply the types, while servers come up
+_SPARK: Final = Path(pyspark.__file__).parent
+WORKER_WEB_PORT: Final = 8081
+
+
+class Container(NamedTuple):
+    """Where a role runs. `name`: the role's, and the host's; `home`: its own volume; `shared`: that of all."""
+
+    name: str
+    site: Site
+    home: Path
+    shared: Path
+    clock: Clock
+
+    @property
+    def layout(self) -> Layout:
+        return self.site.layout(self.home)
+
+    def server(self) -> Server | None:
+        """The server of this name in the local stack's table, if it is one."""
+        return server_table(self.layout, installed, first.cluster_ids(self.shared), mirror=False).get(self.name)
+
+    def wait_for(self, name: str) -> None:
+        """Until this file of the shared volume is there."""
+        said = False
+        while not (self.shared / name).exists():
+            if not said:
+                say_on_stderr(f"{self.name}: waits for {self.shared / name}")
+                said = True
+            self.clock.sleep(_WAIT_S)
+
+
+def run(container: Container, arguments: list[str]) -> None:
+    """Become the role; returns where it has ended well. UsageError where there is no such role."""
+    if container.name == "setup":
+        made = first.make_first(container.shared)
+        return say_on_stderr(f"setup: {'made' if made else 'found'} ids and certificates of this site")
+    kind = kind_of(container.name)
+    container.wait_for(first.READY)
+    programs = installed()
+    datanode = container.name if kind == "datanode" else container.layout.shape.datanodes[0]
+    text = render_settings(container.site, container.home, programs, container.name, container.shared)
+    write_settings(container.layout, text, datanode)
+    return KINDS[kind](container, arguments)
+
+
+def installed() -> Programs:
+    """Of the image; where an image holds no servers, they are only named."""
+    if not (cache_root() / "jars").is_dir():
+        return Programs(Path("java"), Path("kafka"), Path("hadoop"), Path("registry"))
+    kafka, hadoop, registry = (jars.ensure(name, java_executable) for name in ("kafka", "hadoop", "registry"))
+    return Programs(java_executable(), kafka, hadoop, unpacked(registry))
+
+
+def kind_of(name: str) -> str:
+    """The role without its number. UsageError where there is no such role."""
+    kind = name.rstrip("0123456789").rstrip("-")
+    if kind not in KINDS:
+        raise UsageError(f"there is no role {name!r}; there are setup, {', '.join(KINDS)}, some of them with a number, as edge-1")
+    return kind
+
+
+def _server(container: Container, _: list[str]) -> NoReturn:
+    server = container.server()
+    if server is None:
+        raise UsageError(f"this site has no {container.name}; its size is said by SITE_… in the environment")
+    environment = lifecycle.server_environment(installed().java)
+    server.log.parent.mkdir(parents=True, exist_ok=True)
+    lifecycle.prepare(server, environment)
+    _become(list(server.command()), environment)
+
+
+def _hourmark(*words: str, after: str | None = None) -> Callable[[Container, list[str]], NoReturn]:
+    """A command of Hourmark, which finds its configuration by itself; `after`: a file of the shared volume to wait for."""
+
+    def become(container: Container, arguments: list[str]) -> NoReturn:
+        if after is not None:
+            container.wait_for(after)
+        _become(_command(*words, *arguments), dict(os.environ))
+
+    return become
+
+
+def _types(container: Container, _: list[str]) -> None:
+    """Apply them again and again until all servers that this takes are up."""
+    while subprocess.run(_command("types", "apply"), stdin=subprocess.DEVNULL, check=False).returncode != 0:
+        say_on_stderr(f"types: next try in {_AGAIN_S:g} s")
+        container.clock.sleep(_AGAIN_S)
+    write_durably(container.shared / first.APPLIED, b"")
+
+
+def _etl(container: Container, arguments: list[str]) -> NoReturn:
+    container.wait_for(first.APPLIED)
+    conf = {
+        "spark.driver.host": container.name,  # executors reach it by this name
+        "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104
+        "spark.driver.memory": "1g",
+        "spark.executor.memory": "640m",
+        "spark.executor.cores": "1",
+        "spark.cores.max": "2",
+    }
+    settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    submit, job = Path(sys.executable).with_name("spark-submit"), Path(__file__).parents[3] / "etl" / "job.py"
+    config = ["--config", str(container.layout.config_file)]
+    command = [str(submit), "--master", container.site.spark_master, *settings, str(job), *config, *arguments]
+    _become(command, _spark_environment(container))
+
+
+def _spark_master(container: Container, _: list[str]) -> NoReturn:
+    listening = ["--host", container.name, "--port", str(SPARK_PORT), "--webui-port", "8080"]
+    _become([_spark_class(), "org.apache.spark.deploy.master.Master", *listening], _spark_environment(container))
+
+
+def _spark_worker(container: Container, _: list[str]) -> NoReturn:
+    work = container.home / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    listening = ["--host", container.name, "--webui-port", str(WORKER_WEB_PORT)]
+    limits = ["--cores", "1", "--memory", "1g", "--work-dir", str(work)]
+    command = [_spark_class(), "org.apache.spark.deploy.worker.Worker", *listening, *limits, container.site.spark_master]
+    _become(command, _spark_environment(container))
+
+
+def _spark_class() -> str:
+    return str(_SPARK / "bin" / "spark-class")
+
+
+def _spark_environment(container: Container) -> dict[str, str]:
+    local = container.home / "spark"
+    local.mkdir(parents=True, exist_ok=True)
+    return {
+        **lifecycle.server_environment(installed().java),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(_SPARK),
+        "SPARK_LOCAL_DIRS": str(local),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
+    }
+
+
+def _application(container: Container, _: list[str]) -> None:
+    write_for_ever(LOGS / "app.log", container.clock)
+
+
+def _command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "hourmark", *words]
+
+
+def _become(command: list[str], environment: Mapping[str, str]) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(command[0], command, environment)  # noqa: S606  # no shell is wanted: signals are for the server
+
+
+KINDS: Final[dict[str, Callable[[Container, list[str]], None]]] = {
+    **dict.fromkeys(("edge", "central", "namenode", "datanode", "registry"), _server),
+    "mirror": _hourmark("mirror", "run"),
+    "delivery": _hourmark("serve"),
+    "tailer": _hourmark("tail"),
+    "types": _types,
+    "etl": _etl,
+    "spark-master": _spark_master,
+    "spark-worker": _spark_worker,
+    "application": _application,
+    "operator": _hourmark(),
+}

@@ -1,0 +1,49 @@
+"""`hourmark.toml` of one container: the local stack's, with what differs where each component has a host of its own. Pure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from hourmark.toml_text import render_toml
+from hourmark_infra.containers.site import BALANCER, Site
+from hourmark_infra.stack.config_file import settings_of
+from hourmark_infra.stack.layout import SERVICE
+from hourmark_infra.stack.servers import Programs
+
+USER: Final = "hourmark"  # of the processes, of HDFS and of PostgreSQL
+TYPES: Final = Path("/opt/hourmark/examples/types")
+LOGS: Final = Path("/var/log/app")
+TAILER_PORT: Final = 8785  # its metrics and health
+_HEAD = "# Written when the container started: to change a setting, use the environment (HOURMARK_TAILER__SCAN_SECONDS=1).\n"
+
+
+def render_settings(site: Site, home: Path, programs: Programs, role: str, shared: Path) -> str:
+    """The file's text. `role` is the container's host name too, by which others reach it."""
+    layout = site.layout(home)
+    settings = settings_of(layout, programs, USER, site.bucket_seconds)
+    for group, more in _apart(layout.ports[SERVICE], role, shared).items():
+        settings.setdefault(group, {}).update(more)
+    return _HEAD + render_toml(settings)
+
+
+def _apart(port: int, role: str, shared: Path) -> dict[str, dict[str, Any]]:
+    """Over the network nothing is posted without certificates on both sides."""
+    tls = shared / "tls"
+    client = {"ca": str(tls / "ca.pem"), "certificate": str(tls / "client.pem")}
+    return {
+        "mirror": {"rest_host": role},
+        "etl": {"ledger": f"postgresql://{USER}:${{file:{shared / 'ledger-password'}}}@postgres/{USER}"},
+        "service": {
+            "host": "0.0.0.0",  # noqa: S104  # the container's own network
+            "tls": {"certificate": str(tls / "service.pem"), "client_ca": str(tls / "ca.pem")},
+        },
+        "tailer": {
+            "service_urls": [f"https://{BALANCER}:{port}"],
+            "tls": client,
+            "host_name": "application",
+            "metrics_port": TAILER_PORT,
+            "sources": [{"name": "app", "paths": [str(LOGS / "*.log*")]}],
+        },
+        "types": {"dir": str(TYPES)},
+    }

@@ -1,0 +1,125 @@
+"""docker-compose.yml, the Containerfile, and the roles of containers say the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hourmark_infra.containers.first import DELIVERY_SERVICES
+from hourmark_infra.containers.roles import KINDS, kind_of
+from hourmark_infra.containers.settings import TYPES
+from hourmark_infra.containers.site import BALANCER, site_of
+from hourmark_infra.stack.layout import CLUSTERS
+
+ROOT = Path(__file__).parents[4]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+CONTAINERFILE = (ROOT / "infra" / "containers" / "Containerfile").read_text()
+SMALL, FULL = ROOT / "infra" / "containers" / "small.env", ROOT / ".env"
+OWN_IMAGE = ("postgres", BALANCER)  # their images do no other work
+each_service = pytest.mark.parametrize("name", sorted(SERVICES))
+
+
+def environment(file: Path) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in file.read_text().splitlines() if line and not line.startswith("#"))
+
+
+def started(file: Path) -> set[str]:
+    """The services that compose starts with these settings."""
+    chosen = set(environment(file)["COMPOSE_PROFILES"].split(","))
+    return {name for name, service in SERVICES.items() if not service.get("profiles") or chosen & {*service["profiles"]}}
+
+
+@each_service
+def test_a_service_has_no_more_rights_than_it_needs(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True and service["tmpfs"] == ["/tmp"]
+    assert service["user"] == "10001:10001" and service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"] and "privileged" not in service and "ports" not in service
+
+
+@each_service
+def test_a_service_that_stays_has_a_health_check_and_is_started_again(name: str) -> None:
+    service = SERVICES[name]
+    if service["restart"] == "no":
+        assert name in ("setup", "types", "operator")
+        return
+    assert service["restart"] == "unless-stopped"
+    test = service["healthcheck"]["test"]
+    assert name in OWN_IMAGE or test[1:] == ["/opt/hourmark/.venv/bin/python", "-m", "hourmark_infra.containers", "--ask", name]
+
+
+@each_service
+def test_the_image_of_a_service_is_a_target_of_the_containerfile_with_a_version(name: str) -> None:
+    service = SERVICES[name]
+    target = service["build"]["target"]
+    assert re.search(rf"^FROM \S+ AS {target}$", CONTAINERFILE, re.MULTILINE)
+    assert (ROOT / service["build"]["dockerfile"]).is_file()
+    assert re.fullmatch(rf"hourmark-{target}:\d+\.\d+\.\d+", service["image"])
+
+
+def test_images_are_made_from_debian_and_run_as_another_user_than_root() -> None:
+    stages = dict(re.findall(r"^FROM (?:\S+) AS (\w+)\n((?:(?!^FROM).*\n)*)", CONTAINERFILE, re.MULTILINE))
+    bases = dict(reversed(pair) for pair in re.findall(r"^FROM (\S+) AS (\w+)$", CONTAINERFILE, re.MULTILINE))
+    assert {base for base in bases.values() if base not in bases} == {"debian:bookworm-slim"}
+    for target in {service["build"]["target"] for service in SERVICES.values()}:
+        assert re.findall(r"^USER (.*)$", stages[target], re.MULTILINE)[-1:] == ["hourmark"], target
+
+
+@each_service
+def test_a_service_is_a_role_that_its_host_is_named_by(name: str) -> None:
+    service = SERVICES[name]
+    assert service["hostname"] == name
+    if name in OWN_IMAGE:
+        return
+    if name == "operator":
+        assert service["entrypoint"][-1] == name
+        return
+    assert service["command"] == [name]
+    assert name == "setup" or kind_of(name) in KINDS
+
+
+@pytest.mark.parametrize("file", [SMALL, FULL], ids=["small", "full"])
+def test_what_is_started_is_what_the_site_is_said_to_have(file: Path) -> None:
+    site = site_of(environment(file))
+    layout = site.layout(Path("/h"))
+    servers = {f"{cluster}-{node}" for cluster in CLUSTERS for node in layout.nodes(cluster)} | {*layout.shape.datanodes}
+    numbered = {name for name in started(file) if re.fullmatch(r"(edge|central|datanode)-\d+", name)}
+    assert numbered == servers
+    on_cluster = {name for name in started(file) if name.startswith("spark-")}
+    assert bool(on_cluster) == site.spark_master.startswith("spark://")
+
+
+def test_the_full_site_is_the_one_that_defaults_say() -> None:
+    assert site_of(environment(FULL)) == site_of({})
+    assert environment(FULL).keys() == environment(SMALL).keys()
+    defaults = dict(re.findall(r"\$\{(SITE_\w+):-(.*?)\}", (ROOT / "docker-compose.yml").read_text()))
+    assert defaults == {name: value for name, value in environment(FULL).items() if name.startswith("SITE_")}
+
+
+def test_the_balancer_knows_the_delivery_services() -> None:
+    told = re.findall(r"^    server (\S+) (\S+):8780$", (ROOT / "infra/containers/haproxy.cfg").read_text(), re.MULTILINE)
+    assert told == [(name, name) for name in DELIVERY_SERVICES]
+    assert {*DELIVERY_SERVICES} == {name for name in SERVICES if name.startswith("delivery-")}
+
+
+def test_what_a_service_keeps_is_its_own_and_only_two_write_what_is_shared() -> None:
+    writers: dict[str, list[str]] = {}
+    for name, service in SERVICES.items():
+        for volume in service["volumes"]:
+            source, _, *mode = volume.split(":")
+            assert source in COMPOSE["volumes"]
+            if mode != ["ro"]:
+                writers.setdefault(source, []).append(name)
+    assert writers.pop("site") == ["setup", "types"]
+    assert writers.pop("logs") == ["application"]
+    assert all(names == [volume] for volume, names in writers.items())
+
+
+def test_the_declarations_are_in_the_image() -> None:
+    assert (ROOT / TYPES.relative_to("/opt/hourmark") / "sources.toml").is_file()
+    assert "examples" not in (ROOT / ".dockerignore").read_text()
