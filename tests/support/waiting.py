@@ -8,12 +8,12 @@ from collections.abc import Callable
 PAUSE_S = 0.01
 
 
-def wait_for(condition: Callable[[], bool], what: str, within_s: float = 60.0) -> None:
+def wait_for(condition: Callable[[], bool], what: str, within_s: float = 60.0, pause_s: float = PAUSE_S) -> None:
     """Return once `condition` holds; AssertionError, saying `what` was awaited, if it does not within the time."""
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {within_s} s"
-        time.sleep(PAUSE_S)
+        time.sleep(pause_s)
 
 
 def holds(condition: Callable[[], bool], what: str, for_s: float, pause_s: float = PAUSE_S) -> None:

@@ -20,6 +20,7 @@ SERVER_MARKS = "(stack or chaos) and not long"
 QUICK_MARKS = "not stack and not chaos and not long"
 DEFAULT_MARKS = "not long"
 LONG_MARKS = "long"
+CONTAINER_MARKS = "containers"  # they are long, too
 
 
 def style() -> tuple[Check, ...]:
@@ -49,8 +50,9 @@ def whole_suite(arguments: Sequence[str]) -> tuple[Sequence[Check], ...]:
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--quick", is_flag=True, help="Without the tests that need the real stack or kill parts of it.")
 @click.option("--long", "long_tier", is_flag=True, help="The tests that are too long for every run, instead of the others.")
+@click.option("--containers", is_flag=True, help="The tests of docker-compose.yml alone; they need a container engine.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
-def test(quick: bool, long_tier: bool, pytest_arguments: tuple[str, ...]) -> None:
+def test(quick: bool, long_tier: bool, containers: bool, pytest_arguments: tuple[str, ...]) -> None:
     """Run every check: style, import rules, types, and the whole test suite on the real local stack.
 
     Tests on servers run beside all the others, whose output follows at their end. Arguments that are none of these options go
@@ -62,17 +64,20 @@ def test(quick: bool, long_tier: bool, pytest_arguments: tuple[str, ...]) -> Non
       hourmark test
       hourmark test --quick
       hourmark test --long
+      hourmark test --containers
       hourmark test tests/unit -k ranges -x
     """
-    if quick and long_tier:
-        raise UsageError("--quick and --long exclude each other; run one after the other")
+    if quick + long_tier + containers > 1:
+        raise UsageError("--quick, --long and --containers exclude each other; run one after the other")
     root = project("the tests are")
     export_java_home()
-    sys.exit(run_checks(lanes(quick, long_tier, pytest_arguments), root))
+    sys.exit(run_checks(lanes(quick, long_tier, pytest_arguments, containers=containers), root))
 
 
-def lanes(quick: bool, long_tier: bool, arguments: Sequence[str]) -> tuple[Sequence[Check], ...]:
+def lanes(quick: bool, long_tier: bool, arguments: Sequence[str], *, containers: bool = False) -> tuple[Sequence[Check], ...]:
     """What `hourmark test` runs, the quick ones first in each lane."""
+    if containers:
+        return ((tests("pytest", CONTAINER_MARKS, arguments),),)
     if not (quick or long_tier) and all(argument.startswith("--") for argument in arguments):
         return whole_suite(arguments)
     marks = QUICK_MARKS if quick else LONG_MARKS if long_tier else DEFAULT_MARKS

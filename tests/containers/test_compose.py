@@ -1,0 +1,60 @@
+"""`docker compose up`: what a program logs in its container ends in closed buckets, each line once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.compose import MISSING, ROOT, Site, program
+
+pytestmark = [pytest.mark.containers, pytest.mark.long, pytest.mark.timeout(3600)]
+
+CLOSED_S = 900.0  # a minute's bucket, after all servers came up at once
+EXPECTATIONS = {
+    "webhdfs": "http://namenode:9870",
+    "root": "/hourmark",
+    "user": "hourmark",
+    "files": [{"path": "/var/log/app/app.log*", "hosts": "line"}],
+    "types": {
+        "page-viewed": {
+            "content": "json",
+            "fields": [
+                {"name": "page", "type": "string"},
+                {"name": "milliseconds", "type": "long"},
+                {"name": "user", "type": ["null", "string"]},
+            ],
+        },
+        "app-log": {"content": "msg-bytes", "field": "message"},
+    },
+}
+
+
+@pytest.fixture(params=["infra/containers/small.env", ".env"], ids=["small", "full"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    command = program()
+    if command is None:
+        pytest.skip(MISSING)
+    with Site(command, ROOT / request.param, tmp_path / "compose.log") as started:
+        yield started
+
+
+def test_what_is_logged_is_in_closed_buckets_each_line_once(site: Site) -> None:
+    site.wait(lambda: bool(closed(site)), "a bucket is closed", CLOSED_S)
+    assert site.exec("tailer", "id", "-u").strip() == "10001"
+    assert "Read-only" in site.exec("tailer", "sh", "-c", "touch /opt/hourmark/x 2>&1; true")
+    site.stop("application")
+    last = site.exec("tailer", "date", "-u", "+%Y-%m-%dT%H:%M").strip()
+    site.wait(lambda: any(row["hour"] >= last for row in closed(site)), f"the bucket {last} is closed", CLOSED_S)
+    assert {row["grade"] for row in closed(site)} == {"proved"}
+    judged = site.operator("judge", "check", "/dev/stdin", stdin=json.dumps(EXPECTATIONS))
+    assert judged.returncode == 0, judged.stdout[-4000:] + judged.stderr[-4000:]
+    compared = re.search(r"compared: ([\d,]+),", judged.stdout)
+    assert compared is not None and int(compared[1].replace(",", "")) > 100
+
+
+def closed(site: Site) -> list[dict[str, str]]:
+    """Of page views, which come every second."""
+    return [row for row in site.buckets() if row["type"] == "page-viewed" and row["state"] == "closed" and row["events"]]
