@@ -78,7 +78,8 @@ def _run(config: Config, *, restart: bool) -> int:
 
     for step in (sites.edge.cluster_id, sites.central.cluster_id, topics):
         _until_available(step, stopping)
-    watches = TaskWatch(sites.central.settings, sites.alias, clock), ProgressWatch(sites, clock)
+    worker = f"{config.mirror.rest_host}:{config.mirror.rest_port}"
+    watches = TaskWatch(sites.central.settings, sites.alias, worker, clock), ProgressWatch(sites, clock)
     return Supervisor(
         make=lambda: MirrorMakerProcess(config), watches=watches, clock=clock, stopping=stopping, restart=restart
     ).run()

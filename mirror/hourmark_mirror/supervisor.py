@@ -66,15 +66,16 @@ class TaskWatch:
     A connector that was refused has no state at all, and no task that could fail: so it must be seen running.
     """
 
-    def __init__(self, central: KafkaCluster, edge_alias: str, clock: Clock) -> None:
+    def __init__(self, central: KafkaCluster, edge_alias: str, worker: str, clock: Clock) -> None:
         self._clock = clock
         self._follower = TopicFollower(central, status_topic(edge_alias))
-        self._states = TaskStates()
+        self._states = TaskStates(worker)
 
     def begin(self) -> None:
         self._states.forget()
         self._began_s = self._clock.monotonic_s()
-        self._follower.poll()  # what an earlier run said is over
+        self._states.update(self._follower.poll()[1])
+        self._states.forget()
 
     def failed(self) -> list[Failure]:
         self._states.update(self._follower.poll()[1])

@@ -31,11 +31,12 @@ def status_topic(edge_alias: str) -> str:
 
 
 class TaskStates:
-    """The last known state of every connector and task."""
+    """The last known state of every connector and task. `worker`: this one's address, as its REST listens."""
 
-    def __init__(self) -> None:
+    def __init__(self, worker: str) -> None:
+        self._worker = worker
         self._failed: dict[str, Failure] = {}
-        self._running: set[str] = set()
+        self._running: dict[str, str] = {}  # and on which worker
 
     def update(self, records: Iterable[KeyValue]) -> None:
         """Take in records of the status topic, in their order. What is no status is not looked at."""
@@ -45,17 +46,17 @@ class TaskStates:
                 continue
             state = json.loads(value) if value else {}
             name, said = match["name"], state.get("state")
-            self._running.discard(name)
+            self._running.pop(name, None)
             self._failed.pop(name, None)
             if said == "RUNNING":
-                self._running.add(name)
+                self._running[name] = str(state.get("worker_id"))
             elif said == "FAILED":
                 self._failed[name] = Failure(name, _cause(state.get("trace") or ""))
 
     def forget(self) -> None:
-        """Before a start: what an earlier run said is over."""
+        """Before a start: what an earlier run said is over. What runs on another worker goes on, and is not said again."""
         self._failed.clear()
-        self._running.clear()
+        self._running = {name: on for name, on in self._running.items() if on.partition("/")[0] != self._worker}
 
     def running(self, name: str) -> bool:
         """Whether this connector or task said that it runs."""

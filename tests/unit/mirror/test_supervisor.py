@@ -91,7 +91,7 @@ def test_a_long_good_run_makes_the_next_pause_short_again() -> None:
 def test_a_failed_task_is_named_and_answered_by_a_new_start(caplog: pytest.LogCaptureFixture) -> None:
     """strimzi#11037: a task fails on one oversize message, and the rest of its partitions stand still."""
     clock = FakeClock()
-    states = TaskStates()
+    states = TaskStates("127.0.0.1:8783")
     states.update([(KEY, f'{{"state":"FAILED","trace":"{TRACE}"}}'.encode())])
     processes = [FakeProcess(clock, None), FakeProcess(clock, None)]
     supervise(clock, processes, FakeWatch(lambda: states.failed))
@@ -147,7 +147,7 @@ def test_without_restart_the_exit_code_is_passed_on(caplog: pytest.LogCaptureFix
 
 
 def test_states_follow_the_topic() -> None:
-    states = TaskStates()
+    states = TaskStates("127.0.0.1:8783")
     failed = (KEY, b'{"state":"FAILED","trace":null}')
     states.update([failed])
     assert states.failed == [Failure("MirrorSourceConnector-0", "no trace given")]
@@ -159,3 +159,14 @@ def test_states_follow_the_topic() -> None:
     states.update([failed])
     states.forget()
     assert states.failed == []
+
+
+def test_a_connector_that_runs_on_another_worker_is_not_waited_for() -> None:
+    key = b"status-connector-MirrorSourceConnector"
+    states = TaskStates("mirror-2:8783")
+    states.update([(key, b'{"state": "RUNNING", "worker_id": "mirror-1:8783/edge->central"}')])
+    states.forget()
+    assert states.running("MirrorSourceConnector"), "it will not say so again because a second worker has come"
+    states.update([(key, b'{"state": "RUNNING", "worker_id": "mirror-2:8783/edge->central"}')])
+    states.forget()
+    assert not states.running("MirrorSourceConnector"), "that was the run before this one"
