@@ -1,12 +1,12 @@
 """What runs on log hosts: the File Tailer. It ships raw bytes and parses nothing.
 
-What a source's globs should match: the live file and its names after a rotation by rename (`app.log*`). Files are told
-apart by identity, so nothing is sent twice; and a file that was both made and rotated away while the tailer was down, or within
-one scan, is found under its later name. Where only the live name matches (`app.log`), a file that was seen once is still followed
-under any name in the same folder. Compressed names are passed over, but for the rest of a file that was packed unread. With
-copytruncate, copies that match are known by name and content, and passed over; what is written between copy and truncation is
-lost by copytruncate itself. What a truncation destroyed unread is counted and reported, and what cannot be counted is reported
-as unknown.
+What a source's globs should match: the live file and its names after a rotation by rename (`app.log*`). Files are told apart by
+identity, so nothing is sent twice; and a file that was both made and rotated away while the tailer was down, or within one
+scan, is found under its later name. Where only the live name matches (`app.log`), a file that was seen once is still followed
+under any name in the same folder. Compressed names are passed over, but for the rest of a file that was packed unread, and for
+one that nobody saw before it was packed. With copytruncate, copies that match are known by name and content, and passed over;
+what is written between copy and truncation is lost by copytruncate itself. What a truncation destroyed unread is counted and
+reported, and what cannot be counted is reported as unknown.
 
 Small dependencies: zstandard, and google-re2 for records of more than one line. One idea per module, the pure ones first:
 
@@ -23,6 +23,8 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `caught_up` | since when a source is known to be read and acknowledged to its end |
 | `identity` | device, inode and birth time of an open file |
 | `compressed` | the plain content of packed files, in a stream |
+| `archives`, `unseen` | packed files that appear, and were never seen before they were packed |
+| `explaining` | whether the content of one was read already (pure) |
 | `rest` | what is left of a file that vanished, in a packed one |
 | `discovery` | files by globs, and what could not be looked at |
 | `beginnings`, `exclusion` | where reading begins, and what is left out |

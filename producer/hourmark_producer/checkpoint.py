@@ -13,6 +13,7 @@
     formers    per file that was truncated: up to where it was read before, so that a copy of that is known
     accounts   per file: what looks found of it since it was last examined, so that a stop forgets no loss
     begun      sources that were looked at: files that appear later are read from their start
+    archives, looked, departed    what is known of packed files, see `archives`
 
 The order: a range is spooled, and its file's position moved behind it, in one transaction; then it is sent; once acknowledged
 it is deleted, in the transaction that spools the file's next one. So after kill -9 a range is sent again as it was, or not at
@@ -28,13 +29,13 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from hourmark.durable import sync_folder
 from hourmark.errors import Unavailable
-from hourmark_producer import books, run_mark
+from hourmark_producer import archives, books, run_mark
 from hourmark_producer.files import Account, Outgoing, Place, Position, TrackedFile
 from hourmark_producer.log_check import what_is_missing
 from hourmark_producer.losses import Loss, Losses
@@ -80,6 +81,7 @@ OCCASIONS_MAX: Final = 1000  # the counts keep them all
 _SEVERAL_NO_MORE: Final = "UPDATE meta SET format=? WHERE NOT EXISTS (SELECT 1 FROM ranges GROUP BY file_id HAVING count(*) > 1)"
 
 Change = tuple[str, Sequence[Any]]  # a statement and its parameters
+_Found = TypeVar("_Found")
 
 
 class CheckpointFailed(Unavailable):
@@ -232,7 +234,7 @@ class Checkpoint:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA wal_autocheckpoint=0")  # `run_mark` does it
-            db.executescript(_LATER + _BEGUN + run_mark.SCHEMA)
+            db.executescript(_LATER + _BEGUN + run_mark.SCHEMA + archives.SCHEMA)
             _allow_several(db)
             books.begin(db)
             if run_mark.log_was_lost(db, log_is_there=log_is_there):
@@ -341,9 +343,13 @@ class Checkpoint:
 
     def read_books(self) -> books.Books:
         """Of all sources, as of one moment."""
+        return self.read(books.read)
+
+    def read(self, look: Callable[[sqlite3.Connection], _Found]) -> _Found:
+        """What is in other modules' tables, as of one moment."""
         try:
             with self._database:
-                return books.read(self._db)
+                return look(self._db)
         except sqlite3.Error as error:
             raise CheckpointFailed(f"the checkpoint cannot be read: {error}; look at the disk") from error
 

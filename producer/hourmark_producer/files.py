@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from hourmark.ranges import ByteRange
+from hourmark_producer.discovery import PACKED
 from hourmark_producer.identity import Identity
 from hourmark_producer.truncation import Shrink, Verdict, judge
 
@@ -162,6 +163,20 @@ class TrackedFile:
     former: Position | None = None  # of the generation before: a copy of it may yet be found
     saved: Account | None = None  # what the checkpoint has of its account
     flush_at_s: float | None = None  # monotonic: when a record that waits for its end is sent as it is
+    suspected: bool = False  # packed, and perhaps never read: it is looked into, and not in the checkpoint yet
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it was never seen before it was packed, and is read as what is in there."""
+        return self.place.path.endswith(PACKED)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it was never seen to hold anything."""
+        progress = self.progress  # one consistent moment
+        account = self.observed.of(progress)
+        nothing = progress.position.offset == progress.position.generation == account.high == 0
+        return nothing and not (account.shrinks or progress.in_flight)
 
     @property
     def is_gone(self) -> bool:
@@ -229,6 +244,10 @@ class Files:
             self._by_name.setdefault(file.place.path, []).append(file)
             self._index(file)
 
+    def has(self, file_id: str) -> bool:
+        """Whether one of this id is known."""
+        return file_id in self._by_id
+
     def first_seen_at(self, path: str) -> Iterator[TrackedFile]:
         """Files whose first name this was; the latest first."""
         return reversed(self._by_name.get(path, ()))
@@ -281,6 +300,8 @@ class Files:
 
     def _indexes(self, file: TrackedFile) -> Iterator[tuple[_Index, tuple[int, int]]]:
         """Each index that knows it, and by which key."""
+        if file.is_packed:  # the archive's own inode is no file's that is followed
+            return
         device, inode, birth_ns = file.identity
         yield self._by_inode, (device, inode)
         if birth_ns:

@@ -24,6 +24,8 @@ from hourmark.config_groups import TailedSource
 from hourmark.ranges import ByteRange, Part
 from hourmark.wire import RangeAnswer
 from hourmark_producer import checkpoint as changes
+from hourmark_producer.accounts import keep_head
+from hourmark_producer.archives import depart
 from hourmark_producer.books import skip
 from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.compressing import Compressors
@@ -212,6 +214,7 @@ class Follower:
         others = _on_their_way(file)
         pending += [changes.spool(outgoing, body), changes.save_position(file.file_id, position)]
         pending += [changes.note_several()] if others else []
+        pending += [keep_head(file.file_id, position)] if before.offset < HEAD_BYTES else []
         in_flight = (*others, outgoing)
         return dataclasses.replace(file.progress, position=position, in_flight=in_flight, quiet_to=end), body
 
@@ -279,7 +282,7 @@ class Follower:
                 changes.save_position(file.file_id, position),
                 changes.save_account(file.file_id, position),
                 *changes.lose(loss),
-                *([changes.save_former(file.file_id, known)] if position.generation != known.generation else []),
+                *([changes.save_former(file.file_id, known), *depart(known)] if position.generation != known.generation else []),
             ]
         )
         self.counters.lost(loss)

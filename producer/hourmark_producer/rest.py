@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from hourmark_producer.compressed import CutOff, Damaged, Plain
@@ -102,8 +102,8 @@ class Unpacked:
 class Rest:
     """One file's. Its stage is moved by the file's worker; the scanner reads it."""
 
-    def __init__(self, candidates: Sequence[str], *, truncated_at: int | None = None, head: bytes = b"") -> None:
-        """`candidates`: paths of packed files and copies, the likeliest first.
+    def __init__(self, candidates: Mapping[str, int], *, truncated_at: int | None = None, head: bytes = b"") -> None:
+        """`candidates`: inodes of packed files and copies, by path, the likeliest first: a rotation gives paths to others.
 
         `truncated_at`, `head`: what it was before, where the file is still there.
         """

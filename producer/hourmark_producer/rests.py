@@ -12,22 +12,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import logging
 import os
 import re
 import stat
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
+from hourmark_producer import archives
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Checkpoint
 from hourmark_producer.compressed import CutOff, Damaged, Plain
 from hourmark_producer.copies import OFFSET_MIN, is_telling
 from hourmark_producer.cutting import Cut
 from hourmark_producer.discovery import PACKED
+from hourmark_producer.explaining import Answer, ask, pasts
 from hourmark_producer.files import Files, TrackedFile
 from hourmark_producer.identity import Identity, identify
 from hourmark_producer.range_sizes import RangeSizes
@@ -53,6 +56,11 @@ class _Another(OSError):
     """It cannot be the rest of the file that is looked for."""
 
 
+class _Found(NamedTuple):
+    path: str
+    content: Content
+
+
 @dataclasses.dataclass(kw_only=True)
 class Rests:
     """Looks for rests, and reads them. `await_of` is the scanner's, `next_cut` that of a file's worker."""
@@ -69,6 +77,7 @@ class Rests:
         self._lock = threading.Lock()
         self._of_truncated: set[TrackedFile] = set()  # whose copies are open
         self._taken: dict[Identity, str] = {}  # packed files, and whose rest they hold
+        self._nowhere = list[str]()  # the source of each whose rest is in no packed file that can be told
 
     def await_of(self, file: TrackedFile, paths: Iterable[str]) -> bool:
         """Whether a rest of this file, which is not to be found, is awaited still. `paths`: where it may be."""
@@ -85,7 +94,7 @@ class Rests:
     def next_cut(self, file: TrackedFile, rest: Rest) -> Cut | None:
         """What comes next of it; None where nothing does. NotYet, OSError, CheckpointFailed: to be tried again."""
         if rest.stage is Stage.LOOKING:
-            self._find(file, rest)
+            (self._find_out if file.suspected else self._find)(file, rest)
         if rest.stage is not Stage.READING:
             return None
         position = file.progress.position
@@ -138,17 +147,54 @@ class Rests:
             known = Known(account.head, position.offset, position.anchor, account.high)
         found = [one for path in rest.candidates if (one := self._look_at(file, path, known, rest)) is not None]
         few = min(len(known.head), max(known.offset, known.high)) < OFFSET_MIN
-        readable = [one for one in found if one[1].readable != NOTHING]
+        readable = [one for one in found if one.content.readable != NOTHING]
         if not readable or (few and len(found) > 1):
-            rest.end(Stage.NOWHERE, "; ".join(f"{path}: {content.flaw or 'perhaps'}" for path, content in found[:3]))
+            self._nowhere.append(file.place.source)
+            rest.end(Stage.NOWHERE, "; ".join(f"{one.path}: {one.content.flaw or 'perhaps'}" for one in found[:3]))
             return
-        path, content = next((one for one in readable if not one[1].flaw), max(readable, key=lambda one: one[1].readable))
-        self._begin(file, rest, path, content)
+        whole = (one for one in readable if not one.content.flaw)
+        self._begin(file, rest, next(whole, max(readable, key=lambda one: one.content.readable)))
 
-    def _look_at(self, file: TrackedFile, path: str, known: Known, rest: Rest) -> tuple[str, Content] | None:
+    def _find_out(self, file: TrackedFile, rest: Rest) -> None:
+        """Whether a packed file that appeared was ever read: if not, it is read now, as a file of its own."""
+        path = next(iter(rest.candidates))
+        if (found := self._look_at(file, path, Known(b"", 0, b"", 0), rest)) is None:
+            return rest.end(Stage.NOWHERE)  # the rest of one that is known is in it
+        content = found.content
+        plain, status = self._open(file, path, rest)
+        assert isinstance(plain, Plain), "it was found by its packed name"
+        try:
+            with contextlib.closing(plain):
+                answer = ask(plain, pasts(self.files, self.checkpoint.read(archives.departed), file), self._pause)
+        except (CutOff, Damaged):
+            answer = Answer.UNTOLD
+        if answer is Answer.NOT_YET:
+            raise NotYet(f"{path} may be what another file held, which is looked at first")
+        if answer is Answer.READ or content.readable == 0:
+            return rest.end(Stage.NOWHERE)
+        if answer is Answer.UNTOLD or content.flaw:
+            if any(_is_sought(other) for other in self.files):
+                raise NotYet(f"{path} may be what a file that vanished was packed into")
+            why = content.flaw or "too little is known to tell whether it was read before"
+            if file.place.source in self._nowhere:  # as what is unknown of another it was said already
+                self._nowhere.remove(file.place.source)
+                why = ""
+            return rest.end(Stage.NOWHERE, why)
+        self._admit(file, content.readable, archives.Stamp.of(status))
+        self._begin(file, rest, found)
+        return None
+
+    def _admit(self, file: TrackedFile, size: int, stamp: archives.Stamp) -> None:
+        position = dataclasses.replace(file.progress.position, size_seen=size)
+        file.progress = dataclasses.replace(file.progress, position=position, examined_at_s=self.clock.monotonic_s())
+        known = [changes.save_account(file.file_id, position), archives.know(stamp, file.file_id)]
+        self.checkpoint.commit([changes.insert_file(file), *known])
+        file.suspected = False
+
+    def _look_at(self, file: TrackedFile, path: str, known: Known, rest: Rest) -> _Found | None:
         """What is there in place of the file; None where that is something else."""
         try:
-            plain, status = self._open(file, path)
+            plain, status = self._open(file, path, rest)
         except FileNotFoundError as error:  # renamed by now; where to, the next looks at its folder tell
             file.drop_rest()
             file.unfound = 0
@@ -165,13 +211,15 @@ class Rests:
             rest.unfinished[path] = status.st_size, since_s
             if now_s - since_s < PACKING_S:
                 raise NotYet(f"{path} has no end yet; perhaps {file.place.seen_at} is being packed")
-        return None if content is None else (path, content)
+        return None if content is None else _Found(path, content)
 
-    def _open(self, file: TrackedFile, path: str, *, take: bool = False) -> tuple[Plain | Unpacked, os.stat_result]:
+    def _open(self, file: TrackedFile, path: str, rest: Rest, *, take: bool = False) -> tuple[Plain | Unpacked, os.stat_result]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             status, identity = os.fstat(descriptor), identify(descriptor)
             older = 0 < identity.birth_ns < file.identity.birth_ns
+            if status.st_ino != rest.candidates[path]:
+                raise FileNotFoundError(errno.ENOENT, "it is another file by now", path)
             owner = self._taken.setdefault(identity, file.file_id) if take else self._taken.get(identity, file.file_id)
             if not stat.S_ISREG(status.st_mode) or older or owner != file.file_id or identity == file.identity:
                 raise _Another(path)
@@ -182,8 +230,9 @@ class Rests:
             os.close(descriptor)
             raise
 
-    def _begin(self, file: TrackedFile, rest: Rest, path: str, content: Content) -> None:
-        plain, _ = self._open(file, path, take=True)
+    def _begin(self, file: TrackedFile, rest: Rest, found: _Found) -> None:
+        path, content = found
+        plain, _ = self._open(file, path, rest, take=True)
         try:
             if rest.truncated_at is None:
                 self._keep_size(file, content.readable)
@@ -218,28 +267,35 @@ def _is_at_work(rest: Rest | None) -> bool:
     return rest is not None and rest.stage in (Stage.LOOKING, Stage.READING)
 
 
+def _is_sought(file: TrackedFile) -> bool:
+    """Whether it vanished, and may yet be found in a packed file."""
+    is_here = file.descriptor is not None or file.is_gone or file.is_packed
+    return not is_here and (file.unfound > 0 or _is_at_work(file.rest))
+
+
 def _is_telling_at_all(file: TrackedFile) -> bool:
     account, position = file.observed.of(file.progress), file.progress.position
     return bool(account.head) and not account.shrinks and not are_alike(account.head, position.anchor)
 
 
-def _candidates(file: TrackedFile, paths: Iterable[str]) -> list[str]:
+def _candidates(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
     """Packed files whose name begins as the file's does, up to its first digit or dot; the newest first."""
     root = _root(file.place.seen_at)
-    dated: list[tuple[int, str]] = []
+    dated: list[tuple[int, str, int]] = []
     for path in dict.fromkeys(paths):
         if path.endswith(PACKED) and os.path.basename(path).startswith(root):  # noqa: PTH119
             with contextlib.suppress(OSError):
-                dated.append((os.stat(path).st_mtime_ns, path))  # noqa: PTH116
-    return [path for _, path in sorted(dated, reverse=True)]
+                status = os.stat(path)  # noqa: PTH116
+                dated.append((status.st_mtime_ns, path, status.st_ino))
+    return {path: inode for _, path, inode in sorted(dated, reverse=True)}
 
 
-def _copies(file: TrackedFile) -> list[str]:
+def _copies(file: TrackedFile) -> dict[str, int]:
     """Files beside it whose name is its own, with something behind it or before its last dot; packed or not, the newest first.
 
     OSError where its folder cannot be looked into: that says nothing of what is in it, unless the file is deleted.
     """
-    dated: list[tuple[int, str]] = []
+    dated: list[tuple[int, str, int]] = []
     for place in dict.fromkeys(path for path in (file.place.seen_at, file.target) if path):
         folder, name = os.path.split(place)
         stem = name.rpartition(".")[0] or name
@@ -247,8 +303,9 @@ def _copies(file: TrackedFile) -> list[str]:
             for entry in entries:
                 if entry.name != name and _is_named_after(entry.name, name, stem):
                     with contextlib.suppress(OSError):
-                        dated.append((entry.stat().st_mtime_ns, entry.path))
-    return [path for _, path in sorted(dated, reverse=True)]
+                        status = os.stat(entry.path)  # noqa: PTH116
+                        dated.append((status.st_mtime_ns, entry.path, status.st_ino))
+    return {path: inode for _, path, inode in sorted(dated, reverse=True)}
 
 
 def _is_named_after(name: str, live: str, stem: str) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from hourmark.clock import Clock
+from hourmark_producer import archives
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.counters import Counters
@@ -61,11 +63,15 @@ class Retirement:
         self._count(file, f"is not followed any more{_why_no_rest(file)}", [changes.save_place(file, place)])
         file.place = place
 
+    def held(self, file: TrackedFile, path: str) -> None:
+        """It was empty when it was last seen, and what it came to hold is read as a file of its own."""
+        self._end(file, f"was empty when it was last seen, and was packed into {path}", known_to_end=True)
+
     def packed(self, file: TrackedFile, rest: Rest) -> None:
         """Its rest was read from where it was packed."""
         flaw = f", which is not whole: {rest.flaw}" if rest.flaw else ""
-        what = f"was packed into {rest.found_in}{flaw}"
-        if file.identity.birth_ns:
+        what = f"was read as it was packed{flaw}" if file.is_packed else f"was packed into {rest.found_in}{flaw}"
+        if file.identity.birth_ns or file.is_packed:
             self._end(file, what, known_to_end=not rest.flaw)
         else:
             self._deleted_unborn(file, what, known_to_end=not rest.flaw)
@@ -75,9 +81,18 @@ class Retirement:
         position = Position(generation=file.progress.position.generation + 1, settled=file.progress.position.settled + 1)
         place = file.place._replace(missing=True)
         end = [changes.save_place(file, place), changes.save_position(file.file_id, position)]
+        end += archives.depart(file.progress.position)
         self._count(file, what, end, known_to_end=known_to_end)
         file.close()
         file.place, file.progress, file.observed, file.deleted = place, Progress(position=position), NEVER, False
+
+    def doubted(self, source: str, path: str, why: str, also: Iterable[Change]) -> None:
+        """What is packed there is not read: whether it was before, or what it holds, cannot be told. `also`: written with it."""
+        what = f"it appeared packed, and is not read: {why}"
+        loss = Loss(source=source, path=path, at_ms=self.clock.now_ms(), bytes=0, unknown=1, what=what)
+        self.checkpoint.commit([*also, *changes.lose(loss)])
+        self.counters.lost(loss)
+        _LOG.warning("%s appeared packed, and is not read: %s; loss is unknown", path, why)
 
     def release(self, file: TrackedFile) -> None:
         """Forget a retired file once its last range is acknowledged."""
@@ -85,7 +100,8 @@ class Retirement:
             self.files.remove(file)
 
     def _end(self, file: TrackedFile, what: str, *, known_to_end: bool = False) -> None:
-        self._count(file, what, changes.forget_file(file.file_id), known_to_end=known_to_end)
+        end = [*changes.forget_file(file.file_id), *archives.depart(file.progress.position)]
+        self._count(file, what, end, known_to_end=known_to_end)
         self.files.retire(file)
         self.release(file)
 

@@ -38,6 +38,7 @@ from hourmark_producer.schedule import Schedule
 from hourmark_producer.seen import Seen
 from hourmark_producer.throttle import Throttle
 from hourmark_producer.truncation import HEAD_BYTES
+from hourmark_producer.unseen import Unseen
 
 LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan has to do
 UNFOUND_SCANS: Final = 3  # so often a file must not be found before it is called missing
@@ -71,6 +72,9 @@ class Scanner:
         self._empty: set[str] = set()  # sources of which it was said that nothing matches
         self._awaited: set[TrackedFile] | None = None  # of this scan, once somebody asks
         self._receiving = {source.name for source in self.sources if source.input is not None}
+        self._unseen = Unseen(
+            self.files, self.checkpoint, self.schedule, self.retirement, self.beginnings, self.clock, self.identify
+        )
 
     def scan(self, number: int) -> Seen:
         """Look once at every source, then at the files that none of them found. CheckpointFailed: nothing new is followed."""
@@ -79,14 +83,18 @@ class Scanner:
         self._found, self._awaited = set(), None
         self.descriptors.begin()
         self.beginnings.next_scan()
+        self._unseen.begin()
         for source in self._patterns:
             findings = self._look_until_settled(source)
             seen.problems[source] = findings.problems
             seen.folders |= findings.folders
-            if not (findings.unsettled or findings.problems):
-                seen.complete.add(source)
+            settled = not (findings.unsettled or findings.problems)
+            if settled:
                 self._name_empty(source, findings)
+            if self._unseen.saw(source, findings.compressed, settled=settled):
+                seen.complete.add(source)
         self._follow_unfound(seen)
+        self._unseen.end()
         seen.has_waiting = self._give_turns()
         keep_accounts(self.checkpoint, self.files)
         return seen
@@ -257,7 +265,10 @@ class Scanner:
             if file.descriptor is None and seen.problems.get(file.place.source):
                 continue  # where it may be could not be looked at
             try:
-                known = file.descriptor is not None or self._look_for(file, listings)
+                if file.is_packed:
+                    known = self._unseen.follow(file)
+                else:
+                    known = file.descriptor is not None or self._look_for(file, listings)
                 if file.descriptor is not None:
                     self._look_at_open(file, file.descriptor)
             except OSError as error:
@@ -317,13 +328,15 @@ class Scanner:
         if file.unfound < UNFOUND_SCANS:  # a listing may miss what is renamed meanwhile
             return False
         paths = [path for listing in listings.values() for path in listing.values()]
-        if self.rests.await_of(file, [*paths, *self._packed.get(file.place.source, ())]):
+        if self.rests.await_of(file, [*paths, *self._packed.get(file.place.source, ())]) or self._unseen.is_asked(file):
             return False
         is_packed = file.rest is not None and file.rest.stage is Stage.FINISHED
         if (is_packed or self.files.is_displaced(file)) and self._is_awaited(file):
             return False  # it would be forgotten
         if file.rest is not None and is_packed:
             self.retirement.packed(file, file.rest)
+        elif holder := self._unseen.holds(file):
+            self.retirement.held(file, holder)
         elif self.files.is_displaced(file):
             self.retirement.replaced(file)
         else:

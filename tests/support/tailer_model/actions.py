@@ -93,9 +93,11 @@ def compress(world: World) -> None:
     if not (file := _some(world, "logs/app.log.")):
         return
     with world.services.lock:
-        if not (file.body.looked_at or world.truth.is_begun(file.body)):
-            world.doubts.add("packed before anything of it was seen, so that nothing tells its content")
-            file.looked_at, file.is_nobodys = False, True  # what was known of it before a truncation does not tell
+        if file.body.looked_at or world.truth.is_begun(file.body) or "app" in world.services.claims_ms:
+            file.looked_at = not file.is_nobodys  # whether or not it was seen before
+        else:
+            world.doubts.add("packed before the first look, so that nothing tells whether it was read long ago")
+            file.looked_at, file.is_nobodys = False, True
         name = file.name or ""
         packed = world.path(f"{name}.gz")
         with world.path(name).open("rb") as source, gzip.open(packed, "wb", compresslevel=1) as target:
@@ -315,6 +317,7 @@ def _expect_a_refusal(world: World, *, surely: bool = True) -> None:
         for file in world.truth.files:
             file.looked_at = file.body.looked_at = False
             file.is_nobodys = not file.is_followed
+        world.services.claims_ms.clear()
     world.start("--reread")
     if (ended := world.ended_soon()) is not None:  # a kill before it was at work would only be told the same again
         world.services.findings.append(f"--reread ended with {ended}")

@@ -186,7 +186,7 @@ def test_the_folder_is_away_when_the_copy_is_looked_for(tmp_path: Path) -> None:
 
 def test_a_packed_file_is_renamed_while_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = rests._candidates
-    stale = iter([["app.log.1.gz"]])
+    stale = iter([{"app.log.1.gz": 1}])
     monkeypatch.setattr(rests, "_candidates", lambda file, paths: next(stale, None) or listed(file, paths))
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
@@ -301,3 +301,21 @@ def test_a_copy_of_a_file_that_was_truncated_and_renamed_meanwhile_is_read_on_fr
         host.drain()
     came = [line for one in recorder.stored for line in one.body.splitlines()]
     assert sorted(came) == sorted([*lines(1001).splitlines(), *lines(10, 5000).splitlines()])
+
+
+def test_a_rotation_gives_a_packed_file_the_name_of_another_while_it_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.drain(lines(100))
+        host.append(lines(100, 100))
+        older, newer = host.logs / "app.log.2.gz", host.logs / "app.log.1.gz"
+        older.write_bytes(gzip.compress(host.app.read_bytes()))
+        newer.write_bytes(gzip.compress(lines(10, 1000)))
+        host.app.unlink()
+        listed, before = rests._candidates, iter([{str(newer): older.stat().st_ino}])
+        monkeypatch.setattr(rests, "_candidates", lambda file, paths: next(before, None) or listed(file, paths))
+        summary = host.drain()
+    assert recorder.files() == sorted([lines(200), lines(10, 1000)])
+    assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)

@@ -1,0 +1,97 @@
+"""Whether the content of a packed file was read already, as another file: told by what is known of files at both ends. Pure.
+
+What was read of a file is known by its first bytes, and by those before the place up to which it was read. An archive that holds
+both is that file, packed, or a copy of it. Where so little is known that it may be equal by chance, nothing is told.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from hourmark_producer.copies import OFFSET_MIN
+from hourmark_producer.files import Files, Position, TrackedFile
+from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, are_alike
+
+_BLOCK_BYTES: Final = 1 << 16
+
+
+class Answer(enum.Enum):
+    """Whether it was read."""
+
+    READ = "read"
+    UNREAD = "unread"
+    UNTOLD = "untold"  # nothing tells
+    NOT_YET = "not yet"  # something will
+
+
+class Past(NamedTuple):
+    """What was read, or will be. `awaited`: another moment tells more."""
+
+    head: bytes
+    offset: int
+    anchor: bytes
+    awaited: bool = False
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether another file does not hold this by chance."""
+        enough = len(self.head or self.anchor) >= OFFSET_MIN and not 0 < self.offset < OFFSET_MIN
+        return enough and not are_alike(self.head, self.anchor)
+
+
+class Stream(Protocol):
+    """Plain content, from its start on."""
+
+    def read(self, count: int, /) -> bytes: ...
+
+
+def pasts(files: Files, departed: Iterable[Position], of: TrackedFile) -> list[Past]:
+    """All that is known, but for the file that it is asked of."""
+    made = [Past(position.head, position.offset, position.anchor) for position in departed]
+    for file in files:
+        if file is not of and not file.suspected:
+            made += _of_file(file)
+    return [past for past in made if past.head or past.offset]
+
+
+def _of_file(file: TrackedFile) -> list[Past]:
+    progress = file.progress  # one consistent moment
+    position, account = progress.position, file.observed.of(progress)
+    awaited = not file.is_gone and (file.descriptor is None or progress.examined_at_s < 0)
+    made = [Past(known.head, known.offset, known.anchor, awaited) for known in (position, file.former) if known and known.offset]
+    if not file.is_gone and (account.shrinks or not position.offset):  # what it holds now will be read in its place
+        made.append(Past(account.head, 0, b"", awaited=True if account.shrinks else awaited))
+    return made
+
+
+def ask(content: Stream, known: Iterable[Past], pause: Callable[[], object]) -> Answer:
+    """Read as much of it as tells. `pause` is called now and then, and may raise. Raises as `content` does."""
+    window, start = b"", 0
+    while len(window) < HEAD_BYTES and (block := content.read(_BLOCK_BYTES)):
+        window += block
+    left = sorted((past for past in known if window.startswith(past.head)), key=lambda past: past.offset)
+    found = list[Past]()
+    while left:
+        while left and left[0].offset <= start + len(window):
+            past = left.pop(0)
+            if window[: past.offset - start].endswith(past.anchor):
+                found.append(past)
+        if not left or not (block := content.read(_BLOCK_BYTES)):
+            break  # what is left may go on where this ends
+        passed = max(0, len(window) - ANCHOR_BYTES)
+        start, window = start + passed, window[passed:] + block
+        pause()
+    return _answer(found, any(past.head for past in left), start + len(window))
+
+
+def _answer(found: list[Past], is_beginning: bool, size: int) -> Answer:
+    """`is_beginning`: it may be that of something longer. `size`: of the content, where it is small."""
+    if any(past.is_telling and (past.offset or not past.awaited) for past in found):
+        return Answer.READ
+    if any(past.awaited for past in found):
+        return Answer.NOT_YET
+    if any(past.offset == size < HEAD_BYTES for past in found):  # equal to the byte
+        return Answer.READ
+    return Answer.UNTOLD if found or is_beginning else Answer.UNREAD

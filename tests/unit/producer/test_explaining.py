@@ -1,0 +1,63 @@
+"""Whether a packed file's content was read already, as another file."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from tests.support.tailer.host import lines
+
+from hourmark_producer.explaining import Answer, Past, ask
+from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES
+
+HEADER = b"#Version: 1.0\n#Fields: " + b"date time c-ip " * 20 + b"\n"
+
+
+def past(content: bytes, offset: int | None = None, *, awaited: bool = False) -> Past:
+    offset = len(content) if offset is None else offset
+    return Past(content[:HEAD_BYTES], offset, content[max(0, offset - ANCHOR_BYTES) : offset], awaited)
+
+
+def answer(content: bytes, *pasts: Past) -> Answer:
+    return ask(io.BytesIO(content), pasts, lambda: None)
+
+
+@pytest.mark.parametrize("offset", [len(lines(1)), len(lines(5)), len(lines(5000)), len(lines(9999)), len(lines(10_000))])
+def test_what_holds_both_ends_of_what_was_read_was_read(offset: int) -> None:
+    told = answer(lines(10_000), past(lines(10_000), offset))
+    assert told is (Answer.READ if offset > 64 else Answer.UNTOLD)
+
+
+def test_what_begins_otherwise_was_not_read() -> None:
+    assert answer(lines(100), past(lines(50, 1000)), past(lines(1, 7))) is Answer.UNREAD
+
+
+def test_what_only_begins_alike_was_not_read() -> None:
+    assert answer(HEADER + lines(100, 1000), past(HEADER + lines(100)), past(HEADER + lines(30))) is Answer.UNREAD
+
+
+def test_what_may_be_the_beginning_of_what_was_read_is_not_told() -> None:
+    assert answer(lines(90), past(lines(100))) is Answer.UNTOLD
+
+
+def test_without_a_head_the_other_end_tells() -> None:
+    known = past(lines(100))._replace(head=b"")
+    assert answer(lines(200), known) is Answer.READ
+    assert answer(lines(200, 1), known) is Answer.UNREAD
+    assert answer(lines(90), known) is Answer.UNREAD
+
+
+def test_lines_that_are_alike_tell_nothing_but_where_nothing_else_is_there() -> None:
+    beat = b"heartbeat ok\n"
+    assert answer(beat * 100, past(beat * 50)) is Answer.UNTOLD
+    assert answer(beat * 2, past(beat * 2)) is Answer.READ
+
+
+def test_what_will_be_read_is_waited_for_and_then_it_tells() -> None:
+    assert answer(lines(100), past(lines(100), 0, awaited=True)) is Answer.NOT_YET
+    assert answer(lines(100), past(lines(100), 0)) is Answer.READ
+    assert answer(lines(100), past(lines(1), awaited=True)) is Answer.NOT_YET
+
+
+def test_nothing_was_not_read_unless_nothing_was() -> None:
+    assert answer(b"", past(lines(10))) is Answer.UNREAD
