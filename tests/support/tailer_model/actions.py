@@ -80,6 +80,23 @@ def rotate(world: World) -> None:
 
 
 @plain(1)
+def rotate_by_date(world: World) -> None:
+    """As logrotate's dateext: nothing else is renamed."""
+    if not world.is_away and world.truth.at("logs/app.log") is not None:
+        world.rename("logs/app.log", f"logs/app.log-2026112400{len(world.done):04}")
+        if world.rng.random() < 0.5:
+            world.write("logs/app.log", 0)
+
+
+@plain(2)
+def rotate_and_compress_the_one_before(world: World) -> None:
+    """As logrotate's delaycompress."""
+    rotate(world)
+    if not world.is_away and (before := world.truth.at("logs/app.log.2")):
+        _pack(world, before)
+
+
+@plain(1)
 def rotate_out_of_the_pattern(world: World) -> None:
     """As logrotate's dateext with another extension; what nobody looked at before is nobody's."""
     file = _some(world, "logs/app.log")
@@ -90,8 +107,11 @@ def rotate_out_of_the_pattern(world: World) -> None:
 @plain(2)
 def compress(world: World) -> None:
     """As gzip does: the packed file is whole before the plain one goes."""
-    if not (file := _some(world, "logs/app.log.")):
-        return
+    if file := _some(world, "logs/app.log.", "logs/app.log-"):
+        _pack(world, file)
+
+
+def _pack(world: World, file: File) -> None:
     with world.services.lock:
         if file.body.looked_at or world.truth.is_begun(file.body) or "app" in world.services.claims_ms:
             file.looked_at = not file.is_nobodys  # whether or not it was seen before
@@ -179,11 +199,34 @@ def take_a_service_down(world: World) -> None:
 def bring_services_up(world: World) -> None:
     for number in range(2):
         world.services.set_down(number, False)
+    with world.services.lock:
+        world.services.to_be_stuck.clear()
+        world.services.stuck.clear()
+    world.services.ask_to_wait(asks=False)
 
 
 @plain(1)
 def refuse_some(world: World) -> None:
     world.services.refusing = world.rng.choice((0.0, 0.2, 0.5))
+
+
+@plain(2)
+def refuse_one_of_several(world: World) -> None:
+    """Nobody takes one of the ranges that follow, whatever becomes of those behind it."""
+    before, status = world.rng.randrange(4), world.rng.choice((503, 500, 400))
+    world.services.to_be_stuck[:] = [*[200] * before, status]
+    append_several_ranges(world)
+
+
+def append_several_ranges(world: World) -> None:
+    if not world.is_away:
+        world.write("logs/app.log", 200)
+
+
+@plain(1)
+def ask_to_wait(world: World) -> None:
+    """Services say for how long, with each 503."""
+    world.services.ask_to_wait(asks=True)
 
 
 @plain(1)

@@ -134,3 +134,40 @@ def sends_what_has_no_end() -> None:
         return made(rest, lines) if rest else found
 
     _put("source_cutting:cut", cut)
+
+
+@fault(*3 * ["refuse_one_of_several", "settle", "kill", "settle"])
+def forgets_a_range_once_a_later_one_is_taken() -> None:
+    """The spool lets go of all that was on its way."""
+    unspool = _now("checkpoint:unspool")
+
+    def acknowledged(file: Any) -> list[Any]:
+        sent = file.progress.in_flight
+        return [unspool(one.sequence) for one in sent] if any(one.acknowledged for one in sent) else []
+
+    def on_their_way(file: Any) -> tuple[Any, ...]:
+        sent = file.progress.in_flight
+        return () if any(one.acknowledged for one in sent) else sent
+
+    _put("follower:_acknowledged", acknowledged)
+    _put("follower:_on_their_way", on_their_way)
+
+
+@fault("settle", "ask_to_wait", "take_a_service_down", *40 * ["append"])
+def does_not_wait_when_it_is_asked_to() -> None:
+    """Retry-After says nothing."""
+    _put("service_client:_retry_after_s", lambda _: 0.0)
+
+
+@fault("settle", "kill", "rotate_and_compress_the_one_before", "append", "rotate", "append", "compress", "compress", "settle")
+def passes_over_what_is_packed() -> None:
+    """A packed file that appears is nobody's."""
+    _put("unseen:Unseen._appeared", lambda *_: True)
+
+
+@fault("settle", *3 * ["append", "rotate_by_date", "compress", "settle"], "kill", "rotate", "compress", "compress", "settle")
+def takes_what_is_packed_for_unread() -> None:
+    """Nothing tells that it was read."""
+    unread = _now("explaining:Answer.UNREAD")
+    _put("rests:ask", lambda *_: unread)
+    _put("archives:depart", lambda *_: [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+import time
 from collections.abc import Iterator
 
 from tests.support.tailer.recorder import Received, Recorder, recording
@@ -13,6 +14,8 @@ from tests.support.tailer_model.truth import Truth, now_ms
 from hourmark.host_reports import HostReport
 
 SKEWS_MS_MAX = 4_000
+WAIT_S = 2  # what a service asks for that asks to wait
+_HEARD_AFTER_S, _ENDS_BEFORE_S = 0.8, 0.2  # what is on its way meanwhile is not held against it
 
 
 class Services:
@@ -29,6 +32,9 @@ class Services:
         self.skews_ms = [rng.randrange(-SKEWS_MS_MAX, SKEWS_MS_MAX) for _ in range(2)]
         self.down = [False, False]
         self.refusing = 0.0  # so many of the ranges are refused, or dropped after they were stored
+        self.stuck: dict[tuple[str, int, int], int] = {}  # places of ranges that nobody takes, and what is answered
+        self.to_be_stuck: list[int] = []  # so are some of those that come next
+        self._asked_to_wait_s: dict[int, float] = {}  # monotonic
         self._faults = random.Random(rng.random())
 
     @contextlib.contextmanager
@@ -52,15 +58,41 @@ class Services:
         self.down[number] = down
         self.recorders[number].report_status = 503 if down else 200
 
+    def ask_to_wait(self, *, asks: bool) -> None:
+        """Whether a 503 says for how long."""
+        for recorder in self.recorders:
+            recorder.retry_after = str(WAIT_S) if asks else "0"
+
+    def forget_who_waits(self) -> None:
+        """A tailer that begins has heard nothing."""
+        with self.lock:
+            self._asked_to_wait_s.clear()
+
     def _answer(self, number: int, one: Received) -> int | str:
         with self.lock:
-            if self.down[number]:
-                return 503
-            fault = self._faults.random() < self.refusing
-            answer: int | str = self._faults.choice((503, "drop", 500)) if fault else 200
+            self._look_for_impatience(number)
+            answer = self._chosen(number, one)
             if answer in (200, "drop"):
                 self.truth.delivered(one.body)
+            if answer == 503 and self.recorders[number].retry_after != "0":
+                self._asked_to_wait_s[number] = time.monotonic()
             return answer
+
+    def _chosen(self, number: int, one: Received) -> int | str:
+        place = (one.range.file_id, one.range.generation, one.range.start)
+        if self.to_be_stuck and place not in self.stuck and (status := self.to_be_stuck.pop(0)) != 200:
+            self.stuck[place] = status
+        if self.down[number]:
+            return 503
+        if place in self.stuck:
+            return self.stuck[place]
+        fault = self._faults.random() < self.refusing
+        return self._faults.choice((503, "drop", 500)) if fault else 200
+
+    def _look_for_impatience(self, number: int) -> None:
+        since_s = time.monotonic() - self._asked_to_wait_s.get(number, float("-inf"))
+        if _HEARD_AFTER_S < since_s < WAIT_S - _ENDS_BEFORE_S:
+            self.findings.append(f"service {number} asked to wait for {WAIT_S} s, and is sent a range after {since_s:.1f} s")
 
     def _judge(self, number: int, report: HostReport) -> None:
         """A claim says: all that was there before is delivered, or was destroyed."""

@@ -147,6 +147,7 @@ paths = ["{self.folder}/current.log"]
         assert self._pid is None
         self.disk_is_full = bool(file_bytes_max)
         self._reports_before = self._reports()
+        self.services.forget_who_waits()
         config = str(self.folder / "hourmark.toml")
         self._pid = self._spawner.start(
             ["--config", config, *more], self.log, planted=self._planted, open_files_max=open_files_max,
