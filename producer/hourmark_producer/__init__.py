@@ -39,6 +39,7 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `scanner`, `seen` | one look at everything: new, renamed, deleted and missing files |
 | `pace`, `hints` | when all is looked at, and what is in between: what changed a moment ago, and what inotify names |
 | `service_client` | the delivery service as seen from here: its clock, its rules, ranges and reports |
+| `clock_floor` | the highest clock that was read, over restarts |
 | `connections` | HTTP over connections that are kept open |
 | `refused_lines` | which lines became dead letters, told at once |
 | `rests` | looks for such rests, and finishes them |

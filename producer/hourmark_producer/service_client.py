@@ -33,6 +33,7 @@ from hourmark.wire import (
     range_headers,
     report_to_json,
 )
+from hourmark_producer.clock_floor import ClockFloor
 from hourmark_producer.connections import PROBLEMS, Answer, Connections
 from hourmark_producer.credentials import Credentials
 from hourmark_producer.services import Service, Services
@@ -75,13 +76,13 @@ class Reading(NamedTuple):
 class ServiceLink:
     """One tailer's connections to its delivery services. Safe to use from several threads."""
 
-    def __init__(self, config: TailerConfig, clock: Clock) -> None:
+    def __init__(self, config: TailerConfig, clock: Clock, floor: ClockFloor | None = None) -> None:
         self.services = Services(config.service_urls, clock, config.backoff_max_seconds, config.token_file)
         self._told = self.services.first  # took the latest report
         self._clock = clock
         self._latest: Reading | None = None  # of any age
         self._clocks_ms: dict[str, int] = {}  # the latest of each service
-        self._highest_ms = 0  # of all readings
+        self._floor = floor or ClockFloor()  # of all readings
         self._noting = threading.Lock()
         self._hello = threading.Lock()
         self._credentials = Credentials(config, clock)
@@ -106,8 +107,9 @@ class ServiceLink:
                 reading = self._latest
                 if reading is None:
                     raise Busy(f"no {CLOCK_HEADER} in the answer of {shown(service.url)}; is a delivery service there?")
-        is_near = self._highest_ms - reading.clock_ms <= CLOCKS_APART_MS_MAX  # else one of them is plainly wrong
-        return reading._replace(clock_ms=max(reading.clock_ms, self._highest_ms)) if is_near else reading
+        highest_ms = self._floor.ms
+        is_near = highest_ms - reading.clock_ms <= CLOCKS_APART_MS_MAX  # else one of them is plainly wrong
+        return reading._replace(clock_ms=max(reading.clock_ms, highest_ms)) if is_near else reading
 
     def send_range(self, byte_range: ByteRange, body: bytes) -> RangeAnswer:
         """Deliver a range, `body` compressed with zstd. Returns once it is acknowledged. Busy, Refused."""
@@ -139,6 +141,8 @@ class ServiceLink:
         It goes where the one before went, as long as that is well: a claim is made by a clock that was read a moment ago.
         """
         self.services.look_up()
+        with self._noting:
+            self._floor.keep()
 
         def tell(service: Service) -> Answer:
             return self._tell(service, report_to(service.name))
@@ -215,7 +219,7 @@ class ServiceLink:
             with self._noting:
                 before = self._latest.rules if self._latest else None
                 self._clocks_ms[service] = int(text)
-                self._highest_ms = max(self._highest_ms, int(text))
+                self._floor.saw(int(text))
                 self._latest = Reading(int(text), answer.headers.get(RULES_HEADER) or before, self._clock.monotonic_s())
 
 

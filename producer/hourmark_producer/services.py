@@ -116,7 +116,7 @@ class Services:
         with self._lock:
             service.under_way -= 1
             service.failures, service.trouble, service.ranges = 0, "", service.ranges + ranges
-            service.doubted_until_s = service.closed_until_s = float("-inf")
+            service.doubted_until_s = float("-inf")  # while it is closed nothing is asked: this was before
 
     def failed(self, service: Service, trouble: str, *, before: int, retry_after_s: float = 0.0) -> None:
         """It did not take the request. `before`: its failures when it was asked, as those of one moment count once."""

@@ -18,11 +18,12 @@ from hourmark.clock import Clock
 from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import Finding, HourmarkError
 from hourmark.host_reports import SourceReport
-from hourmark_producer import metrics, standing
+from hourmark_producer import clock_floor, metrics, standing
 from hourmark_producer.beginnings import Beginnings
 from hourmark_producer.books import Balance, balances_now
 from hourmark_producer.caught_up import CaughtUp, Target
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
+from hourmark_producer.clock_floor import ClockFloor
 from hourmark_producer.counters import Counters
 from hourmark_producer.couriers import Couriers
 from hourmark_producer.cutting import Limits
@@ -79,7 +80,7 @@ class Tailer:
         self.files = Files(checkpoint.files())
         self._counters = Counters(checkpoint.losses())
         self._refused = RefusedLines()
-        self._client = ServiceLink(config, clock)
+        self._client = ServiceLink(config, clock, ClockFloor(config.state_dir / clock_floor.FILE))
         self._schedule = Schedule(clock)
         throttle = self._throttle = Throttle(clock, max(QUIET_S, 3 * config.backoff_max_seconds))
         self._started_at_ms = clock.now_ms()

@@ -113,6 +113,18 @@ def test_retry_after_is_obeyed_for_that_address_alone(services: Services, clock:
     assert services.next(set()) is bad
 
 
+def test_an_answer_to_what_was_under_way_does_not_end_the_wait(services: Services, clock: FakeClock) -> None:
+    first, second = services.next(set()), services.first
+    assert first is second
+    services.asked(first)
+    before = services.asked(first)
+    services.failed(first, "503", before=before, retry_after_s=5.0)
+    services.answered(first)
+    assert first not in chosen(services, 4)
+    clock.advance(5.1)
+    assert first in chosen(services, 4)
+
+
 def test_each_address_of_a_name_is_used_and_keeps_what_is_known_of_it(clock: FakeClock) -> None:
     found = [["10.1.0.1", "10.1.0.2"]]
     services = Services(["http://delivery.example:8780", URLS[0]], clock, MAX_S)
@@ -192,3 +204,26 @@ def test_no_range_is_observed_before_what_may_have_been_claimed_to_another_servi
         link.close()  # it is gone, and so are connections to it
         assert link.fresh(age_max_s=-1.0).clock_ms == (ahead if is_held_to_it else behind).clock()
         assert link.clocks_ms() == {ahead.url: ahead.clock(), behind.url: behind.clock()}, "claims are by each one's own"
+
+
+def test_nor_after_a_restart(host: Host) -> None:
+    def restarted(recorder: Recorder) -> None:
+        host.settings["service_urls"] = [recorder.url]
+        host.once(lines(10))
+
+    with recording() as ahead, recording() as behind:
+        ahead.clock, behind.clock = lambda: 1_800_000_060_000, lambda: 1_800_000_000_000
+        restarted(ahead)
+        claimed_ms = ahead.last.caught_up_at_ms
+        restarted(behind)
+    assert claimed_ms == 1_800_000_060_000
+    assert [one.range.observed_at_ms for one in behind.stored] == [claimed_ms]
+
+
+@pytest.mark.parametrize("content", [b"", b"12", b"x" * 19, b"9" * 19])
+def test_a_kept_clock_that_is_none_is_not_held_to(host: Host, recorder: Recorder, content: bytes) -> None:
+    host.state.mkdir()
+    (host.state / "clock").write_bytes(content)
+    recorder.clock = lambda: 1_800_000_000_000
+    host.drain(lines(10))
+    assert [one.range.observed_at_ms for one in recorder.stored] == [1_800_000_000_000]
