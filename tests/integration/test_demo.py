@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,17 +34,22 @@ def nasty_lines() -> bytes:
     return b"\n".join(lines) + b"\nwithout an end"
 
 
+def demo(home: Path, *arguments: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "hourmark", "demo", "--json", *arguments],
+        env={**os.environ, "HOURMARK_HOME": str(home)}, capture_output=True, text=True, timeout=800, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-5000:]
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
 def test_the_demo_closes_buckets_of_unseen_lines_and_the_judge_is_content(tmp_path: Path) -> None:
     (tmp_path / "nasty file.log").write_bytes(nasty_lines())
     (tmp_path / "empty.log").touch()
     count = nasty_lines().count(b"\n") + 1
     named = [str(tmp_path / "nasty file.log"), str(tmp_path / "empty.log")]
-    done = subprocess.run(
-        [sys.executable, "-m", "hourmark", "demo", "--json", "--lines", *named],
-        env={**os.environ, "HOURMARK_HOME": str(tmp_path / "home")}, capture_output=True, text=True, timeout=800, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-5000:]
-    said = json.loads(done.stdout)
+    said = demo(tmp_path / "home", "--lines", *named)
     assert set(said) == FIELDS
     assert (said["lost"], said["doubled"], said["altered"]) == (0, 0, 0)
     lines = said["types"]["lines"]
@@ -54,3 +60,12 @@ def test_the_demo_closes_buckets_of_unseen_lines_and_the_judge_is_content(tmp_pa
         assert numbers["grades"]["timed_out"] == numbers["grades"]["forced"] == 0
         assert numbers["in_buckets"] >= numbers["acknowledged"], name
     assert said["types"]["track-played"]["dead_letters"] > 0, "the planted bad lines are dead letters with the type they claimed"
+
+
+@pytest.mark.long
+def test_the_demo_keeps_its_promise_with_one_cluster_and_no_mirror(tmp_path: Path) -> None:
+    said = demo(tmp_path / "home", "--clusters", "1", "--buckets", "1")
+    assert (said["lost"], said["doubled"], said["altered"]) == (0, 0, 0)
+    for name, numbers in said["types"].items():
+        assert numbers["grades"]["proved"] >= 1, name
+        assert numbers["in_buckets"] >= numbers["acknowledged"], name

@@ -17,6 +17,7 @@ from hourmark_infra.demo import outcome
 from hourmark_infra.demo.demo import Demo, Options
 from hourmark_infra.demo.events import TRACK_PLAYED
 from hourmark_infra.jars.cache import say_on_stderr
+from hourmark_infra.stack.options import Clusters, clusters_option
 
 _LINES_FILE = click.Path(path_type=Path, exists=True, dir_okay=False, readable=True, resolve_path=True)
 
@@ -27,9 +28,13 @@ _LINES_FILE = click.Path(path_type=Path, exists=True, dir_okay=False, readable=T
 @click.option("--rate", type=click.IntRange(1, 20_000), default=200, show_default=True, help="Structured events a second.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of the structured events.")
 @click.option("--buckets", type=click.IntRange(1, 60), default=3, show_default=True, help="Non-empty buckets of each type.")
+@clusters_option(2, kept=False)
 @click.option("--keep", is_flag=True, help="Leave the stack up, to look inside.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-def demo(lines: tuple[Path, ...], more: tuple[Path, ...], rate: int, seed: int, buckets: int, keep: bool, as_json: bool) -> None:
+def demo(
+    lines: tuple[Path, ...], more: tuple[Path, ...], rate: int, seed: int, buckets: int, clusters: Clusters | None, keep: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """The whole path on a stack of its own, in about five minutes: real files are tailed, delivered, mirrored, and closed into
     buckets of a minute, while a broker is killed; then a judge that shares no code with any of it compares every line.
 
@@ -38,13 +43,14 @@ def demo(lines: tuple[Path, ...], more: tuple[Path, ...], rate: int, seed: int, 
     \b
     Examples:
       hourmark demo
+      hourmark demo --clusters 1 --buckets 1
       hourmark demo --lines /var/log/syslog /var/log/dpkg.log --keep
     """
     if more and not lines:
         raise UsageError(f"what is {more[0]} to be? Files whose lines are to be sent come after --lines")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # as Ctrl-C
-    wish = Options(lines=(*lines, *more), rate=rate, seed=seed, buckets=buckets, keep=keep)
+    wish = Options(lines=(*lines, *more), rate=rate, seed=seed, buckets=buckets, clusters=clusters or 2, keep=keep)
     result = Demo(home() / "demo", wish, SystemClock(), say_on_stderr).run()
     say_on_stderr(result.report.as_text())
     click.echo(json.dumps(result.outcome) if as_json else outcome.as_text(result.outcome))

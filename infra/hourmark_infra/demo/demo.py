@@ -46,6 +46,7 @@ from hourmark_infra.judge.snapshot import take_snapshot
 from hourmark_infra.judge.webhdfs import WebHdfs
 from hourmark_infra.locks import one_at_a_time
 from hourmark_infra.stack import Stack
+from hourmark_infra.stack.options import SERVERS, Clusters
 from hourmark_infra.stack.purge import purge_stack
 
 DRAINING_SECONDS: Final = 180.0  # for the tailer's rest; a few seconds are usual
@@ -69,6 +70,7 @@ class Options:
     seed: int = 1
     buckets: int = 3  # non-empty and proved, of each type
     keep: bool = False
+    clusters: Clusters = 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +122,9 @@ class Demo:
 
     def start_stack(self) -> Stack:
         """Start the servers, with clocks in their logs that need no guess."""
-        self.tell("starting the stack: three edge brokers, a central one, MirrorMaker 2, HDFS, schema registry")
+        self.tell(f"starting the stack: {SERVERS[self._wish.clusters]}")
         os.environ["TZ"] = ZONE
-        stack = Stack.load_or_make(self.home, mirror=True, say=self.tell)
+        stack = Stack.load_or_make(self.home, clusters=self._wish.clusters, say=self.tell)
         try:
             stack.up()
         except Unavailable as error:  # as a rule, somebody took a port between its choice and its use: `up` chooses it anew

@@ -16,7 +16,9 @@ from hourmark.printing import json_option, say_json
 from hourmark_infra.components import environment
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.java.find import export_java_home
+from hourmark_infra.running.closed import told
 from hourmark_infra.running.run import Outcome, Run
+from hourmark_infra.stack.options import Clusters, clusters_option
 
 _FOLDER = Path("pipeline")
 
@@ -30,13 +32,15 @@ _FOLDER = Path("pipeline")
     help=f"Default: {_FOLDER / 'hourmark.toml'}, of `hourmark init`.",
 )
 @click.argument("logs", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
+@clusters_option(1)
 @click.option("--yes", is_flag=True, help="Take what is proposed for FILE without asking.")
 @json_option
-def run(once: bool, file: Path | None, logs: tuple[Path, ...], yes: bool, as_json: bool) -> None:
+def run(once: bool, file: Path | None, logs: tuple[Path, ...], clusters: Clusters | None, yes: bool, as_json: bool) -> None:
     """Run service, tailer and ETL together, supervised, with one log on stderr; with log files named, propose their types first.
 
-    Where the configuration names no Kafka, the local stack is started, and stays up. Ctrl-C ends the components; killed at any
-    moment, the next run goes on. --once exits when each line that is there now is in a closed bucket or a dead letter.
+    Where the configuration names no Kafka, the local stack is started, and stays up; a new one has one cluster and no mirror.
+    Ctrl-C ends the components; killed at any moment, the next run goes on. --once exits when each line that is
+    there now is in a closed bucket or a dead letter.
 
     \b
     Examples:
@@ -49,7 +53,7 @@ def run(once: bool, file: Path | None, logs: tuple[Path, ...], yes: bool, as_jso
     if logs:
         file = _proposed(logs, file, yes=yes)
     export_java_home()
-    running = Run(home(), (file or _FOLDER / "hourmark.toml").absolute(), SystemClock(), say_on_stderr)
+    running = Run(home(), (file or _FOLDER / "hourmark.toml").absolute(), SystemClock(), say_on_stderr, clusters)
     try:
         if not once:
             running.for_ever()
@@ -87,8 +91,8 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
             }
         )
         return
-    for row in outcome.buckets:
-        click.echo(f"{row['type']} {row['hour']}: {row['grade']}, {row['events']:,} events")
+    for line in told(outcome.buckets):
+        click.echo(line)
     where = "in one of these, or a dead letter" if outcome.buckets else "where an earlier run has put it"
     click.echo(f"after {outcome.seconds:.0f} s every line is {where}; to look inside:")
     for row in outcome.buckets[:1]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+_EACH_MAX: Final = 10  # buckets of a type; of more a line tells about all
 _CLOSED: Final = "closed"  # the state of a bucket; that of a type's next hour is another
 
 
@@ -28,3 +30,18 @@ def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def closed_since(rows: Iterable[Mapping[str, Any]], since: Mapping[str, str]) -> list[Mapping[str, Any]]:
     """Buckets with events that are closed and were not when these were the next hours."""
     return [row for row in rows if row["state"] == _CLOSED and row["hour"] >= since[row["type"]] and row["events"]]
+
+
+def told(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Lines for people about closed buckets, by type."""
+    of: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        of.setdefault(row["type"], []).append(row)
+    for name, buckets in sorted(of.items()):
+        if len(buckets) <= _EACH_MAX:
+            yield from (f"{name} {row['hour']}: {row['grade']}, {row['events']:,} events" for row in buckets)
+            continue
+        grades = Counter(row["grade"] for row in buckets)
+        hours, events = sorted(row["hour"] for row in buckets), sum(row["events"] for row in buckets)
+        graded = ", ".join(f"{count} {grade}" for grade, count in grades.most_common())
+        yield f"{name} {hours[0]} to {hours[-1]}: {len(buckets)} buckets, {graded}, {events:,} events"

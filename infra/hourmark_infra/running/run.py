@@ -23,6 +23,8 @@ from hourmark_infra.running.one_log import OneLog
 from hourmark_infra.running.settings import has_servers, run_settings
 from hourmark_infra.running.supervising import LOOK_S, Supervisor
 from hourmark_infra.stack.control import Stack
+from hourmark_infra.stack.options import SERVERS, Clusters
+from hourmark_infra.stack.state import load_state
 
 _READY_S: Final = 120.0
 _APPLY_S: Final = 180.0
@@ -44,8 +46,11 @@ class Outcome:
 class Run:
     """One run of the configuration in `file`; what it writes itself is below `home`."""
 
-    def __init__(self, home: Path, file: Path, clock: Clock, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, home: Path, file: Path, clock: Clock, say: Callable[[str], None], clusters: Clusters | None = None
+    ) -> None:
         self._home, self._file, self._clock, self._say = home, file, clock, say
+        self._clusters = clusters
         self._began_s = clock.monotonic_s()
         self.config_file = home / "run" / "hourmark.toml"
         self.components = Components(home / "run", self.config_file, home / "run" / "logs", clock)
@@ -95,12 +100,12 @@ class Run:
 
     def _stack(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Settings of the local stack, which is up."""
-        self._tell(
-            "no Kafka is named: starting the local stack (three edge brokers, a central one, MirrorMaker 2, HDFS, registry)"
-        )
+        made = load_state(self._home) is not None
         stack = Stack.load_or_make(
-            self._home, mirror=True, bucket_seconds=own.get("parsing", {}).get("bucket_seconds"), say=self._tell
-        )
+            self._home, clusters=self._clusters if made else self._clusters or 1,
+            bucket_seconds=own.get("parsing", {}).get("bucket_seconds"), say=self._tell,
+        )  # fmt: skip
+        self._tell(f"no Kafka is named: starting the local stack ({SERVERS[stack.clusters]})")
         stack.up()
         return tomllib.loads(stack.layout.config_file.read_text())
 

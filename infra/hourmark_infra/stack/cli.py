@@ -19,6 +19,7 @@ from hourmark.printing import json_option, say_json
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack.control import Stack
 from hourmark_infra.stack.layout import SERVICE
+from hourmark_infra.stack.options import Clusters, clusters_option
 from hourmark_infra.stack.purge import purge_stack
 from hourmark_infra.stack.servers import mirror_is_there
 
@@ -26,18 +27,21 @@ from hourmark_infra.stack.servers import mirror_is_there
 @click.command()
 @click.option("--mirror/--no-mirror", default=True, show_default=True, help="MirrorMaker 2 between the two clusters.")
 @click.option("--bucket-seconds", type=int, help="Length of buckets: 60 is a bucket a minute. Default: as before, at first 3600.")
+@clusters_option(2)
 @json_option
-def up(mirror: bool, bucket_seconds: int | None, as_json: bool) -> None:
+def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_json: bool) -> None:
     """Start the local stack, and wait until each server says that it is well.
 
     Three edge brokers, a central one, MirrorMaker 2, NameNode, DataNode and schema registry, on loopback, below
-    $HOURMARK_HOME/stack. What runs already is left alone, what died is started again, data and ports are kept.
-    Other commands find it by the file hourmark.toml there. The length of buckets is fixed once types were applied.
+    $HOURMARK_HOME/stack. With --clusters 1 neither central broker nor mirror. What runs already is left alone, what died is
+    started again, data and ports are kept. Other commands find it by the file hourmark.toml there. The length of
+    buckets is fixed once types were applied.
 
     \b
     Examples:
       hourmark up
       hourmark up --bucket-seconds 60
+      hourmark up --clusters 1
       hourmark up --no-mirror --json
     """
     bucket_seconds = _checked(bucket_seconds)
@@ -47,7 +51,7 @@ def up(mirror: bool, bucket_seconds: int | None, as_json: bool) -> None:
         say_on_stderr("mirror: this installation has no `hourmark mirror`; going on without")
         mirror = False
     preferred = {SERVICE: Service().port}
-    stack = Stack.load_or_make(home(), mirror=mirror, bucket_seconds=bucket_seconds, preferred_ports=preferred)
+    stack = Stack.load_or_make(home(), clusters=clusters, mirror=mirror, bucket_seconds=bucket_seconds, preferred_ports=preferred)
     outcome = stack.up()
     seconds = round(clock.monotonic_s() - began, 1)
     pids = {name: process.pid for name in outcome if (process := stack.process(name))}

@@ -6,6 +6,7 @@ from typing import Any
 
 from hourmark.toml_text import render_toml
 from hourmark_infra.stack.layout import CLUSTERS, METRICS, SERVICE, Layout, replication
+from hourmark_infra.stack.options import Clusters
 from hourmark_infra.stack.registry import CONFLUENT_PATH
 from hourmark_infra.stack.servers import Programs
 
@@ -14,15 +15,17 @@ _HEAD = """# Written by `hourmark up`, and again by the next one: to change a se
 """
 
 
-def render_config(layout: Layout, programs: Programs, user: str, bucket_seconds: int) -> str:
+def render_config(layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2) -> str:
     """The file's text; `hourmark.config.load_config` reads it."""
-    return _HEAD + render_toml(settings_of(layout, programs, user, bucket_seconds))
+    return _HEAD + render_toml(settings_of(layout, programs, user, bucket_seconds, clusters))
 
 
-def settings_of(layout: Layout, programs: Programs, user: str, bucket_seconds: int) -> dict[str, dict[str, Any]]:
+def settings_of(
+    layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2
+) -> dict[str, dict[str, Any]]:
     """What stands in the file, by group."""
     return {
-        "kafka": {cluster: _cluster(layout, cluster) for cluster in CLUSTERS},
+        "kafka": {cluster: _cluster(layout, cluster) for cluster in CLUSTERS[:clusters]},
         "parsing": {"bucket_seconds": bucket_seconds},
         "registry": {"url": f"http://{layout.address('registry')}{CONFLUENT_PATH}"},
         "storage": {

@@ -25,6 +25,7 @@ from hourmark_infra.stack import lifecycle
 from hourmark_infra.stack.config_file import render_config
 from hourmark_infra.stack.health import Health
 from hourmark_infra.stack.layout import ANY_PORTS, EDGE_NAMES, METRICS, PORT_NAMES, SERVICE, Layout, free_ports, is_free
+from hourmark_infra.stack.options import Clusters
 from hourmark_infra.stack.process import Process, is_alive, marked, memory_mb, of_mark, spawn
 from hourmark_infra.stack.registry import unpacked
 from hourmark_infra.stack.servers import MIRROR, Programs, Server, server_table
@@ -68,13 +69,21 @@ class Stack:
 
     @classmethod
     def load_or_make(
-        cls, home: Path, *, mirror: bool = True, bucket_seconds: int | None = None,
+        cls, home: Path, *, clusters: Clusters | None = None, mirror: bool = True, bucket_seconds: int | None = None,
         preferred_ports: Mapping[str, int] = ANY_PORTS, say: Say = say_on_stderr,
     ) -> Stack:  # fmt: skip
-        """The stack of this home, with new ports and no data where there was none yet; `bucket_seconds` None: as before."""
+        """The stack of this home, with new ports and no data where there was none yet.
+
+        None for `bucket_seconds` and `clusters`: as before. UsageError for another number of clusters than before.
+        """
         home = home.absolute()
         with _one_at_a_time(home, say):
-            state = load_state(home) or new_state(preferred_ports)
+            state = load_state(home) or new_state(preferred_ports, clusters or 2)
+            if clusters not in (None, state.clusters):
+                raise UsageError(
+                    f"the stack in {home} has {state.clusters} Kafka cluster(s), and its events are there; leave --clusters "
+                    "out, or delete the stack and its data by `hourmark purge` first"
+                )
             missing = tuple(name for name in PORT_NAMES if name not in state.ports)  # of a stack of an earlier version
             state = replace(
                 state,
@@ -95,6 +104,11 @@ class Stack:
     def bucket_seconds(self) -> int:
         """The length of buckets in `hourmark.toml`."""
         return self._state.bucket_seconds
+
+    @property
+    def clusters(self) -> Clusters:
+        """How many of Kafka."""
+        return self._state.clusters
 
     @property
     def brokers(self) -> tuple[str, ...]:
@@ -124,7 +138,7 @@ class Stack:
         with _one_at_a_time(self.home, self._say):
             self._adopt()
             self.renew_taken_ports()
-            write_settings(self.layout, render_config(self.layout, programs, getpass.getuser(), self.bucket_seconds))
+            write_settings(self.layout, self._config_text(programs))
             before = {name: "running" if self.process(name) else "started" for name in self._servers}
             self._bring_up()
         return before
@@ -212,6 +226,9 @@ class Stack:
             log=str(server.log),
         )
 
+    def _config_text(self, programs: Programs) -> str:
+        return render_config(self.layout, programs, getpass.getuser(), self.bucket_seconds, self.clusters)
+
     def _mark(self, name: str) -> str:
         return f"{self.layout.root}::{self.server(name).name}"
 
@@ -244,7 +261,9 @@ class Stack:
             self._servers = self._table()
 
     def _table(self) -> dict[str, Server]:
-        return server_table(self.layout, lambda: self.programs, self._state.cluster_ids, mirror=self._state.mirror)
+        return server_table(
+            self.layout, lambda: self.programs, self._state.cluster_ids, mirror=self._state.mirror, clusters=self.clusters
+        )
 
     def _remember(self, name: str, process: Process | None) -> None:
         self._change(lambda state: state.with_process(name, process))

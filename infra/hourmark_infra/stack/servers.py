@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from hourmark_infra.stack import health
 from hourmark_infra.stack.health import Health
 from hourmark_infra.stack.layout import CLUSTERS, Layout
+from hourmark_infra.stack.options import Clusters
 from hourmark_infra.stack.registry import registry_options, runner_jar
 
 MIRROR = "mirror"
@@ -55,12 +56,16 @@ class Programs(NamedTuple):
 FindPrograms = Callable[[], Programs]
 
 
-def server_table(layout: Layout, programs: FindPrograms, cluster_ids: dict[str, str], *, mirror: bool) -> dict[str, Server]:
-    """All servers by name, in the order of their start."""
+def server_table(
+    layout: Layout, programs: FindPrograms, cluster_ids: dict[str, str], *, mirror: bool, clusters: Clusters = 2
+) -> dict[str, Server]:
+    """All servers by name, in the order of their start; with one cluster there is nothing to mirror."""
     made = _Servers(layout, programs)
-    brokers = [made.broker(cluster, node, cluster_ids[cluster]) for cluster in CLUSTERS for node in layout.nodes(cluster)]
+    brokers = [
+        made.broker(cluster, node, cluster_ids[cluster]) for cluster in CLUSTERS[:clusters] for node in layout.nodes(cluster)
+    ]
     servers = [*brokers, *made.others()]
-    if mirror:
+    if mirror and clusters > 1:
         servers.append(made.mirror(tuple(broker.name for broker in brokers)))
     return {server.name: server for server in servers}
 

@@ -1,7 +1,7 @@
 """`state.json`: what must be remembered of a stack, replaced durably as a whole.
 
-{"version": 1, "ports": {name: port}, "cluster_ids": {"edge": …, "central": …}, "mirror": true, "bucket_seconds": 3600,
- "processes": {server: {"pid": …, "started": …}}}
+{"version": 1, "ports": {name: port}, "cluster_ids": {"edge": …, "central": …}, "clusters": 2, "mirror": true,
+ "bucket_seconds": 3600, "processes": {server: {"pid": …, "started": …}}}
 """
 
 from __future__ import annotations
@@ -18,16 +18,21 @@ from pydantic import TypeAdapter
 from hourmark.durable import write_durably
 from hourmark.errors import HourmarkError
 from hourmark_infra.stack.layout import ANY_PORTS, CLUSTERS, free_ports, stack_root
+from hourmark_infra.stack.options import Clusters
 from hourmark_infra.stack.process import Process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Ports and cluster ids never change once made; `mirror` and `bucket_seconds` say what the last `up` wanted."""
+    """Ports, cluster ids and `clusters` never change once made; `mirror` and `bucket_seconds` say what the last `up` wanted.
+
+    `clusters`: 2 are an edge and a central one, with a mirror between them; 1 is both, as a site has it that needs no other.
+    """
 
     ports: dict[str, int]
     cluster_ids: dict[str, str]
     processes: dict[str, Process]
+    clusters: Clusters = 2
     mirror: bool = True
     bucket_seconds: int = 3600
     version: Literal[1] = 1
@@ -41,9 +46,9 @@ class State:
 _JSON = TypeAdapter(State)
 
 
-def new_state(preferred: Mapping[str, int] = ANY_PORTS) -> State:
+def new_state(preferred: Mapping[str, int] = ANY_PORTS, clusters: Clusters = 2) -> State:
     """A stack that never ran, with these ports where they are free."""
-    return State(ports=free_ports(preferred=preferred), cluster_ids=new_cluster_ids(), processes={})
+    return State(ports=free_ports(preferred=preferred), cluster_ids=new_cluster_ids(), processes={}, clusters=clusters)
 
 
 def new_cluster_ids() -> dict[str, str]:

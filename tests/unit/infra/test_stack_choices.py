@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import socket
 from pathlib import Path
@@ -42,6 +43,25 @@ def test_a_length_that_is_no_bucket_s_is_refused_before_anything_is_made(tmp_pat
     with pytest.raises(UsageError, match=r"--bucket-seconds 45: allowed: 3600, or whole minutes"):
         CliRunner().invoke(root, ["up", "--bucket-seconds", "45"], catch_exceptions=False)
     assert not state_file(tmp_path).exists()
+
+
+def test_the_number_of_clusters_is_chosen_once(tmp_path: Path) -> None:
+    one = Stack.load_or_make(tmp_path, clusters=1)
+    assert not {"central-1", "mirror"} & {*one.names}
+    assert [*one.names] == ["edge-1", "edge-2", "edge-3", "namenode", "datanode", "registry"]
+    write_settings(one.layout, render_config(one.layout, PROGRAMS, "me", 60, one.clusters))
+    assert not load_config(one.layout.config_file).kafka.mirrored
+    assert Stack.load_or_make(tmp_path).clusters == 1, "as before"
+    with pytest.raises(UsageError, match="has 1 Kafka cluster"):
+        Stack.load_or_make(tmp_path, clusters=2)
+
+
+def test_a_stack_of_before_has_two_clusters(tmp_path: Path) -> None:
+    assert Stack.load_or_make(tmp_path).clusters == 2
+    old = json.loads(state_file(tmp_path).read_text())
+    del old["clusters"]
+    state_file(tmp_path).write_text(json.dumps(old))
+    assert {"central-1", "mirror"} <= {*Stack.load(tmp_path).names}
 
 
 def test_the_service_gets_the_port_that_documents_name_where_it_is_free() -> None:

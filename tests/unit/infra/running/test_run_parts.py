@@ -13,7 +13,7 @@ from tests.support.clock import FakeClock
 from hourmark.errors import ConfigError, UsageError
 from hourmark_infra.components import Components
 from hourmark_infra.running.cli import run
-from hourmark_infra.running.closed import closed_since, next_hours, waiting
+from hourmark_infra.running.closed import closed_since, next_hours, told, waiting
 from hourmark_infra.running.one_log import OneLog
 from hourmark_infra.running.run import Run
 from hourmark_infra.running.settings import has_servers, run_settings
@@ -145,3 +145,15 @@ def test_files_and_a_configuration_exclude_each_other(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("x\n")
     with pytest.raises(UsageError, match="exclude each other"):
         CliRunner().invoke(run, ["--config", "x.toml", str(tmp_path / "a.log")], catch_exceptions=False)
+
+
+def test_few_buckets_are_told_one_by_one_and_of_many_how_many() -> None:
+    def row(name: str, minute: int, grade: str = "proved") -> dict[str, Any]:
+        return {"type": name, "hour": f"2026-11-21T05:{minute:02}", "grade": grade, "events": 2, "state": "closed"}
+
+    few, many = [row("a", 1), row("a", 2)], [row("b", minute, "timed_out" if minute == 3 else "proved") for minute in range(20)]
+    assert [*told([*many, *few])] == [
+        "a 2026-11-21T05:01: proved, 2 events",
+        "a 2026-11-21T05:02: proved, 2 events",
+        "b 2026-11-21T05:00 to 2026-11-21T05:19: 20 buckets, 19 proved, 1 timed_out, 40 events",
+    ]
