@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from hourmark_declare.samples import Again
 
 _first_hour_option = click.option(
-    "--first-hour", help="Where new types' chains of buckets begin, e.g. 2026-11-21T05. Default: now."
+    "--first-hour",
+    help="Where new types' chains of buckets begin, e.g. 2026-11-21T05. Default: now; of the first ones types.first_hour.",
 )
 
 
@@ -106,11 +107,12 @@ def apply(
     from hourmark_declare.apply import apply as apply_types  # needs Kafka's client; `check` does not
     from hourmark_declare.servers import servers
 
-    declared, first = declarations(folder or config.types.dir), _first_hour(config, first_hour)
+    declared = declarations(folder or config.types.dir)
     if source and sample is None:
         raise UsageError("--source says what --lines are of: name a file of lines too")
     samples = samples_of(declared, sample, source) if sample else None
     with servers(config, _say) as outside:
+        first = first_hour_of(config, first_hour, is_new=outside.ledger.book().latest is None)
         applied = apply_types(outside, declared, first, may_remove=remove, may_refuse=refuse_lines, samples=samples)
     if as_json:
         say_json(dataclasses.asdict(applied))
@@ -138,7 +140,7 @@ def repair(config: Config, adopt: bool, first_hour: str | None, as_json: bool) -
     from hourmark_declare.servers import servers
 
     with servers(config, _say) as outside:
-        repaired = repair_types(outside, _first_hour(config, first_hour), may_adopt=adopt)
+        repaired = repair_types(outside, first_hour_of(config, first_hour), may_adopt=adopt)
     if as_json:
         say_json(dataclasses.asdict(repaired))
     else:
@@ -170,12 +172,14 @@ def list_types(config: Config, as_json: bool) -> None:
         click.echo(f"{row['type']:40} schema {row['schema_id']:<6} {row['partitions']} partitions  {row['digest']}")
 
 
-def _first_hour(config: Config, label: str | None) -> Hour:
+def first_hour_of(config: Config, label: str | None, *, is_new: bool = False) -> Hour:
+    """`is_new`: nothing was ever applied, so that the configured first hour holds, where no other is asked for."""
     length_s = config.parsing.bucket_seconds
+    wanted = label or (config.types.first_hour if is_new else None)
     try:
-        return Hour.parse(label, length_s) if label else Hour.of(SystemClock().now_ms(), length_s)
+        return Hour.parse(wanted, length_s) if wanted else Hour.of(SystemClock().now_ms(), length_s)
     except ValueError as error:
-        raise UsageError(f"--first-hour: {error}") from error
+        raise UsageError(f"{'--first-hour' if label else 'types.first_hour'}: {error}") from error
 
 
 def _say(line: str) -> None:

@@ -16,7 +16,9 @@ from hourmark.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.durable import write_durably
 from hourmark.errors import UsageError
 from hourmark.event_types import SYSLOG
+from hourmark.hours import Hour
 from hourmark.printing import json_option, say_json
+from hourmark_declare.proposing.beginning import first_hour
 from hourmark_declare.proposing.choosing import Proposal, propose
 from hourmark_declare.proposing.sample import read_sample
 from hourmark_declare.proposing.writing import SETTINGS, Choices, files_of, lateness_seconds
@@ -40,6 +42,12 @@ from hourmark_declare.zones import checked_zone, machine_zone
     type=click.IntRange(60, 3600),
     help="Length of a bucket: 3600 in production.",
 )
+@click.option(
+    "--first-hour",
+    "begins",
+    metavar="HOUR",
+    help="The first bucket, as 2026-11-21T05. Default: the oldest line's, at most 300 buckets ago.",
+)
 @click.option("--storage", metavar="URL", help="Where buckets go: file:///… or hdfs://…. Default: the stack's HDFS.")
 @click.option("--zone", help="Time zone of times without one, such as Europe/Vienna. Default: this machine's.")
 @click.option("--yes", is_flag=True, help="Write without asking.")
@@ -49,6 +57,7 @@ def init(
     out: Path,
     name: str | None,
     bucket_seconds: int,
+    begins: str | None,
     storage: str | None,
     zone: str | None,
     yes: bool,
@@ -73,14 +82,16 @@ def init(
     names = [name] if name is not None else _names(files)
     samples = [read_sample(file.absolute()) for file in files]
     proposals = [propose(s, n, zone=zone, host=socket.gethostname()) for s, n in zip(samples, names, strict=True)]
-    choices = Choices(bucket_seconds, zone, storage, SystemClock().now_ms())
+    now_ms = SystemClock().now_ms()
+    first = _parsed(begins, bucket_seconds) if begins else first_hour((p.oldest for p in proposals), now_ms, bucket_seconds)
+    choices = Choices(first, zone, storage, now_ms)
     written = files_of(proposals, out.absolute(), choices)
     if as_json:
         say_json(
             {"proposals": [_as_json(p) for p in proposals], "files": {str(out / path): text for path, text in written.items()}}
         )
     else:
-        _show(proposals, out, written, lateness_seconds(proposals, choices.now_ms))
+        _show(proposals, out, written, choices)
     if yes or (not as_json and _asked()):
         _write(out, written)
         click.echo(f"written to {out}; next: hourmark types check --dir {out / 'types'}", err=True)
@@ -88,7 +99,7 @@ def init(
         click.echo("nothing was written; --yes writes", err=True)
 
 
-def _show(proposals: Sequence[Proposal], out: Path, written: Mapping[Path, str], lateness: int) -> None:
+def _show(proposals: Sequence[Proposal], out: Path, written: Mapping[Path, str], choices: Choices) -> None:
     for p in proposals:
         click.echo(_told(p))
         for one in p.examples[:1]:
@@ -96,10 +107,24 @@ def _show(proposals: Sequence[Proposal], out: Path, written: Mapping[Path, str],
                 f"{one.type} {one.time} {one.host} {one.fields}" if one.is_event else f"dead letter {one.reason}: {one.detail}"
             )
             click.echo(f"  its first: {event[:300]}")
+    lateness = lateness_seconds(proposals, choices.now_ms)
     click.echo(f"lines may be {lateness // 86_400} days old, for the oldest that is there")
+    click.echo(_begins(choices.first_hour))
     for path, text in written.items():
         click.echo(f"\n--- {out / path}\n{text}", nl=False)
     click.echo()
+
+
+def _begins(first: Hour) -> str:
+    length = "an hour" if first.length_s == 3600 else f"{first.length_s // 60} minute{'s' if first.length_s > 60 else ''}"
+    return f"buckets of {length} from {first} on; older lines are late events, in the first one that is open when they come"
+
+
+def _parsed(label: str, bucket_seconds: int) -> Hour:
+    try:
+        return Hour.parse(label, bucket_seconds)
+    except ValueError as error:
+        raise UsageError(f"--first-hour: {error}") from error
 
 
 def _told(p: Proposal) -> str:

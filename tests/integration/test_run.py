@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import subprocess
@@ -40,8 +41,10 @@ def events(told: dict[str, Any]) -> dict[str, int]:
 
 def test_a_log_file_is_in_closed_buckets_and_a_second_run_adds_what_is_new(folder: Path) -> None:
     log = folder / "app.log"
-    log.write_text("".join(f"2026-11-21 10:00:{n % 60:02} INFO line {n}\n" for n in range(LINES)))
+    begun = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=5)
+    log.write_text("".join(f"{begun:%Y-%m-%d %H:%M:%S} INFO line {n}\n" for n in range(LINES)))
     first = json.loads(hourmark(folder, "run", "--once", str(log), "--yes", "--json"))
+    assert [row["hour"] for row in first["buckets"]] == [f"{begun:%Y-%m-%dT%H:%M}"], "in the hour of their own"
     assert events(first) == {"app": LINES}
     assert {row["grade"] for row in first["buckets"]} == {"proved"}
     with log.open("a") as file:
@@ -49,6 +52,7 @@ def test_a_log_file_is_in_closed_buckets_and_a_second_run_adds_what_is_new(folde
     second = json.loads(hourmark(folder, "run", "--once", "--json"))
     assert events(second) == {"app": 1}
     (bucket,) = second["buckets"]
+    assert bucket["hour"] > first["buckets"][0]["hour"], "older than the first bucket: in the one that was open"
     told = hourmark(folder, "bucket", "cat", "app", bucket["hour"], "--config", second["config"])
     assert '"level": "WARN"' in told
     assert "one more" in told

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hourmark.config_groups import Limits
+from hourmark.hours import Hour
 from hourmark.toml_text import render_toml, toml_value
 from hourmark_declare.proposing.choosing import Proposal
 
@@ -17,9 +18,9 @@ _DAY: Final = 86_400
 
 
 class Choices(NamedTuple):
-    """What a proposal cannot know. `storage_root` None: that of the stack on which it is run."""
+    """What a proposal cannot know. `first_hour`: says how long buckets are, too. `storage_root` None: the stack's."""
 
-    bucket_seconds: int
+    first_hour: Hour
     zone: str
     storage_root: str | None
     now_ms: int
@@ -72,7 +73,8 @@ def _sources(proposals: Sequence[Proposal], choices: Choices) -> str:
 def _settings(proposals: Sequence[Proposal], folder: Path, choices: Choices) -> str:
     text = "# Written by `hourmark init`. Every setting there is: docs/configuration.md, or `hourmark config show`.\n"
     text += render_toml({"types": {"dir": str(folder / "types")}}).lstrip("\n")
-    text += f"\n[parsing]\nbucket_seconds = {choices.bucket_seconds}  # length of a bucket; fixed once types were applied\n"
+    text += f"first_hour = {toml_value(str(choices.first_hour))}  # the first bucket of all; where the first apply begins\n"
+    text += f"\n[parsing]\nbucket_seconds = {choices.first_hour.length_s}  # length of a bucket; fixed once types were applied\n"
     if choices.storage_root is not None:
         text += f"\n[storage]\nroot = {toml_value(choices.storage_root)}  # closed buckets; hdfs://NAMENODE/… on a cluster\n"
     for p in proposals:

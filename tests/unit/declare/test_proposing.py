@@ -11,10 +11,14 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark.config import load_config
+from hourmark.config import Config, load_config
+from hourmark.config_groups import Buckets, Types
 from hourmark.errors import UsageError
+from hourmark.hours import Hour
+from hourmark_declare.cli import first_hour_of
 from hourmark_declare.folder import declarations
 from hourmark_declare.init_cli import init
+from hourmark_declare.proposing.beginning import first_hour
 from hourmark_declare.proposing.choosing import Proposal, propose
 from hourmark_declare.proposing.sample import read_sample
 from hourmark_declare.proposing.structured import time_form
@@ -122,6 +126,36 @@ def test_old_lines_are_events_and_the_limit_is_told(tmp_path: Path) -> None:
     done = invoked(str(log), "--out", str(tmp_path / "out"), "--yes")
     assert "days old, for the oldest that is there" in done.output
     assert declarations(tmp_path / "out/types").limits.lateness_seconds > 6 * 365 * 86_400
+
+
+def test_buckets_begin_with_the_oldest_line_and_not_too_many_ago(tmp_path: Path) -> None:
+    now_ms = 1_795_255_205_000  # 2026-11-21T10:00:05Z
+    recent, old = "2026-11-21T09:30:59Z", "2020-01-01T00:00:00+00:00"
+    assert str(first_hour([recent, None], now_ms, 60)) == "2026-11-21T09:30"
+    assert str(first_hour([recent], now_ms, 3600)) == "2026-11-21T09"
+    assert str(first_hour([recent, old], now_ms, 60)) == "2026-11-21T05:00", "300 of a minute"
+    assert str(first_hour([None], now_ms, 60)) == "2026-11-21T10:00"
+    assert str(first_hour(["2026-11-21T12:00:00Z"], now_ms, 60)) == "2026-11-21T10:00", "a clock ahead moves nothing"
+
+
+def test_the_first_bucket_is_shown_written_and_can_be_chosen(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    log.write_text("2026-11-21 10:00:00 long ago\n")
+    done = invoked(str(log), "--out", str(tmp_path / "out"), "--first-hour", "2026-11-20T05:07", "--yes")
+    assert "buckets of 1 minute from 2026-11-20T05:07 on" in done.output
+    config = load_config(tmp_path / "out/hourmark.toml")
+    assert config.types.first_hour == "2026-11-20T05:07"
+    assert str(first_hour_of(config, None, is_new=True)) == "2026-11-20T05:07"
+    assert str(first_hour_of(config, "2026-11-20T06", is_new=True)) == "2026-11-20T06:00"
+    assert first_hour_of(config, None, is_new=False) > Hour.parse("2026-11-20T05:07", 60), "types that come later begin now"
+    with pytest.raises(UsageError, match=r"--first-hour: 'noon' is no hour; write it as 2026-11-21T05"):
+        invoked(str(log), "--out", str(tmp_path / "other"), "--first-hour", "noon")
+
+
+def test_a_first_hour_that_is_none_is_refused_by_its_setting() -> None:
+    config = Config(parsing=Buckets(bucket_seconds=3600), types=Types(first_hour="2026-11-20T05:07"))
+    with pytest.raises(UsageError, match=r"types.first_hour: .* is not the start of a bucket"):
+        first_hour_of(config, None, is_new=True)
 
 
 @pytest.mark.parametrize("stamp", STAMPS)
