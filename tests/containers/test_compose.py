@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.support.compose import MISSING, ROOT, Site, program
 
 pytestmark = [pytest.mark.containers, pytest.mark.long, pytest.mark.timeout(3600)]
@@ -43,6 +44,8 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
 
 def test_what_is_logged_is_in_closed_buckets_each_line_once(site: Site) -> None:
     site.wait(lambda: bool(closed(site)), "a bucket is closed", CLOSED_S)
+    for service, check in health_checks(site.size):
+        site.exec(service, *check)
     assert site.exec("tailer", "id", "-u").strip() == "10001"
     assert "Read-only" in site.exec("tailer", "sh", "-c", "touch /opt/hourmark/x 2>&1; true")
     site.stop("application")
@@ -58,3 +61,12 @@ def test_what_is_logged_is_in_closed_buckets_each_line_once(site: Site) -> None:
 def closed(site: Site) -> list[dict[str, str]]:
     """Of page views, which come every second."""
     return [row for row in site.buckets() if row["type"] == "page-viewed" and row["state"] == "closed" and row["events"]]
+
+
+def health_checks(size: Path) -> Iterator[tuple[str, list[str]]]:
+    """Of the services that are started: an engine that has no scheduler for them does not ask."""
+    chosen = set(re.findall(r"^COMPOSE_PROFILES=(.+)$", size.read_text(), re.MULTILINE))
+    for name, service in yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"].items():
+        if "healthcheck" in service and chosen.issuperset(service.get("profiles", ())):
+            kind, *words = service["healthcheck"]["test"]
+            yield name, ["sh", "-c", *words] if kind == "CMD-SHELL" else words

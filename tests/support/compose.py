@@ -37,7 +37,7 @@ class Site:
     def __init__(self, command: tuple[str, ...], env_file: Path, log: Path) -> None:
         project = ("-p", f"hourmark-test-{os.getpid()}", "-f", str(ROOT / "docker-compose.yml"))
         self._command = (*command, *project, "--env-file", str(env_file))
-        self._log = log
+        self._log, self.size = log, env_file
 
     def __enter__(self) -> Self:
         try:

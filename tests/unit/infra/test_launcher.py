@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import subprocess
 from pathlib import Path
@@ -72,3 +73,18 @@ def test_a_changed_lock_is_noticed(checkout: Path, tmp_path: Path) -> None:
     done = _run(checkout / "hourmark", cwd=tmp_path)
     assert done.returncode != 0  # this half checkout has no set-up program, which is what was looked for
     assert "make_venv.py" in done.stderr
+
+
+def test_packages_can_be_installed_where_no_room_is_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("make_venv", ROOT / "infra" / "launcher" / "make_venv.py")
+    assert spec is not None and spec.loader is not None
+    launcher = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(launcher)
+    ran: list[list[str]] = []
+    monkeypatch.setattr(launcher, "_run", lambda command, here: ran.append(command))
+    launcher._make(tmp_path, tmp_path / ".venv" / "hourmark.stamp")
+    assert "sync" in ran[-1], "nothing is installed of rooms"
+    (tmp_path / "core").mkdir()
+    (tmp_path / "core" / "pyproject.toml").touch()
+    launcher._make(tmp_path, tmp_path / ".venv" / "hourmark.stamp")
+    assert ran[-1][-2:] == ["--editable", str(tmp_path / "core")]

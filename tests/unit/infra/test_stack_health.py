@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
 from tests.support.http_server import Answering, serving
 
+from hourmark_infra.stack import health
 from hourmark_infra.stack.health import Health, of_namenode, of_registry
 
 
@@ -39,3 +41,12 @@ def test_what_is_well_says_what_it_holds() -> None:
     assert asked(of_namenode, 200, beans % b"")[0] == Health(True, "1 live datanode")
     assert asked(of_namenode, 200, beans % b"on")[0] == Health(False, "in safe mode")
     assert asked(of_namenode, 200, b'{"beans": []}')[0] == Health(False, "still starting")
+
+
+def test_a_datanode_is_known_to_its_namenode_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = json.dumps({"d": {"infoAddr": "127.0.0.1:9864", "lastContact": 1}})
+    beans = {"java.lang:type=Runtime": {"Uptime": 60_000}, "Hadoop:service=NameNode,name=NameNodeInfo": {"LiveNodes": nodes}}
+    monkeypatch.setattr(health, "_bean", lambda address, name: beans[name])
+    assert health.of_datanode("localhost:9864", "namenode:9870") == Health(True, "its NameNode heard from it 1 s ago")
+    assert not health.of_datanode("localhost:9865", "namenode:9870").ok
+    assert not health.of_datanode("no such host:9864", "namenode:9870").ok
