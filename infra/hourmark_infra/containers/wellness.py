@@ -7,7 +7,7 @@ from typing import Final
 
 import httpx
 
-from hourmark_infra.containers.roles import WORKER_WEB_PORT, Container
+from hourmark_infra.containers.roles import WORKER_WEB_PORT, Container, kind_of
 from hourmark_infra.containers.settings import LOGS, TAILER_PORT
 from hourmark_infra.containers.site import SPARK_PORT
 from hourmark_infra.stack.health import Health, listens, of_mirror
@@ -19,7 +19,7 @@ _SILENT_MS: Final = 60_000  # a program that logs has not logged for so long
 
 def ask(container: Container) -> Health:
     """How the role of this container stands; asked from within it."""
-    kind, ports = container.name.rstrip("0123456789-"), container.layout.ports
+    kind, ports = kind_of(container.name), container.layout.ports
     if kind == "mirror":
         return of_mirror(f"{container.name}:{ports['mirror-rest']}")
     if kind == "delivery":
