@@ -92,6 +92,6 @@ def _answer(found: list[Past], is_beginning: bool, size: int) -> Answer:
         return Answer.READ
     if any(past.awaited for past in found):
         return Answer.NOT_YET
-    if any(past.offset == size < HEAD_BYTES for past in found):  # equal to the byte
+    if any(size in (past.offset, len(past.head)) for past in found) and size < HEAD_BYTES:  # equal to the byte
         return Answer.READ
     return Answer.UNTOLD if found or is_beginning else Answer.UNREAD

@@ -53,6 +53,13 @@ def test_lines_that_are_alike_tell_nothing_but_where_nothing_else_is_there() -> 
     assert answer(beat * 2, past(beat * 2)) is Answer.READ
 
 
+def test_a_small_file_is_told_by_all_that_it_holds() -> None:
+    half = lines(1) + b"half"
+    assert answer(half, past(half, len(lines(1)))) is Answer.READ
+    assert answer(half, past(half, 0)) is Answer.READ, "none of it has an end yet, perhaps"
+    assert answer(half + b" a line\n", past(half, 0)) is Answer.UNTOLD
+
+
 def test_what_will_be_read_is_waited_for_and_then_it_tells() -> None:
     assert answer(lines(100), past(lines(100), 0, awaited=True)) is Answer.NOT_YET
     assert answer(lines(100), past(lines(100), 0)) is Answer.READ
