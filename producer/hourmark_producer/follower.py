@@ -330,7 +330,8 @@ class Follower:
         waits = isinstance(found, Pending) and not found.searched and joins_lines(source)
         file.flush_at_s = max(flush_at_s, self.clock.monotonic_s() + _FLUSH_AGAIN_S) if waits else None
         if isinstance(found, Cut):
-            anchored = is_anchored(descriptor, position)
+            head = found.body[: len(position.head)]  # of what no anchor is before, what it begins with tells
+            anchored = is_anchored(descriptor, position) and (position.offset > 0 or position.head.startswith(head))
             if not anchored or os.fstat(descriptor).st_size < position.offset + len(found.body):
                 raise ChangedWhileRead("it was truncated while it was read")
         return found

@@ -13,6 +13,8 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
+from hourmark_producer.files import Position
+from hourmark_producer.looking import Look, look_into
 from hourmark_producer.losses import Loss
 from hourmark_producer.tailer import Tailer
 
@@ -169,3 +171,21 @@ def test_a_deleted_file_that_was_held_open_leaves_nothing_unknown(
         wait_for(lambda: len(tailer.files) == 0, "it is let go")
         wait_for(lambda: recorder.last.lost_bytes == 4, "its end is lost")
     assert said(recorder) == (4, 0)
+
+
+def test_what_was_truncated_between_a_look_and_the_first_read_comes_once(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = list[bool]()
+
+    def then_truncated(descriptor: int, position: Position) -> Look:
+        look = look_into(descriptor, position)
+        if not done:
+            done.append(True)
+            overwrite(host.app, lines(200, 1000))
+        return look
+
+    monkeypatch.setattr("hourmark_producer.follower.look_into", then_truncated)
+    summary = host.drain(lines(100))
+    assert recorder.text() == lines(200, 1000)
+    assert summary.unknown_losses == 1
