@@ -41,6 +41,7 @@ from hourmark_producer.truncation import are_alike
 
 AT_ONCE_MAX: Final = 4  # each holds a descriptor and a window
 TRUNCATED_MAX: Final = 16
+_NOWHERE_MAX: Final = 64
 PACKING_S: Final = 10.0  # so long without growth, and nobody is packing any more
 _ROOT: Final = re.compile(r"\.*[^.\d]*")
 _SEPARATORS: Final = "._-~"
@@ -77,7 +78,7 @@ class Rests:
         self._lock = threading.Lock()
         self._of_truncated: set[TrackedFile] = set()  # whose copies are open
         self._taken: dict[Identity, str] = {}  # packed files, and whose rest they hold
-        self._nowhere = list[str]()  # the source of each whose rest is in no packed file that can be told
+        self._nowhere = list[set[int]]()  # inodes of packed files that a rest was looked for in, and none was told to be it
 
     def await_of(self, file: TrackedFile, paths: Iterable[str]) -> bool:
         """Whether a rest of this file, which is not to be found, is awaited still. `paths`: where it may be."""
@@ -149,7 +150,7 @@ class Rests:
         few = min(len(known.head), max(known.offset, known.high)) < OFFSET_MIN
         readable = [one for one in found if one.content.readable != NOTHING]
         if not readable or (few and len(found) > 1):
-            self._nowhere.append(file.place.source)
+            self._nowhere = [*self._nowhere[-_NOWHERE_MAX:], set(rest.candidates.values())]
             rest.end(Stage.NOWHERE, "; ".join(f"{one.path}: {one.content.flaw or 'perhaps'}" for one in found[:3]))
             return
         whole = (one for one in readable if not one.content.flaw)
@@ -176,8 +177,8 @@ class Rests:
             if any(_is_sought(other) for other in self.files):
                 raise NotYet(f"{path} may be what a file that vanished was packed into")
             why = content.flaw or "too little is known to tell whether it was read before"
-            if file.place.source in self._nowhere:  # as what is unknown of another it was said already
-                self._nowhere.remove(file.place.source)
+            if said := next((inodes for inodes in self._nowhere if rest.candidates[path] in inodes), None):
+                self._nowhere.remove(said)  # as what is unknown of the file that was looked for in it
                 why = ""
             return rest.end(Stage.NOWHERE, why)
         self._admit(file, content.readable, archives.Stamp.of(status))

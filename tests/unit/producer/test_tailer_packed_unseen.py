@@ -143,6 +143,18 @@ def test_a_damaged_one_is_unknown_loss(host: Host, recorder: Recorder) -> None:
     assert host.drain().unknown_losses == 1, "it is said once"
 
 
+def test_a_damaged_one_is_not_what_is_unknown_of_a_file_that_vanished_before(host: Host, recorder: Recorder) -> None:
+    packed(host, "app.log.1.gz", lines(9, 500))
+    host.drain(lines(100))
+    host.app.unlink()
+    with host.running():
+        wait_for(lambda: recorder.last.unknown_losses == 1, "the file is missed")
+        damaged = packed(host, "other", lines(5000, 100))
+        damaged.write_bytes(b"x" + damaged.read_bytes()[1:])
+        damaged.rename(host.logs / "app.log.0.gz")
+        wait_for(lambda: recorder.last.unknown_losses == 2, "what is in it is unknown")
+
+
 def test_one_that_may_be_what_was_read_is_unknown_loss(host: Host, recorder: Recorder) -> None:
     host.drain(b"=== started ===\n")
     packed(host, "app.log.1.gz", b"=== started ===\n" + lines(10))
