@@ -1,13 +1,14 @@
-"""What is remembered from one check to the next: topic ids and the mirror's positions (`work_dir/state/checks.json`).
+"""What is remembered from one check to the next: topic ids, the mirror's positions, and alarms (`work_dir/state/checks.json`).
 
 Only with them can a gap be seen: retention that overtook the mirror, or a topic deleted and recreated. An alarm stays until
-an operator accepts it: a topic with an alarm keeps its old entry, so that the next check raises it again.
+an operator accepts it: a topic with one keeps its old entry, and what was found is told again, although retention may have
+deleted the evidence meanwhile. An edge that was formatted anew has other topic ids: its topics were recreated.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -27,11 +28,23 @@ class Check:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Alarm:
+    """What must not be forgotten. `subject`: the topic or topic-partition, of which there is one alarm of a kind."""
+
+    kind: str
+    topic: str
+    subject: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Content:
-    """Of the file."""
+    """Of the file. `accepted`: topics and partitions that only the target has, and may."""
 
     edge_cluster_id: str
     topics: dict[str, Check]
+    alarms: list[Alarm] = dataclasses.field(default_factory=list)
+    accepted: list[str] = dataclasses.field(default_factory=list)
     format: Literal[1] = 1
 
 
@@ -39,7 +52,7 @@ _CONTENT: Final = TypeAdapter(_Content)
 
 
 class Checks:
-    """The remembered checks of one edge cluster; another cluster's are not taken for this one's."""
+    """The remembered checks of a mirror."""
 
     def __init__(self, work_dir: Path, edge_cluster_id: str) -> None:
         self._path = work_dir / "state" / "checks.json"
@@ -53,7 +66,9 @@ class Checks:
                 f"{self._path} is damaged ({error}); what it remembered is lost: remove it, and the next check alarms "
                 "for every topic whose beginning was deleted by retention"
             ) from error
-        self.topics = content.topics if content.edge_cluster_id == edge_cluster_id else {}
+        self.topics = content.topics
+        self.alarms = content.alarms
+        self.accepted = set(content.accepted)
 
     @property
     def ids(self) -> dict[str, str]:
@@ -65,7 +80,13 @@ class Checks:
         """The mirror's positions at the previous check."""
         return {Partition(name, p): offset for name, check in self.topics.items() for p, offset in check.positions.items()}
 
+    def raised(self, found: Sequence[Alarm]) -> list[Alarm]:
+        """Remember these; all that stand: what was found as it is now, what is no longer seen as it was."""
+        now, before = ({(a.kind, a.subject): a for a in alarms} for alarms in (found, self.alarms))
+        self.alarms = [*{**now, **before}.values()]  # the first text: it tells of evidence that goes
+        return [*{**before, **now}.values()]
+
     def save(self) -> None:
         """Write durably."""
-        content = _Content(self._cluster_id, dict(sorted(self.topics.items())))
+        content = _Content(self._cluster_id, dict(sorted(self.topics.items())), self.alarms, sorted(self.accepted))
         write_durably(self._path, _CONTENT.dump_json(content, indent=1))

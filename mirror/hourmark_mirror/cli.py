@@ -106,10 +106,11 @@ def lag(config: Config, as_json: bool) -> None:
     Offsets are the next to read. The central end counts one marker for each transaction besides the records.
     """
     lags = measure(config)
-    total = sum(entry.records for entry in lags)
+    total = sum(max(entry.records, 0) for entry in lags)
+    stale, overtaken = sum(entry.records < 0 for entry in lags), sum(entry.overtaken for entry in lags)
     if as_json:
-        rows = [{**dataclasses.asdict(entry), "records": entry.records} for entry in lags]
-        say_json({"records": total, "partitions": rows})
+        rows = [{**dataclasses.asdict(entry), "records": entry.records, "overtaken": entry.overtaken} for entry in lags]
+        say_json({"records": total, "stale": stale, "overtaken": overtaken, "partitions": rows})
         return
     click.echo(f"{'topic-partition':<50} {'edge end':>12} {'mirror':>12} {'lag':>12} {'central end':>12}")
     for entry in lags:
@@ -117,6 +118,14 @@ def lag(config: Config, as_json: bool) -> None:
         position, central_end = _or_dash(entry.position), _or_dash(entry.central_end)
         click.echo(f"{name:<50} {entry.edge_end:>12} {position:>12} {entry.records:>12} {central_end:>12}")
     click.echo(f"{len(lags)} topic-partitions, {total} records not yet copied")
+    if stale:
+        click.echo(
+            f"{stale} positions are past the edge's end: stale, so nothing is copied there; `hourmark mirror verify` names them"
+        )
+    if overtaken:
+        click.echo(
+            f"{overtaken} records were deleted by retention before the mirror copied them; `hourmark mirror verify` names where"
+        )
 
 
 def _or_dash(offset: int | None) -> str:
@@ -129,9 +138,9 @@ def _or_dash(offset: int | None) -> str:
 @config_option
 @click.option("--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Seconds to wait.")
-@click.option("--sample", type=click.IntRange(min=0), help="Compare contents of so many topic-partitions only, chosen at random.")
+@click.option("--sample", type=click.IntRange(min=1), help="Compare contents of so many topic-partitions only, chosen at random.")
 @click.option("--seed", type=int, help="Of --sample's choice; default: a new one, printed.")
-@click.option("--accept", is_flag=True, help="Accept topics recreated and possible gaps as they are: the alarms end.")
+@click.option("--accept", is_flag=True, help="Accept what was found as it is: its alarms end, but for what is wrong still.")
 @json_option
 def verify(
     config: Config,
@@ -145,7 +154,8 @@ def verify(
     """Check that the central cluster holds what the edge holds now: all of it, once, unaltered.
 
     Waits until the mirror has reached the edge's present ends, and compares record by record (key and value, in order). Alarms
-    where a gap cannot be excluded: a topic deleted or recreated, or retention that passed the mirror's last known position.
+    where a gap cannot be excluded: a topic deleted or recreated, or retention that passed the mirror's last known position; and
+    what only the central cluster has. What was found stands until --accept, also where retention deletes the evidence.
     Exit code 1 on any finding, each with topic, partition and offsets.
     """
     set_up_logging(config.log_level)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from typing import Final, Literal, get_args
 
 from hourmark_mirror.reading import Record
 
 WINDOW: Final = 20_000  # records looked ahead, once the sides differ
+RUN: Final = 32  # records in a row by which the target's beginning is found of an edge whose own was deleted
 RECENT: Final = 100_000  # matched records remembered, to tell doubled from foreign
 SPANS_MAX: Final = 100  # spans named for each partition; all are counted
 
@@ -45,7 +47,7 @@ class Span:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Comparison:
-    """What was found. `expired`: no longer on the target, but older than its retention; `older`: no longer at the edge."""
+    """What was found. `expired`: deleted by the target's retention, from its beginning on; `older`: no longer at the edge."""
 
     matched: int = 0
     expired: int = 0
@@ -88,6 +90,18 @@ class _Side:
         self._take(self._window)
         return digest in self._digests
 
+    def first(self, count: int, below: int) -> list[bytes]:
+        """Digests of the next records, of those with a lower offset than this."""
+        self._take(count)
+        return [record.digest for record in itertools.islice(self._ahead, count) if record.offset < below]
+
+    def find(self, run: list[bytes]) -> int | None:
+        """How many records come before this run of them, as far as the window goes."""
+        self._take(self._window)
+        digests = [record.digest for record in self._ahead]
+        starts = (at for at, digest in enumerate(digests) if run and digest == run[0])
+        return next((at for at in starts if digests[at : at + len(run)] == run), None)
+
     def _take(self, count: int) -> None:
         while len(self._ahead) < count:
             record = next(self._records, None)
@@ -103,21 +117,23 @@ def compare(
     cut: int,
     *,
     edge_was_trimmed: bool = False,
+    target_was_trimmed: bool = False,
     expired_before_ms: int = 0,
     window: int = WINDOW,
 ) -> Comparison:
     """Every edge record below `cut` must be on the target, once and unaltered, and nothing else may be there.
 
     `edge` may go on past the cut, and must where records were produced since: those need not have arrived, but may have.
-    `edge_was_trimmed`: its log start is past 0, so the target may begin with records that are no longer at the edge.
-    `expired_before_ms`: what is missing and older than this was deleted by the target's retention.
+    `edge_was_trimmed`: its log start is past 0, so the target may begin with records that are no longer at the edge; whether
+    those were right, nothing tells any more. `target_was_trimmed`: so is the target's, so that what is missing before its first
+    record, and older than `expired_before_ms`, was deleted by its retention. Retention leaves no holes: others are missing.
     """
     result = Comparison()
     source, target = _Side(edge, window), _Side(central, window)
     recent: collections.OrderedDict[bytes, int] = collections.OrderedDict()
-    while edge_was_trimmed and (first := target.head()) is not None and not source.sees(first.digest):
-        result.older += 1
-        target.pop()
+    if edge_was_trimmed:
+        result.older = _skip_older(source, target, cut)
+    at_beginning = target_was_trimmed
     while True:
         a, b = source.head(), target.head()
         if a is None and b is None:
@@ -125,6 +141,7 @@ def compare(
         if a is not None and b is not None and a.digest == b.digest:
             source.pop()
             target.pop()
+            at_beginning = False
             result.matched += 1
             recent[a.digest] = a.offset
             if len(recent) > RECENT:
@@ -132,6 +149,7 @@ def compare(
         elif a is None or (b is not None and target.sees(a.digest)):
             assert b is not None, "one of both has a record"
             target.pop()
+            at_beginning = False
             if b.digest in recent:
                 result.add("doubled", recent[b.digest], b.offset)
             else:
@@ -139,10 +157,26 @@ def compare(
         elif b is not None and a.key is not None and a.key == b.key and not source.sees(b.digest):
             source.pop()
             target.pop()
+            at_beginning = False
             result.add("altered", a.offset, b.offset)
         else:
             source.pop()
-            if a.timestamp_ms < expired_before_ms:
+            if at_beginning and a.timestamp_ms < expired_before_ms:
                 result.expired += 1
             elif a.offset < cut:
                 result.add("missing", a.offset, None)
+
+
+def _skip_older(source: _Side, target: _Side, cut: int) -> int:
+    """Pass over what the target has from before the edge's first record; how many.
+
+    A record that is at the edge twice, once deleted, once not, is no beginning: where several in a row are found, they are.
+    """
+    older = 0
+    while (first := target.head()) is not None and not source.sees(first.digest):
+        older += 1
+        target.pop()
+    more = target.find(source.first(RUN, cut)) or 0
+    for _ in range(more):
+        target.pop()
+    return older + more

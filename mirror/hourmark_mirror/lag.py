@@ -28,6 +28,11 @@ class Lag:
         """Not yet copied; negative where the position lies past the edge's end, which means that it is stale."""
         return self.edge_end - max(self.position or 0, self.edge_start)
 
+    @property
+    def overtaken(self) -> int:
+        """Offsets that retention deleted before they were copied; 0 again once the mirror has passed over them."""
+        return 0 if self.position is None else max(0, self.edge_start - self.position)
+
 
 def measure(config: Config) -> list[Lag]:
     """The lag of every mirrored topic-partition; Unavailable when a cluster does not answer."""

@@ -10,7 +10,7 @@ from hourmark.config import Config
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Partition, TopicInfo
 from hourmark.mirror_positions import MirrorPositions
-from hourmark.topics import central_topic
+from hourmark.topics import central_topic, edge_topic
 from hourmark_mirror.properties import TOPICS, target_of
 
 _MIRRORED: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TOPICS))
@@ -51,3 +51,19 @@ class Sites:
         remotes = {p: self.remote(p) for p in partitions}
         topics = self.central.topics({r.topic for r in remotes.values()})
         return {p: r for p, r in remotes.items() if r.topic in topics and r.partition in topics[r.topic].partitions}
+
+    def only_central(self) -> list[tuple[str, str]]:
+        """Topics and topic-partitions that look mirrored and are not at the edge: edge name, and what is there."""
+        prefix = central_topic("", self.alias)
+        names = [n for n in self.central.names() if n.startswith(prefix) and _MIRRORED.fullmatch(n.removeprefix(prefix))]
+        there = self.central.topics(names)
+        at_edge = {t.name: t.partitions for t in self.topics()}  # after: what is copied was at the edge before
+        found = []
+        for name, info in sorted(there.items()):
+            topic = edge_topic(name, self.alias)
+            if topic not in at_edge:
+                found.append((topic, f"topic {name}"))
+            else:
+                more = [p for p in info.partitions if p not in at_edge[topic]]
+                found += [(topic, str(Partition(name, p))) for p in more]
+        return found

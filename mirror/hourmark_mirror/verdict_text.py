@@ -6,7 +6,8 @@ import dataclasses
 from typing import Any
 
 from hourmark_mirror.comparison import KINDS, Span
-from hourmark_mirror.verification import Compared, Verdict
+from hourmark_mirror.contents import Compared
+from hourmark_mirror.verification import Verdict
 
 
 def as_object(verdict: Verdict) -> dict[str, Any]:
@@ -42,6 +43,7 @@ def as_lines(verdict: Verdict) -> list[str]:
         if unnamed := compared.comparison.faults.total() - sum(span.count for span in spans):
             lines.append(f"MORE {compared.partition}: {unnamed} further faulty records")
     matched = sum(compared.comparison.matched for compared in verdict.compared)
+    lines += [] if verdict.compared else ["ALARM nothing was compared: there is no mirrored topic, or none that both sides have"]
     verdict_word = "the target holds what the source holds" if verdict.ok else "NOT as it must be"
     return [*lines, f"{len(verdict.compared)} topic-partitions compared, {matched} records equal: {verdict_word}"]
 

@@ -1,7 +1,8 @@
 """`hourmark mirror verify`: has the mirror reached this cut, can a gap be excluded, are both sides equal.
 
-The order is what makes it true: the cut (edge ends) first; then the positions, until they have reached it; then the target's
-ends; then the edge's ends again, as everything on the target by then was at the edge before.
+The order is what makes it true: the cut (edge ends) first; then the positions, until they have reached it, and after each look
+at them the edge's log starts, so that a hole that retention makes meanwhile is seen; then the target's ends; then the edge's
+ends again, as everything on the target by then was at the edge before; and the topics' ids at last, as at first.
 """
 
 from __future__ import annotations
@@ -16,30 +17,22 @@ from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition
-from hourmark.mirror_positions import OffsetGap, ahead, gaps, reached, recreated
+from hourmark.mirror_positions import ahead, gaps, reached, recreated
 from hourmark.topics import events_topic
-from hourmark_mirror.checks import Check, Checks
-from hourmark_mirror.comparison import Comparison, compare
-from hourmark_mirror.reading import read_span, span_reader
+from hourmark_mirror.checks import Alarm, Check, Checks
+from hourmark_mirror.contents import Compared, Contents
 from hourmark_mirror.sites import Sites
 
 _LOG = logging.getLogger(__name__)
 
 POLL_S = 0.2
 PROGRESS_S = 5.0
-
-
-class Compared(NamedTuple):
-    """One topic-partition whose content was compared."""
-
-    partition: Partition
-    cut: int
-    position: int | None
-    comparison: Comparison
+_CONTENTS = "contents"
+_HOLDING = ("recreated", "gap", "stale")  # the next check must know where the mirror stood before
 
 
 class Verdict(NamedTuple):
-    """What a check found; `alarms` are what is wrong besides contents, in words."""
+    """What a check found; `alarms` are what is wrong besides contents, in words, and what was wrong and nobody accepted."""
 
     alarms: list[str]
     behind: list[str]
@@ -47,8 +40,8 @@ class Verdict(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
-        return not (self.alarms or self.behind or any(c.comparison.faults for c in self.compared))
+        """Whether nothing was found, where something was looked at."""
+        return not (self.alarms or self.behind or any(c.comparison.faults for c in self.compared)) and bool(self.compared)
 
 
 class Verification:
@@ -58,7 +51,7 @@ class Verification:
         self._max_bytes = config.kafka.max_message_bytes
         self._clock = clock
         self._sites = Sites(config)
-        self._edge, self._central = self._sites.edge, self._sites.central
+        self._edge = self._sites.edge
         self._checks = Checks(config.mirror.work_dir, self._edge.cluster_id())
         self._accept = accept
         self._only = set(topics)
@@ -73,47 +66,41 @@ class Verification:
         """Check the cut of now. `sample`: compare the contents of so many topic-partitions only, chosen by `seed`."""
         partitions = [Partition(t.name, p) for t in self._topics.values() for p in t.partitions]
         cut = self._edge.ends(partitions)
-        starts = self._edge.starts(partitions)
-        anew, suspect = ([], []) if self._accept else self._doubtful(starts)
-        alarms = [*map(self._anew_alarm, anew), *map(str, suspect)]
+        anew = [] if self._accept else recreated(self._known_ids(), {t.name: t.topic_id for t in self._topics.values()})
+        found = [Alarm("recreated", topic, topic, self._anew_text(topic)) for topic in anew]
         trusted = [p for p in partitions if p.topic not in anew]
-        behind, positions = self._wait({p: cut[p] for p in trusted}, starts, timeout_s)
-        ends = self._edge.ends(trusted)
-        alarms += [
-            f"{p}: the mirror stands at {positions[p]}, past the edge's end {ends[p]}: stale, so nothing is copied"
-            for p in ahead(ends, positions)
-        ]
+        behind, positions = self._wait({p: cut[p] for p in trusted}, timeout_s)
+        found += [] if self._accept else self._gaps(trusted)
+        found += self._stale(trusted, positions)
+        found += self._only_central()
         if sample is not None:
             trusted = random.Random(seed).sample(trusted, min(sample, len(trusted)))  # noqa: S311
         remotes = self._sites.remote_of(sorted(trusted))
-        alarms += [f"{self._sites.remote(p)} does not exist on the central cluster" for p in sorted(trusted) if p not in remotes]
-        compared = self._compare(remotes, cut, starts, positions)
-        self._remember(positions, {*anew, *(gap.partition.topic for gap in suspect)})
-        return Verdict(alarms, behind, compared)
+        missing = [f"{self._sites.remote(p)} does not exist on the central cluster" for p in sorted(trusted) if p not in remotes]
+        compared = Contents(self._sites, self._clock, self._max_bytes, remotes).compare(cut, positions)
+        found += [alarm for one in compared for alarm in _faults(one)]
+        found += self._changed_meanwhile(anew)
+        return Verdict([*missing, *self._remember(found, positions)], behind, compared)
 
-    def _doubtful(self, starts: Mapping[Partition, int]) -> tuple[list[str], list[OffsetGap]]:
-        """Topics recreated since the last check, and gaps that cannot be excluded in the others."""
-        known = {name: topic_id for name, topic_id in self._checks.ids.items() if self._selected(name)}
-        anew = recreated(known, {t.name: t.topic_id for t in self._topics.values()})
-        return anew, [gap for gap in gaps(self._checks.positions, starts) if gap.partition.topic not in anew]
+    def _known_ids(self) -> dict[str, str]:
+        return {name: topic_id for name, topic_id in self._checks.ids.items() if self._selected(name)}
 
-    def _anew_alarm(self, topic: str) -> str:
-        before = self._checks.topics[topic]
+    def _anew_text(self, topic: str) -> str:
         what = "was deleted and recreated" if topic in self._topics else "was deleted"
-        known = ", ".join(f"{topic}-{p} up to {offset}" for p, offset in sorted(before.positions.items())) or "nothing"
+        before = self._checks.topics.get(topic)
+        positions = sorted(before.positions.items()) if before else []
+        known = ", ".join(f"{topic}-{p} up to {offset}" for p, offset in positions) or "nothing"
         return (
             f"topic {topic} {what} at the edge since the last check; the mirror had copied: {known}; what came after may be lost"
         )
 
-    def _wait(
-        self, cut: Mapping[Partition, int], starts: Mapping[Partition, int], timeout_s: float
-    ) -> tuple[list[str], Mapping[Partition, int]]:
+    def _wait(self, cut: Mapping[Partition, int], timeout_s: float) -> tuple[list[str], Mapping[Partition, int]]:
         told_s = self._clock.monotonic_s()
         give_up_s = told_s + timeout_s
         with contextlib.closing(self._sites.positions()) as reader:
             while True:
                 positions = reader.refresh()
-                behind = reached(cut, starts, positions)
+                behind = reached(cut, self._edge.starts(list(cut)), positions)
                 now_s = self._clock.monotonic_s()
                 if not behind or now_s >= give_up_s:
                     return [str(b) for b in behind], positions
@@ -122,41 +109,61 @@ class Verification:
                     _LOG.info("waiting for %d topic-partitions, such as %s", len(behind), behind[0])
                 self._clock.sleep(POLL_S)
 
-    def _compare(
-        self,
-        remotes: Mapping[Partition, Partition],
-        cut: Mapping[Partition, int],
-        starts: Mapping[Partition, int],
-        positions: Mapping[Partition, int],
-    ) -> list[Compared]:
-        there = list(remotes.values())
-        remote_ends, remote_starts = self._central.ends(there), self._central.starts(there)
-        ends = self._edge.ends(list(remotes))
-        configs = self._central.topic_configs({p.topic for p in there})
-        compared = []
-        with (
-            contextlib.closing(span_reader(self._edge, self._max_bytes)) as source,
-            contextlib.closing(span_reader(self._central, self._max_bytes)) as target,
-        ):
-            for p, remote in remotes.items():
-                _LOG.info("comparing %s", p)
-                kept_ms = int(configs[remote.topic]["retention.ms"])
-                result = compare(
-                    read_span(source, p, starts[p], ends[p]),
-                    read_span(target, remote, remote_starts[remote], remote_ends[remote]),
-                    cut[p],
-                    edge_was_trimmed=starts[p] > 0,
-                    expired_before_ms=self._clock.now_ms() - kept_ms if kept_ms >= 0 else 0,
-                )
-                compared.append(Compared(p, cut[p], positions.get(p), result))
-        return compared
+    def _gaps(self, partitions: Sequence[Partition]) -> list[Alarm]:
+        """Where retention passed the positions of the last check, up to now: the log starts are read after the positions."""
+        found = gaps(self._checks.positions, self._edge.starts(partitions))
+        return [Alarm("gap", gap.partition.topic, str(gap.partition), str(gap)) for gap in found]
 
-    def _remember(self, positions: Mapping[Partition, int], alarmed: set[str]) -> None:
-        for name in self._topics.keys() - alarmed:
+    def _stale(self, partitions: Sequence[Partition], positions: Mapping[Partition, int]) -> list[Alarm]:
+        ends = self._edge.ends(partitions)
+        text = "{}: the mirror stands at {}, past the edge's end {}: stale, so nothing is copied"
+        stale = ahead(ends, positions)
+        return [Alarm("stale", p.topic, str(p), text.format(p, positions[p], ends[p])) for p in stale]
+
+    def _only_central(self) -> list[Alarm]:
+        found = [(topic, what) for topic, what in self._sites.only_central() if self._selected(topic)]
+        if self._accept:
+            self._checks.accepted |= {what for _, what in found}
+        text = "{} is on the central cluster and not at the edge: the mirror did not make it, or it was deleted at the edge"
+        return [
+            Alarm("only central", topic, what, text.format(what)) for topic, what in found if what not in self._checks.accepted
+        ]
+
+    def _changed_meanwhile(self, anew: Sequence[str]) -> list[Alarm]:
+        """Topics that are others now than when this check began."""
+        ids = {t.name: t.topic_id for t in self._sites.topics()}
+        changed = recreated({name: t.topic_id for name, t in self._topics.items() if name not in anew}, ids)
+        return [Alarm("recreated", topic, topic, self._anew_text(topic)) for topic in changed]
+
+    def _remember(self, found: Sequence[Alarm], positions: Mapping[Partition, int]) -> list[str]:
+        """Keep what the next check must know; the texts of alarms that stand, but for contents that are told record by record."""
+        if self._accept:
+            self._checks.alarms = [a for a in self._checks.alarms if not self._selected(a.topic)]
+            standing = list(found)
+            for name in [n for n in self._checks.topics if self._selected(n) and n not in self._topics]:
+                del self._checks.topics[name]
+        else:
+            standing = [alarm for alarm in self._checks.raised(found) if self._selected(alarm.topic)]
+        held = {alarm.topic for alarm in standing if alarm.kind in _HOLDING}
+        for name in self._topics.keys() - held:
             info = self._topics[name]
             stood = {p: positions[Partition(name, p)] for p in info.partitions if Partition(name, p) in positions}
             self._checks.topics[name] = Check(info.topic_id, stood)
-        if self._accept:
-            for name in [n for n in self._checks.topics if self._selected(n) and n not in self._topics]:
-                del self._checks.topics[name]
         self._checks.save()
+        told = {(alarm.kind, alarm.subject) for alarm in found if alarm.kind == _CONTENTS}
+        return [alarm.text for alarm in standing if (alarm.kind, alarm.subject) not in told]
+
+
+def _faults(compared: Compared) -> list[Alarm]:
+    """What is wrong with a partition's contents, or may be."""
+    p, faults, spans = compared.partition, compared.comparison.faults, compared.comparison.spans
+    if not compared.settled:
+        return [
+            Alarm("moving", p.topic, str(p), f"{p}: a log start moved each time it was compared; ask again, or raise retention")
+        ]
+    if not faults:
+        return []
+    first = next((span.edge_first for span in spans if span.edge_first is not None), None)
+    what = ", ".join(f"{count} {kind}" for kind, count in sorted(faults.items()))
+    text = f"{p}: {what}, the first at edge offset {first}; found before, and not accepted (--accept) since"
+    return [Alarm(_CONTENTS, p.topic, str(p), text)]

@@ -1,0 +1,260 @@
+"""The order of a check's questions, over two clusters that move between them: no hole, and no alarm, is passed over.
+
+The clusters are played, because what matters happens between two questions; `tests/integration/test_mirror.py` asks real ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from tests.support.clock import FakeClock
+
+from hourmark.config import Config
+from hourmark.config_groups import Kafka, KafkaCluster, Mirror
+from hourmark.kafka import Partition, TopicInfo
+from hourmark_mirror import contents, verification
+from hourmark_mirror.reading import Record, digest_of
+from hourmark_mirror.sites import Sites
+from hourmark_mirror.verdict_text import as_lines
+from hourmark_mirror.verification import Verdict, Verification
+
+P, Q = Partition("events.a", 0), Partition("edge.events.a", 0)
+_T = TypeVar("_T")
+NOW_MS = 1_800_000_000_000
+
+
+@dataclasses.dataclass
+class Log:
+    """One cluster. `hooks`: what happens once, right after a question of that name was answered."""
+
+    records: dict[Partition, list[tuple[int, str]]] = dataclasses.field(default_factory=dict)
+    start: dict[Partition, int] = dataclasses.field(default_factory=dict)
+    stable: dict[Partition, int] = dataclasses.field(default_factory=dict)
+    ids: dict[str, str] = dataclasses.field(default_factory=dict)
+    hooks: dict[str, Callable[[], object]] = dataclasses.field(default_factory=dict)
+
+    def put(self, p: Partition, offsets: Iterable[int], *, of: str = "r") -> None:
+        self.records[p] = [(offset, f"{of}{offset}") for offset in offsets]
+        self.start.setdefault(p, 0)
+        self.ids.setdefault(p.topic, f"id-{p.topic}")
+
+    def trim(self, p: Partition, to: int) -> None:
+        self.start[p] = to
+        self.records[p] = [one for one in self.records[p] if one[0] >= to]
+
+    def cluster_id(self) -> str:
+        return "cluster"
+
+    def names(self) -> list[str]:
+        return sorted(self.ids)
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        found = {}
+        for name in (n for n in names if n in self.ids):
+            partitions = tuple(sorted(p.partition for p in self.records if p.topic == name))
+            found[name] = TopicInfo(name, self.ids[name], partitions)
+        return self._told("topics", found)
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        return {name: {"retention.ms": str(72 * 3_600_000)} for name in names}
+
+    def ends(self, partitions: Iterable[Partition], *, committed: bool = True) -> dict[Partition, int]:
+        def high(p: Partition) -> int:
+            return max((offset for offset, _ in self.records[p]), default=self.start[p] - 1) + 1
+
+        return self._told("ends", {p: min(high(p), self.stable.get(p, 1 << 60)) if committed else high(p) for p in partitions})
+
+    def starts(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        return self._told("starts", {p: self.start[p] for p in partitions})
+
+    def _told(self, question: str, answer: _T) -> _T:
+        if hook := self.hooks.pop(question, None):
+            hook()
+        return answer
+
+
+@dataclasses.dataclass
+class World:
+    """Both, and where the mirror stands."""
+
+    config: Config
+    edge: Log = dataclasses.field(default_factory=Log)
+    central: Log = dataclasses.field(default_factory=Log)
+    positions: dict[Partition, int] = dataclasses.field(default_factory=dict)
+    refreshed: Callable[[], object] = lambda: None
+
+    def check(self, timeout_s: float = 1.0, *, accept: bool = False) -> Verdict:
+        return Verification(self.config, FakeClock(NOW_MS), topics=(), accept=accept).run(timeout_s)
+
+    def alarms(self) -> list[str]:
+        verdict = self.check()
+        assert verdict.ok is not bool(verdict.alarms), as_lines(verdict)
+        return verdict.alarms
+
+    def equal(self, count: int) -> None:
+        """Both sides hold so many records, and a check has seen it."""
+        self.edge.put(P, range(count))
+        self.central.put(Q, range(count))
+        self.positions = {P: count}
+        assert self.check().ok
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    away = KafkaCluster(bootstrap="127.0.0.1:1")
+    made = World(Config(kafka=Kafka(edge=away, central=away), mirror=Mirror(work_dir=tmp_path)))
+
+    class PlayedSites(Sites):
+        def __init__(self, config: Config) -> None:
+            self.alias = config.kafka.edge_alias
+            self.edge, self.central = made.edge, made.central  # type: ignore[assignment]
+
+        def positions(self) -> Any:
+            def refresh() -> dict[Partition, int]:
+                made.refreshed()
+                return dict(made.positions)
+
+            return types.SimpleNamespace(refresh=refresh, close=lambda: None)
+
+    def span_reader(cluster: Log, _: int) -> Any:
+        return types.SimpleNamespace(cluster=cluster, close=lambda: None)
+
+    def read_span(reader: Any, p: Partition, start: int, end: int) -> Iterator[Record]:
+        for offset, value in [*reader.cluster.records[p]]:
+            if start <= offset < min(end, reader.cluster.stable.get(p, end)):
+                yield Record(offset, NOW_MS - 1, value.encode(), digest_of(value.encode(), value.encode()))
+
+    monkeypatch.setattr(verification, "Sites", PlayedSites)
+    monkeypatch.setattr(contents, "span_reader", span_reader)
+    monkeypatch.setattr(contents, "read_span", read_span)
+    return made
+
+
+def test_a_hole_that_retention_makes_while_a_check_waits_is_named_and_stays(world: World) -> None:
+    world.equal(100)
+    world.edge.put(P, range(600))
+    world.central.put(Q, range(300))
+    world.positions = {P: 300}
+
+    def meanwhile() -> None:
+        world.edge.trim(P, 500)
+        world.central.put(Q, [*range(300), *range(500, 600)])
+        world.positions = {P: 600}
+        world.refreshed = lambda: None
+
+    world.refreshed = lambda: setattr(world, "refreshed", meanwhile)
+    verdict = world.check(30.0)
+    assert len(verdict.alarms) == 1 and "offsets 100 to 499 may be missing" in verdict.alarms[0]
+    assert world.alarms() == verdict.alarms
+    assert not world.check(accept=True).alarms
+    assert world.check().ok
+
+
+def test_a_stale_position_is_an_alarm_also_when_the_topic_has_outgrown_it(world: World) -> None:
+    world.edge.put(P, range(10))
+    world.central.put(Q, [])
+    world.positions = {P: 1000}
+    assert any("past the edge's end 10: stale" in alarm for alarm in world.check().alarms)
+    world.edge.put(P, range(1500))
+    world.central.put(Q, range(1000, 1500))
+    world.positions = {P: 1500}
+    assert any("stale" in alarm for alarm in world.check().alarms)
+    world.edge.trim(P, 1200)
+    assert any("stale" in alarm for alarm in world.check().alarms), "0 to 999 never arrived"
+
+
+def test_records_of_a_transaction_whose_end_comes_after_its_position_are_waited_for(world: World) -> None:
+    world.equal(5)
+    world.edge.put(P, range(8))
+    world.central.put(Q, range(8))
+    world.positions = {P: 8}
+    world.central.stable[Q] = 6
+    world.central.hooks["ends"] = lambda: setattr(
+        world.central, "hooks", {"ends": lambda: world.central.stable.pop(Q)}
+    )  # after the second
+    assert world.check().ok
+
+
+def test_what_is_not_copied_yet_is_behind_and_not_missing(world: World) -> None:
+    world.equal(5)
+    world.edge.put(P, range(8))
+    verdict = world.check(0.0)
+    assert verdict.behind and not verdict.compared[0].comparison.faults
+    world.central.put(Q, range(8))
+    world.positions = {P: 8}
+    assert world.check().ok, "nothing is left of it"
+
+
+def test_the_edges_first_retention_makes_nothing_foreign(world: World) -> None:
+    world.equal(100)
+    world.edge.hooks["topics"] = lambda: world.edge.hooks.update(starts=lambda: world.edge.hooks.update(starts=trim_late))
+
+    def trim_late() -> None:
+        world.edge.hooks["starts"] = lambda: world.edge.trim(P, 40)  # after those that the comparison goes by
+
+    verdict = world.check()
+    assert verdict.ok, as_lines(verdict)
+    assert verdict.compared[0].comparison.older == 40
+
+
+def test_what_only_the_target_has_is_an_alarm_until_it_is_accepted(world: World) -> None:
+    world.equal(5)
+    world.central.put(Partition("edge.events.a", 1), [0])
+    world.central.put(Partition("edge.events.zzz", 0), [0])
+    world.central.put(Partition("other.events.zzz", 0), [0])  # of another site
+    found = [alarm.split(" is on")[0] for alarm in world.alarms()]
+    assert found == ["edge.events.a-1", "topic edge.events.zzz"]
+    assert not world.check(accept=True).alarms
+    assert world.check().ok
+
+
+def test_a_missing_record_is_told_also_after_retention_has_deleted_the_evidence(world: World) -> None:
+    world.edge.put(P, range(10))
+    world.central.put(Q, [*range(3), *range(6, 10)])
+    world.positions = {P: 10}
+    verdict = world.check()
+    assert (verdict.ok, verdict.alarms, verdict.compared[0].comparison.faults["missing"]) == (False, [], 3)
+    world.edge.trim(P, 6)
+    assert [alarm for alarm in world.alarms() if alarm.startswith("events.a-0: 3 missing, the first at edge offset 3")]
+    assert not world.check(accept=True).alarms
+    assert world.check().ok
+
+
+def test_a_topic_made_anew_while_it_is_compared_is_an_alarm(world: World) -> None:
+    world.equal(10)
+    world.central.hooks["ends"] = lambda: world.edge.ids.update({"events.a": "another"})
+    assert "was deleted and recreated" in world.alarms()[0]
+    assert "was deleted and recreated" in world.alarms()[0]
+
+
+def test_an_edge_that_was_formatted_anew_is_an_alarm_that_stays(world: World) -> None:
+    world.equal(100)
+    world.edge.ids["events.a"] = "new"
+    world.edge.put(P, range(150), of="n")
+    world.positions = {P: 150}
+    assert "was deleted and recreated" in world.check().alarms[0]
+    world.edge.trim(P, 120)
+    assert "was deleted and recreated" in world.check().alarms[0], "retention proves nothing"
+
+
+def test_nothing_compared_is_not_well(world: World) -> None:
+    verdict = world.check()
+    assert not verdict.ok
+    assert as_lines(verdict)[0].startswith("ALARM nothing was compared")
+
+
+def test_a_log_start_that_moves_each_time_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.equal(100)
+    starts: Iterator[int] = iter(range(1, 99))
+
+    def moving(_: Iterable[Partition]) -> Mapping[Partition, int]:
+        world.edge.trim(P, next(starts))
+        return dict(world.edge.start)
+
+    monkeypatch.setattr(world.edge, "starts", moving)
+    assert any("a log start moved each time" in alarm for alarm in world.check().alarms)
