@@ -25,7 +25,6 @@ EXTRAS = [(room.name, extra) for room in ROOMS.values() for extra in ("", *sorte
 BY_OTHERS = {
     "hourmark": {"tzdata": "zoneinfo, where the host has no zone files"},
     "hourmark-etl": {"psycopg": "SQLAlchemy, by the ledger's URL", "pandas": "Spark's Python workers"},
-    "hourmark-infra": {"pyspark": "found as a folder: its Ivy fetches jars"},
 }
 
 
