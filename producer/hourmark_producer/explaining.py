@@ -27,18 +27,30 @@ class Answer(enum.Enum):
 
 
 class Past(NamedTuple):
-    """What was read, or will be. `awaited`: another moment tells more."""
+    """What was read, or will be. `awaited`: another moment tells more. `is_over`: what comes behind it nobody else reads.
+
+    `settles`: it was truncated, and a copy of it is looked for.
+    """
 
     head: bytes
     offset: int
     anchor: bytes
     awaited: bool = False
+    is_over: bool = False
+    settles: bool = False
 
     @property
     def is_telling(self) -> bool:
         """Whether another file does not hold this by chance."""
         enough = len(self.head or self.anchor) >= OFFSET_MIN and not 0 < self.offset < OFFSET_MIN
         return enough and not are_alike(self.head, self.anchor)
+
+
+class Told(NamedTuple):
+    """An answer. `past`: READ up to there, and what comes behind it is not, if anything does."""
+
+    answer: Answer
+    past: Past | None = None
 
 
 class Stream(Protocol):
@@ -49,7 +61,7 @@ class Stream(Protocol):
 
 def pasts(files: Files, departed: Iterable[Position], of: TrackedFile) -> list[Past]:
     """All that is known, but for the file that it is asked of."""
-    made = [Past(position.head, position.offset, position.anchor) for position in departed]
+    made = [Past(position.head, position.offset, position.anchor, is_over=True) for position in departed]
     for file in files:
         if file is not of and not file.suspected:
             made += _of_file(file)
@@ -60,13 +72,19 @@ def _of_file(file: TrackedFile) -> list[Past]:
     progress = file.progress  # one consistent moment
     position, account = progress.position, file.observed.of(progress)
     awaited = not file.is_gone and (file.descriptor is None or progress.examined_at_s < 0)
-    made = [Past(known.head, known.offset, known.anchor, awaited) for known in (position, file.former) if known and known.offset]
+    settles = bool(account.shrinks) and not file.is_gone
+    ends = [(position, file.retired), (file.former, True)]
+    made = [
+        Past(known.head, known.offset, known.anchor, awaited, is_over, settles)
+        for known, is_over in ends
+        if known and known.offset
+    ]
     if not file.is_gone and (account.shrinks or not position.offset):  # what it holds now will be read in its place
         made.append(Past(account.head, 0, b"", awaited=True if account.shrinks else awaited))
     return made
 
 
-def ask(content: Stream, known: Iterable[Past], pause: Callable[[], object]) -> Answer:
+def ask(content: Stream, known: Iterable[Past], pause: Callable[[], object]) -> Told:
     """Read as much of it as tells. `pause` is called now and then, and may raise. Raises as `content` does."""
     window, start = b"", 0
     while len(window) < HEAD_BYTES and (block := content.read(_BLOCK_BYTES)):
@@ -86,12 +104,16 @@ def ask(content: Stream, known: Iterable[Past], pause: Callable[[], object]) -> 
     return _answer(found, any(past.head for past in left), start + len(window))
 
 
-def _answer(found: list[Past], is_beginning: bool, size: int) -> Answer:
+def _answer(found: list[Past], is_beginning: bool, size: int) -> Told:
     """`is_beginning`: it may be that of something longer. `size`: of the content, where it is small."""
-    if any(past.is_telling and (past.offset or not past.awaited) for past in found):
-        return Answer.READ
+    telling = [past for past in found if past.is_telling and (past.offset or not past.awaited)]
+    if any(past.settles for past in telling):
+        return Told(Answer.NOT_YET)
+    if telling:
+        is_over = all(past.is_over for past in telling)
+        return Told(Answer.READ, max(telling, key=lambda past: past.offset) if is_over else None)
     if any(past.awaited for past in found):
-        return Answer.NOT_YET
+        return Told(Answer.NOT_YET)
     if any(size in (past.offset, len(past.head)) for past in found) and size < HEAD_BYTES:  # equal to the byte
-        return Answer.READ
-    return Answer.UNTOLD if found or is_beginning else Answer.UNREAD
+        return Told(Answer.READ)
+    return Told(Answer.UNTOLD if found or is_beginning else Answer.UNREAD)

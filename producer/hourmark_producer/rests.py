@@ -25,12 +25,13 @@ from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
 from hourmark_producer import archives
 from hourmark_producer import checkpoint as changes
+from hourmark_producer.books import skip
 from hourmark_producer.checkpoint import Checkpoint
 from hourmark_producer.compressed import CutOff, Damaged, Plain
 from hourmark_producer.copies import OFFSET_MIN, is_telling
 from hourmark_producer.cutting import Cut
 from hourmark_producer.discovery import PACKED
-from hourmark_producer.explaining import Answer, ask, pasts
+from hourmark_producer.explaining import Answer, Past, ask, pasts
 from hourmark_producer.files import Files, TrackedFile
 from hourmark_producer.identity import Identity, identify
 from hourmark_producer.range_sizes import RangeSizes
@@ -166,12 +167,13 @@ class Rests:
         assert isinstance(plain, Plain), "it was found by its packed name"
         try:
             with contextlib.closing(plain):
-                answer = ask(plain, pasts(self.files, self.checkpoint.read(archives.departed), file), self._pause)
+                answer, past = ask(plain, pasts(self.files, self.checkpoint.read(archives.departed), file), self._pause)
         except (CutOff, Damaged):
-            answer = Answer.UNTOLD
+            answer, past = Answer.UNTOLD, None
         if answer is Answer.NOT_YET:
             raise NotYet(f"{path} may be what another file held, which is looked at first")
-        if answer is Answer.READ or content.readable == 0:
+        has_more = past is not None and content.readable > past.offset  # than was read of it before it was over
+        if (answer is Answer.READ and not has_more) or content.readable == 0:
             return rest.end(Stage.NOWHERE)
         if answer is Answer.UNTOLD or content.flaw:
             if any(_is_sought(other) for other in self.files):
@@ -181,15 +183,22 @@ class Rests:
                 self._nowhere.remove(said)  # as what is unknown of the file that was looked for in it
                 why = ""
             return rest.end(Stage.NOWHERE, why)
-        self._admit(file, content.readable, archives.Stamp.of(status))
+        self._admit(file, past, content.readable, archives.Stamp.of(status))
         self._begin(file, rest, found)
         return None
 
-    def _admit(self, file: TrackedFile, size: int, stamp: archives.Stamp) -> None:
-        position = dataclasses.replace(file.progress.position, size_seen=size)
-        file.progress = dataclasses.replace(file.progress, position=position, examined_at_s=self.clock.monotonic_s())
-        known = [changes.save_account(file.file_id, position), archives.know(stamp, file.file_id)]
-        self.checkpoint.commit([changes.insert_file(file), *known])
+    def _admit(self, file: TrackedFile, past: Past | None, size: int, stamp: archives.Stamp) -> None:
+        known = past or Past(b"", 0, b"")
+        position = dataclasses.replace(
+            file.progress.position, offset=known.offset, head=known.head, anchor=known.anchor, size_seen=size
+        )
+        progress = dataclasses.replace(
+            file.progress, position=position, quiet_to=known.offset, examined_at_s=self.clock.monotonic_s()
+        )
+        file.progress = progress
+        changed = [changes.save_account(file.file_id, position), archives.know(stamp, file.file_id)]
+        changed += [skip(file.place.source, known.offset)] if known.offset else []
+        self.checkpoint.commit([changes.insert_file(file), *changed])
         file.suspected = False
 
     def _look_at(self, file: TrackedFile, path: str, known: Known, rest: Rest) -> _Found | None:

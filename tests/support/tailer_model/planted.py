@@ -168,6 +168,6 @@ def passes_over_what_is_packed() -> None:
 @fault("settle", *3 * ["append", "rotate_by_date", "compress", "settle"], "kill", "rotate", "compress", "compress", "settle")
 def takes_what_is_packed_for_unread() -> None:
     """Nothing tells that it was read."""
-    unread = _now("explaining:Answer.UNREAD")
+    unread = _now("explaining:Told")(_now("explaining:Answer.UNREAD"))
     _put("rests:ask", lambda *_: unread)
     _put("archives:depart", lambda *_: [])

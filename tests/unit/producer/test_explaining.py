@@ -19,7 +19,7 @@ def past(content: bytes, offset: int | None = None, *, awaited: bool = False) ->
 
 
 def answer(content: bytes, *pasts: Past) -> Answer:
-    return ask(io.BytesIO(content), pasts, lambda: None)
+    return ask(io.BytesIO(content), pasts, lambda: None).answer
 
 
 @pytest.mark.parametrize("offset", [len(lines(1)), len(lines(5)), len(lines(5000)), len(lines(9999)), len(lines(10_000))])
@@ -51,6 +51,13 @@ def test_lines_that_are_alike_tell_nothing_but_where_nothing_else_is_there() -> 
     beat = b"heartbeat ok\n"
     assert answer(beat * 100, past(beat * 50)) is Answer.UNTOLD
     assert answer(beat * 2, past(beat * 2)) is Answer.READ
+
+
+def test_behind_what_is_over_it_is_unread_and_behind_what_goes_on_it_is_not() -> None:
+    over, further = past(lines(50))._replace(is_over=True), past(lines(70))._replace(is_over=True)
+    content = io.BytesIO(lines(100))
+    assert ask(content, [over, further], lambda: None).past == further
+    assert ask(io.BytesIO(lines(100)), [over, past(lines(20))], lambda: None) == (Answer.READ, None)
 
 
 def test_a_small_file_is_told_by_all_that_it_holds() -> None:

@@ -87,6 +87,17 @@ def test_what_was_read_and_is_gone_is_known_when_it_comes_back_packed(host: Host
     assert summary.unknown_losses == 1, "only that it was deleted while nobody held it open"
 
 
+def test_what_was_unread_of_a_file_that_is_over_is_read_where_it_is_packed(host: Host, recorder: Recorder) -> None:
+    """It was truncated under another name, so that its copy was not looked for."""
+    host.drain(lines(100))
+    packed(host, "app.log.1.gz", lines(120))
+    host.app.rename(host.logs / "old.log")
+    os.truncate(host.logs / "old.log", 0)
+    summary = host.drain()
+    assert sent(recorder) == distinct(lines(120))
+    assert summary.unknown_losses == 1, "what was written between the copy and the truncation"
+
+
 def test_while_it_runs_what_it_has_read_is_not_read_again(host: Host, recorder: Recorder) -> None:
     with host.running(lines(1000)) as tailer:
         recorder.wait_text(lines(1000))
@@ -116,7 +127,8 @@ def test_killed_while_it_is_read(host: Host, recorder: Recorder) -> None:
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
 
 
-def test_one_still_being_written_is_waited_for(host: Host, recorder: Recorder) -> None:
+def test_one_still_being_written_is_waited_for(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hourmark_producer.rests.PACKING_S", 30.0)
     host.drain(lines(100))
     path = packed(host, "app.log.1.gz", lines(20_000, 100))
     content = path.read_bytes()
