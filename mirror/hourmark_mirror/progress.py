@@ -15,6 +15,7 @@ from hourmark_mirror.task_status import Failure
 _LOG = logging.getLogger(__name__)
 
 LOOK_S: Final = 10.0
+BLIND_S: Final = 60.0  # between looks: in so long nobody knows what stood still, as a cluster was away
 STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted transaction together
 
 
@@ -23,13 +24,15 @@ class Progress:
 
     def __init__(self) -> None:
         self._still: dict[Partition, tuple[int | None, float]] = {}
+        self._looked_s = 0.0
 
     def stalled(
         self, now_s: float, ends: Mapping[Partition, int], starts: Mapping[Partition, int], positions: Mapping[Partition, int]
     ) -> list[Behind]:
-        """Partitions behind their end whose position has not moved for STALL_S."""
+        """Partitions behind their end whose position has not moved for STALL_S, as far as somebody looked."""
         behind = reached(ends, starts, positions)
-        before, self._still = self._still, {}
+        before, self._still = self._still if now_s - self._looked_s < BLIND_S else {}, {}
+        self._looked_s = now_s
         for entry in behind:
             position, since_s = before.get(entry.partition, (None, now_s))
             self._still[entry.partition] = (entry.position, since_s if position == entry.position else now_s)

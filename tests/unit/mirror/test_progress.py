@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 from hourmark.kafka import Partition
-from hourmark_mirror.progress import STALL_S, Progress
+from hourmark_mirror.progress import LOOK_S, STALL_S, Progress
 
 P, Q = Partition("events.a", 0), Partition("events.a", 1)
 
 
+def looked(progress: Progress, until_s: float, positions: dict[Partition, int], *, since_s: float = 0.0) -> list[Partition]:
+    """What the last of the looks found that a watch takes in this time."""
+    found: list[Partition] = []
+    ends = {P: 100, Q: 100}
+    while since_s <= until_s:
+        found = [b.partition for b in progress.stalled(since_s, ends, {P: 0, Q: 0}, positions)]
+        since_s += LOOK_S
+    return found
+
+
 def test_a_partition_that_stands_still_while_others_move_is_named() -> None:
     progress = Progress()
-    ends, starts = {P: 100, Q: 100}, {P: 0, Q: 0}
-    assert progress.stalled(0, ends, starts, {P: 10}) == []
-    assert progress.stalled(STALL_S - 1, ends, starts, {P: 20}) == []
-    assert [b.partition for b in progress.stalled(STALL_S, ends, starts, {P: 20})] == [Q]
-    assert progress.stalled(STALL_S + 1, ends, starts, {P: 21, Q: 1}) == []
+    assert looked(progress, STALL_S - 2 * LOOK_S, {P: 10}) == []
+    assert looked(progress, STALL_S - LOOK_S, {P: 20}, since_s=STALL_S - LOOK_S) == []
+    assert looked(progress, STALL_S, {P: 20}, since_s=STALL_S) == [Q]
+    assert looked(progress, STALL_S + LOOK_S, {P: 21, Q: 1}, since_s=STALL_S + LOOK_S) == []
+
+
+def test_time_in_which_nobody_could_look_is_not_held_against_a_mirror() -> None:
+    """The target was away for minutes: what stood still then has had no time yet to go on."""
+    progress = Progress()
+    assert looked(progress, 100, {P: 10, Q: 10}) == []
+    assert looked(progress, 1100, {P: 10, Q: 10}, since_s=1000) == []
+    assert looked(progress, 1000 + STALL_S, {P: 10, Q: 20}, since_s=1110) == [P]
 
 
 def test_a_partition_that_had_caught_up_is_given_the_whole_time_again() -> None:
     progress = Progress()
-    assert progress.stalled(0, {P: 10}, {P: 0}, {P: 5}) == []
-    assert progress.stalled(50, {P: 10}, {P: 0}, {P: 10}) == []
-    assert progress.stalled(STALL_S + 1, {P: 11}, {P: 0}, {P: 10}) == []
-    assert [b.partition for b in progress.stalled(2 * STALL_S + 1, {P: 11}, {P: 0}, {P: 10})] == [P]
+    assert looked(progress, STALL_S - LOOK_S, {P: 10, Q: 100}) == []
+    assert looked(progress, STALL_S, {P: 100, Q: 100}, since_s=STALL_S) == []
+    assert looked(progress, 2 * STALL_S, {P: 99, Q: 100}, since_s=STALL_S + LOOK_S) == []
+    assert looked(progress, 2 * STALL_S + LOOK_S, {P: 99, Q: 100}, since_s=2 * STALL_S + LOOK_S) == [P]
 
 
 def test_empty_partitions_never_stall() -> None:
     progress = Progress()
-    for now_s in (0.0, STALL_S, 2 * STALL_S):
-        assert progress.stalled(now_s, {P: 7}, {P: 7}, {}) == []
+    for look in range(100):
+        assert progress.stalled(look * LOOK_S, {P: 7}, {P: 7}, {}) == []
