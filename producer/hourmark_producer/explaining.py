@@ -79,7 +79,8 @@ def _of_file(file: TrackedFile) -> list[Past]:
         for known, is_over in ends
         if known and known.offset
     ]
-    if not file.is_gone and (account.shrinks or not position.offset):  # what it holds now will be read in its place
+    is_small = len(account.head) < OFFSET_MIN and not (account.shrinks or file.deleted or file.unfound)  # and here, as itself
+    if not (file.is_gone or is_small) and (account.shrinks or not position.offset):  # what it holds now will be read in its place
         made.append(Past(account.head, 0, b"", awaited=True if account.shrinks else awaited))
     return made
 

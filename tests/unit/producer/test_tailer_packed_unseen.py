@@ -197,6 +197,15 @@ def test_a_last_line_without_its_end_is_lost_and_counted(host: Host, recorder: R
     assert (summary.lost_bytes, summary.unknown_losses) == (4, 0)
 
 
+def test_a_file_that_has_just_begun_says_nothing_of_a_packed_one_that_begins_alike(host: Host, recorder: Recorder) -> None:
+    host.drain(lines(100))
+    host.app.rename(host.logs / "app.log.2")
+    packed(host, "app.log.1.gz", lines(50, 1000))
+    summary = host.drain(lines(1, 1000)[:8])
+    assert sent(recorder) == distinct(lines(100), lines(50, 1000))
+    assert summary.unknown_losses == 0
+
+
 def test_one_that_was_last_seen_empty_leaves_nothing_unknown(host: Host, recorder: Recorder) -> None:
     host.drain(b"")
     packed(host, "app.log.2.gz", lines(100))
