@@ -8,26 +8,21 @@ import shlex
 import socket
 import threading
 from pathlib import Path
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
 from hourmark.allocator import give_back_large_blocks, use_one_arena
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_file_option, load_config, name_file, named_config
-from hourmark.config_groups import TailedSource
 from hourmark.config_groups import Tailer as TailerConfig
-from hourmark.errors import ConfigError, UsageError
+from hourmark.errors import UsageError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
-from hourmark.range_fields import range_fields
 from hourmark.stopping import stop_on_signals
-from hourmark_producer import beginnings
-from hourmark_producer.container_names import NAMES
 from hourmark_producer.descriptors import granted
 from hourmark_producer.installation import REREAD_REPEATS, locked, open_installation
 from hourmark_producer.probes import answering
-from hourmark_producer.spool.inputs import check_inputs
+from hourmark_producer.settings import checked
 from hourmark_producer.status import status_of
 from hourmark_producer.status_text import FILES_SHOWN, as_text
 from hourmark_producer.summary import Summary
@@ -152,58 +147,6 @@ def _run(config: Config, *, drain: bool, once_s: float | None, reread: bool, as_
         _LOG.log(logging.INFO if summary.finished else logging.WARNING, "%s", _left_waiting(settings))
     if (drain or once_s is not None) and not summary.finished:
         raise SystemExit(1)
-
-
-def checked(settings: TailerConfig) -> TailerConfig:
-    """What the types alone cannot tell; ConfigError names the setting."""
-    if not settings.sources:
-        raise ConfigError("tailer.sources is empty; name at least one: [[tailer.sources]] with name and paths")
-    check_inputs(settings)
-    names = [source.name for source in settings.sources]
-    for number, source in enumerate(settings.sources):
-        where = f"tailer.sources.{number}"
-        if names.index(source.name) != number:
-            raise ConfigError(f"{where}.name = {source.name!r} is there twice; give all its globs in one `paths`")
-        for path in source.paths:
-            if not path.startswith("/"):
-                raise ConfigError(f"{where}.paths = {path!r}: allowed: absolute globs, such as /var/log/app/*.log")
-        if source.record_start is not None:
-            _check_record_start(source.record_start, where)
-        _check_cri(source, where)
-        beginnings.check(source, where)
-        try:
-            range_fields(source.fields)
-        except ValueError as error:
-            raise ConfigError(f"{where}.fields: {error}") from error
-        try:
-            ZoneInfo(source.zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise ConfigError(f"{where}.zone = {source.zone!r}: allowed: an IANA time zone, such as Europe/Vienna") from error
-    if len(settings.host_name.encode()) > 255:
-        raise ConfigError(f"tailer.host_name = {settings.host_name[:40]!r}…: allowed: up to 255 bytes")
-    return settings
-
-
-def _check_cri(source: TailedSource, where: str) -> None:
-    if source.format != "cri":
-        return
-    if source.record_start is not None:
-        raise ConfigError(f"{where}.record_start goes not with format = 'cri', whose records are what containers wrote on a line")
-    if taken := sorted(source.fields.keys() & set(NAMES)):
-        raise ConfigError(f"{where}.fields.{taken[0]}: with format = 'cri' it is told by the path, or by each line")
-    try:
-        range_fields(source.fields | dict.fromkeys(NAMES, "x" * 253))
-    except ValueError as error:
-        raise ConfigError(f"{where}.fields, with those of containers: {error}") from error
-
-
-def _check_record_start(pattern: str, where: str) -> None:
-    from hourmark.record_start import RecordStart  # where it is needed: not every host has such a source
-
-    try:
-        RecordStart(pattern)
-    except ValueError as error:
-        raise ConfigError(f"{where}.record_start = {pattern!r:.200}: {error}") from error
 
 
 def _left_waiting(settings: TailerConfig) -> str:

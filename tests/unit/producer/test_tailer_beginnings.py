@@ -18,8 +18,8 @@ from hourmark.errors import ConfigError
 from hourmark_producer import beginnings
 from hourmark_producer.books import Balance
 from hourmark_producer.checkpoint import Change, Checkpoint, CheckpointFailed
-from hourmark_producer.cli import checked
 from hourmark_producer.exclusion import is_excluded
+from hourmark_producer.settings import checked
 
 LINE = 23  # bytes of one of `lines`
 OLD_S = time.time() - 86_400

@@ -17,7 +17,7 @@ from hourmark.config_groups import Tailer as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark.range_fields import read_range_fields
 from hourmark.ranges import Part
-from hourmark_producer.cli import checked
+from hourmark_producer.settings import checked
 
 FIRST, SECOND = b"S one\n  at a\n  at b\n", b"S two\n"
 

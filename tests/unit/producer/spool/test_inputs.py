@@ -8,7 +8,7 @@ import pytest
 
 from hourmark.config_groups import Tailer
 from hourmark.errors import ConfigError
-from hourmark_producer.cli import checked
+from hourmark_producer.settings import checked
 
 
 def settings(*sources: dict[str, Any], **others: Any) -> Tailer:
