@@ -19,9 +19,12 @@ from hourmark.errors import UsageError
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark.stopping import stop_on_signals
+from hourmark_producer.check import check
+from hourmark_producer.credentials import Credentials
 from hourmark_producer.descriptors import granted
 from hourmark_producer.installation import REREAD_REPEATS, locked, open_installation
 from hourmark_producer.probes import answering
+from hourmark_producer.reloading import Reloading, begin_anew
 from hourmark_producer.settings import checked
 from hourmark_producer.status import status_of
 from hourmark_producer.status_text import FILES_SHOWN, as_text
@@ -34,6 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 @click.group(invoke_without_command=True)
 @config_file_option("config_file", callback=name_file)
+@click.option("--check", "only_check", is_flag=True, help="Say whether a start would go well, and end. Changes nothing.")
 @click.option("--drain", is_flag=True, help="Read all files to their end, wait until all is acknowledged, say goodbye, end.")
 @click.option("--once", is_flag=True, help="Read what is there, wait until all is acknowledged and reported, end. No goodbye.")
 @click.option(
@@ -54,6 +58,7 @@ _LOG = logging.getLogger(__name__)
 def tail(
     context: click.Context,
     config_file: Path | None,
+    only_check: bool,
     drain: bool,
     once: bool,
     give_up_after: float,
@@ -65,22 +70,28 @@ def tail(
     Files are sources in the group `tailer` of the configuration. SIGTERM or Ctrl-C ends it; the next start goes on where it was.
     A tailer that is stopped says no goodbye: hours wait for its host until it runs again, or until their deadline
     (etl.deadline_seconds, two hours by default), past which they close as timed_out. A host that is to send nothing more
-    drains with --drain, which says goodbye. --once is a pass for a timer: its host is awaited until the next.
+    drains with --drain, which says goodbye. --once is a pass for a timer: its host is awaited until the next. SIGHUP takes the
+    configuration as it stands then, if that is in order.
 
     \b
     Examples:
       hourmark tail                          follow the files of ./hourmark.toml
       hourmark tail --config edge.toml       follow those of another configuration
+      hourmark tail --check                  is the configuration in order, can its files be read, who answers
       hourmark tail --drain --json           deliver what is there, print what it came to, end
       hourmark tail --once                   the same without a goodbye: this host is awaited, as it comes again
       hourmark tail status                   what was done, what is to be done, what was lost
       hourmark tail trace app.log:17         how far the 17th line has come on this host
     """
-    if context.invoked_subcommand is None:
+    if only_check and (context.invoked_subcommand or drain or once or reread):
+        raise UsageError("--check ends before anything is done; leave the rest out")
+    if only_check:
+        _check(load_config(config_file), as_json=as_json)
+    elif context.invoked_subcommand is None:
         if drain and once:
             raise UsageError("--drain says goodbye and --once does not; choose one")
         once_s = give_up_after if once else None
-        _run(load_config(config_file), drain=drain, once_s=once_s, reread=reread, as_json=as_json)
+        _run(config_file, drain=drain, once_s=once_s, reread=reread, as_json=as_json)
     elif drain or once or reread:
         raise UsageError(f"--drain, --once and --reread are no options of `hourmark tail {context.invoked_subcommand}`")
 
@@ -115,13 +126,17 @@ def status(context: click.Context, config_file: Path | None, every_file: bool, a
 tail.add_command(trace)
 
 
-def _run(config: Config, *, drain: bool, once_s: float | None, reread: bool, as_json: bool) -> None:
+def _run(config_file: Path | None, *, drain: bool, once_s: float | None, reread: bool, as_json: bool) -> None:
+    config = load_config(config_file)
     set_up_logging(config.log_level)
     settings = checked(config.tailer)
     use_one_arena()
     give_back_large_blocks()
     stop = threading.Event()
-    stop_on_signals(lambda _: stop.set())
+    reloading = Reloading(lambda: Credentials(checked(load_config(config_file).tailer), SystemClock()), stop.set)
+    stop_on_signals(lambda _: reloading.end())
+    if not drain and once_s is None:
+        reloading.listen()
     with locked(settings.state_dir):
         checkpoint, host_id = open_installation(
             settings.state_dir,
@@ -137,15 +152,30 @@ def _run(config: Config, *, drain: bool, once_s: float | None, reread: bool, as_
                 host_id=host_id,
                 host_name=settings.host_name or socket.gethostname(),
                 open_files_max=granted(),
+                reloading=reloading,
             )
             with answering(tailer, settings.metrics_host, settings.metrics_port):
                 summary = tailer.run(stop, drain=drain, once_s=once_s)
         finally:
             checkpoint.close()
+    if reloading.wanted:
+        begin_anew()
     _show(summary, as_json=as_json)
     if not summary.goodbye:
         _LOG.log(logging.INFO if summary.finished else logging.WARNING, "%s", _left_waiting(settings))
     if (drain or once_s is not None) and not summary.finished:
+        raise SystemExit(1)
+
+
+def _check(config: Config, *, as_json: bool) -> None:
+    answers = check(checked(config.tailer), SystemClock())
+    ok = not any(answer.level == "error" for answer in answers)
+    if as_json:
+        say_json({"ok": ok, "checks": [dataclasses.asdict(answer) for answer in answers]})
+    else:
+        for answer in answers:
+            click.echo(f"{answer.level:<8} {answer.subject}: {answer.said}")
+    if not ok:
         raise SystemExit(1)
 
 

@@ -27,6 +27,7 @@ REREAD_REPEATS: Final = (
     "`generations` is gone too and no tailer.second_state_dir has it, those of files that were truncated before: these may "
     "repeat. What was on its way, or unread, of files that are gone is unknown loss"
 )
+CHECKPOINT: Final = "checkpoint.sqlite"
 _LOG = logging.getLogger(__name__)
 
 
@@ -45,7 +46,7 @@ def open_installation(
     """
     folder = StateFolder(state_dir, "tailer")
     host_id = folder.host_id() or (owner(second) if second is not None else None)
-    path, anew = state_dir / "checkpoint.sqlite", False
+    path, anew = state_dir / CHECKPOINT, False
     if not path.exists():
         if host_id is not None and not reread:
             raise UsageError(

@@ -38,6 +38,7 @@ class Numbers:
     started_at_s: float
     delivered_at_s: float
     reported_at_s: float
+    reload_ok: bool = True
 
 
 def exposition(numbers: Numbers) -> bytes:
@@ -81,6 +82,7 @@ def _lines(numbers: Numbers) -> Iterator[str]:
         ("start_timestamp_seconds", "gauge", "Unix time of the start.", numbers.started_at_s),
         ("last_delivery_timestamp_seconds", "gauge", "Unix time of the last acknowledged range.", numbers.delivered_at_s),
         ("last_report_timestamp_seconds", "gauge", "Unix time of the last host report that arrived.", numbers.reported_at_s),
+        ("config_last_reload_successful", "gauge", "0 where SIGHUP found a configuration out of order.", int(numbers.reload_ok)),
     ):
         yield from _metric(name, kind, meaning, [({}, value)])
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hourmark.state_folder import StateFolder
 from hourmark_producer.books import Balance, balances
+from hourmark_producer.installation import CHECKPOINT
 from hourmark_producer.losses import Loss, Losses
 from hourmark_producer.peek import KnownFile, peek
 from hourmark_producer.standing import EVERY_S, Standing, kept
@@ -69,7 +70,7 @@ class Status:
 def status_of(state_dir: Path, sources: Sequence[str]) -> Status:
     """`sources`: those of the configuration. UsageError, Unavailable."""
     pid = StateFolder(state_dir, "tailer").holder()
-    known = peek(state_dir / "checkpoint.sqlite")
+    known = peek(state_dir / CHECKPOINT)
     standing, now_ms = kept(state_dir), time.time_ns() // 1_000_000
     files = [_file(file, now_ms) for file in known.files]
     books = balances(known.books, {file.file_id: file.pending_bytes for file in files}) if known.books else {}

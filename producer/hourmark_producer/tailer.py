@@ -38,6 +38,7 @@ from hourmark_producer.pace import Glances, Pace
 from hourmark_producer.pending import PendingBytes
 from hourmark_producer.range_sizes import RangeSizes
 from hourmark_producer.refused_lines import RefusedLines
+from hourmark_producer.reloading import Reloading
 from hourmark_producer.reports import Reporter
 from hourmark_producer.rests import Rests
 from hourmark_producer.retirement import Retirement
@@ -71,11 +72,13 @@ class Tailer:
         host_name: str,
         identify: Callable[[int], Identity] = identify,
         open_files_max: int = 800,
+        reloading: Reloading | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
         self._checkpoint = checkpoint
         self._host_id = host_id
+        self._reloading = reloading
         recover_all(config, checkpoint, identify)
         self.files = Files(checkpoint.files())
         self._counters = Counters(checkpoint.losses())
@@ -338,6 +341,7 @@ class Tailer:
                 started_at_s=stand.started_at_ms / 1000,
                 delivered_at_s=(stand.delivered_at_ms or 0) / 1000,
                 reported_at_s=(stand.reported_at_ms or 0) / 1000,
+                reload_ok=self._reloading is None or self._reloading.ok,
             )
         )
 

@@ -77,10 +77,17 @@ def test_the_unit_starts_delivers_comes_back_and_is_upgraded(debian: BootedDebia
         recorder.wait_text(lines(300))
         assert debian.shown(NAME, "MainPID") != before
 
+        pid = debian.shown(NAME, "MainPID")
+        debian.must("systemctl", "reload", NAME)
+        wait_for(lambda: debian.journal(NAME).count("SIGHUP: going on with the configuration") == 1, "it begins anew")
+        append(debian.root, lines(100, 300))
+        recorder.wait_text(lines(400))
+        assert (debian.shown(NAME, "MainPID"), debian.shown(NAME, "NRestarts")) == (pid, "0"), "no restart of systemd's"
+
         debian.must("systemctl", "stop", NAME)
         assert debian.shown(NAME, "Result") == "success"
         assert "without a goodbye" in debian.journal(NAME)
-    assert recorder.text() == lines(300)
+    assert recorder.text() == lines(400)
 
 
 def journal_lines(recorder: Recorder) -> list[str]:

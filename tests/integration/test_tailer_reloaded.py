@@ -1,0 +1,66 @@
+"""SIGHUP: a running `hourmark tail` goes on with the configuration as it stands, or says why not and goes on as it was."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.tailer.host import Host, lines
+from tests.support.tailer.recorder import Recorder, recording
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    with recording() as made:
+        yield made
+
+
+def text(recorder: Recorder, name: str) -> bytes:
+    """What was acknowledged of a source with one file, each range as often as it was."""
+    with recorder.lock:
+        stored = [one for one in recorder.stored if one.range.source == name]
+    return b"".join(one.body for one in sorted(stored, key=lambda one: one.range.start))
+
+
+def source(name: str, path: Path) -> str:
+    return f'[[tailer.sources]]\nname = "{name}"\npaths = ["{path}"]\n'
+
+
+def test_the_configuration_is_taken_again_where_it_is_in_order(tmp_path: Path, recorder: Recorder) -> None:
+    host = Host(tmp_path, recorder.url)
+    app, web, log = host.app, host.logs / "web.log", tmp_path / "tail.log"
+    config = host.configured(tmp_path, source("app", app))
+    host.append(lines(100))
+    host.append(lines(100, 1000), web)
+    with log.open("wb") as stderr:
+        tail = subprocess.Popen([sys.executable, "-m", "hourmark", "tail", "--config", str(config)], stderr=stderr)
+    try:
+        wait_for(lambda: text(recorder, "app") == lines(100), "the first source is delivered", 30)
+        host.configured(tmp_path, source("app", Path("relative")))
+        tail.send_signal(signal.SIGHUP)
+        wait_for(lambda: b"the configuration is not taken" in log.read_bytes(), "it says why not", 30)
+        host.append(lines(100, 100))
+        wait_for(lambda: text(recorder, "app") == lines(200), "and goes on as it was", 30)
+
+        host.configured(tmp_path, source("app", app) + source("web", web))
+        for _ in range(3):  # also such as come while it begins anew
+            tail.send_signal(signal.SIGHUP)
+        wait_for(lambda: text(recorder, "web") == lines(100, 1000), "the second source is delivered", 30)
+        host.append(lines(100, 200))
+        wait_for(lambda: text(recorder, "app") == lines(300), "the first goes on where it was", 30)
+
+        host.configured(tmp_path, source("web", web))
+        tail.send_signal(signal.SIGHUP)
+        wait_for(lambda: {told.source for told in recorder.reports[-1].sources} == {"web"}, "the first is no source any more", 30)
+        tail.terminate()
+        assert tail.wait(30) == 0, log.read_text()
+    finally:
+        tail.kill()
+        tail.wait()
+    assert text(recorder, "app") == lines(300), "nothing twice"
+    assert log.read_bytes().count(b"SIGHUP: going on") >= 2
