@@ -26,6 +26,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "down": ("hourmark_infra.stack.cli:down", "Stop what `up` started; data stays."),
     "purge": ("hourmark_infra.stack.cli:purge", "Stop the local stack and delete its data."),
     "config": ("hourmark.config_show:config_group", "Settings: which are in force, and where each is from."),
+    "doctor": (
+        "hourmark_declare.doctor.cli:doctor",
+        "Ask servers and machine for what Hourmark needs: what is wrong.",
+    ),
     "init": ("hourmark_declare.init_cli:init", "Propose a configuration for log files, from their lines."),
     "run": ("hourmark_infra.running.cli:run", "Run all components of a configuration together, on one machine."),
     "types": ("hourmark_declare.cli:types", "Event types: apply, list, check."),

@@ -7,16 +7,16 @@ it, and when it was last heard of. All are asked at once, for a bounded time; wh
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import socket
-import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 from urllib.request import ProxyHandler, build_opener
 
+from hourmark.asking import ask_all
 from hourmark.config import Config
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import HourmarkError, Unavailable
@@ -60,17 +60,7 @@ def component_statuses(
     config: Config, now_ms: int, table: Mapping[str, str] = COMPONENTS, seconds: float = ANSWER_SECONDS
 ) -> dict[str, ComponentStatus]:
     """Of each component of the table, in its order. Takes no longer than `seconds`."""
-    found: dict[str, ComponentStatus] = {}
-
-    def ask(name: str) -> None:
-        found[name] = _answer(table[name], config, now_ms)
-
-    asking = [threading.Thread(target=ask, args=(name,), daemon=True, name=f"standing of {name}") for name in table]
-    for thread in asking:
-        thread.start()
-    until_s = time.monotonic() + seconds
-    for thread in asking:
-        thread.join(max(0.0, until_s - time.monotonic()))
+    found = ask_all({name: functools.partial(_answer, place, config, now_ms) for name, place in table.items()}, seconds)
     late = ComponentStatus(State.UNKNOWN, f"no answer within {seconds:g} s")
     return {name: found.get(name, late) for name in table}
 

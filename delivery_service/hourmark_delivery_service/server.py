@@ -43,7 +43,7 @@ _LOG = logging.getLogger(__name__)
 
 _INFLIGHT_BYTES_LEAST: Final = 1 << 20  # as of the setting
 _BACKLOG: Final = 2048  # as uvicorn's
-_OTHER_FILES: Final = 256
+OTHER_FILES: Final = 256
 _GARBAGE: Final = 50_000  # objects made beyond those that went, before the youngest are looked through
 _SWITCH_S: Final = 0.0005
 _TICKS_PER_TRIM: Final = 50
@@ -103,12 +103,12 @@ def check_limits(config: Config) -> None:
 
 def allow_connections(connections_max: int) -> None:
     """As many open files as these connections and all else may need. ConfigError where this process may not have them."""
-    needed = connections_max + _OTHER_FILES
+    needed = connections_max + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise ConfigError(
-            f"service.connections_max = {connections_max}: this process may open {hard} files, of which {_OTHER_FILES} are "
-            f"for Kafka and its own; set at most {max(0, hard - _OTHER_FILES)}, or allow more (ulimit -Hn, LimitNOFILE)"
+            f"service.connections_max = {connections_max}: this process may open {hard} files, of which {OTHER_FILES} are "
+            f"for Kafka and its own; set at most {max(0, hard - OTHER_FILES)}, or allow more (ulimit -Hn, LimitNOFILE)"
         )
     if soft != resource.RLIM_INFINITY and soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

@@ -35,7 +35,7 @@ PLACES: dict[str, tuple[set[str], set[str]]] = {
     "hourmark-mirror": ({"mirror"}, set()),
     "hourmark-etl": ({"etl", "ledger", "bucket"}, set()),
     "hourmark-etl[arrow]": ({"etl", "ledger", "bucket", "audit", "trace"}, {"numpy", "pyarrow"}),
-    "hourmark-declare": ({"types"}, set()),
+    "hourmark-declare": ({"types", "doctor"}, set()),
     "hourmark-infra": ({"demo", "test", "bench", "up", "status", "down", "purge", "judge"}, {"numpy", "pyspark"}),
 }
 FULL = "hourmark-etl[spark]"

@@ -6,15 +6,12 @@ Other versions are passed over: Spark 4.1 and Hadoop 3.5 are tested with 17 and 
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from hourmark.java_version import ALLOWED, version_of
 from hourmark_infra.java.install import install_java
-
-ALLOWED = (17, 21)
 
 
 def java_executable() -> Path:
@@ -25,21 +22,6 @@ def java_executable() -> Path:
 def find_java(environment: Mapping[str, str]) -> Path | None:
     """The machine's own `java` of an allowed version, or None."""
     return next((java for java in _candidates(environment) if version_of(java) in ALLOWED), None)
-
-
-def version_of(java: Path) -> int | None:
-    """Major version, or None where it does not run."""
-    try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return parse_version(done.stderr + done.stdout) if done.returncode == 0 else None
-
-
-def parse_version(words: str) -> int | None:
-    """Major version in the words of `java -version`: `openjdk version "17.0.15" …`, `java version "1.8.0_202"`."""
-    match = re.search(r'version "(?:1\.)?(\d+)', words)
-    return int(match[1]) if match else None
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hourmark_infra.java.find import export_java_home, find_java, parse_version
+from hourmark.java_version import parse_version
+from hourmark_infra.java.find import export_java_home, find_java
 from hourmark_infra.java.install import render_wrapper
 
 

@@ -1,0 +1,45 @@
+"""Asks all kinds at once, for a bounded time: a server that is away, or hangs, is a finding, and keeps none from being asked."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from hourmark.asking import ask_all
+from hourmark.config import Config
+from hourmark.errors import HourmarkError
+from hourmark_declare.doctor import kafka_asked, machine_asked
+from hourmark_declare.doctor.finding import Answer, finding
+
+Ask = Callable[[Config], Iterator[Answer]]
+ANSWER_SECONDS: Final = 60.0  # Kafka's own client takes 15 s for a question
+CHECKS: Final[Mapping[str, Ask]] = {"machine": machine_asked.ask, "kafka": kafka_asked.ask}
+
+
+def examine(
+    config: Config, only: Sequence[str] = (), table: Mapping[str, Ask] = CHECKS, seconds: float = ANSWER_SECONDS
+) -> list[Answer]:
+    """What there is to say of each kind of `only` (none: of all), in the order of the table. Takes no longer than `seconds`."""
+    kinds = {kind: ask for kind, ask in table.items() if not only or kind in only}
+    told = {kind: functools.partial(_told, kind, ask, config) for kind, ask in kinds.items()}
+    found = ask_all(told, seconds)
+    return [answer for kind in kinds for answer in found.get(kind, [_late(kind, seconds)])]
+
+
+def _told(kind: str, ask: Ask, config: Config) -> list[Answer]:
+    """What was said until something kept it from going on, and that."""
+    answers = []
+    try:
+        for answer in ask(config):
+            answers.append(answer)  # one by one: what came before an error counts
+    except HourmarkError as error:
+        answers.append(finding(kind, "server", str(error), "see that it runs, and that the configuration names it"))
+    except Exception as error:  # noqa: BLE001  # the others' answers must not be lost to it
+        said = f"{type(error).__name__}: {error}"
+        answers.append(finding(kind, "doctor", f"it could not look at all: {said}", "look at it by hand, and report this"))
+    return answers
+
+
+def _late(kind: str, seconds: float) -> Answer:
+    return finding(kind, "server", f"no answer within {seconds:g} s", "see that it runs and is not overloaded, then ask again")

@@ -1,0 +1,120 @@
+"""Asks both clusters for their brokers, and for the topics of Hourmark with their settings. Changes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import ClusterMetadata, TopicMetadata
+
+from hourmark.component_status import must_listen
+from hourmark.config import Config
+from hourmark.config_groups import KafkaCluster
+from hourmark.errors import Unavailable
+from hourmark.event_types import EventType
+from hourmark.kafka import TIMEOUT_S, Cluster
+from hourmark.topic_setup import WantedTopic
+from hourmark.topics import AUDIT, EVENTS_PREFIX, HOSTS, TOKENS, TYPES, central_topic, edge_topic
+from hourmark_declare.doctor.finding import Answer, finding, not_asked
+from hourmark_declare.doctor.kafka_judged import CHECK, TopicFacts, brokers_judged, mirrored_judged, topics_judged
+from hourmark_declare.servers import applied_rules
+from hourmark_declare.topics import central_topics, edge_topics
+
+_OF_HOURMARK: Final = (AUDIT, HOSTS, TYPES, TOKENS)
+Facts = Mapping[str, TopicFacts]
+
+
+def ask(config: Config) -> Iterator[Answer]:
+    """Of the edge, of the central cluster where there is one of its own, and of both against each other."""
+    edge: Facts = {}
+    types: Sequence[EventType] | None = None
+    try:
+        brokers, edge = _asked(config.kafka.edge, "edge", lambda name: name)
+        yield from brokers_judged("edge", config.kafka.edge, brokers)
+        try:
+            types = _types_in_force(config) if TYPES in edge else None
+        except Unavailable as error:
+            yield finding(CHECK, f"edge {TYPES}", str(error), "what types declare is not compared; mend this, then ask again")
+        else:
+            if types is None:
+                yield not_asked(CHECK, "types", "none are applied yet, so no topic has to be there: `hourmark types apply`")
+        yield from topics_judged("edge", config.kafka.edge, edge, _wanted(_edge_topics(config, types, edge), types, edge))
+    except Unavailable as error:
+        yield _away("edge", error)
+    if config.kafka.central is not None:
+        try:
+            yield from _central(config, config.kafka.central, edge, types)
+        except Unavailable as error:
+            yield _away("central", error)
+
+
+def _central(config: Config, settings: KafkaCluster, edge: Facts, types: Sequence[EventType] | None) -> Iterator[Answer]:
+    alias = config.kafka.edge_alias
+    brokers, central = _asked(settings, "central", lambda name: edge_topic(name, alias))
+    yield from brokers_judged("central", settings, brokers)
+    named = {central_topic(name, alias): facts for name, facts in central.items()}
+    wanted = _wanted(central_topics(config, types or ()), types, named)
+    yield from topics_judged("central", settings, named, wanted)
+    yield from mirrored_judged({central_topic(name, alias): facts for name, facts in edge.items()}, named)
+
+
+def _asked(settings: KafkaCluster, name: str, at_edge: Callable[[str], str]) -> tuple[int, Facts]:
+    """How many brokers are up, and the topics of Hourmark by their names at the edge. Unavailable."""
+    must_listen(settings, name)
+    cluster = Cluster(settings, name)
+    metadata = _metadata(cluster)
+    topics = {topic: told for topic, told in metadata.topics.items() if _is_ours(topic, at_edge)}
+    configs = cluster.topic_configs(topics)
+    return len(metadata.brokers), {at_edge(topic): _facts(told, configs[topic]) for topic, told in topics.items()}
+
+
+def _metadata(cluster: Cluster) -> ClusterMetadata:
+    try:
+        return cluster.admin.list_topics(timeout=TIMEOUT_S)
+    except KafkaException as error:
+        raise Unavailable(f"did not answer: {error.args[0].str()}") from error
+
+
+def _is_ours(topic: str, at_edge: Callable[[str], str]) -> bool:
+    try:
+        name = at_edge(topic)
+    except ValueError:  # another site's
+        return False
+    return name in _OF_HOURMARK or name.startswith(EVENTS_PREFIX)
+
+
+def _facts(told: TopicMetadata, settings: Mapping[str, str]) -> TopicFacts:
+    partitions = sorted(told.partitions.values(), key=lambda p: p.id)
+    return TopicFacts(
+        partitions=len(partitions),
+        replicas=min((len(p.replicas) for p in partitions), default=0),
+        settings=settings,
+        leaderless=tuple(p.id for p in partitions if p.leader < 0),
+        out_of_sync=tuple(p.id for p in partitions if len(p.isrs) < len(p.replicas)),
+    )
+
+
+def _types_in_force(config: Config) -> list[EventType] | None:
+    rules = applied_rules(config)
+    return None if rules is None else [version.declaration for version in rules.types.values()]
+
+
+def _wanted(all_topics: Sequence[WantedTopic], types: Sequence[EventType] | None, there: Facts) -> dict[str, WantedTopic]:
+    """What topics are judged by. Without types in force none has to be there."""
+    return {t.name: t for t in all_topics if types is not None or t.name in there}
+
+
+def _edge_topics(config: Config, types: Sequence[EventType] | None, there: Facts) -> list[WantedTopic]:
+    wanted = edge_topics(config, types or ())
+    if TOKENS in there:  # made with the first token, as that of types is
+        wanted += [dataclasses.replace(t, name=TOKENS) for t in wanted if t.name == TYPES]
+    return wanted
+
+
+def _away(cluster: str, error: Unavailable) -> Answer:
+    return finding(
+        CHECK, cluster, str(error),
+        f"see that its brokers run, and that kafka.{cluster}.bootstrap (and properties, for TLS and login) names them",
+    )  # fmt: skip

@@ -1,0 +1,181 @@
+"""From what a cluster says of itself to findings. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from hourmark.config_groups import KafkaCluster
+from hourmark.topic_setup import WantedTopic
+from hourmark_declare.doctor.finding import Answer, finding, well
+
+CHECK: Final = "kafka"
+_APPLY: Final = "`hourmark types apply` makes it"
+_AT_LEAST: Final[Mapping[str, str]] = {
+    # setting: what comes of less
+    "min.insync.replicas": "what is acknowledged may be on fewer brokers than configured, and be lost with them",
+    "retention.ms": "records are deleted before whoever was away for so long has read them",
+    "max.message.bytes": "larger records are refused, and ranges with them wait for ever",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """A topic as its cluster has it. `replicas`: of the partition with the fewest; the lists are of partitions."""
+
+    partitions: int
+    replicas: int
+    settings: Mapping[str, str]
+    leaderless: tuple[int, ...] = ()
+    out_of_sync: tuple[int, ...] = ()
+
+
+def brokers_judged(cluster: str, settings: KafkaCluster, brokers: int) -> Iterator[Answer]:
+    """Whether there are as many brokers as topics are to have replicas, and as many replicas as an ack waits for."""
+    needed, in_sync = settings.replication_factor, settings.min_insync_replicas
+    if in_sync > needed:
+        yield finding(
+            CHECK, cluster, f"min_insync_replicas = {in_sync}, of {needed} replicas: nothing is ever acknowledged",
+            f"set kafka.{cluster}.min_insync_replicas to {needed} at most; 2 of 3 survives one broker",
+        )  # fmt: skip
+    if brokers < needed:
+        yield finding(
+            CHECK, cluster, f"{brokers} brokers are up, and topics are to have {needed} replicas",
+            f"bring the others up, or set kafka.{cluster}.replication_factor where there are no more",
+        )  # fmt: skip
+    else:
+        yield well(CHECK, cluster, f"{brokers} brokers, replication factor {needed}")
+
+
+def topics_judged(
+    cluster: str, settings: KafkaCluster, topics: Mapping[str, TopicFacts], wanted: Mapping[str, WantedTopic]
+) -> Iterator[Answer]:
+    """Of each topic that is there what is wrong with it, and each that is wanted and is not; one line where all is well."""
+    found = [
+        finding(CHECK, f"{cluster} {name}", "the topic does not exist", _APPLY) for name in sorted(wanted.keys() - topics.keys())
+    ]
+    for name, facts in sorted(topics.items()):
+        found += topic_judged(cluster, settings, name, facts, wanted.get(name))
+    yield from found
+    if not found:
+        count = f"{len(topics)} topic{'' if len(topics) == 1 else 's'}"
+        yield well(CHECK, f"{cluster} topics", f"{count}, replicated and set as configured")
+
+
+def topic_judged(
+    cluster: str, settings: KafkaCluster, name: str, facts: TopicFacts, wanted: WantedTopic | None
+) -> Iterator[Answer]:
+    """What is wrong with one topic. `wanted` None: no type in force has it, so how long it is kept is not known."""
+    subject = f"{cluster} {name}"
+    if facts.replicas < settings.replication_factor:
+        yield finding(
+            CHECK, subject, f"replication factor {facts.replicas}, configured are {settings.replication_factor}",
+            "give it more replicas by kafka-reassign-partitions.sh; a broker that is lost takes with it what has no other",
+        )  # fmt: skip
+    least = {"min.insync.replicas": str(settings.min_insync_replicas), **(wanted.settings if wanted else {})}
+    for setting, why in _AT_LEAST.items():
+        if setting in least and _less(facts.settings.get(setting), least[setting]):
+            given = facts.settings[setting]
+            yield finding(CHECK, subject, f"{setting} = {given}, configured are {least[setting]}: {why}", _alter(least, setting))
+    yield from _election(subject, facts)
+    yield from _in_sync_possible(subject, facts)
+    yield from _cleanup(subject, facts, wanted)
+    if wanted is not None:
+        yield from _as_wanted(subject, facts, wanted)
+    yield from _partitions_served(subject, facts)
+
+
+def mirrored_judged(edge: Mapping[str, TopicFacts], central: Mapping[str, TopicFacts]) -> Iterator[Answer]:
+    """What the central cluster could not take of the edge's topics; both by their names at the edge."""
+    for name in sorted(edge.keys() & central.keys()):
+        subject = f"central {name}"
+        here, there = edge[name], central[name]
+        if there.partitions < here.partitions:
+            yield finding(
+                CHECK, subject, f"{there.partitions} partitions, the edge's topic has {here.partitions}",
+                "give it as many by kafka-topics.sh --alter; until then what the others hold is not mirrored",
+            )  # fmt: skip
+        for setting in ("max.message.bytes", "retention.ms"):
+            given, needed = there.settings.get(setting), here.settings.get(setting)
+            if needed is not None and _less(given, needed):
+                yield finding(
+                    CHECK, subject, f"{setting} = {given}, at the edge it is {needed}: {_AT_LEAST[setting]}",
+                    _alter({setting: needed}, setting),
+                )  # fmt: skip
+
+
+def _election(subject: str, facts: TopicFacts) -> Iterator[Answer]:
+    if facts.settings.get("unclean.leader.election.enable") == "true":
+        yield finding(
+            CHECK, subject, "unclean.leader.election.enable = true: a broker that lacks acknowledged records may become leader",
+            _alter({"unclean.leader.election.enable": "false"}, "unclean.leader.election.enable"),
+        )  # fmt: skip
+
+
+def _in_sync_possible(subject: str, facts: TopicFacts) -> Iterator[Answer]:
+    in_sync = facts.settings.get("min.insync.replicas", "1")
+    if _less(str(facts.replicas), in_sync):
+        yield finding(
+            CHECK, subject, f"min.insync.replicas = {in_sync}, and it has {facts.replicas} replicas: nothing is acknowledged",
+            "give it more replicas by kafka-reassign-partitions.sh",
+        )  # fmt: skip
+
+
+def _cleanup(subject: str, facts: TopicFacts, wanted: WantedTopic | None) -> Iterator[Answer]:
+    policies = facts.settings.get("cleanup.policy", "delete").split(",")
+    needed = wanted.settings.get("cleanup.policy", "delete") if wanted else "delete"
+    if policies != [needed]:
+        comes_of = "records that share a key are deleted" if needed == "delete" else "rules in force are deleted by age"
+        yield finding(
+            CHECK, subject, f"cleanup.policy = {','.join(policies)}, needed is {needed}: {comes_of}",
+            _alter({"cleanup.policy": needed}, "cleanup.policy"),
+        )  # fmt: skip
+    if (limit := facts.settings.get("retention.bytes", "-1")) != "-1" and needed == "delete":
+        yield finding(
+            CHECK, subject, f"retention.bytes = {limit}: records are deleted by size, however young they are",
+            _alter({"retention.bytes": "-1"}, "retention.bytes"),
+        )  # fmt: skip
+
+
+def _as_wanted(subject: str, facts: TopicFacts, wanted: WantedTopic) -> Iterator[Answer]:
+    if facts.partitions < wanted.partitions:
+        yield finding(
+            CHECK, subject, f"{facts.partitions} partitions, declared are {wanted.partitions}",
+            "give it as many by kafka-topics.sh --alter, or change the declaration",
+        )  # fmt: skip
+    setting = "message.timestamp.type"
+    if (given := facts.settings.get(setting, "CreateTime")) != "CreateTime":
+        yield finding(
+            CHECK, subject, f"{setting} = {given}, needed is CreateTime: times of records are not those that were sent",
+            _alter({setting: "CreateTime"}, setting),
+        )  # fmt: skip
+
+
+def _partitions_served(subject: str, facts: TopicFacts) -> Iterator[Answer]:
+    if facts.leaderless:
+        yield finding(
+            CHECK, subject, f"no leader for partitions {_listed(facts.leaderless)}: they take and give nothing",
+            "bring the brokers back that hold them (kafka-topics.sh --describe names them)",
+        )  # fmt: skip
+    if behind := tuple(p for p in facts.out_of_sync if p not in facts.leaderless):
+        yield finding(
+            CHECK, subject, f"replicas of partitions {_listed(behind)} are away or behind",
+            "see that all brokers are up; they catch up by themselves (kafka-topics.sh --describe --under-replicated-partitions)",
+        )  # fmt: skip
+
+
+def _less(given: str | None, needed: str) -> bool:
+    """Of numbers in Kafka's settings, where -1 has no limit. What a cluster does not tell is not less."""
+    if given is None or given == "-1":
+        return False
+    return needed == "-1" or int(given) < int(needed)
+
+
+def _alter(settings: Mapping[str, str], setting: str) -> str:
+    return f"kafka-configs.sh --alter --entity-type topics --entity-name … --add-config {setting}={settings[setting]}"
+
+
+def _listed(partitions: tuple[int, ...]) -> str:
+    more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""
+    return ", ".join(map(str, partitions[:5])) + more

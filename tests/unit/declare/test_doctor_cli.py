@@ -1,0 +1,122 @@
+"""`hourmark doctor`: servers that are away, hang, or break the question itself are findings, and keep none from being asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from hourmark.config import Config
+from hourmark.errors import Finding, Unavailable, UsageError
+from hourmark_declare.doctor import cli
+from hourmark_declare.doctor.cli import doctor
+from hourmark_declare.doctor.examination import CHECKS, examine
+from hourmark_declare.doctor.finding import Answer, Verdict, not_asked, well
+
+AWAY = """
+[kafka.edge]
+bootstrap = "127.0.0.1:1"
+[kafka.central]
+bootstrap = "127.0.0.1:1"
+[mirror]
+java = "/nonexistent/java"
+work_dir = "{folder}"
+[registry]
+url = "http://127.0.0.1:1"
+[storage]
+root = "hdfs://127.0.0.1:1/hourmark"
+webhdfs = "http://127.0.0.1:1"
+[etl]
+ledger = "sqlite:///{folder}/ledger.sqlite"
+"""
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Path:
+    file = tmp_path / "hourmark.toml"
+    file.write_text(AWAY.format(folder=tmp_path))
+    return file
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(doctor, [*arguments])
+
+
+def test_servers_that_are_away_are_findings_with_a_next_step(away: Path) -> None:
+    done = run("--config", str(away), "--json")
+    assert isinstance(done.exception, Finding) and done.exception.exit_code == 1
+    told = json.loads(done.stdout)
+    found = [answer for answer in told["answers"] if answer["verdict"] == "finding"]
+    assert told["findings"] == len(found)
+    assert all(answer["to_do"] for answer in found)
+    assert {answer["check"] for answer in told["answers"]} == set(CHECKS)
+    subjects = {(answer["check"], answer["subject"]) for answer in found}
+    assert {("kafka", "edge"), ("kafka", "central"), ("machine", "Java of mirror.java (/nonexistent/java)")} <= subjects
+    assert not (away.parent / "ledger.sqlite").exists()
+
+
+def test_a_line_says_what_is_wrong_and_the_next_what_to_do(away: Path) -> None:
+    done = run("--config", str(away), "--only", "machine")
+    lines = done.stdout.splitlines()
+    assert "FINDING    machine: Java of mirror.java (/nonexistent/java): it does not run" in lines
+    assert lines[-1] == "           do: install Java 17 or 21, and name it in mirror.java"
+    assert "kafka" not in done.stdout
+
+
+def test_a_kind_that_does_not_exist_is_refused() -> None:
+    done = run("--only", "machine,kafak")
+    assert isinstance(done.exception, UsageError) and "kafak" in str(done.exception)
+
+
+def test_where_nothing_is_found_it_ends_well(away: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        cli, "examine", lambda *_: [well("kafka", "edge", "3 brokers"), not_asked("machine", "Java", "no mirror")]
+    )
+    done = run("--config", str(away))
+    assert done.exit_code == 0
+    assert done.stdout.splitlines() == ["well       kafka: edge: 3 brokers", "not asked  machine: Java: no mirror"]
+
+
+def test_what_was_said_before_a_server_went_away_is_told_and_the_others_too() -> None:
+    def goes_away(_: Config) -> Iterator[Answer]:
+        yield well("first", "one", "it answers")
+        raise Unavailable("gone")
+
+    def breaks(_: Config) -> Iterator[Answer]:
+        yield well("second", "one", "it answers")
+        raise RuntimeError("not foreseen")
+
+    def answers(_: Config) -> Iterator[Answer]:
+        yield well("third", "one", "it answers")
+
+    told = examine(Config(), table={"first": goes_away, "second": breaks, "third": answers})
+    assert [(a.check, a.verdict) for a in told] == [
+        ("first", Verdict.WELL),
+        ("first", Verdict.FINDING),
+        ("second", Verdict.WELL),
+        ("second", Verdict.FINDING),
+        ("third", Verdict.WELL),
+    ]
+    assert "gone" in told[1].seen and "RuntimeError: not foreseen" in told[3].seen
+
+
+def test_one_that_hangs_is_a_finding_after_its_time() -> None:
+    over = threading.Event()
+
+    def hangs(_: Config) -> Iterator[Answer]:
+        over.wait(60)
+        yield well("first", "one", "too late")
+
+    def answers(_: Config) -> Iterator[Answer]:
+        yield well("second", "one", "it answers")
+
+    try:
+        told = examine(Config(), table={"first": hangs, "second": answers}, seconds=0.5)
+    finally:
+        over.set()
+    assert [(a.check, a.verdict) for a in told] == [("first", Verdict.FINDING), ("second", Verdict.WELL)]
+    assert told[0].seen == "no answer within 0.5 s"

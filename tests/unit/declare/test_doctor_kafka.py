@@ -1,0 +1,139 @@
+"""What the doctor says of a cluster: each fault planted is found, with a next step, and a cluster as it is to be has none."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from hourmark.config import Config
+from hourmark.config_groups import KafkaCluster
+from hourmark.event_types import DEAD_LETTERS
+from hourmark.topic_setup import WantedTopic
+from hourmark.topics import TYPES, events_topic
+from hourmark_declare.doctor.finding import Answer, Verdict
+from hourmark_declare.doctor.kafka_judged import TopicFacts, brokers_judged, mirrored_judged, topics_judged
+from hourmark_declare.topics import edge_topics
+
+EDGE = KafkaCluster()
+EVENTS = events_topic(DEAD_LETTERS.name)
+WANTED = {topic.name: topic for topic in edge_topics(Config(), [DEAD_LETTERS])}
+
+
+def facts_of(wanted: WantedTopic) -> TopicFacts:
+    """As `types apply` makes it."""
+    return TopicFacts(partitions=wanted.partitions, replicas=3, settings={"cleanup.policy": "delete", **wanted.settings})
+
+
+WELL = {name: facts_of(wanted) for name, wanted in WANTED.items()}
+
+
+def findings(answers: Iterable[Answer]) -> list[str]:
+    found = [answer for answer in answers if answer.verdict is Verdict.FINDING]
+    assert all(answer.to_do for answer in found)
+    return [f"{answer.subject}: {answer.seen}" for answer in found]
+
+
+def judged(topics: Mapping[str, TopicFacts], wanted: Mapping[str, WantedTopic] = WANTED) -> list[str]:
+    return findings(topics_judged("edge", EDGE, topics, wanted))
+
+
+def with_settings(topic: str, **changed: str) -> dict[str, TopicFacts]:
+    settings = {**WELL[topic].settings, **{name.replace("_", "."): value for name, value in changed.items()}}
+    return {**WELL, topic: dataclasses.replace(WELL[topic], settings=settings)}
+
+
+def test_a_cluster_as_it_is_to_be_has_no_finding() -> None:
+    assert judged(WELL) == []
+    assert [str(a) for a in topics_judged("edge", EDGE, WELL, WANTED)] == [
+        "well       kafka: edge topics: 4 topics, replicated and set as configured"
+    ]
+    assert findings(brokers_judged("edge", EDGE, 3)) == []
+    assert findings(mirrored_judged(WELL, WELL)) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "changed", "said"),
+    [
+        (EVENTS, {"min_insync_replicas": "1"}, "min.insync.replicas = 1, configured are 2"),
+        (EVENTS, {"min_insync_replicas": "4"}, "min.insync.replicas = 4, and it has 3 replicas: nothing is acknowledged"),
+        (EVENTS, {"unclean_leader_election_enable": "true"}, "unclean.leader.election.enable = true"),
+        (EVENTS, {"cleanup_policy": "compact"}, "cleanup.policy = compact, needed is delete"),
+        (EVENTS, {"cleanup_policy": "compact,delete"}, "cleanup.policy = compact,delete, needed is delete"),
+        (TYPES, {"cleanup_policy": "delete"}, "cleanup.policy = delete, needed is compact: rules in force are deleted"),
+        (EVENTS, {"retention_ms": "604799999"}, "retention.ms = 604799999, configured are 604800000"),
+        (EVENTS, {"retention_ms": "-2"}, "retention.ms = -2, configured are 604800000"),
+        (TYPES, {"retention_ms": "604800000"}, "retention.ms = 604800000, configured are -1"),
+        (EVENTS, {"retention_bytes": "1073741824"}, "retention.bytes = 1073741824: records are deleted by size"),
+        (EVENTS, {"max_message_bytes": "1048588"}, "max.message.bytes = 1048588, configured are 8388608"),
+        (EVENTS, {"message_timestamp_type": "LogAppendTime"}, "message.timestamp.type = LogAppendTime, needed is CreateTime"),
+    ],
+)
+def test_a_setting_that_breaks_a_promise_is_found(topic: str, changed: dict[str, str], said: str) -> None:
+    (found,) = judged(with_settings(topic, **changed))
+    assert found.startswith(f"edge {topic}: {said}")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"retention_ms": "-1"}, {"retention_ms": "604800001"}, {"max_message_bytes": "9000000"}, {"min_insync_replicas": "3"}],
+)
+def test_more_than_is_configured_is_well(changed: dict[str, str]) -> None:
+    assert judged(with_settings(EVENTS, **changed)) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"replicas": 2}, "replication factor 2, configured are 3"),
+        ({"leaderless": (0,), "out_of_sync": (0,)}, "no leader for partitions 0"),
+        ({"out_of_sync": tuple(range(7))}, "replicas of partitions 0, 1, 2, 3, 4 and 2 more are away or behind"),
+        ({"partitions": 0}, "0 partitions, declared are 1"),
+    ],
+)
+def test_a_topic_that_is_not_where_it_should_be_is_found(changed: dict[str, Any], said: str) -> None:
+    (found,) = judged({**WELL, EVENTS: dataclasses.replace(WELL[EVENTS], **changed)})
+    assert found.startswith(f"edge {EVENTS}: {said}")
+
+
+def test_a_topic_that_is_declared_and_not_there_is_found() -> None:
+    assert judged({name: facts for name, facts in WELL.items() if name != EVENTS}) == [f"edge {EVENTS}: the topic does not exist"]
+
+
+def test_of_a_topic_that_no_type_in_force_has_all_is_judged_but_how_long_it_is_kept() -> None:
+    assert judged(with_settings(EVENTS, retention_ms="1", max_message_bytes="1"), {}) == [
+        f"edge {TYPES}: cleanup.policy = compact, needed is delete: records that share a key are deleted"
+    ]
+    del_types = {name: facts for name, facts in with_settings(EVENTS, min_insync_replicas="1").items() if name != TYPES}
+    (found,) = judged(del_types, {})
+    assert found.startswith(f"edge {EVENTS}: min.insync.replicas = 1")
+
+
+def test_fewer_brokers_than_replicas_are_found() -> None:
+    (found,) = findings(brokers_judged("edge", EDGE, 2))
+    assert found == "edge: 2 brokers are up, and topics are to have 3 replicas"
+
+
+def test_an_ack_that_can_never_come_is_found() -> None:
+    (found,) = findings(brokers_judged("edge", KafkaCluster(replication_factor=1), 1))
+    assert found == "edge: min_insync_replicas = 2, of 1 replicas: nothing is ever acknowledged"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"max_message_bytes": "1048588"}, "max.message.bytes = 1048588, at the edge it is 8388608"),
+        ({"retention_ms": "1000"}, "retention.ms = 1000, at the edge it is 604800000"),
+    ],
+)
+def test_a_central_topic_that_takes_less_than_the_edges_is_found(changed: dict[str, str], said: str) -> None:
+    (found,) = findings(mirrored_judged(WELL, with_settings(EVENTS, **changed)))
+    assert found.startswith(f"central {EVENTS}: {said}")
+
+
+def test_a_central_topic_with_fewer_partitions_is_found() -> None:
+    more = {**WELL, EVENTS: dataclasses.replace(WELL[EVENTS], partitions=4)}
+    (found,) = findings(mirrored_judged(more, WELL))
+    assert found == f"central {EVENTS}: 1 partitions, the edge's topic has 4"
