@@ -195,7 +195,7 @@ class TailedSource(Group):
     """globs of files that do not begin to be followed: absolute, or of names, as `*.debug`; a file known before is finished"""
     read_from: str = "start"
     """of files that are there at the first look at this source: `start`, `end`, or a time, as `2026-11-01T00:00:00Z`: those
-    not written since are passed over; later files begin at their start"""
+    not written since are passed over; later files begin at their start. Of `journald`: entries from then on"""
     ignore_older_seconds: Seconds | None = None
     """files not written for so long do not begin to be followed until they are; longer than this tailer is ever down"""
     input: str | None = None

@@ -17,6 +17,9 @@ _PROGRAM: Final = """#!{python}
 import json, os, sys, time
 from pathlib import Path
 after = next((word.partition("=")[2] for word in sys.argv if word.startswith("--after-cursor=")), "")
+since = float(next((word.partition("=@")[2] for word in sys.argv if word.startswith("--since=")), 0))
+with open("{folder}/asked", "a") as asked:
+    print(*(word for word in sys.argv if word.startswith(("--since=", "--after-cursor="))), file=asked)
 broken, content = Path("{folder}/broken"), open("{folder}/entries", "rb")
 if broken.exists():
     sys.exit("Failed to open the journal")
@@ -27,7 +30,7 @@ while True:
     place = content.tell()
     line = content.readline()
     if line.endswith(b"\\n"):
-        if not passing:
+        if not passing and int(json.loads(line)["__REALTIME_TIMESTAMP"]) >= since * 1e6:
             sys.stdout.buffer.write(line)
         passing = passing and json.loads(line)["__CURSOR"] != after
         continue
@@ -50,12 +53,19 @@ class FakeJournal:
         Path(self.program).chmod(0o700)
         self._count = 0
 
-    def add(self, *messages: Any) -> None:
+    def asked(self) -> list[str]:
+        """Of each start, where it was to begin."""
+        return (self.folder / "asked").read_text().splitlines()
+
+    def add(self, *messages: Any, realtime_s: float | None = None) -> None:
         """More entries."""
         with (self.folder / "entries").open("a") as file:
             for message in messages:
                 self._count += 1
-                file.write(json.dumps(entry(self._count, message)) + "\n")
+                made = entry(self._count, message)
+                if realtime_s is not None:
+                    made["__REALTIME_TIMESTAMP"] = str(round(realtime_s * 1e6))
+                file.write(json.dumps(made) + "\n")
 
     def set_broken(self, broken: bool) -> None:
         """Whether the program ends with an error, at once."""

@@ -77,7 +77,7 @@ def _check_alone(source: TailedSource, where: str) -> None:
         ("record_start", source.record_start is not None),
         ("format", source.format != "plain"),
         ("exclude", bool(source.exclude)),
-        ("read_from", source.read_from != "start"),
+        ("read_from", source.read_from != "start" and source.input != JOURNAL),
         ("ignore_older_seconds", source.ignore_older_seconds is not None),
     ]
     if given := [name for name, is_given in others if is_given]:

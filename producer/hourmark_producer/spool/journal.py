@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from hourmark.durable import write_durably
 from hourmark.errors import ConfigError
 from hourmark_producer.spool.journal_entry import cursor_of, entry_line
 from hourmark_producer.spool.receiver import READ_BYTES, Polled
@@ -20,16 +23,19 @@ if TYPE_CHECKING:
 
 _AGAIN_S: Final = 1.0  # after journalctl ended otherwise than well
 _STOP_S: Final = 5.0
+_SINCE: Final = "since"  # beside the segments: where reading began, as long as no line tells where to go on
 
 
 class Journal:
-    """All of it. `program`: another one, in tests."""
+    """All of it, or from `read_from` on, as of a source. `program`: another one, in tests."""
 
     is_lost_in_between = False
     has_end = True
     resumes = True
 
-    def __init__(self, program: str = "journalctl") -> None:
+    def __init__(self, read_from: str = "start", program: str = "journalctl") -> None:
+        self._read_from = read_from
+        self._since = ""
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
@@ -52,6 +58,8 @@ class Journal:
                 f"source {receiver.source}: the last line in {receiver.segments.folder} is none of the journal, so it is not "
                 "known where to go on; give the source of the journal a name of its own"
             ) from error
+        if not self._cursor and self._read_from != "start":
+            self._since = _beginning(receiver.segments.folder / _SINCE, self._read_from, receiver.clock.now_ms())
         try:
             self._start(follow=False)
         except OSError as error:
@@ -74,7 +82,8 @@ class Journal:
 
     def _start(self, *, follow: bool) -> None:
         command = [self._program, "--output=json", "--all", "--no-pager", "--quiet", "--no-tail"]
-        command += [f"--after-cursor={self._cursor}"] if self._cursor else []
+        if self._cursor or self._since:
+            command.append(f"--after-cursor={self._cursor}" if self._cursor else f"--since={self._since}")
         command += ["--follow"] if follow else []
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self._process.stdout is not None, "it is a pipe"
@@ -132,3 +141,11 @@ class Journal:
         self._receiver.throttle.warn(
             f"journal {self._receiver.source}", f"source {self._receiver.source}: {self._program} {what}. It is tried again"
         )
+
+
+def _beginning(file: Path, read_from: str, now_ms: int) -> str:
+    """As journalctl takes it, `@` and Unix seconds. A first look decides it, and the next ones go by it until there is a line."""
+    if not file.exists():
+        at_ms = now_ms if read_from == "end" else round(datetime.fromisoformat(read_from).timestamp() * 1000)
+        write_durably(file, f"@{at_ms // 1000}.{at_ms % 1000:03}".encode())
+    return file.read_text()

@@ -40,7 +40,9 @@ def followed(config: TailerConfig) -> list[TailedSource]:
     return [
         source
         if source.input is None
-        else source.model_copy(update={"paths": [f"{glob.escape(str(_folder(config, source).resolve()))}/*.log"]})
+        else source.model_copy(
+            update={"paths": [f"{glob.escape(str(_folder(config, source).resolve()))}/*.log"], "read_from": "start"}
+        )
         for source in config.sources
     ]
 
@@ -157,7 +159,7 @@ class Spools:
             ) from error
         return Receiver(
             source=source.name,
-            input=self._input(source.input),
+            input=self._input(source),
             segments=segments,
             losses=ReceivingLosses(source.name, source.input, self.checkpoint, self.counters, self.clock),
             throttle=self.throttle,
@@ -165,11 +167,12 @@ class Spools:
             failed=self.failed,
         )
 
-    def _input(self, text: str) -> Input:
+    def _input(self, source: TailedSource) -> Input:
+        text = source.input or ""
         if text == STDIN:
             return StandardInput(self.config.line_bytes_max)
         if text == JOURNAL:
-            return Journal()
+            return Journal(source.read_from)
         address, syslog = address_of(text), self.config.syslog
         assert address is not None, "all others are addresses"
         if address.kind == UDP:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.support.tailer.host import Host
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
+from hourmark.config_groups import TailedSource
 from hourmark.errors import ConfigError
 from hourmark_producer.spool import spools
 from hourmark_producer.spool.journal import Journal
@@ -24,7 +26,7 @@ def journal(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake
     """That of the host's source `app`."""
     made = FakeJournal(tmp_path / "journal")
     receives(host, "journald")
-    monkeypatch.setattr(spools, "Journal", lambda: Journal(made.program))
+    monkeypatch.setattr(spools, "Journal", lambda read_from: Journal(read_from, made.program))
     return made
 
 
@@ -161,13 +163,48 @@ def test_a_program_that_is_not_there_and_a_spool_of_others_stop_the_start(host: 
         host.drain()
 
 
+def test_reading_begins_where_it_was_first_said(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+    """`end` is the end of the first look, also where nothing came until the second."""
+    host.settings["sources"] = [TailedSource(name="app", input="journald", read_from="end")]
+    journal.add(*numbered(0, 5))
+    host.drain()
+    since = (host.state / "spool" / "app" / "since").read_text()
+    assert abs(float(since.removeprefix("@")) - time.time()) < 60
+    host.drain()
+    assert (journal.asked()[-1], recorder.text()) == (f"--since={since}", b""), "the same as at first"
+    journal.add("new", realtime_s=time.time() + 1)
+    host.drain()
+    assert messages(recorder) == ["new"]
+    journal.add("newer", realtime_s=time.time() + 2)
+    host.drain()
+    assert messages(recorder) == ["new", "newer"] and journal.asked()[-1].startswith("--after-cursor=")
+    assert recorder.last.unknown_losses == recorder.last.lost_bytes == 0
+
+
+def test_reading_begins_at_a_time(host: Host, journal: FakeJournal, recorder: Recorder) -> None:
+    host.settings["sources"] = [TailedSource(name="app", input="journald", read_from="2026-11-23T16:45:20.5Z")]
+    journal.add(*numbered(0, 5))
+    journal.add("later", realtime_s=1795452321)
+    host.drain()
+    assert messages(recorder) == ["later"]
+    assert journal.asked()[0] == "--since=@1795452320.500"
+
+
 def test_a_real_journal(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorder: Recorder) -> None:
     said = [f"message {n}".encode() for n in range(2000)] + [b"\xff\x00raw", b"two\nlines"]
     program = real_journal(tmp_path / "journal", said)
     receives(host, "journald", spool={"bytes_max": 1 << 18})
-    monkeypatch.setattr(spools, "Journal", lambda: Journal(program))
+    monkeypatch.setattr(spools, "Journal", lambda read_from: Journal(read_from, program))
     with host.running():
         wait_for(lambda: len(messages(recorder)) > 100, "some of it")
     host.drain()
     host.drain()
     assert messages(recorder) == [*numbered(0, 2000), "\\xff\x00raw", "two\nlines"]
+
+
+def test_a_real_journal_from_a_time_on(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorder: Recorder) -> None:
+    program = real_journal(tmp_path / "journal", [f"message {n}".encode() for n in range(2000)])  # one a microsecond
+    host.settings["sources"] = [TailedSource(name="app", input="journald", read_from="2026-11-23T16:45:20.001Z")]
+    monkeypatch.setattr(spools, "Journal", lambda read_from: Journal(read_from, program))
+    host.drain()
+    assert messages(recorder) == numbered(1000, 2000)
