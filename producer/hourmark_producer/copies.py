@@ -48,7 +48,10 @@ def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) ->
             if status.st_size >= known.offset:
                 length = len(known.anchor)
                 if read_at(descriptor, known.offset - length, length) == known.anchor:
-                    return _origin(files, other, known)
+                    origin = _origin(files, other, known)
+                    if origin.reads_on and growing and status.st_size < other.observed.size:
+                        raise BeingCopied(f"it has the half of {other.place.seen_at}; perhaps a copy is being made")
+                    return origin
             elif growing and head:
                 raise BeingCopied(f"it begins like {other.place.seen_at}; perhaps a copy is being made")
     return None

@@ -46,6 +46,24 @@ def test_a_copy_that_is_still_being_made_is_waited_for(host: Host, recorder: Rec
     assert len(recorder.text()) == len(lines(1000))
 
 
+def test_a_copy_that_grows_beyond_what_was_read_of_its_file_is_waited_for_too(host: Host, recorder: Recorder) -> None:
+    """Its file is behind: more is in the half of the copy than was read."""
+    host.settings["range_bytes"] = 1024
+    recorder.behaviour = lambda one: 200 if one.range.end <= 8192 else 503
+    copy = host.logs / "app.log.1"
+    with host.running(lines(1000)) as tailer:
+        wait_for(lambda: len(recorder.stored) >= 8, "some of it is read")
+        copy.write_bytes(lines(600))
+        scans = tailer._scans
+        wait_for(lambda: len(tailer.files) == 2 and tailer._scans > scans + 5, "the half of it is seen")
+        copy.write_bytes(lines(1000))
+        os.truncate(host.app, 0)
+        recorder.behaviour = lambda _: 200
+        wait_for(lambda: len(recorder.text()) >= len(lines(1000)), "all lines")
+    host.drain()
+    assert sorted(recorder.text().splitlines()) == lines(1000).splitlines()
+
+
 def test_what_is_written_to_a_copy_is_its_own(host: Host, recorder: Recorder) -> None:
     host.drain(lines(100))
     shutil.copyfile(host.app, host.logs / "app.log.1")
