@@ -55,12 +55,17 @@ def look_at(looked_ms: Mapping[str, int]) -> list[_Change]:
     return [("INSERT OR REPLACE INTO looked VALUES (?,?)", (source, at_ms)) for source, at_ms in looked_ms.items()]
 
 
-def depart(position: Position) -> list[_Change]:
-    """A file or generation that was read up to there is over."""
-    if position.offset == 0:
+def depart(position: Position, unread: tuple[bytes, int] = (b"", 0)) -> list[_Change]:
+    """A file or generation that was read up to there is over.
+
+    `unread`: where nothing of it could be read, as it was one line without its end: its first bytes, and its size.
+    """
+    head, size = unread
+    if position.offset == size == 0:
         return []
+    told = (position.head, position.offset, position.anchor) if position.offset else (head, size, b"")
     return [
-        ("INSERT INTO departed (head, offset, anchor) VALUES (?,?,?)", (position.head, position.offset, position.anchor)),
+        ("INSERT INTO departed (head, offset, anchor) VALUES (?,?,?)", told),
         ("DELETE FROM departed WHERE number <= (SELECT max(number) FROM departed) - ?", (DEPARTED_MAX,)),
     ]
 

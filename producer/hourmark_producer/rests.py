@@ -207,7 +207,7 @@ class Rests:
             plain, status = self._open(file, path, rest)
         except FileNotFoundError as error:  # renamed by now; where to, the next looks at its folder tell
             file.drop_rest()
-            file.unfound = 0
+            file.unfound = 1  # it is not where it was, and the count begins anew
             raise NotYet(f"{path} was there, and is looked for again") from error
         except (CutOff, Damaged, _Another):
             return None

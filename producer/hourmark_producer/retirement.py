@@ -71,17 +71,21 @@ class Retirement:
         """Its rest was read from where it was packed."""
         flaw = f", which is not whole: {rest.flaw}" if rest.flaw else ""
         what = f"was read as it was packed{flaw}" if file.is_packed else f"was packed into {rest.found_in}{flaw}"
+        account = file.observed.of(file.progress)
+        unread = account.head, account.high
         if file.identity.birth_ns or file.is_packed:
-            self._end(file, what, known_to_end=not rest.flaw)
+            self._end(file, what, known_to_end=not rest.flaw, unread=unread)
         else:
-            self._deleted_unborn(file, what, known_to_end=not rest.flaw)
+            self._deleted_unborn(file, what, known_to_end=not rest.flaw, unread=unread)
 
-    def _deleted_unborn(self, file: TrackedFile, what: str = "was deleted", *, known_to_end: bool = False) -> None:
+    def _deleted_unborn(
+        self, file: TrackedFile, what: str = "was deleted", *, known_to_end: bool = False, unread: tuple[bytes, int] = (b"", 0)
+    ) -> None:
         """Without a birth time the next file on its inode has the same file id: it begins with the next generation."""
         position = Position(generation=file.progress.position.generation + 1, settled=file.progress.position.settled + 1)
         place = file.place._replace(missing=True)
         end = [changes.save_place(file, place), changes.save_position(file.file_id, position)]
-        end += archives.depart(file.progress.position)
+        end += archives.depart(file.progress.position, unread)
         self._count(file, what, end, known_to_end=known_to_end)
         file.close()
         file.place, file.progress, file.observed, file.deleted = place, Progress(position=position), NEVER, False
@@ -99,8 +103,8 @@ class Retirement:
         if file.retired and not file.progress.in_flight and self.schedule.is_idle(file):
             self.files.remove(file)
 
-    def _end(self, file: TrackedFile, what: str, *, known_to_end: bool = False) -> None:
-        end = [*changes.forget_file(file.file_id), *archives.depart(file.progress.position)]
+    def _end(self, file: TrackedFile, what: str, *, known_to_end: bool = False, unread: tuple[bytes, int] = (b"", 0)) -> None:
+        end = [*changes.forget_file(file.file_id), *archives.depart(file.progress.position, unread)]
         self._count(file, what, end, known_to_end=known_to_end)
         self.files.retire(file)
         self.release(file)

@@ -239,3 +239,21 @@ def test_an_empty_file_that_was_packed_leaves_nothing_unknown(host: Host, record
     host.app.unlink()
     assert host.drain().unknown_losses == 1, "one that is older than the file is not it"
     assert sent(recorder) == []
+
+
+@pytest.mark.parametrize("size", [30, 300])
+def test_a_line_without_its_end_that_was_packed_is_lost_once(host: Host, recorder: Recorder, size: int) -> None:
+    """All that its file held: nothing of it was read by which its archive could be known."""
+    half = lines(20)[:size].replace(b"\n", b" ")
+    with host.running(lines(100)) as tailer:
+        recorder.wait_text(lines(100))
+        host.app.rename(host.logs / "app.log.1")
+        host.append(half)
+        wait_for(lambda: len(tailer.files) == 2 and all(file.is_read for file in tailer.files), "both are read")
+    host.app.unlink()
+    for number in range(4):
+        for archive in host.logs.glob("app.log-*.gz"):
+            archive.unlink()
+        packed(host, f"app.log-{number}.gz", half)  # it appears again and again
+        summary = host.drain()
+        assert (summary.lost_bytes, summary.unknown_losses) == (size, 0)
