@@ -8,6 +8,7 @@ begun, or how one ended. `Spawner` is the other end.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -20,6 +21,7 @@ from typing import Any, Final
 
 from tests.support.tailer_model.planted import FAULTS
 
+_ASKED_TO_DIE: Final = 1  # PR_SET_PDEATHSIG
 ROOT: Final = Path(__file__).parents[3]
 
 
@@ -78,6 +80,7 @@ def _begin(request: dict[str, Any]) -> int:
         for target, source in ((0, null), (1, null), (2, descriptor)):
             os.dup2(source, target)
         os.closerange(3, 256)
+        ctypes.CDLL(None).prctl(_ASKED_TO_DIE, signal.SIGKILL)  # else it goes on sending to whoever has its service's port next
         for kind, most in (
             (resource.RLIMIT_FSIZE, request["file_bytes_max"]),
             (resource.RLIMIT_NOFILE, request["open_files_max"]),
