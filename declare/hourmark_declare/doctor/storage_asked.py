@@ -1,0 +1,40 @@
+"""Lists the root of staged files and buckets, and asks the NameNode how it stands. Writes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.request import ProxyHandler, build_opener
+
+from hourmark.config import Config
+from hourmark_declare.doctor.finding import Answer, not_asked, well
+from hourmark_declare.doctor.storage_judged import CHECK, namenode_judged
+from hourmark_etl.storage import NotFound, open_storage
+
+_JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
+_DIRECT: Final = build_opener(ProxyHandler({}))  # as storage asks: a cluster's addresses are not the internet's
+
+
+def ask(config: Config) -> Iterator[Answer]:
+    """Whether the root can be listed; of HDFS, whether files can be written as configured."""
+    try:
+        names = open_storage(config.storage).list("")
+        yield well(CHECK, "storage.root", f"{len(names)} names at {config.storage.root}")
+    except NotFound:
+        yield well(CHECK, "storage.root", f"it answers; nothing was written yet at {config.storage.root}")
+    if config.storage.root.startswith("hdfs://"):
+        bean = _namenode(config.storage.webhdfs.rstrip("/"))
+        if bean is None:
+            yield not_asked(CHECK, "NameNode", "storage.webhdfs has no /jmx that can be read: is it a gateway?")
+        else:
+            yield from namenode_judged(bean, config.storage.replication)
+
+
+def _namenode(address: str) -> dict[str, Any] | None:
+    try:
+        with _DIRECT.open(address + _JMX, timeout=10) as answer:
+            (bean,) = json.load(answer)["beans"]
+            return dict(bean)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,149 @@
+"""What the doctor says of ledger, schema registry and storage: each fault planted is found, and what is well is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine
+from tests.support.http_server import Answering, serving
+from tests.support.rules_servers import MemoryRegistry
+
+from hourmark.config import Config
+from hourmark.config_groups import Etl, Storage
+from hourmark.event_types import DEAD_LETTERS
+from hourmark.rules import KnownSchema
+from hourmark_declare.doctor import ledger_asked, storage_asked
+from hourmark_declare.doctor.finding import Answer, Verdict
+from hourmark_declare.doctor.ledger_judged import SETTINGS, postgresql_judged
+from hourmark_declare.doctor.registry_asked import schemas_judged
+from hourmark_declare.doctor.storage_judged import namenode_judged
+from hourmark_etl.ledger.database import Database
+
+ON = dict.fromkeys(SETTINGS, "on")
+NAMENODE = {"Safemode": "", "LiveNodes": json.dumps({"one": {}, "two": {}, "three": {}}), "NumberOfMissingBlocks": 0}
+LETTERS = KnownSchema.of(DEAD_LETTERS.name, DEAD_LETTERS.schema())
+OTHER = {"type": "record", "name": "other", "fields": []}
+
+
+def findings(answers: Iterable[Answer]) -> list[str]:
+    found = [answer for answer in answers if answer.verdict is Verdict.FINDING]
+    assert all(answer.to_do for answer in found)
+    return [answer.seen for answer in found]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_postgresql_that_loses_or_damages_commits_is_found(setting: str) -> None:
+    (found,) = findings(postgresql_judged({**ON, setting: "off"}))
+    assert found.startswith(f"{setting} = off: ")
+
+
+def test_a_postgresql_that_keeps_what_it_commits_is_well() -> None:
+    assert findings(postgresql_judged(ON)) == []
+    assert findings(postgresql_judged({**ON, "synchronous_commit": "remote_apply"})) == []
+
+
+def asked_of_ledger(tmp_path: Path) -> list[Answer]:
+    etl, storage = Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite"), Storage(root=f"file://{tmp_path}/root")
+    return list(ledger_asked.ask(Config(etl=etl, storage=storage)))
+
+
+def test_a_database_without_a_ledger_is_found_and_stays_without(tmp_path: Path) -> None:
+    (tmp_path / "ledger.sqlite").touch()
+    for _ in range(2):
+        assert findings(asked_of_ledger(tmp_path)) == ["the database holds no ledger"]
+    engine = create_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar() == 0
+    engine.dispose()
+
+
+def test_a_damaged_ledger_is_found(tmp_path: Path) -> None:
+    (tmp_path / "ledger.sqlite").write_bytes(b"no database" * 1000)
+    (found,) = findings(asked_of_ledger(tmp_path))
+    assert found == "it cannot be read: file is not a database"
+
+
+def test_a_ledger_that_answers_is_well(tmp_path: Path) -> None:
+    with closing(Database(f"sqlite:///{tmp_path}/ledger.sqlite")) as ledger:
+        identity, commit = ledger.identity()
+    (answer,) = asked_of_ledger(tmp_path)
+    assert (answer.verdict, answer.seen) == (Verdict.WELL, f"ledger {identity}, commit {commit}")
+
+
+def registry_of(*schemas: Any, topic: str = LETTERS.topic) -> MemoryRegistry:
+    registry = MemoryRegistry()
+    for schema in schemas:
+        registry.register(topic, schema)
+    return registry
+
+
+@pytest.mark.parametrize(
+    ("registry", "said"),
+    [
+        (registry_of(), "it is not registered under subject events.dead-letters-value"),
+        (registry_of(LETTERS.schema, topic="events.other"), "it is not registered under subject events.dead-letters-value"),
+        (registry_of(OTHER), "it stands for another schema, other"),
+    ],
+)
+def test_a_schema_that_the_registry_lost_or_changed_is_found(registry: MemoryRegistry, said: str) -> None:
+    assert findings(schemas_judged(registry, {1: LETTERS})) == [said]
+
+
+def test_a_registry_that_has_what_the_ledger_knows_is_well() -> None:
+    (answer,) = schemas_judged(registry_of(LETTERS.schema), {1: LETTERS})
+    assert answer.verdict is Verdict.WELL
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"Safemode": "Safe mode is ON."}, "it is in safe mode: nothing can be written"),
+        ({"LiveNodes": '{"one": {}}'}, "1 datanodes live, and files are to have 3 replicas (storage.replication)"),
+        ({"NumberOfMissingBlocks": 7}, "7 blocks have no replica left"),
+    ],
+)
+def test_a_namenode_that_cannot_keep_files_is_found(changed: dict[str, Any], said: str) -> None:
+    assert findings(namenode_judged({**NAMENODE, **changed}, 3)) == [said]
+
+
+def test_a_namenode_that_can_is_well() -> None:
+    assert findings(namenode_judged(NAMENODE, 3)) == []
+
+
+class NameNode(Answering):
+    """In safe mode, with nothing in it."""
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/jmx"):
+            self.answer(200, json.dumps({"beans": [{**NAMENODE, "Safemode": "Safe mode is ON."}]}).encode())
+        else:
+            self.answer(200, json.dumps({"FileStatuses": {"FileStatus": []}}).encode())
+
+
+class Gateway(NameNode):
+    """Without /jmx."""
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/jmx"):
+            self.answer(404, b"<html>")
+        else:
+            super().do_GET()
+
+
+@pytest.mark.parametrize(("server", "last"), [(NameNode, Verdict.FINDING), (Gateway, Verdict.NOT_ASKED)])
+def test_a_namenode_is_asked_how_it_stands_where_it_tells(server: type[Answering], last: Verdict) -> None:
+    with serving(server) as address:
+        storage = Storage(root="hdfs://namenode:8020/hourmark", webhdfs=f"http://{address}")
+        answers = list(storage_asked.ask(Config(storage=storage)))
+    assert answers[0].verdict is Verdict.WELL
+    assert answers[1].verdict is last
+
+
+def test_a_root_where_nothing_was_written_yet_is_well(tmp_path: Path) -> None:
+    (answer,) = storage_asked.ask(Config(storage=Storage(root=f"file://{tmp_path}/none")))
+    assert answer.verdict is Verdict.WELL
