@@ -12,19 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from hourmark.config import load_config
+from hourmark.kafka import Cluster
+from hourmark_infra.stack import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
 LINES = 500
 
 
-def hourmark(folder: Path, *arguments: str) -> str:
+def hourmark(folder: Path, *arguments: str, code: int = 0) -> str:
     environment = {**os.environ, "HOURMARK_HOME": str(folder / "home")}
     done = subprocess.run(
         [sys.executable, "-m", "hourmark", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=600,
         check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-5000:]
+    assert done.returncode == code, f"{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
     return done.stdout
 
 
@@ -56,3 +61,31 @@ def test_a_log_file_is_in_closed_buckets_and_a_second_run_adds_what_is_new(folde
     told = hourmark(folder, "bucket", "cat", "app", bucket["hour"], "--config", second["config"])
     assert '"level": "WARN"' in told
     assert "one more" in told
+    the_doctor_names_what_is_wrong(folder, second["config"])
+
+
+def the_doctor_names_what_is_wrong(folder: Path, config: str) -> None:
+    """Of real servers: that nothing is, and then what was done to them."""
+    assert findings(folder, config, code=0) == {}
+    edge = Cluster(load_config(Path(config)).kafka.edge, "edge")
+    wrong = {"unclean.leader.election.enable": "true", "retention.ms": "60000", "min.insync.replicas": "1"}
+    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wrong.items()]
+    topic = ConfigResource(ResourceType.TOPIC, "events.app", incremental_configs=entries)
+    for future in edge.admin.incremental_alter_configs([topic]).values():
+        future.result(15)
+    stack = Stack.load(folder / "home")
+    stack.kill("registry")
+    found = findings(folder, config, code=1)
+    assert set(found) == {"kafka", "registry"}
+    for name in wrong:
+        assert any("events.app" in said and name in said for said in found["kafka"]), found
+
+
+def findings(folder: Path, config: str, *, code: int) -> dict[str, list[str]]:
+    """By kind, what was found and what is to be done."""
+    told = json.loads(hourmark(folder, "doctor", "--json", "--config", config, code=code))
+    found: dict[str, list[str]] = {}
+    for answer in told["answers"]:
+        if answer["verdict"] == "finding":
+            found.setdefault(answer["check"], []).append(f"{answer['subject']}: {answer['seen']}; {answer['to_do']}")
+    return found
