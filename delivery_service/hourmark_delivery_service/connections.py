@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+OTHER_FILES: Final = 256  # open beside connections: Kafka's, and the service's own
 
 C = TypeVar("C")
 

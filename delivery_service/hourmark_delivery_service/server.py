@@ -28,6 +28,7 @@ from hourmark.log import set_up_logging
 from hourmark.ranges import LINE_BYTES_MAX
 from hourmark_delivery_service.app import create_app
 from hourmark_delivery_service.claims import Claims
+from hourmark_delivery_service.connections import OTHER_FILES
 from hourmark_delivery_service.http_protocol import protocol_of
 from hourmark_delivery_service.identity import take_identity
 from hourmark_delivery_service.parsing import EVENT_BYTES_MAX, native
@@ -43,7 +44,6 @@ _LOG = logging.getLogger(__name__)
 
 _INFLIGHT_BYTES_LEAST: Final = 1 << 20  # as of the setting
 _BACKLOG: Final = 2048  # as uvicorn's
-OTHER_FILES: Final = 256
 _GARBAGE: Final = 50_000  # objects made beyond those that went, before the youngest are looked through
 _SWITCH_S: Final = 0.0005
 _TICKS_PER_TRIM: Final = 50
