@@ -4,39 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlalchemy import inspect, text
-from sqlalchemy.exc import DBAPIError
-
 from hourmark.config import Config
+from hourmark.errors import Unavailable
 from hourmark_declare.doctor.finding import Answer, finding, well
 from hourmark_declare.doctor.ledger_judged import CHECK, SETTINGS, postgresql_judged
-from hourmark_etl.ledger import migrations
-from hourmark_etl.ledger.engines import open_engine, sqlite_file
 from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.standing import standing
 
 
 def ask(config: Config) -> Iterator[Answer]:
     """Whether there is a ledger, it answers, and nothing says that it is lost; of PostgreSQL, how it keeps what it commits."""
-    file = sqlite_file(config.etl.ledger)
-    if file is None or file.is_file():
-        changing, reading = open_engine(config.etl.ledger)
-        try:
-            with reading.connect() as connection, connection.begin():
-                if file is None:
-                    settings = {name: str(connection.execute(text(f"SHOW {name}")).scalar()) for name in SETTINGS}
-                    yield from postgresql_judged(settings)
-                if not migrations.is_current(connection):
-                    yield _other_version(inspect(connection).has_table("alembic_version"))
-                    return
-        except DBAPIError as error:
-            yield finding(
-                CHECK, "etl.ledger", f"it cannot be read: {' '.join(str(error.orig).split())}",
-                "check that its server runs and this user may connect, or, for a file, path and rights; a damaged one: restore "
-                "the newest copy, or `hourmark ledger rebuild`",
-            )  # fmt: skip
-            return
-        finally:
-            changing.dispose()
+    try:
+        found = standing(config.etl.ledger, SETTINGS)
+    except Unavailable as error:
+        yield finding(
+            CHECK, "etl.ledger", f"it cannot be read: {error}",
+            "check that its server runs and this user may connect, or, for a file, path and rights; a damaged one: restore "
+            "the newest copy, or `hourmark ledger rebuild`",
+        )  # fmt: skip
+        return
+    if found is not None and found.settings:
+        yield from postgresql_judged(dict(found.settings))
+    if found is not None and not found.is_current:
+        yield _other_version(found.is_ledger)
+        return
     with existing_ledger(config) as ledger:
         identity, commit = ledger.identity()
         yield well(CHECK, "etl.ledger", f"ledger {identity}, commit {commit}")
