@@ -61,7 +61,7 @@ def depart(position: Position, unread: tuple[bytes, int] = (b"", 0)) -> list[_Ch
     `unread`: where nothing of it could be read, as it was one line without its end: its first bytes, and its size.
     """
     head, size = unread
-    if position.offset == size == 0:
+    if position.offset == 0 and not (head and size):  # without its beginning it could be any
         return []
     told = (position.head, position.offset, position.anchor) if position.offset else (head, size, b"")
     return [
