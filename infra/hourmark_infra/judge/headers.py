@@ -40,7 +40,7 @@ def read(line: bytes, *, older: bool) -> Header | None:
 
 def time_ms(text: str, zone: str, latest_ms: int, strict: bool = False) -> int | None:
     """Unix milliseconds of a header's time, cut; without a year the latest that is not after `latest_ms`."""
-    if text[0].isdigit():
+    if text[0].isdigit() or " " not in text:  # a month is followed by its day
         whole, point, rest = text.partition(".")
         digits = rest[: len(rest) - len(rest.lstrip(string.digits))]
         if point and not 0 < len(digits) <= (6 if strict else 9):

@@ -53,6 +53,13 @@ def test_the_lines_that_vectors_are_kept_for_are_read_alike(tmp_path: Path, name
     assert len(set(read)) > 1 or name not in LINES or name in ("form-system-here", "form-strict"), "events and dead letters"
 
 
+@pytest.mark.parametrize("before", [b"!", b"x", b"-"])
+def test_a_time_that_begins_as_none_is_none_to_the_judge_too(tmp_path: Path, before: bytes) -> None:
+    for name, lines in LINES.items():
+        for at, line in enumerate(line for line in lines if b" 2025-" in line):
+            read_alike(tmp_path / f"{name}-{at}", SOURCES[name], line.replace(b" 2025-", b" " + before + b"2025-", 1))
+
+
 @st.composite
 def mutated(draw: st.DrawFn) -> tuple[str, bytes]:
     name = draw(st.sampled_from(sorted(LINES)))
