@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ def is_alive(process: Process | None) -> bool:
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log: Path) -> Process:
-    """Start a daemon in a session of its own; stdout and stderr are appended to `log`."""
+    """Start a daemon in a session of its own; stdout and stderr are appended to `log`. `marked` finds it from then on."""
     log.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
@@ -63,7 +64,18 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log
         ],
         setsid=True,
     )
-    return Process(pid, started_of(pid) or "ended at once")
+    started = started_of(pid)
+    while started_of(pid) and not _environment_is_there(pid):
+        time.sleep(0.001)
+    return Process(pid, started or "ended at once")
+
+
+def _environment_is_there(pid: int) -> bool:
+    # exec lets the one who spawned go on before the new program's environment is laid out; until then it reads as empty.
+    try:
+        return bool(Path(f"/proc/{pid}/environ").read_bytes())
+    except OSError:
+        return True
 
 
 def marked(prefix: str) -> dict[str, list[Process]]:

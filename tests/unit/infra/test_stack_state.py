@@ -16,7 +16,7 @@ from hourmark.clock import SystemClock
 from hourmark.errors import HourmarkError, UsageError
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.lifecycle import end
-from hourmark_infra.stack.process import Process, is_alive, marked, send, spawn, started_of, wait_gone
+from hourmark_infra.stack.process import Process, is_alive, marked, of_mark, send, spawn, started_of, wait_gone
 from hourmark_infra.stack.state import load_state, new_state, save_state, state_file
 
 
@@ -76,6 +76,13 @@ def test_a_daemon_is_found_by_its_mark_without_its_pid(tmp_path: Path, stranger:
     assert end([process], SystemClock())
     assert marked(f"{tmp_path}::") == {}
     assert stranger.poll() is None
+
+
+def test_a_daemon_has_its_mark_as_soon_as_it_was_started(tmp_path: Path) -> None:
+    for number in range(40):
+        process = spawn(["/bin/sleep", "60"], dict(os.environ), f"{tmp_path}::{number}", tmp_path / "logs" / "fake.log")
+        assert of_mark(f"{tmp_path}::{number}") == [process]
+        send(process, signal.SIGKILL)
 
 
 def test_children_of_a_killed_parent_are_found_by_the_same_mark(tmp_path: Path) -> None:
