@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 from typing import Final
 
-from tests.support.tailer_model import actions
-from tests.support.tailer_model.actions import HARD, PLAIN, Action
+from tests.support.tailer_model.actions import running
+from tests.support.tailer_model.actions.weights import HARD, PLAIN, Action
 from tests.support.tailer_model.judge import judge
 from tests.support.tailer_model.spawner import Spawner
 from tests.support.tailer_model.world import World
@@ -33,9 +33,9 @@ def play(history: list[str], seed: int, folder: Path, spawner: Spawner, planted:
             world.notice_an_end()
             action(world)
             world.pause()
-        actions.settle(world)
+        running.settle(world)
         if world.is_running:
-            actions.stop(world)
+            running.stop(world)
         status = world.drained()
         if status != 0:
             world.services.findings.append(f"drained with exit status {status}")

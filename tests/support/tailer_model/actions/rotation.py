@@ -1,0 +1,96 @@
+"""What becomes of logs that are full, or of yesterday: nothing is destroyed."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+
+from tests.support.tailer_model.actions.weights import plain
+from tests.support.tailer_model.actions.writing import some
+from tests.support.tailer_model.truth import File
+from tests.support.tailer_model.world import World
+
+
+def make_way(world: World) -> None:
+    """app.log.1 becomes app.log.2, and so on, compressed or not."""
+    numbered = {}
+    for file in world.truth.named():
+        stem = (file.name or "").removesuffix(".gz").removeprefix("logs/app.log.")
+        if stem.isdigit():
+            numbered[int(stem)] = file
+    for number in sorted(numbered, reverse=True):
+        name = numbered[number].name or ""
+        world.rename(name, f"logs/app.log.{number + 1}" + (".gz" if name.endswith(".gz") else ""))
+
+
+@plain(3)
+def rotate(world: World) -> None:
+    if world.is_away or world.truth.at("logs/app.log") is None:
+        return
+    make_way(world)
+    world.rename("logs/app.log", "logs/app.log.1")
+    if world.rng.random() < 0.5:
+        world.write("logs/app.log", 0)
+
+
+@plain(1)
+def rotate_by_date(world: World) -> None:
+    """As logrotate's dateext: nothing else is renamed."""
+    if not world.is_away and world.truth.at("logs/app.log") is not None:
+        world.rename("logs/app.log", f"logs/app.log-2026112400{len(world.done):04}")
+        if world.rng.random() < 0.5:
+            world.write("logs/app.log", 0)
+
+
+@plain(2)
+def rotate_and_compress_the_one_before(world: World) -> None:
+    """As logrotate's delaycompress."""
+    rotate(world)
+    if not world.is_away and (before := world.truth.at("logs/app.log.2")):
+        pack(world, before)
+
+
+@plain(1)
+def rotate_out_of_the_pattern(world: World) -> None:
+    """As logrotate's dateext with another extension; what nobody looked at before is nobody's."""
+    file = some(world, "logs/app.log")
+    if file and file.name:
+        world.rename(file.name, f"logs/old-{len(world.done)}.log")
+
+
+@plain(2)
+def compress(world: World) -> None:
+    """As gzip does: the packed file is whole before the plain one goes."""
+    if file := some(world, "logs/app.log.", "logs/app.log-"):
+        pack(world, file)
+
+
+def pack(world: World, file: File) -> None:
+    with world.services.lock:
+        if file.body.looked_at or world.truth.is_begun(file.body) or "app" in world.services.claims_ms:
+            file.looked_at = not file.is_nobodys  # whether or not it was seen before
+        else:
+            world.doubts.add("packed before the first look, so that nothing tells whether it was read long ago")
+            file.looked_at, file.is_nobodys = False, True
+        name = file.name or ""
+        packed = world.path(f"{name}.gz")
+        with world.path(name).open("rb") as source, gzip.open(packed, "wb", compresslevel=1) as target:
+            shutil.copyfileobj(source, target)
+        shutil.copystat(world.path(name), packed)
+        world.path(name).unlink()
+        file.name, file.is_followed = f"{name}.gz", False
+
+
+@plain(2)
+def switch(world: World) -> None:
+    """The link leads to a new file from now on."""
+    name = f"store/{len(world.done)}.log"
+    if world.rng.random() < 0.7 and (file := some(world, "store/")):
+        world.write(file.name or "", 2)
+    world.write(name, world.rng.choice((0, 3)))
+    temporary = world.folder / "current.new"
+    temporary.symlink_to(world.path(name))
+    with world.services.lock:
+        temporary.rename(world.folder / "current.log")
+        for file in world.truth.named():
+            file.is_followed &= file.source == "app" or file.name == name

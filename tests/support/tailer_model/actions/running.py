@@ -1,0 +1,93 @@
+"""The tailer begins and ends, in all conditions."""
+
+from __future__ import annotations
+
+import signal
+
+from tests.support.tailer_model.actions.services import bring_services_up
+from tests.support.tailer_model.actions.weights import plain
+from tests.support.tailer_model.actions.writing import append_to_a_new_one
+from tests.support.tailer_model.truth import now_ms
+from tests.support.tailer_model.world import FILES_OPEN_MIN, World, size_of
+
+
+@plain(3)
+def kill(world: World) -> None:
+    if world.is_running:
+        world.end(signal.SIGKILL)
+        _forget_what_has_no_name(world)
+
+
+@plain(1)
+def stop(world: World) -> None:
+    if world.is_running:
+        status = world.end(signal.SIGTERM)
+        _forget_what_has_no_name(world)
+        if status != 0 and not world.disk_is_full and not (status == -signal.SIGTERM and not world.has_reported):
+            world.services.findings.append(f"SIGTERM ended it with {status}")
+
+
+def _forget_what_has_no_name(world: World) -> None:
+    if any(file.name is None for file in world.truth.files):
+        world.doubts.add("nobody held a deleted file open")
+
+
+@plain(4)
+def start(world: World) -> None:
+    if not world.is_running:
+        world.start()
+
+
+@plain(1)
+def start_with_few_descriptors(world: World) -> None:
+    if not world.is_running:
+        world.start(open_files_max=FILES_OPEN_MIN)
+        for _ in range(12):
+            append_to_a_new_one(world)
+
+
+@plain(1)
+def start_on_a_full_disk(world: World) -> None:
+    """Files may grow by a little only; the tailer goes on when it is started again."""
+    if not world.is_running:
+        room = max(size_of(world.state / f"checkpoint.sqlite{suffix}") for suffix in ("", "-wal")) + world.rng.randrange(20_000)
+        world.start(file_bytes_max=max(room, 1 << 16))
+
+
+@plain(1)
+def take_the_folder_away(world: World) -> None:
+    with world.services.lock:
+        if not world.is_away:
+            world.path("logs").rename(world.path("logs.away"))
+            world.services.away_since_ms = now_ms()
+
+
+@plain(2)
+def bring_the_folder_back(world: World) -> None:
+    with world.services.lock:
+        if world.is_away:
+            world.path("logs.away").rename(world.path("logs"))
+            world.services.away_since_ms = None
+
+
+@plain(4)
+def settle(world: World) -> None:
+    """Nothing is in its way; it must have caught up soon."""
+    bring_services_up(world)
+    bring_the_folder_back(world)
+    world.services.refusing = 0.0
+    if world.disk_is_full:
+        restart(world)
+    if not world.is_running:
+        world.start()
+    if not world.wait_for_a_look():
+        restart(world)
+        if not world.wait_for_a_look():
+            world.services.findings.append("it does not catch up, though nothing is in its way, even after a restart")
+
+
+def restart(world: World) -> None:
+    """For a tailer without room, or that ended meanwhile."""
+    kill(world)
+    if not world.is_running:
+        world.start()

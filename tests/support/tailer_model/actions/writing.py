@@ -1,0 +1,42 @@
+"""What programs write."""
+
+from __future__ import annotations
+
+from tests.support.tailer_model.actions.weights import plain
+from tests.support.tailer_model.truth import File
+from tests.support.tailer_model.world import World
+
+
+def some(world: World, *prefixes: str) -> File | None:
+    """A file whose name begins so."""
+    plain_ones = [file for file in world.truth.named() if file.name and not file.name.endswith(".gz")]
+    found = [file for file in plain_ones if (file.name or "").startswith(prefixes)]
+    return world.rng.choice(found) if found and not world.is_away else None
+
+
+@plain(6)
+def append(world: World) -> None:
+    if not world.is_away:
+        world.write("logs/app.log", world.rng.choice((1, 3, 40, 400)))
+
+
+@plain(2)
+def append_to_an_older_one(world: World) -> None:
+    if file := some(world, "logs/", "store/"):
+        world.write(file.name or "", world.rng.choice((1, 5)))
+
+
+@plain(2)
+def begin_a_line(world: World) -> None:
+    if not world.is_away:
+        world.write("logs/app.log", world.rng.choice((1, 4)), unfinished=True)
+
+
+def append_several_ranges(world: World) -> None:
+    if not world.is_away:
+        world.write("logs/app.log", 200)
+
+
+def append_to_a_new_one(world: World) -> None:
+    if not world.is_away:
+        world.write(f"logs/app.log-{len(world.truth.files)}", 2)
