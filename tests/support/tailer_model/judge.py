@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.support.tailer.recorder import Received
+from tests.support.tailer_model.packing import suffix_of
 from tests.support.tailer_model.truth import Body, File, Line, numbers_of
 from tests.support.tailer_model.world import SOURCES, World
 
@@ -106,7 +107,7 @@ def _left_out(world: World, came: Counter[int]) -> Iterator[str]:
 
 def _unended(world: World, source: str) -> int:
     """Bytes of last lines without an end in files that were packed: nobody will ever end them."""
-    packed = [file.body.content for file in world.truth.named() if file.source == source and (file.name or "").endswith(".gz")]
+    packed = [file.body.content for file in world.truth.named() if file.source == source and suffix_of(file.name)]
     return sum(len(content) - (content.rfind(b"\n") + 1) for content in packed)
 
 

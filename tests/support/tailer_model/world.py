@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.support.tailer_model.packing import suffix_of
 from tests.support.tailer_model.services import Services
 from tests.support.tailer_model.spawner import Spawner
 from tests.support.tailer_model.truth import File, Truth, now_ms
@@ -219,7 +220,7 @@ paths = ["{self.folder}/current.log"]
 
 
 def _matches(name: str) -> bool:
-    return name.startswith(("logs/app.log", "store/")) and not name.endswith(".gz")
+    return name.startswith(("logs/app.log", "store/")) and not suffix_of(name)
 
 
 def size_of(path: Path) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
+import time
 
 from tests.support.tailer_model.actions.weights import plain
 from tests.support.tailer_model.actions.writing import some
+from tests.support.tailer_model.packing import SUFFIXES, packed, suffix_of
 from tests.support.tailer_model.truth import File
 from tests.support.tailer_model.world import World
 
@@ -15,12 +16,12 @@ def make_way(world: World) -> None:
     """app.log.1 becomes app.log.2, and so on, compressed or not."""
     numbered = {}
     for file in world.truth.named():
-        stem = (file.name or "").removesuffix(".gz").removeprefix("logs/app.log.")
+        stem = (file.name or "").removesuffix(suffix_of(file.name)).removeprefix("logs/app.log.")
         if stem.isdigit():
             numbered[int(stem)] = file
     for number in sorted(numbered, reverse=True):
         name = numbered[number].name or ""
-        world.rename(name, f"logs/app.log.{number + 1}" + (".gz" if name.endswith(".gz") else ""))
+        world.rename(name, f"logs/app.log.{number + 1}" + suffix_of(name))
 
 
 @plain(3)
@@ -60,7 +61,7 @@ def rotate_out_of_the_pattern(world: World) -> None:
 
 @plain(2)
 def compress(world: World) -> None:
-    """As gzip does: the packed file is whole before the plain one goes."""
+    """As gzip and its like do: the packed file is whole before the plain one goes."""
     if file := some(world, "logs/app.log.", "logs/app.log-"):
         pack(world, file)
 
@@ -73,12 +74,16 @@ def pack(world: World, file: File) -> None:
             world.doubts.add("packed before the first look, so that nothing tells whether it was read long ago")
             file.looked_at, file.is_nobodys = False, True
         name = file.name or ""
-        packed = world.path(f"{name}.gz")
-        with world.path(name).open("rb") as source, gzip.open(packed, "wb", compresslevel=1) as target:
-            shutil.copyfileobj(source, target)
-        shutil.copystat(world.path(name), packed)
+        suffix = world.rng.choice(SUFFIXES)
+        content = packed(world.path(name).read_bytes(), suffix)
+        with world.path(name + suffix).open("wb", buffering=0) as target:
+            half = world.rng.randrange(len(content))
+            target.write(content[:half])
+            time.sleep(world.rng.choice((0.0, 0.0, 0.03)))
+            target.write(content[half:])
+        shutil.copystat(world.path(name), world.path(name + suffix))
         world.path(name).unlink()
-        file.name, file.is_followed = f"{name}.gz", False
+        file.name, file.is_followed = name + suffix, False
 
 
 @plain(2)

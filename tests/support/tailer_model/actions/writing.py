@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tests.support.tailer_model.actions.weights import plain
+from tests.support.tailer_model.packing import suffix_of
 from tests.support.tailer_model.truth import File
 from tests.support.tailer_model.world import World
 
 
 def some(world: World, *prefixes: str) -> File | None:
     """A file whose name begins so."""
-    plain_ones = [file for file in world.truth.named() if file.name and not file.name.endswith(".gz")]
+    plain_ones = [file for file in world.truth.named() if not suffix_of(file.name)]
     found = [file for file in plain_ones if (file.name or "").startswith(prefixes)]
     return world.rng.choice(found) if found and not world.is_away else None
 
