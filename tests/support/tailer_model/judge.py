@@ -5,17 +5,20 @@
 3. Each line of a file that is still there, and that a source leads to or the tailer looked at, has come.
 4. What is said to be lost is never more than what was destroyed unread; without unknown losses it is exactly that.
 5. Where all could be known nothing is unknown.
+6. Lines that are one record, and were written at once, are in one range.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 
 from tests.support.tailer.recorder import Received
+from tests.support.tailer_model.forms import FLUSH_S, POD_FIELDS, SOURCES, is_torn, joins_lines, numbers_of
 from tests.support.tailer_model.packing import suffix_of
-from tests.support.tailer_model.truth import Body, File, Line, numbers_of
-from tests.support.tailer_model.world import SOURCES, World
+from tests.support.tailer_model.truth import Body, File, Line
+from tests.support.tailer_model.world import World
 
 COPY_BYTES_MIN = 64  # of which less was read is not told from what is equal by chance, and is sent again
 _Place = tuple[str, int]  # file id, generation
@@ -46,6 +49,8 @@ def _judged(world: World) -> Iterator[str]:
         content = _content(ranges)
         sent[body] = max(sent[body], len(content))
         came.update(numbers_of(content))
+        if joins_lines(file.source):
+            yield from _records(file, ranges)
     yield from _doubles(world, came)
     yield from _left_out(world, came)
     yield from _losses(world, sent)
@@ -81,6 +86,20 @@ def _body_of(world: World, ranges: list[Received]) -> tuple[File, Body] | None:
             if all(body.content[one.range.start : one.range.end] == one.body for one in ranges):
                 return file, body
     return None
+
+
+def _records(file: File, ranges: list[Received]) -> Iterator[str]:
+    """None is torn but where it was waited for; and what the path says comes with each."""
+    by_number = {line.number: line for line in _lines(file)}
+    for one, following in itertools.pairwise(ranges):
+        if one.range.end == following.range.start and is_torn(file.source, one.body, following.body):
+            before, after = by_number[numbers_of(one.body)[-1]], by_number[numbers_of(following.body)[0]]
+            assert after.written_ms is not None, "lines without an end are not sent"
+            if after.written_ms - before.unwritten_ms < 1000 * FLUSH_S - 1:
+                yield f"{file.source}: a record is torn at {following.range.start}, though it was written at once"
+                return
+    if file.source == "pods" and (other := {one.range.fields for one in ranges} - {POD_FIELDS}):
+        yield f"pods: its ranges say {other}"
 
 
 def _doubles(world: World, came: Counter[int]) -> Iterator[str]:

@@ -171,3 +171,23 @@ def takes_what_is_packed_for_unread() -> None:
     unread = _now("explaining:Told")(_now("explaining:Answer.UNREAD"))
     _put("rests:ask", lambda *_: unread)
     _put("archives:depart", lambda *_: [])
+
+
+@fault("settle", *4 * ["write_records"])
+def cuts_records_at_lines() -> None:
+    """Each line is a record."""
+    cut = _now("cutting:cut")
+    _put("source_cutting:cut_records", lambda read, limits, _, *, in_record, flush: cut(read, limits, in_line=in_record))
+
+
+@fault("settle", *4 * ["write_in_a_container"])
+def cuts_between_a_partial_line_and_its_end() -> None:
+    """P and F say nothing."""
+    cut = _now("cutting:cut")
+    _put("source_cutting:cut_cri", lambda read, limits, *, in_piece, at_line, flush: cut(read, limits, in_line=in_piece))
+
+
+@fault("write_in_a_container")
+def does_not_know_whose_container_it_is() -> None:
+    """Paths of containers' logs are like any other."""
+    _put("source_cutting:container_fields", lambda _: {})

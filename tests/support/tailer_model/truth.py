@@ -11,16 +11,19 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+from tests.support.tailer_model.forms import line_of, numbers_of
+
 _FILLER: Final = b"abcdefghijklmnopqrstuvwxyz" * 8
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Line:
-    """One line. `written_ms`: when its end was there for all to read; None: it has none yet."""
+    """One line. `written_ms`: when its end was there for all to read; None: it has none yet. `unwritten_ms`: when it was not."""
 
     number: int
     content: bytes
     written_ms: int | None = None
+    unwritten_ms: int = 0
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -82,21 +85,21 @@ class Truth:
         """Those that have a name."""
         return (file for file in self.files if file.name is not None)
 
-    def new_lines(self, count: int, size: int) -> list[Line]:
+    def new_lines(self, count: int, size: int, source: str) -> list[Line]:
         """Lines as no other is; none of them is anywhere yet."""
         numbers = range(self._numbers, self._numbers + count)
         self._numbers += count
-        return [Line(number=n, content=b"%08d %s\n" % (n, _FILLER[: n * 37 % size])) for n in numbers]
+        return [Line(number=n, content=line_of(source, n, _FILLER[: n * 37 % size])) for n in numbers]
 
-    def wrote(self, file: File, content: bytes, lines: list[Line]) -> None:
-        """`content` was added to it: it ends what was begun, then come these lines, the last perhaps without its end."""
+    def wrote(self, file: File, content: bytes, lines: list[Line], since_ms: int) -> None:
+        """`content` was added since then: it ends what was begun, then come these lines, the last perhaps without its end."""
         body, at_ms = file.body, now_ms()
         body.lines += lines
         body.content += content
         whole = body.content.count(b"\n")
         for line in body.lines[:whole]:
             if line.written_ms is None:
-                line.written_ms = at_ms
+                line.written_ms, line.unwritten_ms = at_ms, since_ms
                 self.undelivered[line.number] = (line, file, body)
 
     def is_begun(self, body: Body) -> bool:
@@ -122,11 +125,6 @@ class Truth:
         """What it held is nowhere any more; it holds nothing now."""
         file.body.destroyed = True
         file.bodies.append(Body())
-
-
-def numbers_of(content: bytes) -> list[int]:
-    """Of the lines in it; -1 for what no line begins like."""
-    return [int(line[:8]) if line[:8].isdigit() else -1 for line in content.split(b"\n")[:-1]]
 
 
 def now_ms() -> int:

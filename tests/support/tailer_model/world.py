@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.support.tailer_model.packing import suffix_of
+from tests.support.tailer_model.forms import FOLLOWED, SOURCES, is_followed, joins_lines, settings, source_of
 from tests.support.tailer_model.services import Services
 from tests.support.tailer_model.spawner import Spawner
 from tests.support.tailer_model.truth import File, Truth, now_ms
@@ -21,7 +21,6 @@ from hourmark.wire import REPORTS_PATH
 SETTLES_WITHIN_S: Final = 30.0
 DRAINS_WITHIN_S: Final = 60
 FILES_OPEN_MIN: Final = 72  # the fewest descriptors that the tailer starts with: eight files
-SOURCES: Final = ("app", "link")
 
 
 class World:
@@ -40,8 +39,8 @@ class World:
         self._pid: int | None = None
         self.disk_is_full = False
         self._reports_before = 0
-        (folder / "logs").mkdir()
-        (folder / "store").mkdir()
+        for name in FOLLOWED.values():
+            (folder / name.rpartition("/")[0]).mkdir(parents=True)
 
     @contextlib.contextmanager
     def playing(self) -> Iterator[None]:
@@ -65,12 +64,7 @@ range_bytes = 4096
 scan_seconds = 0.02
 report_seconds = 0.05
 backoff_max_seconds = 0.05
-[[tailer.sources]]
-name = "app"
-paths = ["{self.folder}/logs/app.log*"]
-[[tailer.sources]]
-name = "link"
-paths = ["{self.folder}/current.log"]
+{settings(str(self.folder))}
 """
         )
 
@@ -103,18 +97,19 @@ paths = ["{self.folder}/current.log"]
 
     def write(self, name: str, count: int, *, unfinished: bool = False) -> None:
         """Add lines to a file, made where there is none; perhaps the last one without its end."""
-        source = "link" if name.startswith("store/") else "app"
+        source = source_of(name)
         with self.services.lock:
             file = self.truth.at(name) or self.truth.create(name, source)
-            lines = self.truth.new_lines(count, 200)
+            lines = self.truth.new_lines(count, 200, source)
             content = file.body.missing + b"".join(line.content for line in lines)
             if unfinished and lines:
                 content = content[: -self.rng.randrange(1, len(lines[-1].content))]
+            since_ms = now_ms()
             with self.path(name).open("ab", buffering=0) as opened:
-                half = self.rng.randrange(len(content) + 1)
+                half = self.rng.randrange(len(content) + 1) if not joins_lines(source) else len(content)
                 opened.write(content[:half])
                 opened.write(content[half:])
-            self.truth.wrote(file, content, lines)
+            self.truth.wrote(file, content, lines, since_ms)
 
     def rename(self, name: str, to: str) -> None:
         """Give a file another name, that of nobody else."""
@@ -123,7 +118,7 @@ paths = ["{self.folder}/current.log"]
             assert file is not None and self.truth.at(to) is None
             self.path(name).rename(self.path(to))
             file.name = to
-            file.is_followed = _matches(to)
+            file.is_followed = is_followed(to)
 
     def truncate(self, file: File, lines: int = 0) -> None:
         """It holds nothing any more; or at once this many new lines."""
@@ -217,10 +212,6 @@ paths = ["{self.folder}/current.log"]
             if file.is_followed:
                 file.looked_at = True
                 file.body.looked_at |= bool(file.body.content)
-
-
-def _matches(name: str) -> bool:
-    return name.startswith(("logs/app.log", "store/")) and not suffix_of(name)
 
 
 def size_of(path: Path) -> int:

@@ -7,6 +7,7 @@ import time
 
 from tests.support.tailer_model.actions.weights import plain
 from tests.support.tailer_model.actions.writing import some
+from tests.support.tailer_model.forms import CONTAINER_LOG, FOLLOWED
 from tests.support.tailer_model.packing import SUFFIXES, packed, suffix_of
 from tests.support.tailer_model.truth import File
 from tests.support.tailer_model.world import World
@@ -84,6 +85,16 @@ def pack(world: World, file: File) -> None:
         shutil.copystat(world.path(name), world.path(name + suffix))
         world.path(name).unlink()
         file.name, file.is_followed = name + suffix, False
+
+
+@plain(2)
+def rotate_records_or_containers(world: World) -> None:
+    """As log4j and kubelet do: by time, and packed later."""
+    live = world.rng.choice((FOLLOWED["records"], CONTAINER_LOG))
+    if (old := some(world, f"{live}.")) and world.rng.random() < 0.7:
+        pack(world, old)
+    if world.truth.at(live) is not None:
+        world.rename(live, f"{live}.20261124-{len(world.done):06}")
 
 
 @plain(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.support.tailer_model.actions.weights import plain
+from tests.support.tailer_model.forms import CONTAINER_LOG, FOLLOWED
 from tests.support.tailer_model.packing import suffix_of
 from tests.support.tailer_model.truth import File
 from tests.support.tailer_model.world import World
@@ -31,6 +32,18 @@ def append_to_an_older_one(world: World) -> None:
 def begin_a_line(world: World) -> None:
     if not world.is_away:
         world.write("logs/app.log", world.rng.choice((1, 4)), unfinished=True)
+
+
+@plain(2)
+def write_records(world: World) -> None:
+    """Of some lines each."""
+    world.write(FOLLOWED["records"], world.rng.choice((1, 2, 30, 100)), unfinished=world.rng.random() < 0.2)
+
+
+@plain(2)
+def write_in_a_container(world: World) -> None:
+    """To both streams, with partial lines."""
+    world.write(CONTAINER_LOG, world.rng.choice((1, 2, 30, 100)), unfinished=world.rng.random() < 0.2)
 
 
 def append_several_ranges(world: World) -> None:
