@@ -191,3 +191,20 @@ def cuts_between_a_partial_line_and_its_end() -> None:
 def does_not_know_whose_container_it_is() -> None:
     """Paths of containers' logs are like any other."""
     _put("source_cutting:container_fields", lambda _: {})
+
+
+@fault("settle", "reload_what_is_not_in_order", "settle")
+def takes_any_configuration() -> None:
+    """It begins anew, whether or not it can."""
+
+    def ask(reloading: Any) -> None:
+        reloading._begins_anew = True
+        reloading._stop()
+
+    _put("reloading:Reloading.ask", ask)
+
+
+@fault("settle", "reload", "settle")
+def ends_where_it_should_begin_anew() -> None:
+    """SIGHUP is as SIGTERM."""
+    _put("reloading:Reloading.wanted", False)

@@ -63,6 +63,11 @@ class Services:
         for recorder in self.recorders:
             recorder.retry_after = str(WAIT_S) if asks else "0"
 
+    @property
+    def asks_to_wait(self) -> bool:
+        """Whether a 503 says for how long."""
+        return any(recorder.retry_after != "0" for recorder in self.recorders)
+
     def forget_who_waits(self) -> None:
         """A tailer that begins has heard nothing."""
         with self.lock:

@@ -3,7 +3,7 @@
     python -m tests.support.tailer_model.spawner
 
 reads requests from its standard input, a line of JSON each, and answers with a line each: the process id of the process that was
-begun, or how one ended. `Spawner` is the other end.
+begun, or how one ended. `Spawner` is the other end. A tailer that begins anew, as on SIGHUP, comes here again, with what it was.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, Final
 from tests.support.tailer_model.planted import FAULTS
 
 _ASKED_TO_DIE: Final = 1  # PR_SET_PDEATHSIG
+_MODULE: Final = "tests.support.tailer_model.spawner"
 ROOT: Final = Path(__file__).parents[3]
 
 
@@ -30,7 +31,7 @@ class Spawner:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.tailer_model.spawner"],
+            [sys.executable, "-m", _MODULE],
             cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -52,9 +53,13 @@ class Spawner:
         answer = self._ask(do="poll", pid=pid)
         return None if answer.strip() == "runs" else int(answer)
 
+    def tell(self, pid: int, number: signal.Signals) -> None:
+        """Tell it something."""
+        os.kill(pid, number)
+
     def end(self, pid: int, number: signal.Signals) -> int:
         """Send it this signal, and wait."""
-        os.kill(pid, number)
+        self.tell(pid, number)
         return self.wait(pid)
 
     def close(self) -> None:
@@ -87,12 +92,9 @@ def _begin(request: dict[str, Any]) -> int:
         ):
             if most:
                 resource.setrlimit(kind, (most, most))
-        if request["planted"]:
-            FAULTS[request["planted"]]()
-        from hourmark.cli import main
-
-        sys.argv = ["hourmark", "tail", *request["arguments"]]
-        main()
+        sys.orig_argv = [sys.executable, "-m", _MODULE, request["planted"], *request["arguments"]]
+        os.chdir(ROOT)
+        _tail(request["planted"], request["arguments"])
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
         status = 0 if end.code is None else status
@@ -101,6 +103,15 @@ def _begin(request: dict[str, Any]) -> int:
     finally:
         sys.stderr.flush()
         os._exit(status)
+
+
+def _tail(planted: str, arguments: list[str]) -> None:
+    if planted:
+        FAULTS[planted]()
+    from hourmark.cli import main
+
+    sys.argv = ["hourmark", "tail", *arguments]
+    main()
 
 
 def _serve() -> None:
@@ -119,4 +130,7 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    if sys.argv[1:]:
+        _tail(sys.argv[1], sys.argv[2:])
+    else:
+        _serve()

@@ -37,7 +37,9 @@ class World:
         self._spawner = spawner
         self._planted = planted
         self._pid: int | None = None
+        self.range_bytes = 4096
         self.disk_is_full = False
+        self.was_reloaded = False  # since it was started: then it may be without a handler for SIGTERM for a moment
         self._reports_before = 0
         for name in FOLLOWED.values():
             (folder / name.rpartition("/")[0]).mkdir(parents=True)
@@ -46,21 +48,22 @@ class World:
     def playing(self) -> Iterator[None]:
         """Services are there; whatever runs is ended."""
         with self.services.running():
-            self._configure()
+            self.configure()
             try:
                 yield
             finally:
                 if self._pid is not None:
                     self._spawner.end(self._pid, signal.SIGKILL)
 
-    def _configure(self) -> None:
+    def configure(self) -> None:
+        """Write it, as it is to be now."""
         urls = ", ".join(f'"{url}"' for url in self.services.urls)
-        (self.folder / "hourmark.toml").write_text(
+        self.config.write_text(
             f"""
 [tailer]
 state_dir = "{self.folder}/state"
 service_urls = [{urls}]
-range_bytes = 4096
+range_bytes = {self.range_bytes}
 scan_seconds = 0.02
 report_seconds = 0.05
 backoff_max_seconds = 0.05
@@ -72,6 +75,11 @@ backoff_max_seconds = 0.05
     def state(self) -> Path:
         """The tailer's folder."""
         return self.folder / "state"
+
+    @property
+    def config(self) -> Path:
+        """The tailer's configuration."""
+        return self.folder / "hourmark.toml"
 
     @property
     def log(self) -> Path:
@@ -141,14 +149,18 @@ backoff_max_seconds = 0.05
     def start(self, *more: str, open_files_max: int = 0, file_bytes_max: int = 0) -> None:
         """A tailer; where it refuses because its checkpoint is lost, it is told to read all again."""
         assert self._pid is None
-        self.disk_is_full = bool(file_bytes_max)
+        self.disk_is_full, self.was_reloaded = bool(file_bytes_max), False
         self._reports_before = self._reports()
         self.services.forget_who_waits()
-        config = str(self.folder / "hourmark.toml")
         self._pid = self._spawner.start(
-            ["--config", config, *more], self.log, planted=self._planted, open_files_max=open_files_max,
+            ["--config", str(self.config), *more], self.log, planted=self._planted, open_files_max=open_files_max,
             file_bytes_max=file_bytes_max,
         )  # fmt: skip
+
+    def reload(self) -> None:
+        """Ask it to go on with the configuration as it is now."""
+        assert self._pid is not None
+        self._spawner.tell(self._pid, signal.SIGHUP)
 
     def end(self, number: signal.Signals) -> int:
         """The tailer's end, by this signal."""
@@ -177,6 +189,17 @@ backoff_max_seconds = 0.05
                 return ended
             time.sleep(0.01)
         return None
+
+    def reloads_and_says(self, what: str) -> bool:
+        """Whether it logs this soon, once more than before."""
+        before, deadline = self._said(what), time.monotonic() + SETTLES_WITHIN_S
+        self.reload()
+        while self._said(what) == before and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self._said(what) > before
+
+    def _said(self, what: str) -> int:
+        return self.log.read_text().count(what)
 
     def _reports(self) -> int:
         return sum(path == REPORTS_PATH for recorder in self.services.recorders for path in recorder.requests)

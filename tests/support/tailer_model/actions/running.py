@@ -23,7 +23,8 @@ def stop(world: World) -> None:
     if world.is_running:
         status = world.end(signal.SIGTERM)
         _forget_what_has_no_name(world)
-        if status != 0 and not world.disk_is_full and not (status == -signal.SIGTERM and not world.has_reported):
+        was_early = status == -signal.SIGTERM and (world.was_reloaded or not world.has_reported)
+        if status != 0 and not world.disk_is_full and not was_early:
             world.services.findings.append(f"SIGTERM ended it with {status}")
 
 
@@ -52,6 +53,27 @@ def start_on_a_full_disk(world: World) -> None:
     if not world.is_running:
         room = max(size_of(world.state / f"checkpoint.sqlite{suffix}") for suffix in ("", "-wal")) + world.rng.randrange(20_000)
         world.start(file_bytes_max=max(room, 1 << 16))
+
+
+@plain(2)
+def reload(world: World) -> None:
+    """It goes on with other ranges, under the same process id."""
+    if world.is_running and world.has_reported and not world.services.asks_to_wait:
+        world.range_bytes = world.rng.choice((2048, 4096, 8192))
+        world.configure()
+        world.was_reloaded = True
+        world.reload()
+        _forget_what_has_no_name(world)
+
+
+@plain(1)
+def reload_what_is_not_in_order(world: World) -> None:
+    """It says so, and goes on as it was."""
+    if world.is_running and world.has_reported and not (world.was_reloaded or world.disk_is_full):
+        world.config.write_text(f"{world.config.read_text()}\nno_setting = 1\n")
+        if not world.reloads_and_says("the configuration is not taken"):
+            world.services.findings.append("it does not say that a configuration is not in order")
+        world.configure()
 
 
 @plain(1)
