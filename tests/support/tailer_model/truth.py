@@ -56,6 +56,7 @@ class File:
     looked_at: bool = False
     is_copy: bool = False
     is_nobodys: bool = False  # nothing that the tailer knows leads to it any more
+    links: list[str] = dataclasses.field(default_factory=list)  # its other names
 
     @property
     def body(self) -> Body:

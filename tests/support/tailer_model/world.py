@@ -126,7 +126,22 @@ backoff_max_seconds = 0.05
             assert file is not None and self.truth.at(to) is None
             self.path(name).rename(self.path(to))
             file.name = to
-            file.is_followed = is_followed(to)
+            file.is_followed = any(map(is_followed, (to, *file.links)))
+
+    def link(self, file: File, to: str) -> None:
+        """One more name for it."""
+        with self.services.lock:
+            assert file.name is not None and self.truth.at(to) is None
+            self.path(to).hardlink_to(self.path(file.name))
+            file.links.append(to)
+
+    def unlink(self, file: File) -> None:
+        """It goes by its other name."""
+        with self.services.lock:
+            assert file.name is not None
+            self.path(file.name).unlink()
+            file.name = file.links.pop()
+            file.is_followed = any(map(is_followed, (file.name, *file.links)))
 
     def truncate(self, file: File, lines: int = 0) -> None:
         """It holds nothing any more; or at once this many new lines."""
@@ -142,7 +157,8 @@ backoff_max_seconds = 0.05
         """No name leads to it any more."""
         with self.services.lock:
             assert file.name is not None
-            self.path(file.name).unlink()
+            for name in (file.name, *file.links):
+                self.path(name).unlink()
             file.name = None
             file.body.destroyed = True
 

@@ -68,6 +68,8 @@ def compress(world: World) -> None:
 
 
 def pack(world: World, file: File) -> None:
+    if file.links:
+        return  # as gzip refuses to
     with world.services.lock:
         if file.body.looked_at or world.truth.is_begun(file.body) or "app" in world.services.claims_ms:
             file.looked_at = not file.is_nobodys  # whether or not it was seen before
@@ -85,6 +87,21 @@ def pack(world: World, file: File) -> None:
         shutil.copystat(world.path(name), world.path(name + suffix))
         world.path(name).unlink()
         file.name, file.is_followed = name + suffix, False
+
+
+@plain(1)
+def give_a_second_name(world: World) -> None:
+    """As `cp -l` and backups do; one that matches, or one that does not."""
+    if file := some(world, "logs/app.log"):
+        world.link(file, f"logs/{world.rng.choice(('app.log-kept', 'kept'))}-{len(world.truth.files)}-{len(world.done)}")
+
+
+@plain(1)
+def remove_one_of_two_names(world: World) -> None:
+    """Nothing is destroyed by that."""
+    linked = [file for file in world.truth.named() if file.links]
+    if linked and not world.is_away:
+        world.unlink(world.rng.choice(linked))
 
 
 @plain(2)
