@@ -2,8 +2,10 @@
 
 A copy is a file that was not read yet, whose name is another followed file's, or was that one's first, with more behind it
 (`app.log` → `app.log.1`), and whose content is that file's: the same head, and the same bytes before the place up to which that
-one was read, now or before it was last truncated. Lines that are all alike prove nothing, and are sent again rather than passed
-over. Where that file is gone, or has begun anew, nobody else will send what it had not: the copy is read from there.
+one was read, now or before it was last truncated; or before its own end, where that one was read on since. It waits until
+something of that one was read, and, unless that was truncated, until nobody has written to it for a while: both may grow.
+Lines that are all alike prove nothing, and are sent again rather than passed over. Where that file is gone, or has begun anew,
+nobody else will send what it had not: the copy is read from there.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Final, NamedTuple
 
 from hourmark_producer.files import Files, Position, TrackedFile
 from hourmark_producer.looking import read_at
-from hourmark_producer.truncation import HEAD_BYTES, are_alike
+from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, are_alike
 
 OFFSET_MIN: Final = 64  # less content than this could be equal by chance
 COPYING_S: Final = 5.0  # so long without growth, and nobody is copying any more
@@ -42,6 +44,8 @@ def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) ->
     growing = now_s - status.st_mtime < COPYING_S
     head = read_at(descriptor, 0, HEAD_BYTES)
     for other in _namesakes(files, file):
+        if _will_be_read(files, other) and _begins_alike(other.observed.of(other.progress).head, head):
+            raise BeingCopied(f"it begins like {other.place.seen_at}, of which nothing is read yet")
         for known in (other.progress.position, other.former):
             if known is None or not is_telling(known) or not known.head.startswith(head[: len(known.head)]):
                 continue
@@ -49,11 +53,13 @@ def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) ->
                 length = len(known.anchor)
                 if read_at(descriptor, known.offset - length, length) == known.anchor:
                     origin = _origin(files, other, known)
-                    if origin.reads_on and growing and status.st_size < other.observed.size:
-                        raise BeingCopied(f"it has the half of {other.place.seen_at}; perhaps a copy is being made")
+                    if origin.reads_on and growing and not _is_truncated(other):  # both may have grown since they were looked at
+                        raise BeingCopied(f"it is a copy of {other.place.seen_at}, and perhaps not whole yet")
                     return origin
             elif growing and head:
                 raise BeingCopied(f"it begins like {other.place.seen_at}; perhaps a copy is being made")
+            elif known is other.progress.position and _holds(other, descriptor, status.st_size):
+                return _origin(files, other, known)
     return None
 
 
@@ -65,6 +71,40 @@ def _origin(files: Files, other: TrackedFile, known: Position) -> Origin:
     if other.rest is None and not is_over and (is_unseen or (other.descriptor is None and other.unfound > 0)):
         raise BeingCopied(f"it is a copy of {other.place.seen_at}, which is looked for")
     return Origin(other, known, not is_over)
+
+
+def _is_truncated(other: TrackedFile) -> bool:
+    """Whether that was seen, and not settled yet: copying was over before."""
+    return other.rest is not None or bool(other.observed.of(other.progress).shrinks)
+
+
+def _holds(other: TrackedFile, descriptor: int, size: int) -> bool:
+    """Whether the file has what its copy ends with at the same place: it was read on since."""
+    start = max(0, size - ANCHOR_BYTES)
+    with contextlib.suppress(OSError), open(other.place.seen_at, "rb", opener=_opened) as opened:
+        status = os.fstat(opened.fileno())
+        is_it = (status.st_dev, status.st_ino) == (other.identity.device, other.identity.inode)
+        return (
+            is_it
+            and size >= OFFSET_MIN
+            and read_at(opened.fileno(), start, size - start) == read_at(descriptor, start, size - start)
+        )
+    return False
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _will_be_read(files: Files, other: TrackedFile) -> bool:
+    """Whether so little of it was read that nothing tells it from others, and there is more."""
+    is_over = other.is_gone or files.is_displaced(other)
+    return other.progress.position.offset < OFFSET_MIN and not is_over and not other.is_read
+
+
+def _begins_alike(one: bytes, other: bytes) -> bool:
+    length = min(len(one), len(other))
+    return length >= OFFSET_MIN and one[:length] == other[:length] and not are_alike(one, b"")
 
 
 def awaited_origins(files: Files) -> set[TrackedFile]:

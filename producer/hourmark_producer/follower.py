@@ -296,7 +296,12 @@ class Follower:
     def _passed_over(self, file: TrackedFile, descriptor: int) -> Position | None:
         """Up to where the lines of a copy were, or will be, sent from the file that it is of; what comes after is its own."""
         origin = origin_of(self.files, file, descriptor, self.clock.now_ms() / 1000)
-        if origin is None or not (end := end_of_lines(descriptor) if origin.reads_on else origin.known.offset):
+        if origin is None:
+            return None
+        end = end_of_lines(descriptor) if origin.reads_on else origin.known.offset
+        if origin.reads_on and (rest := origin.file.rest) is not None and rest.reads_in == os.fstat(descriptor).st_ino:
+            end = min(end, rest.readable)  # what was written to the copy since it was opened there is its own
+        if not end:
             return None
         start = max(0, end - ANCHOR_BYTES)
         head, anchor = read_at(descriptor, 0, HEAD_BYTES), read_at(descriptor, start, end - start)

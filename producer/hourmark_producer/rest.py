@@ -118,6 +118,16 @@ class Rest:
         self._readable = 0
         self._start, self._window = 0, b""  # of plain content
 
+    @property
+    def reads_in(self) -> int | None:
+        """The inode of what it is read from."""
+        return self.candidates.get(self.found_in) if self.stage is Stage.READING else None
+
+    @property
+    def readable(self) -> int:
+        """How far it is read there."""
+        return self._readable
+
     def begin(self, found_in: str, plain: Plain | Unpacked, content: Content, start: int = 0) -> None:
         """It is found. `plain`: from `start` on."""
         self.close()

@@ -213,6 +213,9 @@ class Rests:
             return None
         with contextlib.closing(plain):
             content = plain.holds(known) if isinstance(plain, Unpacked) else compare(plain, known, self._pause)
+            copy = self.files.at_inode(status.st_dev, status.st_ino)
+            if content is not None and isinstance(plain, Unpacked) and copy and (passed := copy.progress.position.offset):
+                content = content._replace(readable=min(content.readable, passed))  # what is behind that, it sends itself
         if content is not None and content.grows:
             now_s = self.clock.monotonic_s()
             size_before, since_s = rest.unfinished.get(path, (-1, now_s))

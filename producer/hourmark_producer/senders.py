@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hourmark.errors import HourmarkError
+from hourmark_producer.copies import BeingCopied
 from hourmark_producer.files import TrackedFile
 from hourmark_producer.follower import Follower
 from hourmark_producer.schedule import Schedule
@@ -94,7 +95,8 @@ class Senders:
                 logging.ERROR,
             )
         elif isinstance(error, OSError):
-            self.throttle.warn(f"read {file.file_id}", f"cannot read {where}: {error}; tried again in {pause:.1f} s")
+            level = logging.INFO if isinstance(error, BeingCopied) else logging.WARNING
+            self.throttle.warn(f"read {file.file_id}", f"cannot read {where}: {error}; tried again in {pause:.1f} s", level)
         else:
             self.throttle.warn(
                 f"{type(error).__name__}", f"{error}. Waiting: {where}, perhaps others; tried again in {pause:.1f} s"

@@ -56,12 +56,71 @@ def test_a_copy_that_grows_beyond_what_was_read_of_its_file_is_waited_for_too(ho
         copy.write_bytes(lines(600))
         scans = tailer._scans
         wait_for(lambda: len(tailer.files) == 2 and tailer._scans > scans + 5, "the half of it is seen")
-        copy.write_bytes(lines(1000))
+        host.append(lines(400, 600), copy)
         os.truncate(host.app, 0)
         recorder.behaviour = lambda _: 200
         wait_for(lambda: len(recorder.text()) >= len(lines(1000)), "all lines")
     host.drain()
     assert sorted(recorder.text().splitlines()) == lines(1000).splitlines()
+
+
+def test_a_copy_that_has_all_of_its_file_is_waited_for_too_as_both_may_grow(host: Host, recorder: Recorder) -> None:
+    """A program goes on writing while its log is copied: the copier has not come to the end yet."""
+    copy = host.logs / "app.log.1"
+    with host.running(lines(1000)) as tailer:
+        recorder.wait_text(lines(1000))
+        copy.write_bytes(lines(1000))
+        scans = tailer._scans
+        wait_for(lambda: len(tailer.files) == 2 and tailer._scans > scans + 5, "it is seen")
+        for path in (host.app, copy):
+            host.append(lines(10, 1000), path)
+        wait_for(lambda: len(recorder.text()) >= len(lines(1010)), "the file is read")
+        os.truncate(host.app, 0)
+        wait_for(lambda: all(file.is_read for file in tailer.files), "it is passed over")
+    host.drain(lines(10, 2000))
+    assert sorted(recorder.text().splitlines()) == [*lines(1010).splitlines(), *lines(10, 2000).splitlines()]
+
+
+def test_a_copy_is_known_though_its_file_was_read_on_since(host: Host, recorder: Recorder) -> None:
+    host.drain(lines(100))
+    copy = host.logs / "app.log.bak"
+    shutil.copyfile(host.app, copy)
+    os.utime(copy, (1, 1))
+    host.settings["sources"][0].exclude.append("*.bak")
+    host.drain(lines(50, 100))
+    host.settings["sources"][0].exclude.clear()
+    host.drain()
+    assert b"".join(one.body for one in recorder.stored) == lines(150)
+
+
+def test_a_copy_of_what_nobody_read_yet_is_waited_for(host: Host, recorder: Recorder) -> None:
+    """Either may be read first: then nothing tells that the other is the same."""
+    host.append(lines(1000))
+    shutil.copyfile(host.app, host.logs / "app.log.1")
+    host.drain()
+    assert b"".join(one.body for one in recorder.stored) == lines(1000)
+
+
+def test_a_copy_of_what_was_truncated_before_anybody_read_it_is_read(host: Host, recorder: Recorder) -> None:
+    copy = host.logs / "app.log.1"
+    recorder.rules = ""  # nothing can be sent yet
+    with host.running(lines(1000)) as tailer:
+        shutil.copyfile(host.app, copy)
+        scans = tailer._scans
+        wait_for(lambda: len(tailer.files) == 2 and tailer._scans > scans + 5, "it is seen")
+        os.truncate(host.app, 0)
+        recorder.rules = "rules-1"
+        wait_for(lambda: all(file.is_read for file in tailer.files), "it is read")
+    assert recorder.text() == lines(1000)
+
+
+def test_a_copy_of_a_line_without_its_end_is_not_waited_for(host: Host, recorder: Recorder) -> None:
+    host.append(b"x" * 100)
+    shutil.copyfile(host.app, host.logs / "app.log.1")
+    with host.running() as tailer:
+        host.append(b"y\n", host.logs / "app.log.1")
+        recorder.wait_text(b"x" * 100 + b"y\n")
+        wait_for(lambda: all(file.is_read for file in tailer.files), "all is looked at")
 
 
 def test_what_is_written_to_a_copy_is_its_own(host: Host, recorder: Recorder) -> None:

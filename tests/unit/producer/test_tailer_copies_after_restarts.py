@@ -72,6 +72,26 @@ def test_the_rest_is_read_in_a_copy_that_was_packed(tmp_path: Path) -> None:
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 1)
 
 
+def test_what_is_written_to_a_copy_while_the_rest_is_read_there_is_its_own(tmp_path: Path) -> None:
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        copy = host.logs / "app.log.1"
+        host.settings["sources"] = [TailedSource(name="app", paths=[str(host.app), str(copy)])]
+        host.drain(lines(100))
+        host.append(lines(100, 100))
+        copytruncate(host, host.logs / "app.log.0")
+        recorder.behaviour = lambda _: 503
+        with host.running() as tailer:
+            recorder.wait_received(3)
+            host.append(lines(10, 200), host.logs / "app.log.0")
+            (host.logs / "app.log.0").rename(copy)
+            scans = tailer._scans
+            wait_for(lambda: len(tailer.files) == 2 and tailer._scans > scans + 5, "it is seen")
+            recorder.behaviour = lambda _: 200
+            wait_for(lambda: all(file.is_read for file in tailer.files), "both are read")
+    assert b"".join(sorted(one.body for one in recorder.stored)) == lines(210)
+
+
 def test_a_stop_while_the_rest_is_read_in_a_copy(tmp_path: Path) -> None:
     with recording() as recorder:
         host = Host(tmp_path, recorder.url)
