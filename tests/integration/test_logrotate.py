@@ -155,6 +155,7 @@ def test_under_logrotate_and_kills_each_line_is_one_event(name: str, logrotate: 
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)  # two to five minutes each, where the machine does nothing else
 @every_configuration
 def test_under_logrotate_and_many_kills_each_line_is_one_event(name: str, logrotate: Program, tmp_path: Path, seed: int) -> None:
     rotated(name, tmp_path, logrotate, seed, rounds=40, outage=OUTAGE)

@@ -208,3 +208,9 @@ def takes_any_configuration() -> None:
 def ends_where_it_should_begin_anew() -> None:
     """SIGHUP is as SIGTERM."""
     _put("reloading:Reloading.wanted", False)
+
+
+@fault("settle", *5 * ["append", "append", "copy_and_truncate", "settle"])
+def takes_a_copy_in_the_making_for_whole() -> None:
+    """What the copier adds later is the copy's own."""
+    _put("copies:COPYING_S", -1.0)

@@ -117,10 +117,14 @@ class Truth:
         copy = self.create(name, origin.source)
         copy.is_copy = True
         copy.body.content, copy.body.lines = bytearray(origin.body.content), list(origin.body.lines)
-        for number, (line, file, body) in list(self.undelivered.items()):
-            if file is origin and body is origin.body:
-                self.undelivered[number] = (line, copy, copy.body)
         return copy
+
+    def left_in(self, copy: File, origin: File) -> None:
+        """What stood in both stands in the copy alone from now on."""
+        copied = {line.number for line in copy.body.lines}
+        for number, (_, file, body) in list(self.undelivered.items()):
+            if file is origin and body is origin.body and number in copied:
+                self.undelivered[number] = (self.undelivered[number][0], copy, copy.body)
 
     def destroyed(self, file: File) -> None:
         """What it held is nowhere any more; it holds nothing now."""

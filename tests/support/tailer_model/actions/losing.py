@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import time
 
 from tests.support.tailer_model.actions.rotation import make_way
 from tests.support.tailer_model.actions.weights import hard
@@ -32,9 +32,22 @@ def copy_and_truncate(world: World) -> None:
         return
     world.doubts.add("truncated")
     make_way(world)
+    content = world.path("logs/app.log").read_bytes()
+    with world.path("logs/app.log.1").open("wb", buffering=0) as target:  # what is written meanwhile, it may have or not
+        half = world.rng.randrange(len(content) + 1)
+        for part in (content[:half], content[half:]):
+            target.write(part)
+            time.sleep(world.rng.choice((0.0, 0.0, 0.03)))
+        if world.rng.random() < 0.3:
+            world.write("logs/app.log", 3)
+            target.write(world.path("logs/app.log").read_bytes()[len(content) :])
     with world.services.lock:
-        shutil.copyfile(world.path("logs/app.log"), world.path("logs/app.log.1"))
-        world.truth.copied(file, "logs/app.log.1")
+        copy = world.truth.copied(file, "logs/app.log.1")
+    time.sleep(world.rng.choice((0.0, 0.0, 0.03)))
+    if world.rng.random() < 0.3:
+        world.write("logs/app.log", 3)  # logrotate's to lose
+    with world.services.lock:
+        world.truth.left_in(copy, file)
         world.truncate(file)
 
 
