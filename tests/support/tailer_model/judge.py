@@ -117,7 +117,7 @@ def _lines(file: File) -> Iterator[Line]:
 
 def _left_out(world: World, came: Counter[int]) -> Iterator[str]:
     for file in world.truth.named():
-        if not (file.is_followed or file.looked_at):
+        if file.body.destroyed or not (file.is_followed or file.looked_at):
             continue
         missing = [line.number for line in file.body.lines if line.written_ms is not None and not came[line.number]]
         if missing:

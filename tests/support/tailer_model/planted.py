@@ -214,3 +214,17 @@ def ends_where_it_should_begin_anew() -> None:
 def takes_a_copy_in_the_making_for_whole() -> None:
     """What the copier adds later is the copy's own."""
     _put("copies:COPYING_S", -1.0)
+
+
+@fault("settle", "kill", "append", "append", "rotate", "pack_and_cut_off", "settle")
+def takes_what_is_cut_off_for_whole() -> None:
+    """A packed file ends where it ends."""
+    read, cut_off = _now("compressed:Plain.read"), _now("compressed:CutOff")
+
+    def read_on(plain: Any, count: int) -> Any:
+        try:
+            return read(plain, count)
+        except cut_off:
+            return b""
+
+    _put("compressed:Plain.read", read_on)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from tests.support.tailer_model.actions.rotation import make_way
+from tests.support.tailer_model.actions.rotation import make_way, pack
 from tests.support.tailer_model.actions.weights import hard
 from tests.support.tailer_model.actions.writing import some
 from tests.support.tailer_model.world import World, size_of
@@ -49,6 +49,14 @@ def copy_and_truncate(world: World) -> None:
     with world.services.lock:
         world.truth.left_in(copy, file)
         world.truncate(file)
+
+
+@hard(1)
+def pack_and_cut_off(world: World) -> None:
+    """As where the disk was full, or the machine went down, and somebody removed the plain one nevertheless."""
+    if (file := some(world, "logs/app.log.", "logs/app.log-")) and not file.links:
+        world.doubts.add("packed, and cut off")
+        pack(world, file, is_whole=False)
 
 
 @hard(2)

@@ -67,7 +67,7 @@ def compress(world: World) -> None:
         pack(world, file)
 
 
-def pack(world: World, file: File) -> None:
+def pack(world: World, file: File, *, is_whole: bool = True) -> None:
     if file.links:
         return  # as gzip refuses to
     with world.services.lock:
@@ -79,8 +79,11 @@ def pack(world: World, file: File) -> None:
         name = file.name or ""
         suffix = world.rng.choice(SUFFIXES)
         content = packed(world.path(name).read_bytes(), suffix)
+        if not is_whole:
+            content = content[: world.rng.randrange(len(content))]
+            file.body.destroyed = True
         with world.path(name + suffix).open("wb", buffering=0) as target:
-            half = world.rng.randrange(len(content))
+            half = world.rng.randrange(len(content) + 1)
             target.write(content[:half])
             time.sleep(world.rng.choice((0.0, 0.0, 0.03)))
             target.write(content[half:])
