@@ -116,12 +116,14 @@ class Truth:
         """All of it is there a second time, under this name."""
         copy = self.create(name, origin.source)
         copy.is_copy = True
-        copy.body.content, copy.body.lines = bytearray(origin.body.content), list(origin.body.lines)
+        copy.body.content = bytearray(origin.body.content)
+        begun = (dataclasses.replace(line) if line.written_ms is None else line for line in origin.body.lines)
+        copy.body.lines = list(begun)  # a line without its end may get it in one of both
         return copy
 
     def left_in(self, copy: File, origin: File) -> None:
         """What stood in both stands in the copy alone from now on."""
-        copied = {line.number for line in copy.body.lines}
+        copied = {line.number for line in copy.body.lines if line.written_ms is not None}
         for number, (_, file, body) in list(self.undelivered.items()):
             if file is origin and body is origin.body and number in copied:
                 self.undelivered[number] = (self.undelivered[number][0], copy, copy.body)
