@@ -55,7 +55,7 @@ def claims_what_it_has_not_sent() -> None:
     _put("caught_up:Target.is_met", lambda _: True)
 
 
-@fault(*5 * ["append"])
+@fault("settle", *8 * ["append"])
 def claims_with_an_own_clock() -> None:
     """The machine's clock for the services'."""
     before = _now("service_client:ServiceLink.clocks_ms")
