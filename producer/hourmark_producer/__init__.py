@@ -25,6 +25,8 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `compressed` | the plain content of packed files, in a stream |
 | `archives`, `unseen` | packed files that appear, and were never seen before they were packed |
 | `explaining` | whether the content of one was read already (pure) |
+| `former_names` | what a rotated or copied file may have been called (pure) |
+| `rotated` | files that were made and rotated away between two looks, under names that no pattern matches |
 | `rest` | what is left of a file that vanished, in a packed one |
 | `discovery` | files by globs, and what could not be looked at |
 | `beginnings`, `exclusion` | where reading begins, and what is left out |

@@ -23,7 +23,7 @@ from hourmark_producer import checkpoint as changes
 from hourmark_producer.books import skip
 from hourmark_producer.checkpoint import Change
 from hourmark_producer.discovery import Findings
-from hourmark_producer.exclusion import is_excluded
+from hourmark_producer.exclusion import is_named_by
 from hourmark_producer.files import Position, TrackedFile
 from hourmark_producer.looking import read_at
 from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES
@@ -78,7 +78,7 @@ class Beginnings:
 
     def excludes(self, source: str, path: str) -> bool:
         """Whether `exclude` names this path."""
-        return is_excluded(path, self._sources[source].exclude)
+        return is_named_by(path, self._sources[source].exclude)
 
     def leave_out(self, source: str, path: str, status: os.stat_result) -> None:
         """It was opened, and is not known: it need not be opened again."""

@@ -15,7 +15,7 @@ from hourmark.errors import ConfigError, HourmarkError
 from hourmark.hidden import shown
 from hourmark.state_folder import StateFolder
 from hourmark_producer.discovery import Findings, Pattern, look
-from hourmark_producer.exclusion import is_excluded
+from hourmark_producer.exclusion import is_named_by
 from hourmark_producer.installation import CHECKPOINT
 from hourmark_producer.peek import peek
 from hourmark_producer.service_client import Busy, ServiceLink
@@ -71,7 +71,7 @@ def _source(source: TailedSource) -> Checked:
     if source.input is not None:
         return Checked(subject, "well", f"received: {source.input}")
     found = look([Pattern(path) for path in source.paths])
-    files = [path for path in sorted(found.files) if not is_excluded(path, source.exclude)]
+    files = [path for path in sorted(found.files) if not is_named_by(path, source.exclude)]
     if wrong := _problems(found, files):
         return Checked(subject, "error", f"cannot be read: {_some(wrong)}; grant access, or mount what is not there")
     if not files:

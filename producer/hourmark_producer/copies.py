@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from hourmark_producer.files import Files, Position, TrackedFile
+from hourmark_producer.former_names import former_names
 from hourmark_producer.looking import read_at
 from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, are_alike
 
 OFFSET_MIN: Final = 64  # less content than this could be equal by chance
 COPYING_S: Final = 5.0  # so long without growth, and nobody is copying any more
 _TAIL_BYTES: Final = 1 << 16
-_SUFFIX: Final = re.compile(r"[.\-_~]")
 
 
 class BeingCopied(OSError):
@@ -127,10 +126,8 @@ def is_telling(known: Position) -> bool:
 
 
 def _namesakes(files: Files, file: TrackedFile) -> Iterator[TrackedFile]:
-    """Followed files of its source whose name its own begins with, or whose first name that was: both may have been renamed."""
-    path = file.place.path
-    for suffix in _SUFFIX.finditer(path, path.rfind("/") + 2):
-        name = path[: suffix.start()]
+    """Followed files of its source whose name its own was made of, or whose first name that was: both may have been renamed."""
+    for name in former_names(file.place.path):
         others = list(files.first_seen_at(name))
         with contextlib.suppress(OSError):
             status = os.stat(name)  # noqa: PTH116

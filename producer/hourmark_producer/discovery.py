@@ -9,7 +9,9 @@ rest of a followed file is another question (`hourmark_producer.rests`).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import errno
 import fnmatch
 import functools
 import glob
@@ -64,7 +66,7 @@ class Pattern:
             matches = _matcher(part)
             if literal:
                 _name_missing(folder or "/", findings)
-            for entry in _entries(folder or "/", findings):
+            for entry in entries(folder or "/", findings):
                 if not matches(entry.name):
                     continue
                 if last:
@@ -78,7 +80,7 @@ class Pattern:
         last = index == len(self._parts) - 1
         if not last:
             self._descend(folder, index + 1, findings)
-        for entry in _entries(folder or "/", findings):
+        for entry in entries(folder or "/", findings):
             if entry.name.startswith("."):
                 continue
             if _is_folder(entry, findings, follow=False):
@@ -119,7 +121,8 @@ def _name_missing(folder: str, findings: Findings) -> None:
         findings.problems[folder] = error
 
 
-def _entries(folder: str, findings: Findings) -> Iterator[os.DirEntry[str]]:
+def entries(folder: str, findings: Findings) -> Iterator[os.DirEntry[str]]:
+    """What is in a folder; nothing where it is not there, or where a problem says why it cannot be listed."""
     findings.folders.add(folder)
     try:
         before = os.stat(folder).st_mtime_ns  # noqa: PTH116
@@ -132,6 +135,13 @@ def _entries(folder: str, findings: Findings) -> Iterator[os.DirEntry[str]]:
         findings.problems[folder] = error
         return
     yield from entries
+
+
+def check_mounted(folder: str, device: int) -> None:
+    """OSError where an empty folder is not on the device that its file was on: what was mounted there is not."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if os.stat(folder).st_dev != device:  # noqa: PTH116
+            raise OSError(errno.ENXIO, "it is empty, and on another device than before; perhaps it is not mounted", folder)
 
 
 def _is_folder(entry: os.DirEntry[str], findings: Findings, *, follow: bool) -> bool:

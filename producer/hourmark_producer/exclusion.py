@@ -1,4 +1,7 @@
-"""Which paths a source's `exclude` names (pure). `*`, `?`, `[…]` match within a name, hidden ones too; `**` any folders."""
+"""Which paths globs name, those of a source's `exclude` above all (pure).
+
+`*`, `?`, `[…]` match within a name, hidden ones too; `**` any folders.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import fnmatch
 from collections.abc import Sequence
 
 
-def is_excluded(path: str, globs: Sequence[str]) -> bool:
+def is_named_by(path: str, globs: Sequence[str]) -> bool:
     """Whether one of the globs is this absolute path. A glob without a slash is of the name, in any folder."""
     names = _names(path)
     return any(_matches(names, _names(glob)) if "/" in glob else fnmatch.fnmatchcase(names[-1], glob) for glob in globs)

@@ -8,9 +8,7 @@ missed, and a source that was not fully seen is not called caught up.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import errno
 import logging
 import os
 import stat
@@ -26,7 +24,7 @@ from hourmark_producer.beginnings import Beginnings
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
 from hourmark_producer.copies import awaited_origins
 from hourmark_producer.descriptors import Descriptors
-from hourmark_producer.discovery import Findings, Pattern, look
+from hourmark_producer.discovery import Findings, Pattern, check_mounted, look
 from hourmark_producer.files import Files, Place, Progress, TrackedFile
 from hourmark_producer.generations import Generations
 from hourmark_producer.identity import Identity
@@ -34,6 +32,7 @@ from hourmark_producer.looking import look_into, read_at
 from hourmark_producer.rest import Stage
 from hourmark_producer.rests import Rests
 from hourmark_producer.retirement import Retirement
+from hourmark_producer.rotated import Rotated
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.seen import Seen
 from hourmark_producer.throttle import Throttle
@@ -75,6 +74,7 @@ class Scanner:
         self._unseen = Unseen(
             self.files, self.checkpoint, self.schedule, self.retirement, self.beginnings, self.clock, self.identify
         )
+        self._rotated = Rotated(self.sources, self._unseen.looked_ms, self.identify)
 
     def scan(self, number: int) -> Seen:
         """Look once at every source, then at the files that none of them found. CheckpointFailed: nothing new is followed."""
@@ -83,7 +83,7 @@ class Scanner:
         self._found, self._awaited = set(), None
         self.descriptors.begin()
         self.beginnings.next_scan()
-        self._unseen.begin()
+        began_ms = self._unseen.begin()
         for source in self._patterns:
             findings = self._look_until_settled(source)
             seen.problems[source] = findings.problems
@@ -93,6 +93,7 @@ class Scanner:
                 self._name_empty(source, findings)
             if self._unseen.saw(source, findings.compressed, settled=settled):
                 seen.complete.add(source)
+                self._rotated.looked(source, began_ms, again=self._unseen.reads(source))
         self._follow_unfound(seen)
         self._unseen.end()
         seen.has_waiting = self._give_turns()
@@ -122,6 +123,7 @@ class Scanner:
         for _ in range(LOOKS_MAX):
             at_s = self.clock.monotonic_s()
             findings = look(self._patterns[source])
+            self._rotated.add_to(source, findings)
             self._name_packed(source, findings)
             self.beginnings.saw(source, findings)
             for path, status in findings.files.items():
@@ -247,6 +249,7 @@ class Scanner:
             raise
         self._moved = set()
         self.beginnings.committed(added)
+        self._rotated.found(added)
         for file in added:
             _LOG.info("%s is followed as source %s, file %s", file.place.path, file.place.source, file.file_id)
             self.schedule.add(file)
@@ -323,7 +326,7 @@ class Scanner:
                 self._move(file, file.place.source, path)
                 return True
             if not listings[folder]:
-                _check_mounted(folder, file.identity)
+                check_mounted(folder, file.identity.device)
         file.unfound += 1
         if file.unfound < UNFOUND_SCANS:  # a listing may miss what is renamed meanwhile
             return False
@@ -375,13 +378,6 @@ class Scanner:
         if new := findings.compressed - self._packed.get(source, set()):
             _LOG.info("passed over, being compressed: %s", ", ".join(sorted(new)[:5]))
         self._packed[source] = findings.compressed
-
-
-def _check_mounted(folder: str, of: Identity) -> None:
-    """OSError where an empty folder is not on the device that the file was on: what was mounted there is not."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        if os.stat(folder).st_dev != of.device:  # noqa: PTH116
-            raise OSError(errno.ENXIO, "it is empty, and on another device than before; perhaps it is not mounted", folder)
 
 
 def _target(path: str) -> str:

@@ -22,6 +22,7 @@ from hourmark_producer.checkpoint import Checkpoint
 from hourmark_producer.compressed import CutOff, Damaged, Plain
 from hourmark_producer.discovery import PACKED
 from hourmark_producer.files import Files, Place, TrackedFile
+from hourmark_producer.former_names import former_names
 from hourmark_producer.identity import Identity
 from hourmark_producer.rest import Rest, Stage
 from hourmark_producer.retirement import Retirement
@@ -51,7 +52,7 @@ class Unseen:
         self._known = checkpoint.read(archives.known)
         reading = ((id_, stamp.inode) for stamp, id_ in self._known.items() if id_ is not None)
         self._inodes = {id_: inode for id_, inode in reading if files.has(id_)}
-        self._looked_ms = checkpoint.read(archives.looked)
+        self.looked_ms = checkpoint.read(archives.looked)
         self._saved_s = clock.monotonic_s()
         self._began_ms = 0
         self._here: dict[Stamp, str] = {}  # found by this scan, with their paths
@@ -60,9 +61,14 @@ class Unseen:
         self._stood = set[Stamp]()  # for files that were last seen empty
         self._holding = [file for file in files if file.is_packed]  # what files held that were last seen empty, perhaps
 
-    def begin(self) -> None:
-        """A scan begins."""
+    def begin(self) -> int:
+        """A scan begins; when, by this host's clock."""
         self._began_ms, self._here, self._complete = self._clock.now_ms(), {}, True
+        return self._began_ms
+
+    def reads(self, source: str) -> bool:
+        """Whether packed files of it are read, or looked into."""
+        return any(file.is_packed and file.place.source == source for file in self._files)
 
     def saw(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
         """Of a source these were found; whether each of them could be told apart. `settled`: nothing kept the look from more."""
@@ -71,7 +77,7 @@ class Unseen:
         self._complete &= settled
         if not settled:
             return False
-        looked_ms = self._looked_ms.get(source)
+        looked_ms = self.looked_ms.get(source)
         if looked_ms is None:
             self._know([stamp for stamp in here if stamp not in self._known])
         reading = set(self._inodes.values())
@@ -81,7 +87,7 @@ class Unseen:
             told &= self._appeared(source, stamp, here[stamp], looked_ms or 0)
         self._changed |= looked_ms is None
         if told:
-            self._looked_ms[source] = self._began_ms
+            self.looked_ms[source] = self._began_ms
         return told
 
     def end(self) -> None:
@@ -90,7 +96,7 @@ class Unseen:
             self._drop([stamp for stamp in self._known if stamp not in self._here])
         now_s = self._clock.monotonic_s()
         if self._changed or now_s - self._saved_s >= archives.EVERY_S:
-            self._checkpoint.commit(archives.look_at(self._looked_ms))
+            self._checkpoint.commit(archives.look_at(self.looked_ms))
             self._saved_s, self._changed = now_s, False
 
     def follow(self, file: TrackedFile) -> bool:
@@ -150,7 +156,7 @@ class Unseen:
             return True
         except OSError:  # renamed by now, or no room
             return False
-        if any(self._beginnings.leaves_out(source, name, status) for name in _former_names(path)):
+        if any(self._beginnings.leaves_out(source, name, status) for name in (path, *former_names(path))):
             self._know([stamp])
             return True
         known_as = file_id(identity.device, identity.inode, identity.birth_ns or stamp.mtime_ns)
@@ -232,12 +238,3 @@ def _is_empty(path: str, stamp: Stamp) -> bool:
 def _is_akin(path: str, file: TrackedFile) -> bool:
     (folder, name), (other_folder, other_name) = os.path.split(path), os.path.split(file.place.path)
     return folder == other_folder and name.partition(".")[0] == other_name.partition(".")[0]
-
-
-def _former_names(path: str) -> list[str]:
-    """Its own, and what it may have been called: each shorter by what rotation and packing put at its end."""
-    names, start = [path], path.rfind("/") + 2
-    for at in range(len(path) - 1, start, -1):
-        if path[at] in ".-_~":
-            names.append(path[:at])
-    return names

@@ -18,7 +18,7 @@ from hourmark.errors import ConfigError
 from hourmark_producer import beginnings
 from hourmark_producer.books import Balance
 from hourmark_producer.checkpoint import Change, Checkpoint, CheckpointFailed
-from hourmark_producer.exclusion import is_excluded
+from hourmark_producer.exclusion import is_named_by
 from hourmark_producer.settings import checked
 
 LINE = 23  # bytes of one of `lines`
@@ -213,7 +213,7 @@ def test_excluded_files_do_not_begin_to_be_followed(host: Host, recorder: Record
     assert sent(recorder) == lines(20), "under a name that is meant it is followed"
 
 
-def test_a_known_file_is_finished_under_a_name_that_is_excluded(host: Host, recorder: Recorder) -> None:
+def test_a_known_file_is_finished_under_a_name_that_is_named_by(host: Host, recorder: Recorder) -> None:
     say(host, exclude=[f"{host.logs}/app.log.*"])
     host.drain(lines(10))
     host.append(lines(10, 10))
@@ -269,8 +269,8 @@ def test_what_is_left_out_is_opened_once(host: Host, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_what_exclude_names(path: str, glob: str, is_named: bool) -> None:
-    assert is_excluded(path, [glob]) is is_named
-    assert not is_excluded(path, [])
+    assert is_named_by(path, [glob]) is is_named
+    assert not is_named_by(path, [])
 
 
 @pytest.mark.parametrize(

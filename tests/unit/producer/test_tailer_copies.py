@@ -10,6 +10,8 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
+from hourmark.config_groups import TailedSource
+
 
 def test_copytruncate_does_not_duplicate_everything_though_the_copy_matches(
     host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture
@@ -152,3 +154,13 @@ def test_lines_that_are_all_alike_are_sent_rather_than_passed_over(host: Host, r
     shutil.copyfile(host.app, host.logs / "app.log.1")
     host.drain()
     assert len(recorder.stored) == 2
+
+
+@pytest.mark.parametrize("name", ["app-20261124.log", "app.log-20261124", "app.1.log", "app.log.old"])
+def test_a_copy_is_known_under_each_name_that_rotation_gives(host: Host, recorder: Recorder, name: str) -> None:
+    host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/*.log*"])]
+    host.drain(lines(100))
+    shutil.copyfile(host.app, host.logs / name)
+    os.truncate(host.app, 0)
+    host.drain(lines(10, 5000))
+    assert sorted(recorder.contents().values()) == sorted([lines(100), lines(10, 5000)])

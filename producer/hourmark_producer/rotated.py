@@ -1,0 +1,86 @@
+"""Files that were made and rotated away between two looks, under names that no pattern matches.
+
+Under `app.log` or `*.log` a file that is rotated while the tailer runs is read to its end: it was seen before. One that was made
+and rotated away while nobody looked was seen under no name. So where something new was found, and at a start, folders are
+searched for names that rotation makes of those that match (`app.log` → `app.log.1`, `app.log-20261124`, `app-20261124.log`, also
+packed). What was made and written since the latest such search was the source's, and is followed; all else is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from hourmark.config_groups import TailedSource
+from hourmark_producer.discovery import PACKED, Findings, entries
+from hourmark_producer.exclusion import is_named_by
+from hourmark_producer.files import TrackedFile
+from hourmark_producer.former_names import without_numbers
+from hourmark_producer.identity import Identity
+
+_COARSE_NS: Final = 20_000_000  # times of file systems are a tick of the kernel's behind
+
+
+class Rotated:
+    """Used by the scanning thread."""
+
+    def __init__(
+        self, sources: Sequence[TailedSource], looked_ms: Mapping[str, int], identify: Callable[[int], Identity]
+    ) -> None:
+        """`looked_ms`: when sources were last looked at, before this run. At its first look a source owns what matches alone."""
+        self._sources = {source.name: source for source in sources}
+        self._all_paths = [path for source in sources for path in source.paths]
+        self._since_ms = dict(looked_ms)
+        self._due = set(looked_ms)
+        self._identify = identify
+
+    def add_to(self, source: str, findings: Findings) -> None:
+        """Where it is due, add what a look at the patterns passed over."""
+        if source not in self._due or source not in self._since_ms:
+            return
+        since_ns = self._since_ms[source] * 1_000_000 - _COARSE_NS
+        for folder in list(findings.folders):
+            for entry in entries(folder, findings):
+                if self._was_of(source, entry.path):
+                    try:
+                        self._add(entry, since_ns, findings)
+                    except FileNotFoundError:
+                        findings.unsettled = True
+                    except OSError as error:
+                        findings.problems[entry.path] = error
+
+    def found(self, added: Iterable[TrackedFile]) -> None:
+        """These are new: what was there before may have been rotated away."""
+        self._due.update(file.place.source for file in added)
+
+    def looked(self, source: str, began_ms: int, *, again: bool) -> None:
+        """A search was whole. `again`: what was found packed is to be found by the next one, too."""
+        if again:
+            self._due.add(source)
+        elif source in self._due or source not in self._since_ms:
+            self._since_ms[source] = began_ms
+            self._due.discard(source)
+
+    def _was_of(self, source: str, path: str) -> bool:
+        """Whether it had a name that this source's patterns match, and has one that no source's does."""
+        settings = self._sources[source]
+        formers = [name for name in without_numbers(path) if is_named_by(name, settings.paths)]
+        return any(not is_named_by(name, settings.exclude) for name in formers) and not is_named_by(path, self._all_paths)
+
+    def _add(self, entry: os.DirEntry[str], since_ns: int, findings: Findings) -> None:
+        status = entry.stat(follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode) or status.st_mtime_ns < since_ns:
+            return
+        if entry.name.endswith(PACKED):  # when it was made says nothing of what it holds
+            findings.compressed.add(entry.path)
+        elif self._made_ns(entry.path, status) >= since_ns:
+            findings.files[entry.path] = status
+
+    def _made_ns(self, path: str, status: os.stat_result) -> int:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            return self._identify(descriptor).birth_ns or status.st_mtime_ns
+        finally:
+            os.close(descriptor)
