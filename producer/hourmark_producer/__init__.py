@@ -45,6 +45,7 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `connections` | HTTP over connections that are kept open |
 | `refused_lines` | which lines became dead letters, told at once |
 | `rests` | looks for such rests, and finishes them |
+| `marks` | the latest places up to which a file was read: a copy with less than that is known by them |
 | `copies` | what copytruncate leaves beside a log |
 | `follower` | one file's next step: examine, cut, spool, send, acknowledge |
 | `retirement` | the end of a file: deleted, replaced, missing, and what is lost with it |

@@ -14,6 +14,7 @@
     accounts   per file: what looks found of it since it was last examined, so that a stop forgets no loss
     begun      sources that were looked at: files that appear later are read from their start
     archives, looked, departed    what is known of packed files, see `archives`
+    marks      per file: the latest places up to which it was read, see `marks`
 
 The order: a range is spooled, and its file's position moved behind it, in one transaction; then it is sent; once acknowledged
 it is deleted, in the transaction that spools the file's next one. So after kill -9 a range is sent again as it was, or not at
@@ -35,7 +36,7 @@ from typing import Any, Final, TypeVar
 
 from hourmark.durable import sync_folder
 from hourmark.errors import Unavailable
-from hourmark_producer import archives, books, run_mark
+from hourmark_producer import archives, books, marks, run_mark
 from hourmark_producer.files import Account, Outgoing, Place, Position, TrackedFile
 from hourmark_producer.log_check import what_is_missing
 from hourmark_producer.losses import Loss, Losses
@@ -112,7 +113,8 @@ def save_position(file_id: str, position: Position) -> Change:
 
 def forget_file(file_id: str) -> list[Change]:
     """A file that was deleted and cannot come back."""
-    return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in ("files", "accounts", "targets", "formers")]  # noqa: S608
+    tables = "files", "accounts", "targets", "formers", "marks"
+    return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in tables]  # noqa: S608
 
 
 def note_several() -> Change:
@@ -234,7 +236,7 @@ class Checkpoint:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA wal_autocheckpoint=0")  # `run_mark` does it
-            db.executescript(_LATER + _BEGUN + run_mark.SCHEMA + archives.SCHEMA)
+            db.executescript(_LATER + _BEGUN + run_mark.SCHEMA + archives.SCHEMA + marks.SCHEMA)
             _allow_several(db)
             books.begin(db)
             if run_mark.log_was_lost(db, log_is_there=log_is_there):
@@ -303,12 +305,14 @@ class Checkpoint:
             targets = dict(self._db.execute("SELECT file_id, path FROM targets").fetchall())
             formers = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM formers")}
             accounts = {file_id: row for file_id, *row in self._db.execute("SELECT * FROM accounts")}
+            marked = marks.known(self._db)
         files = [file_of(row, in_flight.pop(row[0], ())) for row in rows]
         for file in files:
             file.target = os.fsdecode(targets.get(file.file_id, b""))
             if file.file_id in formers:
                 generation, offset, anchor, head = formers[file.file_id]
                 file.former = Position(generation=generation, offset=offset, anchor=bytes(anchor), head=bytes(head))
+            marks.restore(file, marked.get(file.file_id, {}))
             if file.file_id in accounts:
                 restore(file, *accounts[file.file_id])
         return files + [orphan(ranges) for ranges in in_flight.values()]

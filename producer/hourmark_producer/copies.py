@@ -11,6 +11,7 @@ nobody else will send what it had not: the copy is read from there.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -18,6 +19,7 @@ from typing import Final, NamedTuple
 from hourmark_producer.files import Files, Position, TrackedFile
 from hourmark_producer.former_names import former_names
 from hourmark_producer.looking import read_at
+from hourmark_producer.marks import is_marked
 from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, are_alike
 
 OFFSET_MIN: Final = 64  # less content than this could be equal by chance
@@ -30,7 +32,10 @@ class BeingCopied(OSError):
 
 
 class Origin(NamedTuple):
-    """What a file is a copy of. `known`: up to where that was read. `reads_on`: it sends what comes behind that itself."""
+    """What a file is a copy of. `known`: up to where that was read.
+
+    `reads_on`: of what comes behind that in the copy, it has sent all lines, or will.
+    """
 
     file: TrackedFile
     known: Position
@@ -45,12 +50,11 @@ def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) ->
     for other in _namesakes(files, file):
         if _will_be_read(files, other) and _begins_alike(other.observed.of(other.progress).head, head):
             raise BeingCopied(f"it begins like {other.place.seen_at}, of which nothing is read yet")
-        for known in (other.progress.position, other.former):
+        for known in (other.progress.position, other.former, *other.older):
             if known is None or not is_telling(known) or not known.head.startswith(head[: len(known.head)]):
                 continue
             if status.st_size >= known.offset:
-                length = len(known.anchor)
-                if read_at(descriptor, known.offset - length, length) == known.anchor:
+                if _has_it_all(descriptor, known):
                     origin = _origin(files, other, known)
                     if origin.reads_on and growing and not _is_truncated(other):  # both may have grown since they were looked at
                         raise BeingCopied(f"it is a copy of {other.place.seen_at}, and perhaps not whole yet")
@@ -59,7 +63,17 @@ def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) ->
                 raise BeingCopied(f"it begins like {other.place.seen_at}; perhaps a copy is being made")
             elif known is other.progress.position and _holds(other, descriptor, status.st_size):
                 return _origin(files, other, known)
+            elif is_marked(known.marks, status.st_size, functools.partial(read_at, descriptor)):
+                return Origin(other, known, reads_on=True)
     return None
+
+
+def _has_it_all(descriptor: int, known: Position) -> bool:
+    """Whether all that was read is there."""
+    if not known.anchor:
+        return is_marked(known.marks, known.offset, functools.partial(read_at, descriptor))
+    length = len(known.anchor)
+    return read_at(descriptor, known.offset - length, length) == known.anchor
 
 
 def _origin(files: Files, other: TrackedFile, known: Position) -> Origin:

@@ -44,6 +44,7 @@ class Position:
     head: bytes = b""  # its first bytes, as they were found
     settled: int = 0  # how often shrinks of this file were settled
     doubted: bool = False  # its lines are alike, and that was said
+    marks: bytes = b""  # see `hourmark_producer.marks`
 
 
 class Outgoing(NamedTuple):
@@ -161,6 +162,7 @@ class TrackedFile:
     target: str = ""  # where its latest name leads, if that is a link
     rest: Rest | None = None  # it vanished, or was truncated: what was unread of it may be in another file
     former: Position | None = None  # of the generation before: a copy of it may yet be found
+    older: tuple[Position, ...] = ()  # of some before that, without their anchors
     saved: Account | None = None  # what the checkpoint has of its account
     flush_at_s: float | None = None  # monotonic: when a record that waits for its end is sent as it is
     suspected: bool = False  # packed, and perhaps never read: it is looked into, and not in the checkpoint yet

@@ -29,7 +29,7 @@ from hourmark_producer.archives import depart
 from hourmark_producer.books import skip
 from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.compressing import Compressors
-from hourmark_producer.copies import end_of_lines, origin_of
+from hourmark_producer.copies import Origin, end_of_lines, origin_of
 from hourmark_producer.counters import Counters
 from hourmark_producer.couriers import Couriers, Flight
 from hourmark_producer.cutting import Cut, Pending
@@ -37,6 +37,7 @@ from hourmark_producer.files import Files, Outgoing, Position, Progress, Tracked
 from hourmark_producer.generations import Generations
 from hourmark_producer.looking import is_anchored, look_into, read_at
 from hourmark_producer.losses import Loss
+from hourmark_producer.marks import GENERATIONS_MAX, forget_older, next_marks, save_marks
 from hourmark_producer.range_sizes import RangeSizes
 from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.rests import Rests
@@ -200,19 +201,21 @@ class Follower:
             self.generations.note(file.file_id, before.generation, shipped.body)
         outgoing = Outgoing(next(self._sequence), self._range(file, before, shipped, reading))
         body: bytes = compressor.compress(shipped.body)
-        end = outgoing.range.end
+        end, anchor = outgoing.range.end, next_anchor(before.anchor, shipped.body)
         position = Position(
             generation=before.generation,
             offset=end,
             in_line=shipped.part is Part.CHUNK,
-            anchor=next_anchor(before.anchor, shipped.body),
+            anchor=anchor,
             size_seen=max(before.size_seen, end),
             head=before.head,
             settled=before.settled,
             doubted=before.doubted,
+            marks=next_marks(before.marks, end, anchor),
         )
         others = _on_their_way(file)
         pending += [changes.spool(outgoing, body), changes.save_position(file.file_id, position)]
+        pending += [save_marks(file.file_id, position)]
         pending += [changes.note_several()] if others else []
         pending += [keep_head(file.file_id, position)] if before.offset < HEAD_BYTES else []
         in_flight = (*others, outgoing)
@@ -253,7 +256,7 @@ class Follower:
             if unread := self.rests.next_of_truncated(file, account.shrinks[0].high):
                 return unread
             position = Position(generation=known.generation + 1, size_seen=size, head=account.head, settled=known.settled)
-            file.former = known
+            file.older, file.former = (*file.older, *([file.former] if file.former else []))[-GENERATIONS_MAX:], known
         if judgement.verdict is not Verdict.SAME:
             position, quiet_to = dataclasses.replace(position, settled=known.settled + 1), position.offset
             self._write_loss(file, judgement, account.shrinks, position)
@@ -282,7 +285,7 @@ class Follower:
                 changes.save_position(file.file_id, position),
                 changes.save_account(file.file_id, position),
                 *changes.lose(loss),
-                *([changes.save_former(file.file_id, known), *depart(known)] if position.generation != known.generation else []),
+                *(_end_generation(file, known) if position.generation != known.generation else []),
             ]
         )
         self.counters.lost(loss)
@@ -296,12 +299,7 @@ class Follower:
     def _passed_over(self, file: TrackedFile, descriptor: int) -> Position | None:
         """Up to where the lines of a copy were, or will be, sent from the file that it is of; what comes after is its own."""
         origin = origin_of(self.files, file, descriptor, self.clock.now_ms() / 1000)
-        if origin is None:
-            return None
-        end = end_of_lines(descriptor) if origin.reads_on else origin.known.offset
-        if origin.reads_on and (rest := origin.file.rest) is not None and rest.reads_in == os.fstat(descriptor).st_ino:
-            end = min(end, rest.readable)  # what was written to the copy since it was opened there is its own
-        if not end:
+        if origin is None or not (end := _end_of_copy(origin, descriptor)):
             return None
         start = max(0, end - ANCHOR_BYTES)
         head, anchor = read_at(descriptor, 0, HEAD_BYTES), read_at(descriptor, start, end - start)
@@ -340,6 +338,20 @@ class Follower:
             if not anchored or os.fstat(descriptor).st_size < position.offset + len(found.body):
                 raise ChangedWhileRead("it was truncated while it was read")
         return found
+
+
+def _end_generation(file: TrackedFile, known: Position) -> list[Change]:
+    return [changes.save_former(file.file_id, known), forget_older(file.file_id, known.generation), *depart(known)]
+
+
+def _end_of_copy(origin: Origin, descriptor: int) -> int:
+    status = os.fstat(descriptor)
+    if not origin.reads_on or status.st_size <= origin.known.offset:
+        return min(status.st_size, origin.known.offset)
+    end, rest = end_of_lines(descriptor), origin.file.rest
+    if rest is not None and rest.reads_in == status.st_ino:
+        return min(end, rest.readable)  # what was written to the copy since it was opened there is its own
+    return end
 
 
 def _acknowledged(file: TrackedFile) -> list[Change]:

@@ -41,7 +41,11 @@ def file_of(row: tuple[Any, ...], in_flight: tuple[Outgoing, ...]) -> TrackedFil
         place=Place(source, os.fsdecode(path), os.fsdecode(seen_at), bool(missing)),
         progress=Progress(
             position=Position(
-                generation=generation, offset=offset, in_line=bool(in_line), anchor=bytes(anchor), size_seen=size_seen
+                generation=generation,
+                offset=offset,
+                in_line=bool(in_line),
+                anchor=bytes(anchor),
+                size_seen=size_seen,
             ),
             in_flight=in_flight,
             quiet_to=offset,

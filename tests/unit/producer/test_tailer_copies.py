@@ -164,3 +164,56 @@ def test_a_copy_is_known_under_each_name_that_rotation_gives(host: Host, recorde
     os.truncate(host.app, 0)
     host.drain(lines(10, 5000))
     assert sorted(recorder.contents().values()) == sorted([lines(100), lines(10, 5000)])
+
+
+def acknowledged(recorder: Recorder) -> int:
+    return sum(map(len, recorder.contents().values()))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_copy_that_holds_less_than_was_read_before_the_truncation(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    monkeypatch.setattr("hourmark_producer.copies.COPYING_S", 0.3)
+    copy = host.logs / "being-made"
+    with host.running(lines(100)):
+        wait_for(lambda: acknowledged(recorder) == len(lines(100)), "it is read")
+        copy.write_bytes(host.app.read_bytes() + b"half a li")
+        for start in (100, 120, 140):
+            host.append((b"half a line\n" if start == 100 else b"") + lines(20, start))
+            wait_for(lambda start=start: acknowledged(recorder) == len(lines(start + 20)) + 12, "it is read on")  # type: ignore[misc]
+        if not restarts:
+            os.truncate(host.app, 0)
+            copy.rename(host.logs / "app.log.1")
+            host.append(lines(10, 5000))
+            wait_for(lambda: lines(10, 5000) in recorder.contents().values(), "the new generation is read")
+    if restarts:
+        os.truncate(host.app, 0)
+        copy.rename(host.logs / "app.log.1")
+        host.append(lines(10, 5000))
+    summary = host.drain()
+    whole = lines(100) + b"half a line\n" + lines(60, 100)
+    assert sorted(recorder.contents().values()) == sorted([whole, lines(10, 5000)])
+    (host.logs / "app.log.1").unlink()
+    assert (summary.lost_bytes, host.drain().lost_bytes) == (0, 0), "its half line was read from the log"
+
+
+def test_a_copy_of_a_log_that_goes_on(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hourmark_producer.copies.COPYING_S", 0.3)
+    host.drain(lines(100))
+    shutil.copyfile(host.app, host.logs / "app.log.1")
+    host.drain(lines(20, 100))
+    host.drain(lines(20, 120))
+    assert list(recorder.contents().values()) == [lines(140)]
+
+
+def test_another_file_that_begins_alike_is_no_copy(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hourmark_producer.copies.COPYING_S", 0.3)
+    banner = lines(30)
+    host.drain(banner)
+    host.drain(lines(20, 1000))
+    host.drain(lines(50, 2000))
+    other = banner + lines(21, 7000)
+    host.append(other, host.logs / "app.log.1")
+    host.drain()
+    assert sorted(recorder.contents().values()) == sorted([banner + lines(20, 1000) + lines(50, 2000), other])

@@ -44,8 +44,9 @@ def copy_and_truncate(world: World) -> None:
     with world.services.lock:
         copy = world.truth.copied(file, "logs/app.log.1")
     time.sleep(world.rng.choice((0.0, 0.0, 0.03)))
-    if world.rng.random() < 0.3:
-        world.write("logs/app.log", 3)  # logrotate's to lose
+    for _ in range(world.rng.choice((0, 0, 1, 3))):
+        world.write("logs/app.log", world.rng.choice((1, 3, 40)))  # logrotate's to lose, where it is not read in time
+        time.sleep(world.rng.choice((0.0, 0.05, 0.1)))
     with world.services.lock:
         world.truth.left_in(copy, file)
         world.truncate(file)
