@@ -3,7 +3,7 @@
 copytruncate copies a log and then truncates it; what is written and read in between is not in the copy. The anchor at the
 position says nothing of such a copy, but a place that was read to a little earlier does.
 
-marks  per file and generation, of the latest ones: the first bytes, and the latest places, each with a digest of what is before it
+marks  per file and generation, of the latest ones: the first bytes, and the latest places, each with a digest of the bytes before
 """
 
 from __future__ import annotations

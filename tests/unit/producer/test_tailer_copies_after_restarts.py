@@ -164,7 +164,12 @@ def test_a_scan_that_is_late_does_not_undo_what_is_known_of_a_file_that_began_an
             checkpoint.commit([changes.save_position(file.file_id, anew), changes.save_former(file.file_id, before)])
             checkpoint.commit([changes.note_void(file.file_id, dataclasses.replace(before, offset=64))])
             assert checkpoint.files()[0].former == dataclasses.replace(
-                Position(), generation=before.generation, offset=before.offset, anchor=before.anchor, head=before.head
+                Position(),
+                generation=before.generation,
+                offset=before.offset,
+                anchor=before.anchor,
+                head=before.head,
+                marks=before.marks,
             )
             checkpoint.commit([changes.note_void(file.file_id, anew)])
             assert checkpoint.files()[0].former == anew
