@@ -24,7 +24,7 @@ from hourmark.topics import events_topic
 
 _WITHIN_S: Final = 120.0
 _LOOK_S: Final = 0.05
-_RSYSLOGD: Final = shutil.which("rsyslogd") or shutil.which("rsyslogd", path="/usr/sbin:/sbin")
+RSYSLOGD: Final = shutil.which("rsyslogd") or shutil.which("rsyslogd", path="/usr/sbin:/sbin")
 
 
 def ours(url: str, name: str, lines: bytes, folder: Path, service_cpu_s: Callable[[], float]) -> dict[str, float]:
@@ -45,18 +45,18 @@ def ours(url: str, name: str, lines: bytes, folder: Path, service_cpu_s: Callabl
 
 def rsyslogd(config: Config, name: str, lines: bytes, folder: Path) -> dict[str, float] | str:
     """CPU seconds of rsyslogd until the brokers have all lines; or why there is no such figure."""
-    if _RSYSLOGD is None:
+    if RSYSLOGD is None:
         return "rsyslogd is not installed"
     folder.mkdir()
     log, settings = folder / "app.log", folder / "rsyslog.conf"
     log.write_bytes(lines)
     settings.write_text(_settings(config, events_topic(name), log, folder))
-    checked = subprocess.run([_RSYSLOGD, "-N1", "-f", str(settings)], capture_output=True, text=True, check=False)
+    checked = subprocess.run([RSYSLOGD, "-N1", "-f", str(settings)], capture_output=True, text=True, check=False)
     if checked.returncode != 0:
         return f"rsyslogd has no imfile or omkafka: {checked.stderr.strip().splitlines()[-1][:200]}"
     with _records(config, events_topic(name)) as records:
         due = records() + lines.count(b"\n")
-        process = subprocess.Popen([_RSYSLOGD, "-n", "-f", str(settings), "-i", str(folder / "pid")])
+        process = subprocess.Popen([RSYSLOGD, "-n", "-f", str(settings), "-i", str(folder / "pid")])
         try:
             until = time.monotonic() + _WITHIN_S
             while records() < due:

@@ -1,17 +1,22 @@
 """What the File Tailer costs on a log host, beside `zstd -1` alone of the same bytes.
 
-    python -m bench.tailer [--json] [--only cpu|idle|memory|latency] [--megabytes N] [--rounds N] [--files N] [--backlog N]
+    python -m bench.tailer [--json] [--only cpu|parts|rsyslogd|idle|memory|latency] [--megabytes N] [--rounds N] [--files N]
+        [--backlog N]
 
 - cpu: CPU of the tailer per byte, all its threads, without what its start and end cost, on lines of 300 bytes; beside it, in
-  alternation, `zstd -1` of the same bytes in pieces as large as ranges, read from the same file. The ratio is of medians.
+  alternation, `zstd -1` of the same bytes in pieces as large as ranges, read from the same file. The ratio is of medians. Where
+  there is the program zstd, what it takes for the file as a whole is said, too: its library may be another version.
+- parts: what that CPU is spent on, counted in the tailer itself (`bench.tailer_parts`).
+- rsyslogd: CPU per byte of rsyslogd from a file to Kafka (imfile, omkafka), of the same lines, until the brokers have them. It
+  needs `rsyslogd` and a stack, which is started; where there is none, the result says so.
 - idle: the share of a core that many files take to which nothing is written, and how long a line then takes that is
-  appended to one of them, until it is acknowledged.
+  appended to one of them, until it is acknowledged; then the same without inotify.
 - memory: the most memory with a backlog, while the service refuses and while it is worked off. The backlog is on disk.
 - latency: what one file comes to where the service takes 20 ms and 100 ms to answer, with one range on its way and with
   as many as the default allows.
 
-The service is one that keeps nothing (`bench.tailer_sink`), so no server is needed. rsyslogd from a file to Kafka is beside the
-tailer in `hourmark bench delivery`.
+The service is one that keeps nothing (`bench.tailer_sink`), so but for rsyslogd no server is needed. Tailer and service
+together are beside rsyslogd in `hourmark bench delivery`.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -33,6 +39,7 @@ from typing import Any, Final
 import psutil
 import zstandard
 
+from bench import delivery_tailed
 from bench.tailer_sink import Sink
 from hourmark.config_groups import Tailer
 from hourmark_producer.compressing import ZSTD_LEVEL
@@ -42,6 +49,11 @@ RANGE_BYTES: Final = Tailer().range_bytes
 _WITHIN_S: Final = 600.0
 _IDLE_S: Final = 60.0  # three full looks at this many
 _APPENDS: Final = 10
+# as where fs.inotify.max_user_instances is used up
+_DEAF: Final = (
+    "from hourmark_producer.hints import Hints\nHints._opened = lambda self: None\nfrom hourmark.cli import main\nmain()"
+)
+_ZSTD: Final = shutil.which("zstd")
 Say = Callable[[dict[str, Any]], None]
 
 
@@ -71,16 +83,22 @@ class Bench:
 
     def drain(self) -> float:
         """CPU seconds of a tailer that delivers all there is and ends."""
-        process = subprocess.Popen(self.command("--drain"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == 0, f"the tailer ended with {process.returncode}"
-        return used.ru_utime + used.ru_stime
+        return cpu_s(self.command("--drain"))
+
+    def parts(self) -> dict[str, float]:
+        """The same, by what it is spent on; `all`: of the process."""
+        result = self._folder / "parts.json"
+        python, _, _, *tail = self.command("--drain")
+        cpu_s([python, "-m", "bench.tailer_parts", str(result), *tail])
+        found: dict[str, float] = json.loads(result.read_text())
+        return found
 
     @contextmanager
-    def running(self) -> Iterator[psutil.Process]:
-        """A tailer at work."""
-        process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    def running(self, *, deaf: bool = False) -> Iterator[psutil.Process]:
+        """A tailer at work. `deaf`: the system gives it no inotify."""
+        command = self.command()
+        command = [command[0], "-c", _DEAF, *command[3:]] if deaf else command
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             yield psutil.Process(process.pid)
         finally:
@@ -113,6 +131,15 @@ def write(path: Path, megabytes: float, seed: int = 7) -> int:
     return size
 
 
+def cpu_s(command: list[str]) -> float:
+    """CPU seconds of a program, which must end well."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, f"{command[:4]} ended with {process.returncode}"
+    return used.ru_utime + used.ru_stime
+
+
 def compressing_s(path: Path) -> float:
     """CPU seconds of `zstd -1` alone, reading included."""
     began, compressor = time.process_time(), zstandard.ZstdCompressor(level=ZSTD_LEVEL)
@@ -124,30 +151,61 @@ def compressing_s(path: Path) -> float:
 
 def cpu(bench: Bench, say: Say, megabytes: float, rounds: int) -> None:
     """Per byte, beside zstd."""
-    ours, alone = [], []
+    ours, alone, program, nothing_s = [], [], list[float](), list[float]()
     bench.drain()  # the first one compiles and makes a checkpoint
     for number in range(rounds):
-        nothing_s = bench.drain()
+        nothing_s.append(bench.drain())
         log = bench.logs / f"app-{number}.log"
         size = write(log, megabytes, number)
         alone.append(compressing_s(log) / size * 1e9)
-        ours.append((bench.drain() - nothing_s) / size * 1e9)
+        ours.append((bench.drain() - statistics.median(nothing_s)) / size * 1e9)
+        if _ZSTD is not None:
+            program.append(cpu_s([_ZSTD, f"-{ZSTD_LEVEL}", "--single-thread", "-q", "-c", str(log)]) / size * 1e9)
         log.unlink()
         say({"kind": "cpu round", "round": number, "tailer_ns_a_byte": ours[-1], "zstd_ns_a_byte": alone[-1]})
     ratio = statistics.median(ours) / statistics.median(alone)
     say({
         "kind": "cpu", "line_bytes": LINE_BYTES, "megabytes": megabytes, "tailer_mb_a_cpu_second": 1e3 / statistics.median(ours),
         "zstd_mb_a_cpu_second": 1e3 / statistics.median(alone), "ratio_to_zstd": ratio, "load": os.getloadavg()[0],
+        "zstd_program": 1e3 / statistics.median(program) if program else "zstd is not installed",
     })  # fmt: skip
 
 
-def idle(bench: Bench, say: Say, files: int) -> None:
+def parts(bench: Bench, say: Say, megabytes: float, rounds: int) -> None:
+    """Nanoseconds a byte by part, medians."""
+    found: list[dict[str, float]] = []
+    for number in range(rounds):
+        nothing = bench.parts()
+        log = bench.logs / f"app-{number}.log"
+        size = write(log, megabytes, number)
+        took = bench.parts()
+        log.unlink()
+        by_part = {part: (seconds - nothing.get(part, 0.0)) / size * 1e9 for part, seconds in took.items()}
+        found.append(by_part | {"other threads": 2 * by_part["all"] - sum(by_part.values())})
+    say({"kind": "parts", "ns_a_byte": {part: round(statistics.median(one[part] for one in found), 3) for part in found[0]}})
+
+
+def rsyslogd(folder: Path, say: Say, megabytes: float) -> None:
+    """Nanoseconds a byte, until the brokers have all lines; or why there is no figure."""
+    if delivery_tailed.RSYSLOGD is None:
+        say({"kind": "rsyslogd", "rsyslogd": "rsyslogd is not installed"})
+        return
+    from bench.delivery import Bench as Site  # it brings the stack's programs along
+
+    site = Site(folder)
+    text = lines(int(megabytes * 1e6 / LINE_BYTES))
+    found = delivery_tailed.rsyslogd(site.config, site.name, text, folder / "rsyslogd")
+    took = {"rsyslogd": found} if isinstance(found, str) else {"rsyslogd_ns_a_byte": found["rsyslogd"] / len(text) * 1e9}
+    say({"kind": "rsyslogd", "megabytes": len(text) / 1e6, **took})
+
+
+def idle(bench: Bench, say: Say, files: int, *, deaf: bool = False) -> None:
     """The share of a core, and how late an appended line is noticed."""
     text = lines(1)
     for number in range(files):
         (bench.logs / f"{number:06d}.log").write_bytes(text)
     before = bench.sink.told()["bytes"]
-    with bench.running() as tailer:
+    with bench.running(deaf=deaf) as tailer:
         _until(lambda: bench.sink.told()["bytes"] - before == files * len(text), "all are read")
         time.sleep(10.0)  # until nothing of it is left to do
         share = _cpu_share(tailer, _IDLE_S)
@@ -161,7 +219,8 @@ def idle(bench: Bench, say: Say, files: int) -> None:
             time.sleep(rng.uniform(0.0, 2.0))
         memory_mib = tailer.memory_info().rss / 2**20
     say({
-        "kind": "idle", "files": files, "percent_of_a_core": share * 100, "append_to_ack_s": statistics.median(seconds),
+        "kind": "idle", "files": files, "inotify": not deaf, "percent_of_a_core": share * 100,
+        "append_to_ack_s": statistics.median(seconds),
         "append_to_ack_s_max": max(seconds), "rss_mib": memory_mib, "load": os.getloadavg()[0],
     })  # fmt: skip
 
@@ -239,8 +298,8 @@ def main() -> None:
         prog="hourmark bench tailer", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     arguments.add_argument("--json", action="store_true", help="one JSON object a line")
-    arguments.add_argument("--only", choices=("cpu", "idle", "memory", "latency"), help="leave all else out")
-    arguments.add_argument("--megabytes", type=float, default=300, help="of a round of cpu")
+    arguments.add_argument("--only", choices=("cpu", "parts", "rsyslogd", "idle", "memory", "latency"), help="leave all else out")
+    arguments.add_argument("--megabytes", type=float, default=1000, help="of a round of cpu: a start is not much beside it")
     arguments.add_argument("--rounds", type=int, default=3, help="of cpu")
     arguments.add_argument("--files", type=int, default=10_000, help="that are idle")
     arguments.add_argument("--backlog", type=float, default=2000, help="megabytes on disk")
@@ -250,16 +309,19 @@ def main() -> None:
         rounded = {k: round(v, 2) if isinstance(v, float) else v for k, v in found.items()}
         print(json.dumps(rounded) if asked.json else "  ".join(f"{k} {v}" for k, v in rounded.items()), flush=True)
 
-    parts: dict[str, Callable[[Bench], None]] = {
+    wanted: dict[str, Callable[[Bench], None]] = {
         "cpu": lambda bench: cpu(bench, say, asked.megabytes, asked.rounds),
+        "parts": lambda bench: parts(bench, say, asked.megabytes, asked.rounds),
+        "rsyslogd": lambda bench: rsyslogd(bench.logs.parent, say, asked.megabytes),
         "idle": lambda bench: idle(bench, say, asked.files),
+        "idle without inotify": lambda bench: idle(bench, say, asked.files, deaf=True),
         "memory": lambda bench: memory(bench, say, asked.backlog),
         "latency": lambda bench: latency(bench, say, 3.0),
     }
     sink = Sink()
     try:
-        for name, part in parts.items():
-            if asked.only in (None, name):
+        for name, part in wanted.items():
+            if asked.only in (None, name.split()[0]):
                 with tempfile.TemporaryDirectory() as folder:
                     part(Bench(Path(folder), sink))
     finally:

@@ -15,7 +15,7 @@ from typing import Final
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
-_LARGE_BYTES: Final = 256 * 1024
+_LARGE_BYTES: Final = 2 * 1024 * 1024
 _SPARE_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -25,10 +25,10 @@ def use_one_arena() -> bool:
 
 
 def give_back_large_blocks() -> bool:
-    """Blocks of 256 KiB and more return to the system when they are freed; whether the C library can be told.
+    """Blocks of 2 MiB and more return to the system when they are freed; whether the C library can be told.
 
     glibc does so until the first one is freed; then it takes those of that size from the heap, where small ones between them
-    keep what the large ones took. Each costs its page faults, so this is for a program whose memory matters more.
+    keep what the large ones took. Each costs its page faults: what is needed all the time, as a range's compressed body, is less.
     """
     return _set(_M_MMAP_THRESHOLD, _LARGE_BYTES) and _set(_M_TRIM_THRESHOLD, _SPARE_BYTES)
 
@@ -36,3 +36,9 @@ def give_back_large_blocks() -> bool:
 def _set(option: int, value: int) -> bool:
     library = ctypes.CDLL(None)
     return hasattr(library, "mallopt") and library.mallopt(option, value) == 1
+
+
+def give_back_what_is_free() -> None:
+    """What a start has left behind, in whole pages: a few MiB that large blocks would not fit into."""
+    if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
+        library.malloc_trim(ctypes.c_size_t(0))

@@ -32,6 +32,7 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `beginnings`, `exclusion` | where reading begins, and what is left out |
 | `files` | what is known of each followed file: its durable position, and what was last seen of it |
 | `checkpoint` | the durable side of that, and the spool of unacknowledged ranges (SQLite) |
+| `spooled_ranges`, `bodies` | that spool's rows, and the larger bodies, in a file beside it |
 | `generations` | how often each file was truncated, for the day the checkpoint is lost |
 | `installation` | host id, the lock of the state folder, and the refusal to start without a checkpoint |
 | `rows` | what its rows say |
@@ -47,6 +48,8 @@ Small dependencies: zstandard, and google-re2 for records of more than one line.
 | `rests` | looks for such rests, and finishes them |
 | `marks` | the latest places up to which a file was read: a copy with less than that is known by them |
 | `copies` | what copytruncate leaves beside a log |
+| `compressing` | few ranges are in memory as lines |
+| `flight` | several ranges of a file, sent one after another, their answers taken as they come |
 | `follower` | one file's next step: examine, cut, spool, send, acknowledge |
 | `retirement` | the end of a file: deleted, replaced, missing, and what is lost with it |
 | `schedule` | whose step is next, and who waits for a retry |

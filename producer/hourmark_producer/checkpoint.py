@@ -4,7 +4,8 @@
     run     whether one is under way, or ended otherwise than in order
     files   per file: identity, place, position
     ranges  the spool: every range that was given a place in the file's order and is not acknowledged yet, with all its fields
-            and its compressed body, so that a retry is the same range byte for byte, even if the file is truncated or gone.
+            and its compressed body, or where that lies (`bodies`), so that a retry is the same range byte for byte, even if
+            the file is truncated or gone.
             They are acknowledged in any order: up to the first that is there a file is acknowledged without gap
     losses  per source: bytes known lost; never falls
     unknown  per source: on how many occasions bytes may have been lost, nobody knows how many; never falls
@@ -37,13 +38,13 @@ from typing import Any, Final, TypeVar
 from hourmark.durable import sync_folder
 from hourmark.errors import Unavailable
 from hourmark_producer import archives, books, marks, run_mark
+from hourmark_producer.bodies import Bodies, BodyDamaged
 from hourmark_producer.files import Account, Outgoing, Place, Position, TrackedFile
 from hourmark_producer.log_check import what_is_missing
 from hourmark_producer.losses import Loss, Losses
-from hourmark_producer.rows import device_row, fields_of, file_of, orphan, place_row, position_row, range_of, restore
+from hourmark_producer.rows import device_row, file_of, orphan, place_row, position_row, range_of, restore
+from hourmark_producer.spooled_ranges import BESIDE, FORMAT, SEVERAL, allow_several, bodies_of, body_of, bring_in, placed, settled
 
-FORMAT: Final = 1
-SEVERAL: Final = 2  # of some file more than one range is on its way, which a version of format 1 would not send
 _LOG_BYTES_MAX: Final = 4 << 20  # of the write-ahead log
 _SCHEMA: Final = """
 CREATE TABLE meta (format INTEGER NOT NULL, host_id TEXT NOT NULL);
@@ -79,8 +80,6 @@ _DISK_ERRORS: Final = frozenset(
 )
 OCCASIONS_MAX: Final = 1000  # the counts keep them all
 
-_SEVERAL_NO_MORE: Final = "UPDATE meta SET format=? WHERE NOT EXISTS (SELECT 1 FROM ranges GROUP BY file_id HAVING count(*) > 1)"
-
 Change = tuple[str, Sequence[Any]]  # a statement and its parameters
 _Found = TypeVar("_Found")
 
@@ -115,23 +114,6 @@ def forget_file(file_id: str) -> list[Change]:
     """A file that was deleted and cannot come back."""
     tables = "files", "accounts", "targets", "formers", "marks"
     return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in tables]  # noqa: S608
-
-
-def note_several() -> Change:
-    """Of a file more than one range is about to be on its way."""
-    return "UPDATE meta SET format=? WHERE format!=?", (SEVERAL, SEVERAL)
-
-
-def spool(outgoing: Outgoing, body: bytes) -> Change:
-    """A range on its way, with its compressed body."""
-    fields = fields_of(outgoing.range)
-    row = (outgoing.sequence, outgoing.range.file_id, json.dumps(fields), body)
-    return "INSERT INTO ranges VALUES (?,?,?,?)", row
-
-
-def unspool(sequence: int) -> Change:
-    """A range that was acknowledged."""
-    return "DELETE FROM ranges WHERE sequence=?", (sequence,)
 
 
 def save_account(file_id: str, position: Position, account: Account | None = None) -> Change:
@@ -190,10 +172,11 @@ def lose(loss: Loss) -> list[Change]:
 class Checkpoint:
     """An open checkpoint. Safe to use from several threads."""
 
-    def __init__(self, db: sqlite3.Connection, log: Path) -> None:
+    def __init__(self, db: sqlite3.Connection, log: Path, bodies: Bodies) -> None:
         """`log`: the write-ahead log's path."""
         self._db = db
         self._log = log
+        self._bodies = bodies
         self._database = threading.Lock()  # held by whoever speaks to it
         self._waiting: deque[_Ticket] = deque()
 
@@ -231,36 +214,39 @@ class Checkpoint:
             if check != "ok":
                 raise CheckpointBroken(check)
             ((version, host_id),) = db.execute("SELECT format, host_id FROM meta").fetchall()
-            if version not in (FORMAT, SEVERAL):
-                raise CheckpointBroken(f"it has format {version}, this version of Hourmark reads formats {FORMAT} and {SEVERAL}")
+            if version not in (FORMAT, SEVERAL, BESIDE):
+                raise CheckpointBroken(f"it has format {version}, this version of Hourmark reads formats {FORMAT} to {BESIDE}")
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA wal_autocheckpoint=0")  # `run_mark` does it
+            db.execute("PRAGMA temp_store=MEMORY")  # else each statement that has a trigger makes a file, and removes it
             db.executescript(_LATER + _BEGUN + run_mark.SCHEMA + archives.SCHEMA + marks.SCHEMA)
-            _allow_several(db)
+            allow_several(db)
             books.begin(db)
             if run_mark.log_was_lost(db, log_is_there=log_is_there):
                 raise CheckpointBroken(
                     "the last run did not end in order, and its write-ahead log (…-wal) is not there: it was removed, or not "
                     "copied along; what was sent last is not known"
                 )
+            bodies = bodies_of(db, _beside(path))
             run_mark.begin_log(db)
-        except (sqlite3.DatabaseError, ValueError, CheckpointBroken) as error:
+        except (sqlite3.DatabaseError, OSError, ValueError, BodyDamaged, CheckpointBroken) as error:
             db.close()
-            if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK_ERRORS:
+            if isinstance(error, OSError) or getattr(error, "sqlite_errorcode", 0) & 0xFF in _DISK_ERRORS:
                 raise CheckpointFailed(f"the checkpoint {path} cannot be opened: {error}; {_LOOK_AT_DISK}") from error
             raise CheckpointBroken(str(error)) from error
-        return cls(db, _log_of(path)), host_id
+        return cls(db, _log_of(path), bodies), host_id
 
     def close(self) -> None:
         """Finish; what was committed stays."""
         with self._database:
             try:
-                self._db.execute(_SEVERAL_NO_MORE, (FORMAT,))
+                bring_in(self._db, self._bodies)
                 run_mark.end(self._db)
-            except sqlite3.Error:  # closing would remove the log, as if all were in order
+            except (sqlite3.Error, OSError, BodyDamaged):  # closing would remove the log, as if all were in order
                 return
             self._db.close()
+            self._bodies.close()
 
     def commit(self, changes: Sequence[Change]) -> None:
         """All changes or none, durable on return. CheckpointFailed: none."""
@@ -274,19 +260,22 @@ class Checkpoint:
             raise CheckpointFailed(f"the checkpoint cannot be written: {ticket.error}; is the disk full?") from ticket.error
 
     def _write(self, batch: list[_Ticket]) -> None:
-        error: sqlite3.Error | None = sqlite3.OperationalError("the write did not end")  # until COMMIT has returned
+        error: sqlite3.Error | OSError | None = sqlite3.OperationalError("the write did not end")  # until COMMIT has returned
+        changes = [change for ticket in batch for change in ticket.changes]
         try:
+            changes = placed(self._bodies, changes)
             self._db.execute("BEGIN IMMEDIATE")
-            for change in (change for ticket in batch for change in ticket.changes):
+            for change in changes:
                 self._db.execute(*change)
             self._db.execute("COMMIT")
             error = None
             self._begin_log_if_long()
-        except sqlite3.Error as problem:
+        except (sqlite3.Error, OSError) as problem:
             error = problem
         finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+            settled(self._bodies, changes, done=error is None)
             for ticket in batch:
                 ticket.error, ticket.done = error, True
 
@@ -333,10 +322,9 @@ class Checkpoint:
         """The compressed body of a spooled range."""
         try:
             with self._database:
-                (body,) = self._db.execute("SELECT body FROM ranges WHERE sequence=?", (sequence,)).fetchone()
-        except sqlite3.Error as error:
+                return body_of(self._db, self._bodies, sequence)
+        except (sqlite3.Error, OSError, BodyDamaged) as error:
             raise CheckpointFailed(f"the checkpoint cannot be read: {error}; look at the disk") from error
-        return bytes(body)
 
     def losses(self) -> dict[str, Losses]:
         """By source."""
@@ -367,30 +355,16 @@ class Checkpoint:
         ]
 
 
-def _allow_several(db: sqlite3.Connection) -> None:
-    """Ranges of a file: a version before this one allowed a single one."""
-    (made,) = db.execute("SELECT sql FROM sqlite_master WHERE type='table' AND name='ranges'").fetchone()
-    if "UNIQUE" not in made:
-        return
-    columns = "(sequence INTEGER PRIMARY KEY, file_id TEXT NOT NULL, range TEXT NOT NULL, body BLOB NOT NULL)"
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        db.execute(f"CREATE TABLE ranges_made_anew {columns}")
-        db.execute("INSERT INTO ranges_made_anew SELECT sequence, file_id, range, body FROM ranges")
-        db.execute("DROP TABLE ranges")  # with its triggers, and without firing them: `books` makes them again
-        db.execute("ALTER TABLE ranges_made_anew RENAME TO ranges")
-        db.execute("COMMIT")
-    finally:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-
-
 def _log_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}-bodies")
 
 
 @dataclasses.dataclass(slots=True)
 class _Ticket:
     changes: Sequence[Change]
     done: bool = False
-    error: sqlite3.Error | None = None
+    error: sqlite3.Error | OSError | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from hourmark.allocator import give_back_large_blocks, use_one_arena
+from hourmark.allocator import give_back_large_blocks, give_back_what_is_free, use_one_arena
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_file_option, load_config, name_file, named_config
 from hourmark.config_groups import Tailer as TailerConfig
@@ -154,6 +154,7 @@ def _run(config_file: Path | None, *, drain: bool, once_s: float | None, reread:
                 open_files_max=granted(),
                 reloading=reloading,
             )
+            give_back_what_is_free()
             with answering(tailer, settings.metrics_host, settings.metrics_port):
                 summary = tailer.run(stop, drain=drain, once_s=once_s)
         finally:

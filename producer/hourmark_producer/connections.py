@@ -1,25 +1,29 @@
-"""HTTP/1.1 to a few services over connections that are kept open, by the standard library's client.
+"""HTTP/1.1 to a few services over connections that are kept open; answers are read by the standard library's client.
 
 A larger client took more CPU for a range than compressing half of it, and this needs none of what it can do more: no redirects,
-no proxies, no cookies. An idle connection that its service has closed meanwhile is not used again; one whose certificates were
-replaced ends after the request that is under way on it. The number of idle ones is that of threads that ask at the same time.
+no proxies, no cookies. A request is on its way from `begin` on, and nobody need wait for its answer meanwhile. An idle connection
+that its service has closed is not used again; one whose certificates were replaced ends after the request that is under way on
+it. The number of idle ones is that of requests that were under way at the same time.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import http.client
 import ipaddress
 import select
 import socket
 import ssl
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 CONNECT_TIMEOUT_S: Final = 5.0
+_LEAST_S: Final = 0.001  # an answer that is there is read, however late
 ANSWER_BYTES_MAX: Final = 1 << 20  # answers are some hundred bytes
 PROBLEMS: Final = (OSError, http.client.HTTPException)  # what `Connections.ask` raises
 
@@ -68,7 +72,38 @@ class Address(NamedTuple):
 
 class _Kept(NamedTuple):
     tls: ssl.SSLContext
-    connection: http.client.HTTPConnection
+    connection: socket.socket
+
+
+class Asked:
+    """A request that was sent. It must end with `answer`."""
+
+    def __init__(self, connections: Connections, address: Address, kept: _Kept, method: str, until_s: float) -> None:
+        """`until_s`: monotonic, so long its answer is waited for."""
+        self._connections, self._address, self._kept, self._method = connections, address, kept, method
+        self._until_s = until_s
+
+    def fileno(self) -> int:
+        """What can be read from once the answer is there, or will never be."""
+        return self._kept.connection.fileno()
+
+    def answer(self) -> Answer:
+        """Wait for it. OSError, HTTPException: there is none, and whether the request arrived is not known."""
+        is_kept = False
+        try:
+            self._kept.connection.settimeout(max(_LEAST_S, self._until_s - time.monotonic()))
+            with http.client.HTTPResponse(self._kept.connection, method=self._method) as response:
+                response.begin()
+                if response.length is None and not response.chunked:
+                    raise http.client.HTTPException("an answer that does not say where it ends may be half of one")
+                if response.length is not None and response.length > ANSWER_BYTES_MAX:
+                    raise http.client.HTTPException(f"an answer of {response.length} bytes is none of a delivery service")
+                answer = Answer(response.status, response.reason, response.headers, response.read())  # type: ignore[arg-type]
+                is_kept = not response.will_close
+        finally:
+            if not (is_kept and self._connections.keep(self._address, self._kept)):
+                self._kept.connection.close()
+        return answer
 
 
 class Connections:
@@ -93,51 +128,85 @@ class Connections:
         timeout_s: float, tls: ssl.SSLContext,
     ) -> Answer:  # fmt: skip
         """One request and its answer. OSError, HTTPException: there is none, and whether it arrived is not known."""
+        return self.begin(address, method, path, headers, content, timeout_s=timeout_s, tls=tls).answer()
+
+    def begin(
+        self, address: Address, method: str, path: str, headers: Mapping[str, str], content: bytes, *,
+        timeout_s: float, tls: ssl.SSLContext,
+    ) -> Asked:  # fmt: skip
+        """Send one request. `timeout_s`: of each wait, for room to send into as for the answer. As `ask`."""
         kept = self._take(address, tls) or _Kept(tls, _connected(address, min(timeout_s, CONNECT_TIMEOUT_S), tls))
-        connection, is_kept = kept.connection, False
         try:
-            connection.sock.settimeout(timeout_s)
-            connection.request(method, address.prefix + path, content or None, {**headers, **dict(address.headers)})
-            response = connection.getresponse()
-            if response.length is None and not response.chunked:
-                raise http.client.HTTPException("an answer that does not say where it ends may be half of one")
-            if response.length is not None and response.length > ANSWER_BYTES_MAX:
-                raise http.client.HTTPException(f"an answer of {response.length} bytes is none of a delivery service")
-            answer = Answer(response.status, response.reason, response.headers, response.read())  # type: ignore[arg-type]
-            is_kept = connection.sock is not None  # it is closed where the answer says so
-        finally:
-            if not (is_kept and self._keep(address, kept)):
-                connection.close()
-        return answer
+            kept.connection.settimeout(timeout_s)
+            _send(kept.connection, _head(address, method, path, {**headers, **dict(address.headers)}, len(content)), content)
+        except BaseException:
+            kept.connection.close()
+            raise
+        return Asked(self, address, kept, method, time.monotonic() + timeout_s)
 
     def _take(self, address: Address, tls: ssl.SSLContext) -> _Kept | None:
         while True:
             with self._lock:
                 kept = self._idle[address].pop() if self._idle[address] else None
-            if kept is None or (kept.tls is tls and not _has_news(kept.connection.sock)):
+            if kept is None or (kept.tls is tls and not _has_news(kept.connection)):
                 return kept
             kept.connection.close()
 
-    def _keep(self, address: Address, kept: _Kept) -> bool:
+    def keep(self, address: Address, kept: _Kept) -> bool:
+        """For requests to come, and whether there may be any."""
         with self._lock:
             if not self._closed:
                 self._idle[address].append(kept)
             return not self._closed
 
 
-def _connected(address: Address, timeout_s: float, tls: ssl.SSLContext) -> http.client.HTTPConnection:
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
-    connection.auto_open = 0  # a request goes over this connection, or not at all
-    if address.is_tls:
-        connection.default_port = http.client.HTTPS_PORT
+@functools.lru_cache(maxsize=64)
+def _begins(address: Address, method: str, path: str) -> str:
+    """What does not depend on the request; the standard library's client knows how a host is written."""
+    kind = http.client.HTTPSConnection if address.is_tls else http.client.HTTPConnection
+    client, written = kind(address.host, address.port), bytearray()
+    client.sock = _Written(written)
+    client.putrequest(method, address.prefix + path)
+    client.endheaders()
+    return written.decode("latin-1").removesuffix("\r\n")
+
+
+class _Written:
+    """A socket for what is only written down."""
+
+    def __init__(self, into: bytearray) -> None:
+        self.sendall = into.extend
+
+
+def _head(address: Address, method: str, path: str, headers: Mapping[str, str], count: int) -> bytes:
+    if any("\n" in value or "\r" in value for value in headers.values()):
+        raise ValueError("a header of a request holds an end of line")
+    length = f"Content-Length: {count}\r\n" if count or method == "POST" else ""
+    fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"{_begins(address, method, path)}{length}{fields}\r\n".encode("latin-1")
+
+
+def _send(connection: socket.socket, head: bytes, content: bytes) -> None:
+    if isinstance(connection, ssl.SSLSocket):
+        connection.sendall(head)
+        connection.sendall(content)
+        return
+    sent = connection.sendmsg((head, content))  # as one, and copied once
+    if sent < len(head):
+        connection.sendall(head[sent:])
+        sent = len(head)
+    if sent < len(head) + len(content):
+        connection.sendall(memoryview(content)[sent - len(head) :])
+
+
+def _connected(address: Address, timeout_s: float, tls: ssl.SSLContext) -> socket.socket:
     plain = socket.create_connection((address.at or address.host, address.port), timeout_s)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.sock = tls.wrap_socket(plain, server_hostname=address.host) if address.is_tls else plain
+        return tls.wrap_socket(plain, server_hostname=address.host) if address.is_tls else plain
     except BaseException:
         plain.close()
         raise
-    return connection
 
 
 def _has_news(connection: socket.socket) -> bool:

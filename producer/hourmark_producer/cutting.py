@@ -41,10 +41,18 @@ class Limits:
             raise ValueError(f"range_bytes must be from 1 to line_bytes_max ({self.line_bytes_max}), not {self.range_bytes}")
 
 
+class Whole(Protocol):
+    """The same from the current position on, into memory that is used again: what comes back holds until the next call."""
+
+    def __call__(self, count: int) -> memoryview:
+        """As `Read`."""
+        ...
+
+
 class Cut(NamedTuple):
     """The next bytes to ship. `part` CHUNK means: what follows is still the same line."""
 
-    body: bytes
+    body: bytes | memoryview
     part: Part
 
 
@@ -54,16 +62,16 @@ class Pending(NamedTuple):
     searched: int
 
 
-def cut(read: Read, limits: Limits, *, in_line: bool, searched: int = 0, anywhere: bool = False) -> Cut | Pending:
+def cut(read: Read, limits: Limits, *, in_line: bool, searched: int = 0, whole: Whole | None = None) -> Cut | Pending:
     """The next cut. `in_line`: the last one was a CHUNK. `searched`: so many bytes are known to hold no LF.
 
-    `anywhere`: it may be read as if it were in memory; else from the front, as what is packed.
+    `whole`: it may be read as if it were in memory; else from the front, as what is packed.
     """
     if searched and (pending := _still_pending(read, limits, searched)):
         return pending
     if in_line:
         return _one_line(read, limits, limits.line_bytes_max, Part.LAST_CHUNK)
-    if anywhere and (body := _full(read, limits.range_bytes)):
+    if whole is not None and (body := _full(read, whole, limits.range_bytes)):
         return Cut(body, Part.LINES)
     window = read(0, limits.range_bytes)
     last = window.rfind(_LF)
@@ -74,15 +82,15 @@ def cut(read: Read, limits: Limits, *, in_line: bool, searched: int = 0, anywher
     return _one_line(read, limits, limits.line_bytes_max + 1, Part.LINES)
 
 
-def _full(read: Read, size: int) -> bytes | None:
+def _full(read: Read, whole: Whole, size: int) -> memoryview | None:
     """As many lines as there is room for, read once and as they are: cutting a range off what was read would copy it."""
     skipped = max(0, size - _TAIL_BYTES)
     tail = read(skipped, size - skipped)
     last = tail.rfind(_LF)
     if last < 0 or skipped + len(tail) < size:
         return None
-    body = read(0, skipped + last + 1)
-    return body if len(body) == skipped + last + 1 and body.endswith(_LF) else None  # unless it was truncated meanwhile
+    body = whole(skipped + last + 1)
+    return body if len(body) == skipped + last + 1 and body[-1:] == _LF else None  # unless it was truncated meanwhile
 
 
 def _still_pending(read: Read, limits: Limits, searched: int) -> Pending | None:

@@ -17,8 +17,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from zstandard import ZstdCompressor
-
 from hourmark.clock import Clock
 from hourmark.config_groups import TailedSource
 from hourmark.ranges import ByteRange, Part
@@ -28,14 +26,14 @@ from hourmark_producer.accounts import keep_head
 from hourmark_producer.archives import depart
 from hourmark_producer.books import skip
 from hourmark_producer.checkpoint import Change, Checkpoint
-from hourmark_producer.compressing import Compressors
+from hourmark_producer.compressing import Press, Presses
 from hourmark_producer.copies import Origin, end_of_lines, origin_of
 from hourmark_producer.counters import Counters
-from hourmark_producer.couriers import Couriers, Flight
 from hourmark_producer.cutting import Cut, Pending
 from hourmark_producer.files import Files, Outgoing, Position, Progress, TrackedFile
+from hourmark_producer.flight import Flight, Lanes, Sent
 from hourmark_producer.generations import Generations
-from hourmark_producer.looking import is_anchored, look_into, read_at
+from hourmark_producer.looking import is_anchored, look_into, read_at, read_into
 from hourmark_producer.losses import Loss
 from hourmark_producer.marks import GENERATIONS_MAX, forget_older, next_marks, save_marks
 from hourmark_producer.range_sizes import RangeSizes
@@ -43,6 +41,7 @@ from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.rests import Rests
 from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink, TooLarge
 from hourmark_producer.source_cutting import cut_of, extras_of, joins_lines
+from hourmark_producer.spooled_ranges import note_several, spool, unspool
 from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor
 
 RANGES_PER_TURN: Final = 16  # then other files have their turn
@@ -70,13 +69,13 @@ class Follower:
     clock: Clock
     host_id: str
     host_name: str
-    couriers: Couriers
+    lanes: Lanes
     window_max: int
     finishing: bool = False  # once set, what is on its way is delivered and nothing new is cut
 
     def __post_init__(self) -> None:
         self._sequence = itertools.count(self.checkpoint.last_sequence() + 1)
-        self._compressors = Compressors()
+        self._presses = Presses(self.sizes.limits.range_bytes)
 
     def step(self, file: TrackedFile) -> bool:
         """Ship what there is, up to `RANGES_PER_TURN` ranges. Whether there may be more at once.
@@ -85,8 +84,9 @@ class Follower:
         """
         try:
             for outgoing in _on_their_way(file):  # since a step that failed, or a run before
-                self._acknowledge(file, outgoing, self._send(outgoing, self.checkpoint.body(outgoing.sequence)))
-            more = self._go_on(file, Flight(self.couriers))
+                sent = self._send(outgoing, self.checkpoint.body(outgoing.sequence))
+                self._acknowledge(file, outgoing, sent.answer())
+            more = self._go_on(file, Flight(self.lanes))
         except BaseException:
             file.window = 1
             raise
@@ -102,7 +102,7 @@ class Follower:
                 outgoing = file.progress.in_flight[-1]
                 send = functools.partial(self._send, outgoing, body)
                 if not (self._has_more(file, outgoing) and flight.start(outgoing, send)):
-                    self._acknowledge(file, outgoing, send())
+                    self._acknowledge(file, outgoing, send().answer())
                 while flight.aloft and (flight.has_landed or flight.aloft >= file.window):
                     self._land(file, flight)
             return True
@@ -114,18 +114,9 @@ class Follower:
         size = self.sizes.limits.range_bytes
         return file.window > 1 and size // 2 <= outgoing.bytes <= size
 
-    def _send(self, outgoing: Outgoing, body: bytes) -> RangeAnswer:
+    def _send(self, outgoing: Outgoing, body: bytes) -> Sent:
         began_s = self.clock.monotonic_s()
-        try:
-            answer = self.client.send_range(outgoing.range, body)
-        except TooLarge:
-            self.sizes.too_large(outgoing.bytes)
-            raise
-        except Busy:
-            self.sizes.failed(outgoing.bytes, self.clock.monotonic_s() - began_s)
-            raise
-        self.sizes.acknowledged(outgoing.bytes, self.clock.monotonic_s() - began_s)
-        return answer
+        return _Timed(self.sizes, self.clock, outgoing.bytes, began_s, self.client.send_range(outgoing.range, body))
 
     def _land(self, file: TrackedFile, flight: Flight) -> None:
         outgoing, answer = flight.land()
@@ -159,9 +150,9 @@ class Follower:
     def _cut_next(self, file: TrackedFile) -> bytes | None:
         """Acknowledge what was delivered and spool what follows, in one transaction; the new range's compressed body."""
         pending = _acknowledged(file)
-        with self._compressors.one() as compressor:
-            found = self._found_next(file)
-            spooled = None if found is None else self._spooled(file, found, self._reading(file), pending, compressor)
+        with self._presses.one() as press:
+            found = self._found_next(file, press)
+            spooled = None if found is None else self._spooled(file, found, self._reading(file), pending, press)
             del found  # of what follows only the compressed form is needed
         if spooled is None:
             self._only_acknowledge(file)
@@ -172,13 +163,13 @@ class Follower:
         file.progress, body = spooled
         return body
 
-    def _found_next(self, file: TrackedFile) -> Cut | None:
+    def _found_next(self, file: TrackedFile, press: Press) -> Cut | None:
         """What is there to be sent of it, not yet compressed."""
         if self.finishing or file.place.source not in self.sources:
             return None
         if file.descriptor is None:
             return None if file.rest is None else self.rests.next_cut(file, file.rest)
-        return None if file.retired else self._examine(file, file.descriptor)
+        return None if file.retired else self._examine(file, file.descriptor, press)
 
     def _is_received(self, file: TrackedFile) -> bool:
         return self.sources[file.place.source].input is not None
@@ -194,13 +185,13 @@ class Follower:
         return reading
 
     def _spooled(
-        self, file: TrackedFile, shipped: Cut, reading: Reading, pending: list[Change], compressor: ZstdCompressor
+        self, file: TrackedFile, shipped: Cut, reading: Reading, pending: list[Change], press: Press
     ) -> tuple[Progress, bytes]:
         before = file.progress.position
         if before.offset == 0:
-            self.generations.note(file.file_id, before.generation, shipped.body)
+            self.generations.note(file.file_id, before.generation, bytes(shipped.body[:HEAD_BYTES]))
         outgoing = Outgoing(next(self._sequence), self._range(file, before, shipped, reading))
-        body: bytes = compressor.compress(shipped.body)
+        body: bytes = press.compressor.compress(shipped.body)
         end, anchor = outgoing.range.end, next_anchor(before.anchor, shipped.body)
         position = Position(
             generation=before.generation,
@@ -214,9 +205,8 @@ class Follower:
             marks=next_marks(before.marks, end, anchor),
         )
         others = _on_their_way(file)
-        pending += [changes.spool(outgoing, body), changes.save_position(file.file_id, position)]
-        pending += [save_marks(file.file_id, position)]
-        pending += [changes.note_several()] if others else []
+        pending += [spool(outgoing, body), changes.save_position(file.file_id, position), save_marks(file.file_id, position)]
+        pending += [note_several()] if others else []
         pending += [keep_head(file.file_id, position)] if before.offset < HEAD_BYTES else []
         in_flight = (*others, outgoing)
         return dataclasses.replace(file.progress, position=position, in_flight=in_flight, quiet_to=end), body
@@ -243,7 +233,7 @@ class Follower:
         except ValueError as error:
             raise Refused(f"no range can be made of the service's answer: {error}") from error
 
-    def _examine(self, file: TrackedFile, descriptor: int) -> Cut | None:
+    def _examine(self, file: TrackedFile, descriptor: int, press: Press) -> Cut | None:
         """Compare the file with what is known of it, write down what is lost, and look for the next cut."""
         due, observed, before = file.due, file.observed, file.progress
         found, status = look_into(descriptor, before.position)
@@ -268,7 +258,7 @@ class Follower:
         elif known.offset == known.generation == 0 and not before.in_flight and (passed := self._passed_over(file, descriptor)):
             position, quiet_to = passed, passed.offset
         file.progress = before = dataclasses.replace(before, position=position, quiet_to=quiet_to, examined_at_s=now_s)
-        cut = self._cut(file, descriptor, position, quiet_to)
+        cut = self._cut(file, descriptor, position, quiet_to, press)
         if isinstance(cut, Pending):
             quiet_to = position.offset + cut.searched
         file.progress = dataclasses.replace(before, quiet_to=quiet_to, examined_scan=due)
@@ -321,19 +311,22 @@ class Follower:
         self.counters.lost(loss)
         _LOG.warning("%s: %s; loss is unknown", file.place.seen_at, what)
 
-    def _cut(self, file: TrackedFile, descriptor: int, position: Position, quiet_to: int) -> Cut | Pending:
+    def _cut(self, file: TrackedFile, descriptor: int, position: Position, quiet_to: int, press: Press) -> Cut | Pending:
         def read(skip: int, count: int) -> bytes:
             return read_at(descriptor, position.offset + skip, count)
+
+        def whole(count: int) -> memoryview:
+            return read_into(descriptor, position.offset, press.room[:count])
 
         source = self.sources[file.place.source]
         flush_at_s = file.changed_at_s + source.flush_seconds
         flush = position.size_seen <= file.observed.size and self.clock.monotonic_s() >= flush_at_s
         searched = max(0, quiet_to - position.offset)
-        found = cut_of(source, read, self.sizes.limits, position, searched=searched, anywhere=True, flush=flush)
+        found = cut_of(source, read, self.sizes.limits, position, searched=searched, whole=whole, flush=flush)
         waits = isinstance(found, Pending) and not found.searched and joins_lines(source)
         file.flush_at_s = max(flush_at_s, self.clock.monotonic_s() + _FLUSH_AGAIN_S) if waits else None
         if isinstance(found, Cut):
-            head = found.body[: len(position.head)]  # of what no anchor is before, what it begins with tells
+            head = bytes(found.body[: len(position.head)])  # of what no anchor is before, what it begins with tells
             anchored = is_anchored(descriptor, position) and (position.offset > 0 or position.head.startswith(head))
             if not anchored or os.fstat(descriptor).st_size < position.offset + len(found.body):
                 raise ChangedWhileRead("it was truncated while it was read")
@@ -354,9 +347,29 @@ def _end_of_copy(origin: Origin, descriptor: int) -> int:
     return end
 
 
+class _Timed:
+    """A range on its way, whose size is to be blamed where its answer takes long."""
+
+    def __init__(self, sizes: RangeSizes, clock: Clock, count: int, began_s: float, sent: Sent) -> None:
+        self._sizes, self._clock, self._count, self._began_s, self._sent = sizes, clock, count, began_s, sent
+        self.fileno = sent.fileno
+
+    def answer(self) -> RangeAnswer:
+        try:
+            answer = self._sent.answer()
+        except TooLarge:
+            self._sizes.too_large(self._count)
+            raise
+        except Busy:
+            self._sizes.failed(self._count, self._clock.monotonic_s() - self._began_s)
+            raise
+        self._sizes.acknowledged(self._count, self._clock.monotonic_s() - self._began_s)
+        return answer
+
+
 def _acknowledged(file: TrackedFile) -> list[Change]:
     """What takes the delivered ranges out of the spool."""
-    return [changes.unspool(sent.sequence) for sent in file.progress.in_flight if sent.acknowledged]
+    return [unspool(sent.sequence) for sent in file.progress.in_flight if sent.acknowledged]
 
 
 def _on_their_way(file: TrackedFile) -> tuple[Outgoing, ...]:

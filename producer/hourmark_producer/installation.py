@@ -100,14 +100,14 @@ def _aside(path: Path) -> Path:
     while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
         number += 1
     path.rename(aside)
-    journal = path.with_name(f"{path.name}-wal")
-    if journal.exists():
-        journal.rename(aside.with_name(f"{aside.name}-wal"))
+    for suffix in ("-wal", "-bodies"):
+        if (beside := path.with_name(path.name + suffix)).exists():
+            beside.rename(aside.with_name(aside.name + suffix))
     sync_folder(path.parent)
     return aside
 
 
 def _remove_journals(path: Path) -> None:
-    """A write-ahead log belongs to the one database it was written for."""
-    for suffix in ("-wal", "-shm"):
+    """A write-ahead log belongs to the one database it was written for, and so do bodies."""
+    for suffix in ("-wal", "-shm", "-bodies"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -32,6 +32,14 @@ def is_anchored(descriptor: int, position: Position) -> bool:
     return read_at(descriptor, position.offset - length, length) == position.anchor
 
 
+def read_into(descriptor: int, offset: int, room: memoryview) -> memoryview:
+    """As much as there is room for, from `offset`; less only at the end of the file. What comes back is the room's."""
+    done = 0
+    while done < len(room) and (count := os.preadv(descriptor, [room[done:]], offset + done)):
+        done += count
+    return room[:done]
+
+
 def read_at(descriptor: int, offset: int, count: int) -> bytes:
     """`count` bytes from `offset`, fewer only at the end of the file: pread may stop early, at 2 GiB and on signals."""
     blocks: list[bytes] = []

@@ -34,7 +34,7 @@ from hourmark.wire import (
     report_to_json,
 )
 from hourmark_producer.clock_floor import ClockFloor
-from hourmark_producer.connections import PROBLEMS, Answer, Connections
+from hourmark_producer.connections import PROBLEMS, Answer, Asked, Connections
 from hourmark_producer.credentials import Credentials
 from hourmark_producer.services import Service, Services
 
@@ -71,6 +71,30 @@ class Reading(NamedTuple):
     clock_ms: int
     rules: str | None
     at_s: float
+
+
+class _Begun(NamedTuple):
+    """A request to one service. `before`: how often in a row it had failed. `asked`: why it could not be sent, perhaps."""
+
+    service: Service
+    path: str
+    before: int
+    asked: Asked | Exception
+
+
+class RangeSent:
+    """A range that was sent to the first service that may take it. It must end with `answer`."""
+
+    def __init__(self, begun: _Begun | None, answered: Callable[[_Begun | None], RangeAnswer]) -> None:
+        self._begun, self._answered = begun, answered
+
+    def fileno(self) -> int | None:
+        """What can be read from once its answer is there; None: nothing is waited for."""
+        return self._begun.asked.fileno() if self._begun and isinstance(self._begun.asked, Asked) else None
+
+    def answer(self) -> RangeAnswer:
+        """Wait until it is acknowledged; where the first service fails, by another. Busy, Refused."""
+        return self._answered(self._begun)
 
 
 class ServiceLink:
@@ -111,24 +135,19 @@ class ServiceLink:
         is_near = highest_ms - reading.clock_ms <= CLOCKS_APART_MS_MAX  # else one of them is plainly wrong
         return reading._replace(clock_ms=max(reading.clock_ms, highest_ms)) if is_near else reading
 
-    def send_range(self, byte_range: ByteRange, body: bytes) -> RangeAnswer:
-        """Deliver a range, `body` compressed with zstd. Returns once it is acknowledged. Busy, Refused."""
+    def send_range(self, byte_range: ByteRange, body: bytes) -> RangeSent:
+        """Send a range, `body` compressed with zstd. It must end with `answer`, and fails there alone."""
         headers = range_headers(byte_range) | {"Content-Encoding": "zstd", "Content-Type": "application/octet-stream"}
-        service, response = self._first_to_take(
-            lambda service: self._ask(service, "POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
-        )
-        url = shown(service.url)
-        try:
-            fields = json.loads(response.content)
-            end, events, dead_letters = (int(fields[name]) for name in ("end", "events", "dead_letters"))
-            reasons = {str(reason): int(count) for reason, count in fields.get("dead_letter_reasons", {}).items()}
-            answer = RangeAnswer(end, events, dead_letters, int(fields.get("blanks", 0)), reasons)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            said = response.content[:200].decode(errors="replace")
-            raise Refused(f"{url} answered 200 without end, events and dead_letters: {said!r}") from error
-        if answer.end != byte_range.end:
-            raise Refused(f"{url} acknowledged up to byte {answer.end}, not up to {byte_range.end} as was sent")
-        return answer
+
+        def begin(service: Service) -> _Begun:
+            return self._begin(service, "POST", RANGES_PATH, headers, body, RANGE_TIMEOUT_S)
+
+        def answered(begun: _Begun | None) -> RangeAnswer:
+            service, response = self._first_to_take(lambda service: self._end(begin(service)), begun=begun)
+            return _answer_to(byte_range, shown(service.url), response)
+
+        first = self.services.next(())
+        return RangeSent(None if first is None else begin(first), answered)
 
     def clocks_ms(self) -> dict[str, int]:
         """What each service's clock read when it answered last, by service."""
@@ -158,15 +177,18 @@ class ServiceLink:
                 raise
         return self._ask(service, "POST", REPORTS_PATH, _JSON, report_to_json(report, tells_unknown=False), SHORT_TIMEOUT_S)
 
-    def _first_to_take(self, ask: Callable[[Service], Answer], preferred: Service | None = None) -> tuple[Service, Answer]:
+    def _first_to_take(
+        self, ask: Callable[[Service], Answer], preferred: Service | None = None, begun: _Begun | None = None
+    ) -> tuple[Service, Answer]:
         """The answer, which is 200, and whose it is. Each that may be asked is asked once, after a refusal too: another may be
-        of a newer version. Busy where one of them may yet take it, else Refused.
+        of a newer version. Busy where one of them may yet take it, else Refused. `begun`: one was asked already.
         """
         tried, problems = set[Service](), list[Busy | Refused]()
-        while (service := self.services.next(tried, preferred)) is not None:
+        while (service := begun.service if begun and not tried else self.services.next(tried, preferred)) is not None:
+            begun_here = begun if not tried else None
             tried.add(service)
             try:
-                return service, ask(service)
+                return service, self._end(begun_here) if begun_here else ask(service)
             except (Busy, Refused) as error:
                 problems.append(error)
         wait_s = self.services.wait_s()
@@ -181,36 +203,50 @@ class ServiceLink:
         self, service: Service, method: str, path: str, headers: Mapping[str, str], content: bytes, timeout_s: float
     ) -> Answer:
         """One request to one service; the answer, which is 200. Busy, Refused."""
-        before, retry_after_s = self.services.asked(service), 0.0
+        return self._end(self._begin(service, method, path, headers, content, timeout_s))
+
+    def _begin(
+        self, service: Service, method: str, path: str, headers: Mapping[str, str], content: bytes, timeout_s: float
+    ) -> _Begun:
+        """Ask one service. It must `_end`."""
+        before, mine = self.services.asked(service), self._credentials.shown()
+        try:
+            asked: Asked | Exception = self._connections.begin(
+                service.address, method, path, {**headers, **mine.headers}, content, timeout_s=timeout_s, tls=mine.tls
+            )
+        except Exception as error:  # noqa: BLE001  # raised at its end
+            asked = error
+        return _Begun(service, path, before, asked)
+
+    def _end(self, begun: _Begun) -> Answer:
+        """The answer, which is 200. Busy, Refused."""
+        service, retry_after_s = begun.service, 0.0
         problem: Busy | Refused | None = Busy("it was given up")
         try:
-            answer = self._answer(service, method, path, headers, content, timeout_s)
-            problem, retry_after_s = _problem(shown(service.url) + path, answer), _retry_after_s(answer)
+            answer = self._answer(begun)
+            problem, retry_after_s = _problem(service, begun.path, answer), _retry_after_s(answer)
         except Busy as error:
             problem = error
             raise
         finally:
             if problem is None:
-                self.services.answered(service, ranges=int(path == RANGES_PATH))
+                self.services.answered(service, ranges=int(begun.path == RANGES_PATH))
             else:
-                self.services.failed(service, str(problem), before=before, retry_after_s=retry_after_s)
+                self.services.failed(service, str(problem), before=begun.before, retry_after_s=retry_after_s)
         if problem is not None:
             raise problem
         return answer
 
-    def _answer(
-        self, service: Service, method: str, path: str, headers: Mapping[str, str], content: bytes, timeout_s: float
-    ) -> Answer:
+    def _answer(self, begun: _Begun) -> Answer:
         """Whatever its status. Busy where there is none."""
-        mine = self._credentials.shown()
         try:
-            answer = self._connections.ask(
-                service.address, method, path, {**headers, **mine.headers}, content, timeout_s=timeout_s, tls=mine.tls
-            )
+            if isinstance(begun.asked, Exception):
+                raise begun.asked
+            answer = begun.asked.answer()
         except PROBLEMS as error:
             hint = "; tailer.tls.ca names who is believed" if "certificate verify failed" in str(error) else ""
-            raise Busy(f"{shown(service.url)}{path}: {str(error) or type(error).__name__}{hint}") from error
-        self._note(answer, service.name)
+            raise Busy(f"{shown(begun.service.url)}{begun.path}: {str(error) or type(error).__name__}{hint}") from error
+        self._note(answer, begun.service.name)
         return answer
 
     def _note(self, answer: Answer, service: str) -> None:
@@ -223,11 +259,26 @@ class ServiceLink:
                 self._latest = Reading(int(text), answer.headers.get(RULES_HEADER) or before, self._clock.monotonic_s())
 
 
-def _problem(url: str, answer: Answer) -> Busy | Refused | None:
+def _answer_to(byte_range: ByteRange, url: str, response: Answer) -> RangeAnswer:
+    """What a 200 says. Refused."""
+    try:
+        fields = json.loads(response.content)
+        end, events, dead_letters = (int(fields[name]) for name in ("end", "events", "dead_letters"))
+        reasons = {str(reason): int(count) for reason, count in fields.get("dead_letter_reasons", {}).items()}
+        answer = RangeAnswer(end, events, dead_letters, int(fields.get("blanks", 0)), reasons)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        said = response.content[:200].decode(errors="replace")
+        raise Refused(f"{url} answered 200 without end, events and dead_letters: {said!r}") from error
+    if answer.end != byte_range.end:
+        raise Refused(f"{url} acknowledged up to byte {answer.end}, not up to {byte_range.end} as was sent")
+    return answer
+
+
+def _problem(service: Service, path: str, answer: Answer) -> Busy | Refused | None:
     """None: it was taken."""
     if answer.status == 200:
         return None
-    said = f"{url} answered {answer.status}: {_message(answer)}"
+    said = f"{shown(service.url)}{path} answered {answer.status}: {_message(answer)}"
     if answer.status == 429 or answer.status >= 500:
         return Busy(said, _retry_after_s(answer))
     if answer.status in (401, 403):

@@ -25,10 +25,10 @@ from hourmark_producer.caught_up import CaughtUp, Target
 from hourmark_producer.checkpoint import Checkpoint, CheckpointFailed
 from hourmark_producer.clock_floor import ClockFloor
 from hourmark_producer.counters import Counters
-from hourmark_producer.couriers import Couriers
 from hourmark_producer.cutting import Limits
 from hourmark_producer.descriptors import Descriptors
 from hourmark_producer.files import Files
+from hourmark_producer.flight import Lanes
 from hourmark_producer.follower import Follower
 from hourmark_producer.generations import Generations
 from hourmark_producer.health import Health
@@ -110,7 +110,7 @@ class Tailer:
             clock=clock,
             host_id=host_id,
             host_name=host_name,
-            couriers=Couriers(),
+            lanes=Lanes(),
             window_max=config.ranges_in_flight,
         )
         self._senders = Senders(

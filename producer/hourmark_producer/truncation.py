@@ -55,9 +55,9 @@ def judge(offset: int, shrinks: Sequence[Shrink]) -> Judgement:
     return Judgement(verdict, lost)
 
 
-def next_anchor(anchor: bytes, body: bytes) -> bytes:
+def next_anchor(anchor: bytes, body: bytes | memoryview) -> bytes:
     """The anchor after `body` was read on from `anchor`."""
-    return (anchor + body[-ANCHOR_BYTES:])[-ANCHOR_BYTES:]
+    return (anchor + bytes(body[-ANCHOR_BYTES:]))[-ANCHOR_BYTES:]
 
 
 def are_alike(head: bytes, anchor: bytes) -> bool:

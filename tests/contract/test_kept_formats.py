@@ -31,10 +31,11 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.recovery.check import check_chains, check_files, check_groups
 from hourmark_mirror.checks import Check, Checks
-from hourmark_producer.checkpoint import Checkpoint, insert_file, lose, spool
+from hourmark_producer.checkpoint import Checkpoint, insert_file, lose
 from hourmark_producer.files import Outgoing, Place, Position, Progress, TrackedFile
 from hourmark_producer.identity import Identity
 from hourmark_producer.losses import Loss, Losses
+from hourmark_producer.spooled_ranges import spool
 
 KEPT: Final = Path(__file__).parent / "kept"
 HOST_ID: Final = "0" * 31 + "7"

@@ -139,7 +139,7 @@ def sends_what_has_no_end() -> None:
 @fault(*3 * ["refuse_one_of_several", "settle", "kill", "settle"])
 def forgets_a_range_once_a_later_one_is_taken() -> None:
     """The spool lets go of all that was on its way."""
-    unspool = _now("checkpoint:unspool")
+    unspool = _now("spooled_ranges:unspool")
 
     def acknowledged(file: Any) -> list[Any]:
         sent = file.progress.in_flight

@@ -6,22 +6,22 @@ import threading
 
 import zstandard
 
-from hourmark_producer.compressing import AT_ONCE, Compressors
+from hourmark_producer.compressing import AT_ONCE, Presses
 
 
 def test_no_more_have_one_at_a_time_than_there_are() -> None:
-    compressors, taken, most, lock = Compressors(patience_s=60.0), 0, 0, threading.Lock()
+    presses, taken, most, lock = Presses(10, patience_s=60.0), 0, 0, threading.Lock()
     all_begun = threading.Barrier(8)
 
     def work() -> None:
         nonlocal taken, most
         all_begun.wait()
         for _ in range(50):
-            with compressors.one() as compressor:
+            with presses.one() as press:
                 with lock:
                     taken += 1
                     most = max(most, taken)
-                assert zstandard.decompress(compressor.compress(b"a line\n")) == b"a line\n"
+                assert zstandard.decompress(press.compressor.compress(b"a line\n")) == b"a line\n"
                 with lock:
                     taken -= 1
 
@@ -34,18 +34,18 @@ def test_no_more_have_one_at_a_time_than_there_are() -> None:
 
 
 def test_those_that_hang_stop_no_others() -> None:
-    compressors = Compressors(1, patience_s=0.01)
-    with compressors.one() as hanging, compressors.one() as other:
+    presses = Presses(10, 1, patience_s=0.01)
+    with presses.one() as hanging, presses.one() as other:
         assert other is not hanging
-    with compressors.one() as again:
+    with presses.one() as again:
         assert again is hanging, "and those that waited leave none behind"
 
 
 def test_an_error_gives_it_back() -> None:
-    compressors = Compressors(1, patience_s=60.0)
+    presses = Presses(10, 1, patience_s=60.0)
     for _ in range(2):
         try:
-            with compressors.one():
+            with presses.one():
                 raise OSError
         except OSError:
             pass

@@ -1,0 +1,101 @@
+"""A tailer whose CPU is counted by what it is spent on: `python -m bench.tailer_parts RESULT tail …` writes seconds into RESULT.
+
+Each call of a part's functions is timed by the CPU clock of its thread, without the parts within it. Counting costs some
+microseconds a range itself, so the whole is measured without it (`bench.tailer`); here it is divided.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import hourmark_producer.bodies
+import hourmark_producer.checkpoint
+import hourmark_producer.connections
+import hourmark_producer.follower
+import hourmark_producer.generations
+import hourmark_producer.looking
+import hourmark_producer.service_client
+from hourmark_producer.compressing import Press, Presses
+
+REST: Final = "cutting"  # what a step of a file takes beside all parts: its rules, its objects, its threads
+
+
+class Parts:
+    """CPU seconds by part."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._local = threading.local()
+
+    def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, counted."""
+
+        @functools.wraps(function)
+        def counted(*args: Any, **named: Any) -> Any:
+            outer, self._local.within = getattr(self._local, "within", 0.0), 0.0
+            began = time.thread_time()
+            try:
+                return function(*args, **named)
+            finally:
+                took = time.thread_time() - began
+                with self._lock:
+                    self.seconds[part] += took - self._local.within
+                self._local.within = outer + took
+
+        return counted
+
+    def put(self, part: str, owner: Any, *names: str) -> None:
+        """Count these functions of a module, or methods of a class."""
+        for name in names:
+            setattr(owner, name, self.timed(part, getattr(owner, name)))
+
+
+class _Compressor:
+    def __init__(self, parts: Parts, real: Any) -> None:
+        self.compress = parts.timed("compressing", real.compress)
+
+
+def count(parts: Parts) -> None:
+    """All that a range comes by."""
+    parts.put(REST, hourmark_producer.follower.Follower, "step")
+    parts.put("reading", hourmark_producer.follower, "look_into", "is_anchored", "read_at", "read_into")
+    parts.put("fsync of bodies", os, "fdatasync")  # SQLite does its own
+    parts.put("spool: bodies", hourmark_producer.bodies.Bodies, "put", "get")
+    parts.put("spool: SQLite, with its fsync", hourmark_producer.checkpoint.Checkpoint, "commit")
+    parts.put("hashing", hourmark_producer.generations.Beginning, "of")
+    parts.put("HTTP: sending", hourmark_producer.connections, "_send")
+    parts.put("HTTP: all else", hourmark_producer.service_client.ServiceLink, "send_range")
+    parts.put("HTTP: all else", hourmark_producer.service_client.RangeSent, "answer")
+    made = Presses._new
+
+    def new(self: Any) -> Any:
+        press = made(self)
+        return Press(_Compressor(parts, press.compressor), press.room)  # type: ignore[arg-type]
+
+    Presses._new = new  # type: ignore[method-assign]
+
+
+def main() -> None:
+    """`RESULT tail …`: as `hourmark tail …`."""
+    from hourmark.cli import main as hourmark
+
+    result, parts = Path(sys.argv.pop(1)), Parts()
+    count(parts)
+    try:
+        hourmark()
+    finally:
+        result.write_text(json.dumps(dict(parts.seconds) | {"all": sum(os.times()[:2])}))
+
+
+if __name__ == "__main__":
+    main()
