@@ -29,6 +29,7 @@ _SPARK: Final = Path(pyspark.__file__).parent
 _EXECUTOR: Final = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
+_STARTING_S: Final = 300.0  # of a Java on a busy machine
 
 
 class SparkCluster:
@@ -65,14 +66,18 @@ class SparkCluster:
 
     def _start_all(self) -> None:
         self._start(_MASTER, "master", ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0"])
-        wait_for(partial(_says, self._folder / "master.log", "New state: ALIVE"), f"the master is alive (see {self._folder})")
+        wait_for(
+            partial(_says, self._folder / "master.log", "New state: ALIVE"),
+            f"the master is alive (see {self._folder})",
+            _STARTING_S,
+        )
         for number in range(self._workers):
             work = self._new_folder(f"worker-{number}")
             limits = ["--cores", str(self._cores), "--memory", f"{self._memory_mb}m", "--work-dir", str(work)]
             self._start(_WORKER, work.name, ["--host", "127.0.0.1", "--webui-port", "0", *limits, self.url])
         for number in range(self._workers):
             log = self._folder / f"worker-{number}.log"
-            wait_for(partial(_says, log, "Successfully registered"), f"a worker has registered (see {log})")
+            wait_for(partial(_says, log, "Successfully registered"), f"a worker has registered (see {log})", _STARTING_S)
 
     def executors(self) -> list[psutil.Process]:
         """The executors that are alive, in whichever worker."""
