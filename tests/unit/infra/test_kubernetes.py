@@ -24,7 +24,7 @@ BY_NAME: Final = {f"{o['kind']}/{o['metadata']['name']}": o for o in OBJECTS}
 VERSIONS: Final = ("1.27", kubernetes_validate.latest_version())
 EXECUTOR: Final[dict[str, Any]] = yaml.safe_load(BY_NAME["ConfigMap/etl-executor"]["data"]["executor.yaml"])
 WORKLOADS: Final = {name: o for name, o in BY_NAME.items() if "template" in o.get("spec", {})}
-SECRETS: Final = {"delivery-tls", "tailer-token", "ledger"}  # that README.md has made
+SECRETS: Final = {"delivery-tls", "tailer-token", "ledger"}  # that docs/clusters.md has made
 
 
 def pod(workload: Mapping[str, Any]) -> dict[str, Any]:
