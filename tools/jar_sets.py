@@ -1,5 +1,5 @@
-"""The sets of jars that the local stack and a peer in a benchmark need: their roots, and what of
-these roots' dependencies is left out.
+"""The sets of jars that the local stack, a peer in a benchmark and YARN in tests need: their roots, and what of these roots'
+dependencies is left out.
 
 Only `tools.lock_jars` reads this; everything else reads the lock files made from it.
 """
@@ -94,4 +94,17 @@ PEER = JarSet(
         Root(organisation="org.apache.commons", module="commons-pool2", revision="2.12.1"),
     ),
     transitive=False,
+)
+
+# ResourceManager and NodeManager, for the tests of the ETL on YARN; HDFS is that of the stack.
+YARN = JarSet(
+    "yarn",
+    (
+        Root(organisation=_HADOOP, module="hadoop-yarn-server-resourcemanager", revision="3.5.0"),
+        Root(organisation=_HADOOP, module="hadoop-yarn-server-nodemanager", revision="3.5.0"),
+        # The ResourceManager loads a class of it, and its POM does not say so.
+        Root(organisation=_HADOOP, module="hadoop-yarn-server-timelineservice", revision="3.5.0"),
+        Root(organisation=_HADOOP, module="hadoop-hdfs-client", revision="3.5.0"),
+        Root(organisation=_HADOOP, module="hadoop-common", revision="3.5.0"),
+    ),
 )

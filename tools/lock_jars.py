@@ -1,5 +1,5 @@
-"""Make `jars.lock` of `infra/hourmark_infra/jars`, and `spark_jars.lock` of `bench`, anew from `tools.jar_sets`:
-`python -m tools.lock_jars`.
+"""Make `jars.lock` of `infra/hourmark_infra/jars`, `spark_jars.lock` of `bench` and `yarn_jars.lock` of `tests/support` anew from
+`tools.jar_sets`: `python -m tools.lock_jars`.
 
 Needs the network; takes a few minutes.
 
@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.etl_spark import JARS_LOCK
-from tools.jar_sets import PEER, SETS, JarSet
+from tests.support.yarn_cluster import JARS_LOCK as YARN_LOCK
+from tools.jar_sets import PEER, SETS, YARN, JarSet
 
 from hourmark.durable import write_durably
 from hourmark.errors import Unavailable
@@ -29,6 +30,7 @@ def main() -> None:
     """Resolve all sets and write the locks."""
     _lock(LOCK_FILE, SETS)
     _lock(JARS_LOCK, (PEER,))
+    _lock(YARN_LOCK, (YARN,))
 
 
 def _lock(lock_file: Path, jar_sets: Sequence[JarSet]) -> None:

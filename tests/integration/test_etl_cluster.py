@@ -11,7 +11,8 @@ import psutil
 import pytest
 from tests.integration.delivered import ids_in, ids_of
 from tests.support.delivery import DirectDelivery, Range
-from tests.support.spark_cluster import SparkCluster, SubmittedEtl
+from tests.support.spark_cluster import SparkCluster
+from tests.support.submitted_etl import SubmittedEtl
 from tests.support.waiting import wait_for
 
 from hourmark.hours import Hour

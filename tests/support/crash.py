@@ -26,7 +26,7 @@ ORDER_VARIABLE: Final = "HOURMARK_TEST_CRASH_ORDER"
 DRIVER_VARIABLE: Final = "HOURMARK_TEST_CRASH_DRIVER"
 
 Moment = Literal["before", "after"]
-Victim = Literal["itself", "driver"]
+Victim = Literal["itself", "driver", "executor"]
 How = Literal["SIGKILL", "SIGSTOP"]
 Arguments = Mapping[str, Any]
 
@@ -41,7 +41,8 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class CrashOrder:
-    """Who dies when. A step that is taken in a Python worker may kill the worker ("itself") or the driver.
+    """Who dies when. A step that is taken in a Python worker may kill the worker ("itself"), the executor that started it, or
+    the driver.
 
     SIGSTOP only pauses it: a test that has its pid wakes it.
     """
@@ -156,6 +157,20 @@ def _die_if_ordered(steps: list[str], moment: Moment) -> None:
         file.unlink()  # whoever unlinks it, dies: one process alone
     except FileNotFoundError:
         return
-    os.kill(os.getpid() if order.victim == "itself" else int(os.environ[DRIVER_VARIABLE]), signal.Signals[order.how])
+    os.kill(_pid_of(order.victim), signal.Signals[order.how])
     if order.victim == "driver":
         signal.pause()  # the worker whose driver is dead goes no further
+
+
+def _pid_of(victim: Victim) -> int:
+    if victim == "driver":
+        return int(os.environ[DRIVER_VARIABLE])
+    if victim == "executor":
+        return _first_java(os.getppid())
+    return os.getpid()
+
+
+def _first_java(pid: int) -> int:
+    """This process, or the nearest above it that is a Java's: of a Python worker, its executor."""
+    name, _, fields = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
+    return pid if name == "java" else _first_java(int(fields.split()[1]))

@@ -34,6 +34,8 @@ from hourmark_etl.topics import CentralTopics
 class EtlRun:
     """One ETL: `start`, `kill`, and what it closed. Types have one field, `number`; buckets last a minute."""
 
+    killed = -signal.SIGKILL  # the exit code where a driver died of it
+
     def __init__(
         self, stack_config: Path, folder: Path, types: list[str], first_hour: Hour, *, root: str | None = None,
         etl: Mapping[str, Any] | None = None, cluster: str = "edge", crashing: bool = False, source: str = "app",
@@ -96,7 +98,7 @@ class EtlRun:
             return False
         if not crash.ends_driver or crash.how == "SIGSTOP":
             return True
-        assert self.exit_code() in (None, -signal.SIGKILL), f"the driver ended otherwise than by {crash} (see {self.log})"
+        assert self.exit_code() in (None, self.killed), f"the driver ended otherwise than by {crash} (see {self.log})"
         return self.exit_code() is not None
 
     def wake(self) -> None:

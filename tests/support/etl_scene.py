@@ -58,17 +58,17 @@ class Scene:
         """The one to begin next."""
         return self.hours[-1].next() if self.hours else self.first
 
-    def begin_hour(self, *, without: Collection[str] = (), skipping: int = 0) -> Hour:
+    def begin_hour(self, *, without: Collection[str] = (), skipping: int = 0, events: int = ON_TIME) -> Hour:
         """Deliver the next hour's events: twice, cut anew, and one that is late; then everybody has caught up.
 
-        `skipping`: so many hours before it stay without events.
+        `skipping`: so many hours before it stay without events. `events`: of each type, beside the late one.
         """
         for _ in range(skipping):
             self.hours.append(self.next_hour)
         hour = self.next_hour
         self.hours.append(hour)
         for event_type in sorted(set(self.types) - set(without)):
-            on_time = self.delivery.make(event_type, [hour.start_s * 1000 + 100 * n for n in range(ON_TIME)])
+            on_time = self.delivery.make(event_type, [hour.start_s * 1000 + 100 * n % 60_000 for n in range(events)])
             late = self.delivery.make(event_type, [self.first.start_s * 1000 - 60_000 + len(self.hours)])
             for sent in (on_time, on_time, self.delivery.recut(on_time), late):
                 self.delivery.deliver(sent)
@@ -130,13 +130,16 @@ class Scene:
 @contextmanager
 def scene(
     stack_config: Path, folder: Path, names: Collection[str], *, cluster: str = "central", crashing: bool = False,
-    root: str | None = None, etl: Mapping[str, Any] | None = None, minutes_ago: int = 60,
+    root: str | None = None, etl: Mapping[str, Any] | None = None, minutes_ago: int = 60, make: Callable[..., EtlRun] = EtlRun,
 ) -> Iterator[Scene]:  # fmt: skip
-    """A scene whose first hour began so long ago, its driver started; types are unique, as topics of a used stack stay."""
+    """A scene whose first hour began so long ago, its driver started; types are unique, as topics of a used stack stay.
+
+    `make`: takes what `EtlRun` takes, and may start it in another way.
+    """
     unique = uuid.uuid4().hex[:8]
     types = tuple(f"{name}-{unique}" for name in names)
     first = Hour.of(time.time_ns() // 1_000_000 - 60_000 * minutes_ago, 60)
-    run = EtlRun(
+    run = make(
         stack_config, folder, list(types), first, root=root, etl=etl, cluster=cluster, crashing=crashing, source=f"app-{unique}"
     )
     made = Scene(run=run, types=types, first=first, source=f"app-{unique}")

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own, from the system's package, on a Unix socket in a temporary folder."""
+"""A PostgreSQL server of the tests' own, from the system's package, on a Unix socket in a temporary folder, or on loopback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MISSING: Final = "PostgreSQL is not installed; on Debian: apt install postgresql
 USER: Final = "hourmark"
 _SYSTEM_USER: Final = "postgres"  # the server refuses to run as root
 # Nothing here must survive the machine; what a crash of the server leaves does not depend on it.
-_SETTINGS: Final = {"fsync": "off", "listen_addresses": "", "max_connections": "60", "shared_buffers": "32MB"}
+_SETTINGS: Final[Mapping[str, str]] = {"fsync": "off", "listen_addresses": "", "max_connections": "60", "shared_buffers": "32MB"}
 _ASKED_TO_DIE: Final = 1  # PR_SET_PDEATHSIG
 
 
@@ -35,10 +35,10 @@ def binaries() -> Path | None:
 
 
 class Postgres:
-    """A server; `start` and `stop` as often as a test likes."""
+    """A server; `start` and `stop` as often as a test likes. With a `port` it listens on loopback, and `url` says so."""
 
-    def __init__(self, folder: Path, bindir: Path) -> None:
-        self.folder, self._bindir = folder, bindir
+    def __init__(self, folder: Path, bindir: Path, port: int | None = None) -> None:
+        self.folder, self._bindir, self._port = folder, bindir, port
         self._process: subprocess.Popen[bytes] | None = None
         self._as_user = {"user": _SYSTEM_USER} if os.geteuid() == 0 else {}
         if self._as_user:
@@ -47,7 +47,8 @@ class Postgres:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        listening = {} if self._port is None else {"listen_addresses": "127.0.0.1", "port": str(self._port)}
+        settings = [part for name, value in {**_SETTINGS, **listening}.items() for part in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [self._bindir / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings],
@@ -74,10 +75,13 @@ class Postgres:
 
     def url(self, name: str) -> str:
         """As `etl.ledger` takes it."""
-        return f"postgresql://{USER}@/{name}?host={self.folder}"
+        where = f"/{name}?host={self.folder}" if self._port is None else f"127.0.0.1:{self._port}/{name}"
+        return f"postgresql://{USER}@{where}"
 
     def _connect(self) -> psycopg.Connection:
-        return psycopg.connect(host=str(self.folder), user=USER, dbname="postgres", autocommit=True, connect_timeout=10)
+        return psycopg.connect(
+            host=str(self.folder), port=self._port, user=USER, dbname="postgres", autocommit=True, connect_timeout=10
+        )
 
     def _answers(self) -> bool:
         assert self._process is not None
@@ -101,12 +105,12 @@ class Postgres:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Postgres]:
+def running(port: int | None = None) -> Iterator[Postgres]:
     """A server for as long as the block lasts; it must be installed."""
     bindir = binaries()
     assert bindir is not None, MISSING
     folder = Path(tempfile.mkdtemp(prefix="hourmark-pg-"))  # short: a socket's path has at most 107 bytes
-    server = Postgres(folder, bindir)
+    server = Postgres(folder, bindir, port)
     try:
         server.start()
         yield server

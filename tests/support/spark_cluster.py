@@ -1,4 +1,4 @@
-"""A real standalone Spark cluster of local processes, and the ETL submitted to it.
+"""A real standalone Spark cluster of local processes.
 
 Where the tests run as root, workers and executors live in a mount namespace in which the driver's folder is empty: settings,
 ledger, checkpoint and temporary files are on another machine, as far as they can tell.
@@ -12,17 +12,15 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import psutil
 import pyspark
-from tests.support.etl import EtlRun
 from tests.support.waiting import wait_for
 
 from hourmark_infra.java.find import java_executable
@@ -31,17 +29,19 @@ _SPARK: Final = Path(pyspark.__file__).parent
 _EXECUTOR: Final = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _MASTER: Final = "org.apache.spark.deploy.master.Master"
 _WORKER: Final = "org.apache.spark.deploy.worker.Worker"
+_STARTING_S: Final = 300.0  # of a Java on a busy machine
 
 
 class SparkCluster:
-    """A master and workers of one core each, from which the folder `hidden` is hidden where `hides` is true.
+    """A master and workers, from which the folder `hidden` is hidden where `hides` is true; `seen` is a folder that is not.
 
-    Memory: 128 MB each, and `memory_mb` for what a worker may give to executors.
+    Memory: 128 MB each, and `memory_mb` for what a worker may give to executors, of which it has one for each of its cores.
     """
 
-    def __init__(self, *, workers: int, memory_mb: int, hidden: Path) -> None:
-        self._workers, self._memory_mb, self._hidden = workers, memory_mb, hidden
+    def __init__(self, *, workers: int, memory_mb: int, hidden: Path, cores: int = 1) -> None:
+        self._workers, self._memory_mb, self._hidden, self._cores = workers, memory_mb, hidden, cores
         self._folder = Path(tempfile.mkdtemp(prefix="hourmark-spark-"))
+        self.seen = self._new_folder("seen")
         self._processes: list[subprocess.Popen[bytes]] = []
         self.hides = os.geteuid() == 0
         self._port = _free_port()
@@ -66,14 +66,18 @@ class SparkCluster:
 
     def _start_all(self) -> None:
         self._start(_MASTER, "master", ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0"])
-        wait_for(partial(_says, self._folder / "master.log", "New state: ALIVE"), f"the master is alive (see {self._folder})")
+        wait_for(
+            partial(_says, self._folder / "master.log", "New state: ALIVE"),
+            f"the master is alive (see {self._folder})",
+            _STARTING_S,
+        )
         for number in range(self._workers):
             work = self._new_folder(f"worker-{number}")
-            limits = ["--cores", "1", "--memory", f"{self._memory_mb}m", "--work-dir", str(work)]
+            limits = ["--cores", str(self._cores), "--memory", f"{self._memory_mb}m", "--work-dir", str(work)]
             self._start(_WORKER, work.name, ["--host", "127.0.0.1", "--webui-port", "0", *limits, self.url])
         for number in range(self._workers):
             log = self._folder / f"worker-{number}.log"
-            wait_for(partial(_says, log, "Successfully registered"), f"a worker has registered (see {log})")
+            wait_for(partial(_says, log, "Successfully registered"), f"a worker has registered (see {log})", _STARTING_S)
 
     def executors(self) -> list[psutil.Process]:
         """The executors that are alive, in whichever worker."""
@@ -118,41 +122,6 @@ class SparkCluster:
 
     def _below(self) -> list[psutil.Process]:
         return [child for p in self._processes if p.poll() is None for child in _children(psutil.Process(p.pid))]
-
-
-class SubmittedEtl(EtlRun):
-    """The ETL as `spark-submit` starts it on a cluster, from a working folder of its own."""
-
-    def __init__(self, cluster: SparkCluster, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self._cluster = cluster
-
-    def command(self, root: Path, conf: Mapping[str, str]) -> list[str]:
-        """As the README has it, with memory that suits a test."""
-        settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-        return [
-            str(Path(sys.executable).parent / "spark-submit"), "--master", self._cluster.url,
-            *settings, str(root / "etl" / "job.py"), "--config", str(self.file),
-        ]  # fmt: skip
-
-    def start(self) -> None:
-        """Start the driver in its own folder, which holds all it keeps."""
-        assert self._process is None
-        self._starts += 1
-        conf = {
-            "spark.driver.memory": "640m", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-            "spark.executor.memory": "480m", "spark.executor.cores": "1", "spark.cores.max": "2",
-        }  # fmt: skip
-        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        environment |= {
-            "PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_executable().parents[1]), "TMPDIR": str(self.file.parent),
-            "SPARK_LOCAL_DIRS": str(self.file.parent),
-        }  # fmt: skip
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command(Path(__file__).parents[2], conf), cwd=self.file.parent, stderr=log, stdout=log, env=environment,
-                start_new_session=True,
-            )  # fmt: skip
 
 
 def _says(log: Path, text: str) -> bool:

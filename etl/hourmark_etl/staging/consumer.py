@@ -19,6 +19,7 @@ import shutil
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +53,11 @@ _LINES_OF_CAUSE: Final = 15
 Committed = Callable[[StagedBatch, float], None]  # told of each batch, and of the seconds it took
 
 
+def checkpoint_of(scratch_dir: Path, shard: str) -> Path:
+    """Where Spark keeps a shard's checkpoint. A relative folder is within the working one: in a container, its own."""
+    return (scratch_dir / f"checkpoint-{shard}").absolute()
+
+
 class Consumer:
     """Stages what arrives, batch by batch, until it is stopped. One per shard; the lease fences an older one."""
 
@@ -69,7 +75,7 @@ class Consumer:
         self._clock, self._committed, self._shard = clock, committed, shard
         self._lease = database.acquire(f"consumer:{shard}")
         self._ledger_uuid = database.identity()[0]
-        self._checkpoint = config.etl.scratch_dir / f"checkpoint-{shard}"
+        self._checkpoint = checkpoint_of(config.etl.scratch_dir, shard)
         self._naming = CentralTopics.of(config.kafka)
         self._query: StreamingQuery | None = None
         self._error: HourmarkError | None = None  # of a batch; Spark's own report of it has lost its kind

@@ -15,7 +15,7 @@ from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overview import Quarantined, quarantined
 from hourmark_etl.model import AUDIT, EVENTS
-from hourmark_etl.staging.consumer import batch_of, cause_of
+from hourmark_etl.staging.consumer import batch_of, cause_of, checkpoint_of
 from hourmark_etl.staging.pieces import StagedNote, StagedPiece
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.topics import CentralTopics
@@ -61,6 +61,12 @@ def test_the_kind_of_error_is_found_in_what_spark_hands_on(text: str, kind: type
     found = cause_of(text)
     assert type(found) is kind
     assert said in str(found)
+
+
+def test_a_relative_scratch_folder_is_one_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert checkpoint_of(Path("scratch"), "all").as_uri() == f"{tmp_path.as_uri()}/scratch/checkpoint-all"
+    assert checkpoint_of(Path("/var/tmp/x"), "all").as_uri() == "file:///var/tmp/x/checkpoint-all"
 
 
 @pytest.fixture

@@ -9,12 +9,13 @@ from xml.etree import ElementTree
 
 import pytest
 from bench.etl_spark import JARS_LOCK
-from tools.jar_sets import PEER, SETS, JarSet
+from tests.support.yarn_cluster import JARS_LOCK as YARN_LOCK
+from tools.jar_sets import PEER, SETS, YARN, JarSet
 
 from hourmark_infra.jars.ivy import locked_dependencies
 from hourmark_infra.jars.lockfile import LOCK_FILE, digest_of, read_lock, render_lock
 
-LOCKED = [*((jar_set, LOCK_FILE) for jar_set in SETS), (PEER, JARS_LOCK)]
+LOCKED = [*((jar_set, LOCK_FILE) for jar_set in SETS), (PEER, JARS_LOCK), (YARN, YARN_LOCK)]
 
 
 @pytest.mark.parametrize(("jar_set", "lock_file"), LOCKED, ids=[jar_set.name for jar_set, _ in LOCKED])
@@ -29,7 +30,11 @@ def test_no_module_is_locked_twice(jar_set: JarSet, lock_file: Path) -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize(("lock_file", "jar_sets"), [(LOCK_FILE, SETS), (JARS_LOCK, (PEER,))], ids=["servers", "peer"])
+@pytest.mark.parametrize(
+    ("lock_file", "jar_sets"),
+    [(LOCK_FILE, SETS), (JARS_LOCK, (PEER,)), (YARN_LOCK, (YARN,))],
+    ids=["servers", "peer", "yarn"],
+)
 def test_the_lock_is_sorted_and_whole(lock_file: Path, jar_sets: Sequence[JarSet]) -> None:
     jars = [jar for jar_set in jar_sets for jar in read_lock(jar_set.name, lock_file)]
     assert render_lock(jars) == lock_file.read_text()
