@@ -136,7 +136,7 @@ def sends_what_has_no_end() -> None:
     _put("source_cutting:cut", cut)
 
 
-@fault(*3 * ["refuse_one_of_several", "settle", "kill", "settle"])
+@fault("settle", *3 * ["refuse_one_of_several", *4 * ["append"], "kill", "settle"])
 def forgets_a_range_once_a_later_one_is_taken() -> None:
     """The spool lets go of all that was on its way."""
     unspool = _now("spooled_ranges:unspool")
