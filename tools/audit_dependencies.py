@@ -1,8 +1,8 @@
 """Whether what is locked has known vulnerabilities: `python -m tools.audit_dependencies [LOCK…]`.
 
 `pip-audit` asks about every version of `requirements.lock` and of the launcher's locks. Exit 0: the database was asked about each
-of them, and knows none that is vulnerable. Exit 1: it knows one, or it could not be asked about all. Without network, or where an
-index has no such database, nothing is known, and that is what is said: it is never taken for a good end. Jars are not asked about.
+of them, and knows none that is vulnerable. Exit 1: it knows one, or it could not be asked about all. Without network, or where
+an index has no such database, nothing is known, and that is what is said. Jars are not asked about.
 """
 
 from __future__ import annotations
