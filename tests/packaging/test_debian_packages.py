@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,7 @@ def root(debs: Debs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Debia
     depends = {part.split()[0] for first, _ in debs.values() for part in control(first)["Depends"].split(", ")}
     found = clean_root(tmp_path_factory.mktemp("debian") / "root", sorted(depends | {*SHELLS}))
     found.pretend_systemd()
+    found.at("/etc/hosts").write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")  # Spark asks for the machine's own name
     subprocess.run(["mount", "-t", "proc", "proc", str(found.at("/proc"))], check=True)  # Java finds its libraries by it
     try:
         _install(found, *(first for first, _ in debs.values()))
