@@ -8,11 +8,13 @@ Exit codes: 0, 1 (a finding or a fault), 2 (wrong use).
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from hourmark.errors import HourmarkError, UsageError
 
@@ -25,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "status": ("hourmark_infra.stack.cli:status", "Show the local stack's servers, and how Hourmark's own components stand."),
     "down": ("hourmark_infra.stack.cli:down", "Stop what `up` started; data stays."),
     "purge": ("hourmark_infra.stack.cli:purge", "Stop the local stack and delete its data."),
+    "completion": ("hourmark.completion:completion", "The script by which bash, zsh or fish completes `hourmark`."),
     "config": ("hourmark.config_show:config_group", "Settings: which are in force, and where each is from."),
     "doctor": (
         "hourmark_declare.doctor.cli:doctor",
@@ -86,6 +89,15 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
             raise self._not_installed(str(ctx.invoked_subcommand), error) from error
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """What may follow: commands whose room is installed, told from the table alone, as click would load each."""
+        offered = [
+            CompletionItem(name, help=help_line)
+            for name, (module, help_line) in self._table.items()
+            if name.startswith(incomplete) and importlib.util.find_spec(module.partition(".")[0]) is not None
+        ]
+        return [*offered, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def _not_installed(self, name: str, error: ModuleNotFoundError) -> UsageError:
         room = self._table[name][0].partition(".")[0]

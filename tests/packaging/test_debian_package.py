@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 
 NAME = "hourmark-tailer"
 CONFIGURATION, STATE, LIBRARY = "/etc/hourmark/tailer.toml", "/var/lib/hourmark/tailer", f"/usr/lib/{NAME}"
-UNIT = ROOT / "packaging" / "debian" / f"{NAME}.service"
+UNIT = f"/usr/lib/systemd/system/{NAME}.service"
 LOG = "/var/log/app/app.log"
 
 # A small package stays small: what it is today, and a little more.
@@ -27,19 +27,20 @@ PACKAGE_KIB_MAX, INSTALLED_KIB_MAX, DISTRIBUTIONS_MAX = 3_500, 13_500, 18
 EXPOSURE_MAX = 1.7  # of 10, as systemd-analyze reckons it; under 2 is "OK", as nothing that uses the network can be less
 
 
-def made(folder: Path, revision: int) -> Path:
-    command = [sys.executable, "-m", "tools.tailer_deb", str(folder), "--revision", str(revision)]
+def made(folder: Path, *names: str) -> list[Path]:
+    """Each package, and its next revision."""
+    command = [sys.executable, "-m", "tools.debian_package", str(folder), *names, "--revision", "1", "--revision", "2"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return Path(done.stdout.strip())
+    return [Path(line) for line in done.stdout.splitlines()]
 
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """One, and its next revision."""
     program("dpkg-deb", "dpkg")
-    folder = tmp_path_factory.mktemp("deb")
-    return made(folder, 1), made(folder, 2)
+    first, second = made(tmp_path_factory.mktemp("deb"), "tailer")
+    return first, second
 
 
 def control(package: Path) -> dict[str, str]:
@@ -60,16 +61,16 @@ def root(packages: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) 
     subprocess.run(["rm", "-rf", str(found.folder)], check=True)
 
 
-def unit_settings() -> dict[str, str]:
+def unit_settings(root: DebianRoot, path: str = UNIT) -> dict[str, str]:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]  # names of settings have capitals
-    unit.read_string(UNIT.read_text())
+    unit.read_string(root.at(path).read_text())
     return dict(unit["Service"])
 
 
-def as_the_unit_says(capability: bool = True) -> list[str]:
+def as_the_unit_says(root: DebianRoot, capability: bool = True) -> list[str]:
     """Its command, by its user, with its one capability or without."""
-    settings = unit_settings()
+    settings = unit_settings(root)
     assert settings["AmbientCapabilities"] == settings["CapabilityBoundingSet"] == "CAP_DAC_READ_SEARCH"
     kept = "-all,+dac_read_search" if capability else "-all"
     return [
@@ -80,7 +81,7 @@ def as_the_unit_says(capability: bool = True) -> list[str]:
 
 def delivers(root: DebianRoot, recorder: Recorder, content: bytes, log: Path) -> None:
     """A tailer that runs as the unit says delivers this, and ends well when it is told to."""
-    process = root.start(as_the_unit_says(), log)
+    process = root.start(as_the_unit_says(root), log)
     try:
         wait_for(lambda: recorder.text() == content or process.poll() is not None, "all lines")
         process.terminate()
@@ -115,8 +116,8 @@ def test_it_is_installed_configured_upgraded_removed_and_purged(
     assert root.must("stat", "-c", "%U:%G %a", STATE) == "hourmark:hourmark 700\n"
     assert root.must("hourmark", "--version") == "hourmark, version 0.2.0\n"
     assert root.must("dpkg", "--verify", NAME) == ""
-    refused = root.run(*as_the_unit_says())
-    assert (refused.returncode, unit_settings()["RestartPreventExitStatus"]) == (2, "2")
+    refused = root.run(*as_the_unit_says(root))
+    assert (refused.returncode, unit_settings(root)["RestartPreventExitStatus"]) == (2, "2")
     assert "tailer.sources is empty" in refused.stderr
 
     with recording() as recorder:
@@ -135,7 +136,7 @@ def test_it_is_installed_configured_upgraded_removed_and_purged(
 
         root.must("dpkg", "--remove", NAME)
         assert f"stop {NAME}.service" in root.told_systemd()
-        assert not root.at(LIBRARY).exists() and not root.at("/usr/bin/hourmark").exists()
+        assert not root.at(LIBRARY).exists() and not root.at("/usr/bin/hourmark").is_symlink()
         assert root.at(CONFIGURATION).read_text() == settings
         root.must("dpkg", "-i", second)
         append(root, lines(100, 200))
@@ -153,7 +154,7 @@ def test_without_the_capability_logs_of_others_cannot_be_read(
     append(root, lines(10))
     root.at(CONFIGURATION).write_text('[[tailer.sources]]\nname = "app"\npaths = ["/var/log/app/*.log*"]\n')
     log = tmp_path / "log"
-    process = root.start(as_the_unit_says(capability=False), log)
+    process = root.start(as_the_unit_says(root, capability=False), log)
     try:
         wait_for(lambda: "cannot look at /var/log/app: Permission denied" in log.read_text(), "it says so")
     finally:
@@ -162,10 +163,15 @@ def test_without_the_capability_logs_of_others_cannot_be_read(
 
 
 def test_the_unit_is_in_order_and_hardened(root: DebianRoot, packages: tuple[Path, Path], tmp_path: Path) -> None:
-    analyze = program("systemd-analyze", "systemd", "libsystemd-shared")
     root.must("dpkg", "-i", f"/{packages[0].name}")
-    text = root.at(f"/usr/lib/systemd/system/{NAME}.service").read_text()
-    unit, loose = tmp_path / f"{NAME}.service", tmp_path / "loose.service"
+    hardened(root, NAME, tmp_path, EXPOSURE_MAX)
+
+
+def hardened(root: DebianRoot, name: str, folder: Path, exposure_max: float) -> None:
+    """The unit of an installed package is in order, as exposed as that and no more, and without two of its lines it is more."""
+    analyze = program("systemd-analyze", "systemd", "libsystemd-shared")
+    text = root.at(f"/usr/lib/systemd/system/{name}.service").read_text()
+    unit, loose = folder / f"{name}.service", folder / "loose.service"
     unit.write_text(text.replace("ExecStart=/", f"ExecStart={root.folder}/"))  # it is looked whether that can be run
     loose.write_text(text.replace("ProtectSystem=strict\n", "").replace("NoNewPrivileges=yes\n", ""))
 
@@ -174,7 +180,8 @@ def test_the_unit_is_in_order_and_hardened(root: DebianRoot, packages: tuple[Pat
         return subprocess.run(command, env=analyze.environment(), capture_output=True, text=True, check=False)
 
     def exposed(file: Path) -> bool:
-        return ask("security", "--offline=true", f"--threshold={round(EXPOSURE_MAX * 10)}", str(file)).returncode != 0
+        asked = ask("security", "--offline=true", f"--threshold={round(exposure_max * 10)}", str(file))
+        return asked.returncode != 0
 
     verified = ask("verify", "--man=no", str(unit))
     assert (verified.returncode, verified.stderr) == (0, "")

@@ -21,7 +21,7 @@ DAC_READ_SEARCH = 1 << 2
 @pytest.fixture
 def debian(tmp_path: Path) -> Iterator[BootedDebian]:
     """With the package installed, and its next revision beside it."""
-    first, second = made(tmp_path / "deb", 1), made(tmp_path / "deb", 2)
+    first, second = made(tmp_path / "deb", "tailer")
     depends = {part.split()[0] for part in control(first)["Depends"].split(", ")}
     root = clean_root(tmp_path / "root", sorted(depends | set(PACKAGES)))
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from tests.packaging.conftest import Built, Environment, must, other_text, rooms_of
-from tests.packaging.rooms import ROOMS, ROOT
+from tests.packaging.rooms import ROOMS, ROOT, needs
 from tests.support.buckets import HOUR, TYPE, usual_plan
 
 from hourmark.cli import COMMANDS
@@ -73,6 +73,23 @@ def test_the_compiled_module_is_in_the_wheel_and_serves_every_python_of_its_plat
 @pytest.mark.parametrize("name", ROOMS)
 def test_the_wheel_of_an_sdist_is_the_wheel_of_the_tree(name: str, built: dict[str, Built]) -> None:
     assert contents(built[name].wheel_of_sdist) == contents(built[name].wheel)
+
+
+@pytest.mark.long  # all that the rooms need, Spark among it
+@pytest.mark.timeout(1200)
+def test_sdists_are_built_and_installed_where_nothing_is_and_work(
+    built: dict[str, Built], empty: Callable[[str], Environment]
+) -> None:
+    environment = empty("of-sdists")
+    all_needed = needs(Requirement(name) for name in ROOMS)
+    environment.install([of.sdist for of in built.values()], [f"{name}=={version}" for name, version in all_needed.items()])
+    must(environment.check())
+    assert {name for name in environment.distributions() if name.startswith("hourmark")} == {*ROOMS}
+    for command in ("tail", "serve", "mirror", "etl", "types", "up"):  # one of each room
+        assert f"Usage: hourmark {command}" in must(environment.run("hourmark", command, "--help"))
+    parsing = "from hourmark_delivery_service.parsing import _native; print(_native.__file__)"
+    assert must(environment.run("python", "-c", parsing)).startswith(str(environment.site)), "compiled from its source"
+    assert environment.imported() == []
 
 
 def test_data_files_are_in_wheels_and_sdists(built: dict[str, Built]) -> None:

@@ -32,7 +32,7 @@ class DebianRoot:
         return ["chroot", str(self.folder), *command]
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.command(*command), env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(self.command(*command), env=ENVIRONMENT, capture_output=True, text=True, timeout=600, check=False)
 
     def must(self, *command: str) -> str:
         """It ended well; what it said."""
@@ -86,7 +86,7 @@ def _bootstrap(into: Path, packages: Sequence[str]) -> None:
         mirror,
     ]
     environment = {**os.environ, "DEBOOTSTRAP_DIR": str(tool / "usr/share/debootstrap")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode != 0:
         shutil.rmtree(into, ignore_errors=True)
         raise AssertionError(f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}")

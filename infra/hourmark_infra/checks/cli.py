@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from hourmark.errors import UsageError
+from hourmark_infra.checks.pythons import checks_of, found, untested
 from hourmark_infra.checks.running import Check, Output, run_checks
 from hourmark_infra.java.find import export_java_home
 
@@ -51,8 +52,9 @@ def whole_suite(arguments: Sequence[str]) -> tuple[Sequence[Check], ...]:
 @click.option("--quick", is_flag=True, help="Without the tests that need the real stack or kill parts of it.")
 @click.option("--long", "long_tier", is_flag=True, help="The tests that are too long for every run, instead of the others.")
 @click.option("--containers", is_flag=True, help="The tests of docker-compose.yml alone; they need a container engine.")
+@click.option("--pythons", is_flag=True, help="Wheels and some tests on each supported Python that is found on this machine.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
-def test(quick: bool, long_tier: bool, containers: bool, pytest_arguments: tuple[str, ...]) -> None:
+def test(quick: bool, long_tier: bool, containers: bool, pythons: bool, pytest_arguments: tuple[str, ...]) -> None:
     """Run every check: style, import rules, types, and the whole test suite on the real local stack.
 
     Tests on servers run beside all the others, whose output follows at their end. Arguments that are none of these options go
@@ -65,11 +67,18 @@ def test(quick: bool, long_tier: bool, containers: bool, pytest_arguments: tuple
       hourmark test --quick
       hourmark test --long
       hourmark test --containers
+      hourmark test --pythons
       hourmark test tests/unit -k ranges -x
     """
-    if quick + long_tier + containers > 1:
-        raise UsageError("--quick, --long and --containers exclude each other; run one after the other")
+    if quick + long_tier + containers + pythons > 1:
+        raise UsageError("--quick, --long, --containers and --pythons exclude each other; run one after the other")
     root = project("the tests are")
+    if pythons:
+        interpreters = found()
+        code = run_checks([checks_of(interpreters)], root)
+        for line in untested(interpreters):
+            click.echo(line, err=True)
+        sys.exit(code)
     export_java_home()
     sys.exit(run_checks(lanes(quick, long_tier, pytest_arguments, containers=containers), root))
 

@@ -1,0 +1,108 @@
+"""What of other people's is bundled in a folder: Python packages and jars, with versions, licences and digests.
+
+A licence is what the package's metadata says (license expression, field or classifier), and for a jar, in this order: its
+manifest's Bundle-License, its pom.xml, the first words of its licence file. Where a jar says nothing, what its project declares
+stands in `packaging/debian/licences.toml`; else it is "not said".
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import re
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hourmark_infra.jars.lockfile import read_lock, set_names, sha256_of
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+NOT_SAID: Final = "not said"
+_KNOWN: Final[dict[str, str]] = tomllib.loads((ROOT / "packaging" / "debian" / "licences.toml").read_text())
+_JAR: Final = re.compile(r"(?P<name>.+?)-(?P<version>\d[\w.+]*(?:-[\w.+]+)*)\.jar")
+_LICENCE_FILE: Final = re.compile(r"(META-INF/)?(LICENSE|LICENCE|COPYING)[^/]*", re.IGNORECASE)
+_TEXTS: Final = (  # what licences begin with, whatever they are called there
+    ("Apache License Version 2.0", "Apache-2.0"),
+    ("Eclipse Public License - v 2.0", "EPL-2.0"),
+    ("Permission is hereby granted, free of charge", "MIT"),
+    ("MIT License", "MIT"),
+    ("Common Development and Distribution License (CDDL) Version 1.0", "CDDL-1.0"),
+    ("Redistribution and use in source and binary forms", "BSD"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Bundled:
+    """One package or jar. `kind`: "pypi" or "jar". `sha256`: of a jar; a package's files have theirs in its RECORD.
+    `group`: Maven's, where the jar or the lock of the servers' jars says it."""
+
+    kind: str
+    name: str
+    version: str
+    licence: str
+    sha256: str = ""
+    group: str = ""
+
+
+def bundled(folder: Path) -> list[Bundled]:
+    """All below the folder: packages that are installed right there, and jars wherever they are."""
+    found = [_package(of) for of in importlib.metadata.distributions(path=[str(folder)])]
+    return sorted([*found, *(_jar(path) for path in folder.rglob("*.jar"))])
+
+
+def listed(parts: list[Bundled]) -> str:
+    """As text for who reads it."""
+    width = max(len(f"{part.name} {part.version}") for part in parts)
+    return "".join(f"{part.name + ' ' + part.version:<{width}}  {part.kind:<4}  {part.licence}\n" for part in parts)
+
+
+def _package(of: importlib.metadata.Distribution) -> Bundled:
+    def told(name: str) -> str:
+        return str((of.metadata.get_all(name) or [""])[0]).strip()
+
+    classifiers = (line for line in of.metadata.get_all("Classifier") or () if line.startswith("License :: "))
+    field = told("License")
+    licence = told("License-Expression") or ("" if "\n" in field or len(field) > 60 else field)  # some put the whole text there
+    licence = licence or " AND ".join(line.rpartition(" :: ")[2] for line in classifiers)
+    name = told("Name")
+    return Bundled(kind="pypi", name=name, version=of.version, licence=licence or _KNOWN.get(name, NOT_SAID))
+
+
+def _jar(path: Path) -> Bundled:
+    matched = _JAR.fullmatch(path.name)
+    name, version = (matched["name"], matched["version"]) if matched else (path.stem, "")
+    digest = sha256_of(path)
+    with zipfile.ZipFile(path) as archive:
+        licence = next(_told(archive), None) or _KNOWN.get(path.name) or NOT_SAID
+        group = _groups_locked().get(digest) or _group(archive, name)
+    return Bundled(kind="jar", name=name, version=version, licence=licence, sha256=digest, group=group)
+
+
+@functools.cache
+def _groups_locked() -> dict[str, str]:
+    return {jar.sha256: jar.organisation for name in set_names() for jar in read_lock(name)}
+
+
+def _group(archive: zipfile.ZipFile, name: str) -> str:
+    """As Maven wrote it into the jar, where that is of one artifact."""
+    found = (re.fullmatch(r"META-INF/maven/([^/]+)/([^/]+)/pom.properties", entry) for entry in archive.namelist())
+    return next((match[1] for match in found if match and match[2] == name), "")
+
+
+def _told(archive: zipfile.ZipFile) -> Iterator[str]:
+    """What a jar says of its licence, the clearest first."""
+    names = archive.namelist()
+    if "META-INF/MANIFEST.MF" in names:
+        manifest = re.sub(r"\r?\n ", "", archive.read("META-INF/MANIFEST.MF").decode(errors="replace"))  # long lines go on
+        if line := re.search(r"^Bundle-License: *(.+?)\s*$", manifest, re.MULTILINE):
+            yield line[1]
+    for pom in sorted(name for name in names if name.endswith("/pom.xml")):
+        text = archive.read(pom).decode(errors="replace")
+        if declared := re.findall(r"<license>.*?<name>\s*(.*?)\s*</name>", text, re.DOTALL):
+            yield " AND ".join(" ".join(name.split()) for name in declared)
+    for name in sorted(name for name in names if _LICENCE_FILE.fullmatch(name)):
+        text = " ".join(archive.read(name).decode(errors="replace").split())
+        yield from (licence for begins, licence in _TEXTS if begins.lower() in text[:3000].lower())
