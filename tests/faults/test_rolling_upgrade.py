@@ -1,12 +1,16 @@
 """0.2.0 and this version under one load: each component goes over to this one, one after the other, and back.
 
-The demo's own story, with this trouble in its middle, on a stack of its own. Service and tailer are killed, so that what is on
-its way is answered by the other version; mirror and ETL end as an operator would end them. The judge must be content.
+The demo's own story, with this trouble in its middle, on a stack of its own. Service and tailer are killed on the way up, so that
+what is on its way is sent again by, and answered by, the other version. Back they go as docs/upgrading.md has it: each ends in
+order, and `hourmark rollback check` agrees. The judge must be content.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import sqlite3
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +33,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(2400)]
 BEFORE = "0.2.0"
 HERE = Path(sys.executable)
 _COMMANDS = {"service": ("serve",), "tailer": ("tail",), "etl": ("etl", "run"), MIRROR: ("mirror", "run")}
+_CLOSING_S = 600.0  # a driver takes a minute to begin where the machine is busy
 _APART_S = 12.0  # between two components: both versions are at work together
 
 
@@ -50,6 +55,12 @@ class Mixed(Components):
         super().stop_all()
         self.stop(MIRROR)
 
+    def run_here(self, *arguments: str) -> None:
+        """A command of this version, which must say that all is well."""
+        command = (str(HERE), "-m", "hourmark", *arguments, "--config", str(self.config))
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=180)
+        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+
 
 class Rolling:
     """The trouble: all of 0.2.0 at first, each component over to this version, and back."""
@@ -62,25 +73,50 @@ class Rolling:
         assert isinstance(components, Mixed)
         stack.stop(MIRROR)
         components.start(MIRROR)
-        for python in (HERE, self.before):
-            for name, end in (
-                ("tailer", components.kill),
-                ("service", components.kill),
-                (MIRROR, components.stop),
-                ("etl", components.stop),
-            ):
-                demo.pause(_APART_S)
-                demo.tell(f"{name} goes over to {'this version' if python is HERE else BEFORE}; {traffic.written:,} lines written")
-                end(name)
-                components.python[name] = python
-                components.start(name)
+
+        def over(name: str, python: Path) -> None:
+            components.python[name] = python
+            components.start(name)
+
+        def closes(version: str) -> None:
+            """Wait until the driver that runs now has closed another hour."""
+            before = closed(config)
+            demo.wait(lambda: closed(config) > before, f"an hour closed by {version}", _CLOSING_S, pause_s=2.0)
+            demo.tell(f"{version} closes hours; {traffic.written:,} lines written")
+
+        closes(BEFORE)
+        for name, end in ENDS.items():
+            demo.tell(f"{name} goes over to this version; {traffic.written:,} lines written")
+            end(components, name)
+            over(name, HERE)
+            demo.pause(_APART_S)
+        closes("this version")
+        for name in ENDS:
+            demo.tell(f"{name} goes back to {BEFORE}; {traffic.written:,} lines written")
+            components.stop(name)
+            if name == "etl":
+                components.run_here("ledger", "downgrade", "--to", BEFORE)
+            components.run_here("rollback", "check", "--to", BEFORE, "--only", name)
+            over(name, self.before)
+            demo.pause(_APART_S)
+        closes(BEFORE)
+
+
+def closed(config: Config) -> int:
+    """Hours of all types, in a ledger of either version."""
+    with contextlib.closing(sqlite3.connect(config.etl.ledger.removeprefix("sqlite:///"))) as ledger:
+        ((count,),) = ledger.execute("SELECT count(*) FROM buckets").fetchall()
+    return int(count)
+
+
+ENDS = {"tailer": Mixed.kill, "service": Mixed.kill, MIRROR: Mixed.stop, "etl": Mixed.stop}
 
 
 def test_a_rolling_upgrade_and_the_way_back_lose_and_double_nothing(tmp_path: Path) -> None:
     if why := why_not_there(BEFORE):
         pytest.skip(why)
     before = interpreter(BEFORE)
-    demo = Demo(tmp_path / "home", Options(rate=100, buckets=5), SystemClock(), say_on_stderr, Rolling(before))
+    demo = Demo(tmp_path / "home", Options(rate=60, buckets=8), SystemClock(), say_on_stderr, Rolling(before))
     demo.components = Mixed(**vars(demo.components), otherwise=before)
     result = demo.run()
     assert result.faults == [], result.report.as_text()
