@@ -28,12 +28,12 @@ from hourmark_infra.stack import Stack
 from hourmark_infra.stack.process import spawn
 from hourmark_infra.stack.servers import MIRROR
 
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
 BEFORE = "0.2.0"
 HERE = Path(sys.executable)
 _COMMANDS = {"service": ("serve",), "tailer": ("tail",), "etl": ("etl", "run"), MIRROR: ("mirror", "run")}
-_CLOSING_S = 600.0  # a driver takes a minute to begin where the machine is busy
+_CLOSING_S = 900.0  # a driver takes a minute to begin where the machine is busy
 _APART_S = 12.0  # between two components: both versions are at work together
 
 
