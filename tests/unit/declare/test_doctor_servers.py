@@ -19,7 +19,7 @@ from hourmark.config import Config
 from hourmark.config_groups import Etl, Storage
 from hourmark.event_types import DEAD_LETTERS
 from hourmark.rules import KnownSchema
-from hourmark_declare.doctor import ledger_asked, storage_asked
+from hourmark_declare.doctor import clocks_asked, ledger_asked, storage_asked
 from hourmark_declare.doctor.finding import Answer, Verdict
 from hourmark_declare.doctor.ledger_judged import RIGHTS, SETTINGS, VERSION, postgresql_judged, rights_judged
 from hourmark_declare.doctor.registry_asked import schemas_judged
@@ -111,6 +111,8 @@ def test_a_real_postgresql_is_asked_for_version_and_rights(postgres: Postgres) -
         "this user may make no tables", "this user may make no schema, in which the ledger is copied before it is migrated",
     ]  # fmt: skip
     assert not any(said.startswith("version") for said in found)
+    *_, of_clock = clocks_asked.ask(config)
+    assert (of_clock.subject, of_clock.verdict) == ("PostgreSQL", Verdict.WELL)
 
 
 def registry_of(*schemas: Any, topic: str = LETTERS.topic) -> MemoryRegistry:
