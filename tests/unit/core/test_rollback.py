@@ -12,11 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 from pydantic import BaseModel
 from tests.contract.test_kept_formats import FILE, RULES
-from tests.support.records import HOUR, manifest, tailer
 from tests.support.tailer.spooled import spooled
 
 from hourmark.config import Config, load_config
-from hourmark.config_groups import Etl, Kafka, KafkaCluster, Mirror, Tailer
+from hourmark.config_groups import Kafka, KafkaCluster, Mirror, Tailer
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.rollback import rooms
 from hourmark.rollback.cli import check
@@ -26,10 +25,6 @@ from hourmark.rollback.rules import unusable_rules
 from hourmark.rollback.settings import not_known, unknown_settings
 from hourmark.rollback.version import VERSIONS, Older
 from hourmark.rules import PARSER, ParserVersion
-from hourmark_etl.ledger import migrations, tables
-from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.stepping_down import step_down
-from hourmark_etl.operators import rollback as of_etl
 from hourmark_mirror import rollback as of_mirror
 from hourmark_mirror.checks import Alarm, Checks
 from hourmark_producer import rollback as of_tailer
@@ -156,75 +151,6 @@ def test_alarms_that_stand_are_in_the_way(tmp_path: Path) -> None:
     checks.save()
     (found,) = seen(of_mirror.obstacles(config, OLDER))
     assert found.startswith("1 alarms stand, such as: offsets 3 to 7 may be missing; 0.2.0 would forget them")
-
-
-# The ledger
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Database]:
-    with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
-        yield database
-
-
-def of_ledger(tmp_path: Path) -> list[str]:
-    return seen(of_etl.obstacles(Config(etl=Etl(ledger=f"sqlite:///{tmp_path}/ledger.sqlite")), OLDER))
-
-
-def test_a_newer_ledger_is_in_the_way_until_it_stepped_down(tmp_path: Path, ledger: Database) -> None:
-    (found,) = of_ledger(tmp_path)
-    assert found == f"it has schema version {migrations.newest()}, 0.2.0 opens none after 2"
-    step_down(f"sqlite:///{tmp_path}/ledger.sqlite", 2)
-    assert of_ledger(tmp_path) == []
-
-
-def test_without_a_ledger_there_is_nothing_to_say(tmp_path: Path) -> None:
-    assert of_ledger(tmp_path) == []
-    assert not (tmp_path / "ledger.sqlite").exists()
-
-
-@pytest.mark.parametrize(("field", "value"), [("lost", {"app": 7}), ("unknown", {"app": 1}), ("unrepeatable", ["app"])])
-def test_a_marker_that_says_more_is_in_the_way_for_good(tmp_path: Path, ledger: Database, field: str, value: object) -> None:
-    rows = [
-        {"type": "click", "hour": hour, "grade": "proved", "manifest": text.sealed().encode().decode(), "closed_at_ms": 1}
-        for hour, text in ((0, manifest(attempt=f'"{field}":')), (3600, manifest(HOUR, **{field: value})))
-    ]
-    with ledger.transaction() as connection:
-        connection.execute(tables.buckets.insert(), rows)
-    found = of_ledger(tmp_path)[1:]
-    assert found == ["1 closed buckets name lost or unknown or unrepeatable, such as click 1970-01-01T01, and 0.2.0 refuses them"]
-
-
-def put_frontier(ledger: Database, **changed: object) -> None:
-    row = dict.fromkeys(("first_hour", "hour", "settled_next"), 7200) | dict.fromkeys(("shard", "sources"), "[]")
-    with ledger.transaction() as connection:
-        connection.execute(
-            tables.frontiers.insert(), [row | {"type": "click", "state": "open", "digest": b"", "seal": None} | changed]
-        )
-
-
-@pytest.mark.parametrize(("to_ms", "count"), [(7_199_999, 0), (7_200_000, 1)])
-def test_losses_that_may_concern_an_open_hour_are_in_the_way(tmp_path: Path, ledger: Database, to_ms: int, count: int) -> None:
-    put_frontier(ledger)
-    row = {"host_id": "h", "source": "app", "from_ms": 1, "to_ms": to_ms, "lost_bytes": 3, "unknown": 0}
-    with ledger.transaction() as connection:
-        connection.execute(tables.host_losses.insert(), [row])
-    found = of_ledger(tmp_path)[1:]
-    assert len(found) == count and all(text.startswith("losses of the sources app may concern hours") for text in found)
-
-
-def test_a_seal_that_says_more_is_in_the_way(tmp_path: Path, ledger: Database) -> None:
-    put_frontier(ledger, state="sealed", seal=json.dumps([{"lost": {}}, {"lost": {"app": 3}}]))
-    assert of_ledger(tmp_path)[1:] == ["a sealed hour of click is to name what 0.2.0 does not"]
-
-
-@pytest.mark.parametrize(("goodbye", "count"), [(True, 0), (False, 1)])
-def test_a_source_of_senders_who_cannot_be_asked_again_is_in_the_way(
-    tmp_path: Path, ledger: Database, goodbye: bool, count: int
-) -> None:
-    with ledger.transaction() as connection:
-        connection.execute(tables.reporters.insert(), [dataclasses.asdict(tailer(unrepeatable=True, goodbye=goodbye))])
-    assert len(of_ledger(tmp_path)[1:]) == count
 
 
 # The command

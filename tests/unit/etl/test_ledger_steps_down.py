@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, create_engine, inspect, select, text, update
+from click.testing import CliRunner, Result
+from sqlalchemy import Connection, Engine, create_engine, inspect, select, text, update
 from tests.contract.test_kept_formats import KEPT
 from tests.support.postgres import Postgres
 
@@ -18,6 +19,7 @@ from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.engines import open_engine
 from hourmark_etl.ledger.stepping_down import put_back, step_down
+from hourmark_etl.operators.ledger import ledger
 
 OLD = 2
 
@@ -174,6 +176,26 @@ def test_without_room_for_a_copy_nothing_is_migrated(tmp_path: Path) -> None:
     engine.dispose()
 
 
+def test_a_migration_that_is_interrupted_leaves_the_ledger_as_it_was(
+    ledger_url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Database(ledger_url).close()
+    step_down(ledger_url, OLD)
+
+    def interrupted(connection: Connection) -> None:
+        upgrade(connection)
+        raise KeyboardInterrupt
+
+    upgrade = migrations.upgrade
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(migrations, "upgrade", interrupted)
+        Database(ledger_url)
+    assert revision(engine) == OLD
+    Database(ledger_url).close()
+    assert revision(engine) == migrations.newest()
+    assert copy_of_old(engine, ledger_url)
+
+
 def test_a_user_who_may_make_no_schema_is_told_what_to_grant(postgres: Postgres) -> None:
     url = postgres.new_database()
     Database(url).close()
@@ -197,3 +219,45 @@ def test_a_ledger_that_a_later_software_wrote_is_left_as_it_is(ledger_url: str, 
         with pytest.raises(EtlStop, match="schema version 99"):
             Database(ledger_url, may_migrate=may_migrate)
     assert (revision(engine), copies(engine, ledger_url)) == (99, [])
+
+
+# The commands
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    file = tmp_path / "hourmark.toml"
+    file.write_text(f'[storage]\nroot = "file://{tmp_path}/root"\n[etl]\nledger = "sqlite:///{tmp_path}/ledger.sqlite"\n')
+    Database(f"sqlite:///{tmp_path}/ledger.sqlite").close()
+    return file
+
+
+def run(config_file: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(ledger, [*arguments, "--config", str(config_file)])
+
+
+def test_commands_take_a_ledger_down_up_and_back(config_file: Path, tmp_path: Path) -> None:
+    engine, _ = open_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
+    done = run(config_file, "downgrade", "--to", "0.2.0")
+    assert done.exit_code == 0, done.output
+    assert f"schema version 2; as it was before, it is kept in {tmp_path}/ledger.sqlite.revision-4-commit-0" in done.stdout
+    assert isinstance(run(config_file, "check").exception, OlderLedger)
+    assert isinstance(run(config_file, "downgrade", "--to", "0.2.0").exception, OlderLedger)
+    done = run(config_file, "upgrade")
+    assert done.stdout.endswith(f"commit 1: schema version {migrations.newest()}\n")
+    copy = f"{tmp_path}/ledger.sqlite.revision-2-commit-1"
+    assert run(config_file, "downgrade", "--to", "0.2.0", "--restore", copy).exit_code == 0
+    assert revision(engine) == OLD
+    engine.dispose()
+
+
+def test_a_ledger_that_the_older_version_could_not_go_on_with_is_left_as_it_is(config_file: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    engine, _ = open_engine(url)
+    with engine.begin() as connection:
+        row = {"host_id": "h", "source": "app", "from_ms": 1, "to_ms": 2, "lost_bytes": 3, "unknown": 0}
+        connection.execute(tables.host_losses.insert(), [row])
+    done = run(config_file, "downgrade", "--to", "0.2.0")
+    assert isinstance(done.exception, Finding) and "losses of the sources app may concern hours" in str(done.exception)
+    assert (revision(engine), copies(engine, url)) == (migrations.newest(), [])
+    engine.dispose()
