@@ -30,6 +30,7 @@ from hourmark.rules import PARSER, ParserVersion, Rules, TypeVersion
 from hourmark_delivery_service.parsing.parser_check import FOLDER, check_parser
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.stepping_down import step_down
+from hourmark_mirror.checks import Alarm, Check, Checks
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 OLDER = VERSIONS["0.2.0"]
@@ -153,6 +154,23 @@ def test_a_checkpoint_of_one_range_a_file_is_gone_on_with_and_one_of_several_is_
 def test_a_spooled_range_that_says_more_is_refused(ask: Ask, tmp_path: Path, field: str, value: str) -> None:
     assert field in OLDER.no_range_fields
     assert field in ask(CHECKPOINT_LINES, str(spooled(tmp_path, several=False, **{field: value})))
+
+
+def test_what_the_mirror_remembers_is_read_and_alarms_are_forgotten(ask: Ask, tmp_path: Path) -> None:
+    lines = """
+        from pathlib import Path
+        from hourmark_mirror.checks import Checks
+        checks = Checks(Path(given), "edge")
+        told = checks.ids
+        checks.save()
+    """
+    checks = Checks(tmp_path, "edge")
+    checks.topics["events.click"] = Check("topic-id", {0: 17})
+    checks.raised([Alarm("gap", "events.click", "events.click-0", "offsets 3 to 7 may be missing")])
+    checks.save()
+    assert ask(lines, str(tmp_path)) == {"events.click": "topic-id"}
+    after = Checks(tmp_path, "edge")
+    assert (after.topics, after.alarms) == (checks.topics, [])  # which is why alarms that stand are in the way
 
 
 def test_a_ledger_is_opened_once_it_stepped_down(ask: Ask, tmp_path: Path) -> None:

@@ -21,7 +21,10 @@ from tests.support.released import interpreter, why_not_there
 from hourmark.clock import SystemClock
 from hourmark.config import Config
 from hourmark_infra.components import Components, environment
+from hourmark_infra.demo.declarations import EVENTS_SOURCE
 from hourmark_infra.demo.demo import Demo, Options
+from hourmark_infra.demo.events import events
+from hourmark_infra.demo.live_log import LiveLog
 from hourmark_infra.demo.traffic import Traffic
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack import Stack
@@ -31,9 +34,11 @@ from hourmark_infra.stack.servers import MIRROR
 pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
 BEFORE = "0.2.0"
+RATE = 60  # lines a second
 HERE = Path(sys.executable)
 _COMMANDS = {"service": ("serve",), "tailer": ("tail",), "etl": ("etl", "run"), MIRROR: ("mirror", "run")}
 _CLOSING_S = 900.0  # a driver takes a minute to begin where the machine is busy
+_BACK_SPAN_S = 900.0
 _APART_S = 12.0  # between two components: both versions are at work together
 
 
@@ -91,15 +96,31 @@ class Rolling:
             over(name, HERE)
             demo.pause(_APART_S)
         closes("this version")
-        for name in ENDS:
-            demo.tell(f"{name} goes back to {BEFORE}; {traffic.written:,} lines written")
-            components.stop(name)
-            if name == "etl":
-                components.run_here("ledger", "downgrade", "--to", BEFORE)
-            components.run_here("rollback", "check", "--to", BEFORE, "--only", name)
-            over(name, self.before)
-            demo.pause(_APART_S)
-        closes(BEFORE)
+        more = way_back_traffic(demo)
+        try:
+            for name in ENDS:
+                demo.tell(f"{name} goes back to {BEFORE}; {traffic.written:,} lines written")
+                components.stop(name)
+                if name == "etl":
+                    components.run_here("ledger", "downgrade", "--to", BEFORE)
+                components.run_here("rollback", "check", "--to", BEFORE, "--only", name)
+                over(name, self.before)
+                demo.pause(_APART_S)
+            closes(BEFORE)
+        finally:
+            more.stop()
+        assert more.failure is None
+        demo.wait(lambda: traffic.done, "the last line to be written", traffic.span_s)
+        traffic.logs = [*traffic.logs, *more.logs]  # the judge is told of these too
+
+
+def way_back_traffic(demo: Demo) -> Traffic:
+    """Lines of their own: how long it takes until both versions have closed an hour, the machine decides."""
+    written = events(int(RATE * _BACK_SPAN_S), seed=2, broken_at_least_each=RATE * 10)
+    log = LiveLog(demo.work / "sources" / EVENTS_SOURCE / "way-back.log", None, written, SystemClock())
+    more = Traffic([log], _BACK_SPAN_S, SystemClock())
+    more.start()
+    return more
 
 
 def closed(config: Config) -> int:
@@ -116,7 +137,7 @@ def test_a_rolling_upgrade_and_the_way_back_lose_and_double_nothing(tmp_path: Pa
     if why := why_not_there(BEFORE):
         pytest.skip(why)
     before = interpreter(BEFORE)
-    demo = Demo(tmp_path / "home", Options(rate=60, buckets=8), SystemClock(), say_on_stderr, Rolling(before))
+    demo = Demo(tmp_path / "home", Options(rate=RATE, buckets=5), SystemClock(), say_on_stderr, Rolling(before))
     demo.components = Mixed(**vars(demo.components), otherwise=before)
     result = demo.run()
     assert result.faults == [], result.report.as_text()
