@@ -6,11 +6,12 @@ Its answers are checked here: while a leader is away, librdkafka gives -1001 ("i
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from confluent_kafka import (
     IsolationLevel,
@@ -54,6 +55,13 @@ class TopicInfo:
     name: str
     topic_id: str
     partitions: tuple[int, ...]
+
+
+class TopicAccess(NamedTuple):
+    """`may`: what this user may do with a topic, in Kafka's words; None where the cluster does not say. `has_id`: a topic id."""
+
+    may: frozenset[str] | None = None
+    has_id: bool = True
 
 
 def client_settings(cluster: KafkaCluster, **more: Any) -> dict[str, Any]:
@@ -134,6 +142,25 @@ class Cluster:
             r.name: {name: entry.value for name, entry in self._result(future, f"settings of topic {r.name}").items()}
             for r, future in futures.items()
         }
+
+    def topic_access(self, names: Iterable[str]) -> dict[str, TopicAccess]:
+        """By topic, what this user may do with it; those that do not exist are left out."""
+        wanted = list(names)
+        if not wanted:
+            return {}
+        futures = self.admin.describe_topics(
+            TopicCollection(wanted), request_timeout=TIMEOUT_S, include_authorized_operations=True
+        )
+        found = {}
+        for name, future in futures.items():
+            with contextlib.suppress(_NoTopic):
+                told = self._result(future, f"describe topic {name}")
+                may = told.authorized_operations
+                found[name] = TopicAccess(
+                    may=None if may is None else frozenset(operation.name for operation in may),
+                    has_id=(told.topic_id.get_most_significant_bits(), told.topic_id.get_least_significant_bits()) != (0, 0),
+                )
+        return found
 
     def ends(self, partitions: Sequence[Partition], *, committed: bool = True) -> dict[Partition, Offset]:
         """End offsets of all: those that a `read_committed` reader can reach now (last stable offsets), or the high watermarks.

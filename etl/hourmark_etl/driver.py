@@ -62,7 +62,7 @@ class Driver:
     def __init__(self, config: Config, opened: ExitStack, *, submitted: bool, shards: Collection[str] = ()) -> None:
         self._config, self._clock, self._stopping = config, SystemClock(), threading.Event()
         check_moving_driver(config.etl.ledger, submitted_settings() if submitted else {})
-        self._database = opened.enter_context(existing_ledger(config))
+        self._database = opened.enter_context(existing_ledger(config, may_migrate=True))
         self._storage = open_storage(config.storage)
         self._recorded = self._check_ledger()
         spark = spark_session(config, submitted=submitted)

@@ -7,6 +7,7 @@ HourmarkError
     ├── DataLoss            records are gone before they were staged, or staged again
     ├── BadRecord           a record that nobody but the delivery service may write, and it did not
     └── ForeignLedger       storage holds buckets that this ledger has not closed: it is an older copy, or another
+OlderLedger (Unavailable)   the ledger is an older version's, and whoever asks may not migrate it
 DamagedRow (Unavailable)    a row of the ledger is not as it was written: what needs it waits until an operator has acted
 Unreadable (a Finding)      a staged file cannot be read: it is staged again from Kafka
 """
@@ -34,6 +35,10 @@ class DataLoss(EtlStop):
 
 class ForeignLedger(EtlStop):
     """Storage holds what this ledger has not closed: an older copy was restored, or the root is another ledger's."""
+
+
+class OlderLedger(Unavailable):
+    """The ledger is of an older version, and a question does not migrate it."""
 
 
 class BadRecord(EtlStop):

@@ -18,6 +18,8 @@ from hourmark.durable import write_durably
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition
 
+CHECKS: Final = "state/checks.json"  # below the work folder
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Check:
@@ -55,7 +57,7 @@ class Checks:
     """The remembered checks of a mirror."""
 
     def __init__(self, work_dir: Path, edge_cluster_id: str) -> None:
-        self._path = work_dir / "state" / "checks.json"
+        self._path = work_dir / CHECKS
         self._cluster_id = edge_cluster_id
         try:
             content = _CONTENT.validate_json(self._path.read_bytes())

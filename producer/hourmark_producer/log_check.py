@@ -7,7 +7,8 @@ in order. Two things tell:
 - The wal-index (…-shm) says how many frames were committed. It outlives kill -9, and is written after the log is synced: the log
   never holds fewer. SQLite makes it anew when it opens a database.
 - Without it, or with one from before a power cut: a commit is synced before the next one is written, so at most one may be torn.
-  Where more than one follows the end that SQLite sees, the log was damaged.
+  Where more than one follows the end that SQLite sees, the log was damaged. Frames of other salts are none of its own: where
+  SQLite began its log anew in place, as with 0.2.0, those of the one before stand behind the end.
 
 So the log is read here first, without SQLite, which would change what tells. It is some MB at most, and there after a kill only.
 Formats: https://sqlite.org/walformat.html, sections 2.1, 4.1 and 4.2.
@@ -57,7 +58,9 @@ def what_is_missing(path: Path) -> str:
     recovered = _recovered(log, frames, order)
     if index is not None and _is_of(index, log, frames) and recovered < index.frames:
         return f"its write-ahead log holds {recovered} whole frames of {index.frames}: it {_DAMAGED}"
-    commits = max((sum(frame.is_commit for frame in run) for run in _runs(frames[recovered:], order)), default=0)
+    salts = _salts(log, order)
+    own = (run for run in _runs(frames[recovered:], order) if salts in (None, run[-1].salts))
+    commits = max((sum(frame.is_commit for frame in run) for run in own), default=0)
     if commits > _TORN_MAX:
         return (
             f"after frame {recovered}, and one that is not whole, its write-ahead log goes on with other commits: it {_DAMAGED}"
@@ -105,19 +108,25 @@ def _frames(log: bytes) -> Iterator[Frame]:
 
 def _recovered(log: bytes, frames: list[Frame], order: str) -> int:
     """How many frames SQLite reads: up to the last commit before the first frame that is not whole."""
-    if len(log) < _LOG_HEADER.size:
+    salts = _salts(log, order)
+    if salts is None:
         return 0
-    magic, version, _, _, salts, *checksum = _LOG_HEADER.unpack_from(log)
-    summed = _sum((0, 0), log[: _LOG_HEADER.size - 8], order)
-    if magic & ~1 != _MAGIC or version != _VERSION or summed != tuple(checksum):
-        return 0
-    recovered = 0
+    recovered, summed = 0, _LOG_HEADER.unpack_from(log)[5:]
     for number, frame in enumerate(frames, 1):
         summed = _sum(summed, frame.content, order)
         if frame.salts != salts or summed != frame.checksum:
             break
         recovered = number if frame.is_commit else recovered
     return recovered
+
+
+def _salts(log: bytes, order: str) -> bytes | None:
+    """Of the log's own frames; None where its header is not whole."""
+    if len(log) < _LOG_HEADER.size:
+        return None
+    magic, version, _, _, salts, *checksum = _LOG_HEADER.unpack_from(log)
+    whole = magic & ~1 == _MAGIC and version == _VERSION
+    return bytes(salts) if whole and _sum((0, 0), log[: _LOG_HEADER.size - 8], order) == tuple(checksum) else None
 
 
 def _runs(frames: list[Frame], order: str) -> Iterator[list[Frame]]:

@@ -68,7 +68,7 @@ def peek(path: Path) -> Peek:
         raise UsageError(
             f"there is no checkpoint at {path}: no tailer has run with this tailer.state_dir; `hourmark tail` starts one"
         )
-    with _opened(path) as db:
+    with opened(path) as db:
         ((host_id,),) = db.execute("SELECT host_id FROM meta").fetchall()
         tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
         kept = books.read(db) if {"totals", "accounts"} <= tables else None
@@ -84,7 +84,8 @@ def peek(path: Path) -> Peek:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """One moment of it, to be read. Raises as `peek`, which sees that it is there."""
     has_log = path.with_name(f"{path.name}-wal").exists()
     address = f"{path.absolute().as_uri()}?{'mode=ro' if has_log else 'immutable=1'}"
     try:

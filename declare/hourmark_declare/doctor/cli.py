@@ -28,7 +28,8 @@ def doctor(only: list[str], as_json: bool, config: Config) -> None:
     """Ask the servers of the configuration, and this machine, for what Hourmark needs. Exit 1 on a finding.
 
     A line for each thing looked at: `well`, `FINDING` with what to do, or `not asked` and why. A server that is away is a
-    finding, and the others are asked all the same. Nothing is changed.
+    finding, and the others are asked all the same. Nothing is changed, but for a folder that is made below storage.root and
+    deleted again: what storage must refuse can only be tried.
 
     \b
     Examples:

@@ -9,17 +9,29 @@ from typing import Final
 from hourmark.asking import ask_all
 from hourmark.config import Config
 from hourmark.errors import HourmarkError
-from hourmark_declare.doctor import kafka_asked, ledger_asked, machine_asked, registry_asked, storage_asked
+from hourmark_declare.doctor import (
+    clocks_asked,
+    kafka_asked,
+    ledger_asked,
+    machine_asked,
+    registry_asked,
+    retention_asked,
+    services_asked,
+    storage_asked,
+)
 from hourmark_declare.doctor.finding import Answer, finding
 
 Ask = Callable[[Config], Iterator[Answer]]
 ANSWER_SECONDS: Final = 60.0  # Kafka's own client takes 15 s for a question
 CHECKS: Final[Mapping[str, Ask]] = {
     "machine": machine_asked.ask,
+    "clocks": clocks_asked.ask,
     "kafka": kafka_asked.ask,
+    "services": services_asked.ask,
     "registry": registry_asked.ask,
     "ledger": ledger_asked.ask,
     "storage": storage_asked.ask,
+    "retention": retention_asked.ask,
 }
 
 

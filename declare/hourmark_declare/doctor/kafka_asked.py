@@ -14,11 +14,11 @@ from hourmark.config import Config
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.event_types import EventType
-from hourmark.kafka import TIMEOUT_S, Cluster
+from hourmark.kafka import TIMEOUT_S, Cluster, TopicAccess
 from hourmark.topic_setup import WantedTopic
 from hourmark.topics import AUDIT, EVENTS_PREFIX, HOSTS, TOKENS, TYPES, central_topic, edge_topic
 from hourmark_declare.doctor.finding import Answer, finding, not_asked
-from hourmark_declare.doctor.kafka_judged import CHECK, TopicFacts, brokers_judged, mirrored_judged, topics_judged
+from hourmark_declare.doctor.kafka_judged import CHECK, TopicFacts, access_judged, brokers_judged, mirrored_judged, topics_judged
 from hourmark_declare.servers import applied_rules
 from hourmark_declare.topics import central_topics, edge_topics
 
@@ -33,6 +33,7 @@ def ask(config: Config) -> Iterator[Answer]:
     try:
         brokers, edge = _asked(config.kafka.edge, "edge", lambda name: name)
         yield from brokers_judged("edge", config.kafka.edge, brokers)
+        yield from access_judged("edge", edge)
         try:
             types = _types_in_force(config) if TYPES in edge else None
         except Unavailable as error:
@@ -54,6 +55,7 @@ def _central(config: Config, settings: KafkaCluster, edge: Facts, types: Sequenc
     alias = config.kafka.edge_alias
     brokers, central = _asked(settings, "central", lambda name: edge_topic(name, alias))
     yield from brokers_judged("central", settings, brokers)
+    yield from access_judged("central", central)
     named = {central_topic(name, alias): facts for name, facts in central.items()}
     wanted = _wanted(central_topics(config, types or ()), types, named)
     yield from topics_judged("central", settings, named, wanted)
@@ -66,8 +68,10 @@ def _asked(settings: KafkaCluster, name: str, at_edge: Callable[[str], str]) -> 
     cluster = Cluster(settings, name)
     metadata = _metadata(cluster)
     topics = {topic: told for topic, told in metadata.topics.items() if _is_ours(topic, at_edge)}
-    configs = cluster.topic_configs(topics)
-    return len(metadata.brokers), {at_edge(topic): _facts(told, configs[topic]) for topic, told in topics.items()}
+    configs, access = cluster.topic_configs(topics), cluster.topic_access(topics)
+    return len(metadata.brokers), {
+        at_edge(topic): _facts(told, configs[topic], access.get(topic, TopicAccess())) for topic, told in topics.items()
+    }
 
 
 def _metadata(cluster: Cluster) -> ClusterMetadata:
@@ -85,7 +89,7 @@ def _is_ours(topic: str, at_edge: Callable[[str], str]) -> bool:
     return name in _OF_HOURMARK or name.startswith(EVENTS_PREFIX)
 
 
-def _facts(told: TopicMetadata, settings: Mapping[str, str]) -> TopicFacts:
+def _facts(told: TopicMetadata, settings: Mapping[str, str], access: TopicAccess) -> TopicFacts:
     partitions = sorted(told.partitions.values(), key=lambda p: p.id)
     return TopicFacts(
         partitions=len(partitions),
@@ -93,6 +97,7 @@ def _facts(told: TopicMetadata, settings: Mapping[str, str]) -> TopicFacts:
         settings=settings,
         leaderless=tuple(p.id for p in partitions if p.leader < 0),
         out_of_sync=tuple(p.id for p in partitions if len(p.isrs) < len(p.replicas)),
+        access=access,
     )
 
 

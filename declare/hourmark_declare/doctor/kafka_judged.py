@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from hourmark.config_groups import KafkaCluster
+from hourmark.kafka import TopicAccess
 from hourmark.topic_setup import WantedTopic
 from hourmark_declare.doctor.finding import Answer, finding, well
 
 CHECK: Final = "kafka"
 _APPLY: Final = "`hourmark types apply` makes it"
+_RIGHTS: Final[Mapping[str, Mapping[str, str]]] = {
+    # cluster: right: who cannot work without it
+    "edge": {"WRITE": "delivery services", "READ": "the mirror, or the ETL where there is none,", "DESCRIBE": "the ETL"},
+    "central": {"WRITE": "the mirror", "READ": "the ETL", "DESCRIBE": "the ETL"},
+}
 _AT_LEAST: Final[Mapping[str, str]] = {
     # setting: what comes of less
     "min.insync.replicas": "what is acknowledged may be on fewer brokers than configured, and be lost with them",
     "retention.ms": "records are deleted before whoever was away for so long has read them",
     "max.message.bytes": "larger records are refused, and ranges with them wait for ever",
 }
+_UNTOLD: Final = TopicAccess()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,6 +36,7 @@ class TopicFacts:
     settings: Mapping[str, str]
     leaderless: tuple[int, ...] = ()
     out_of_sync: tuple[int, ...] = ()
+    access: TopicAccess = _UNTOLD
 
 
 def brokers_judged(cluster: str, settings: KafkaCluster, brokers: int) -> Iterator[Answer]:
@@ -84,6 +92,31 @@ def topic_judged(
     if wanted is not None:
         yield from _as_wanted(subject, facts, wanted)
     yield from _partitions_served(subject, facts)
+
+
+def access_judged(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[Answer]:
+    """Whether this user may do with all topics what components do, and whether the cluster knows one topic from its successor."""
+    found = []
+    for right, who in _RIGHTS[cluster].items():
+        may = {name: facts.access.may for name, facts in topics.items()}
+        if lacking := sorted(name for name, rights in may.items() if rights is not None and right not in rights):
+            found.append(finding(
+                CHECK, cluster,
+                f"this user has not the right {right} on {_named(lacking)}: {who} cannot work with this configuration",
+                f"kafka-acls.sh --add --allow-principal User:… --operation {right} --topic …, or give {who} a user of its own",
+            ))  # fmt: skip
+    if without := sorted(name for name, facts in topics.items() if not facts.access.has_id):
+        found.append(finding(
+            CHECK, cluster, f"it tells no id of {_named(without)}: a topic that was deleted and recreated would be taken for the "
+            "one before", "upgrade its brokers: topic ids came with Kafka 2.8, and need the metadata version of then",
+        ))  # fmt: skip
+    yield from found
+    if topics and not found:
+        yield well(CHECK, f"{cluster} access", "topics have ids, and this user may read, write and describe them")
+
+
+def _named(topics: Sequence[str]) -> str:
+    return ", ".join(topics[:3]) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
 
 
 def mirrored_judged(edge: Mapping[str, TopicFacts], central: Mapping[str, TopicFacts]) -> Iterator[Answer]:

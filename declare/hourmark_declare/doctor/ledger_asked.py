@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hourmark.config import Config
 from hourmark.errors import Unavailable
 from hourmark_declare.doctor.finding import Answer, finding, well
-from hourmark_declare.doctor.ledger_judged import CHECK, SETTINGS, postgresql_judged
+from hourmark_declare.doctor.ledger_judged import CHECK, RIGHTS, SETTINGS, VERSION, postgresql_judged, rights_judged
 from hourmark_etl.ledger.existing import existing_ledger
 from hourmark_etl.ledger.standing import standing
 
@@ -15,7 +15,7 @@ from hourmark_etl.ledger.standing import standing
 def ask(config: Config) -> Iterator[Answer]:
     """Whether there is a ledger, it answers, and nothing says that it is lost; of PostgreSQL, how it keeps what it commits."""
     try:
-        found = standing(config.etl.ledger, SETTINGS)
+        found = standing(config.etl.ledger, (*SETTINGS, VERSION), RIGHTS)
     except Unavailable as error:
         yield finding(
             CHECK, "etl.ledger", f"it cannot be read: {error}",
@@ -24,7 +24,8 @@ def ask(config: Config) -> Iterator[Answer]:
         )  # fmt: skip
         return
     if found is not None and found.settings:
-        yield from postgresql_judged(dict(found.settings))
+        yield from postgresql_judged(found.settings)
+        yield from rights_judged(found.answers)
     if found is not None and not found.is_current:
         yield _other_version(found.is_ledger)
         return
@@ -35,5 +36,5 @@ def ask(config: Config) -> Iterator[Answer]:
 
 def _other_version(older: bool) -> Answer:
     if older:
-        return well(CHECK, "etl.ledger", "of an older version; the next command that uses it migrates it")
+        return well(CHECK, "etl.ledger", "of an older version; `hourmark etl run` or `hourmark ledger upgrade` migrates it")
     return finding(CHECK, "etl.ledger", "the database holds no ledger", "`hourmark types apply --dir types` makes it")

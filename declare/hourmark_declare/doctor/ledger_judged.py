@@ -16,12 +16,39 @@ SETTINGS: Final[Mapping[str, tuple[str, str]]] = {
     "data_checksums": ("what its disk damages is read as if it were right", "stop the server, and run pg_checksums --enable"),
 }
 
+VERSION: Final = "server_version_num"
+VERSION_MIN: Final = 10  # psycopg 3 speaks with none before
+RIGHTS: Final[Mapping[str, tuple[str, str]]] = {
+    # question: (what comes of no, what to do)
+    "has_schema_privilege(current_schema(), 'CREATE')": (
+        "this user may make no tables: `hourmark types apply` cannot make the ledger, and no later version can migrate it",
+        "GRANT CREATE ON SCHEMA … TO its user, as the schema's owner",
+    ),
+    "has_database_privilege(current_database(), 'CREATE')": (
+        "this user may make no schema, in which the ledger is copied before it is migrated: a later version will not start",
+        "GRANT CREATE ON DATABASE … TO its user, as the database's owner",
+    ),
+}
+
 
 def postgresql_judged(settings: Mapping[str, str]) -> Iterator[Answer]:
     """Whether PostgreSQL keeps what it commits, and knows what its disk has damaged."""
+    major = int(settings.get(VERSION, "0")) // 10_000
+    if 0 < major < VERSION_MIN:
+        yield finding(CHECK, "PostgreSQL", f"version {major}, needed is {VERSION_MIN}", "upgrade it, by pg_upgrade or a dump")
     off = [name for name in SETTINGS if settings.get(name) == "off"]
     for name in off:
         comes_of, to_do = SETTINGS[name]
         yield finding(CHECK, "PostgreSQL", f"{name} = off: {comes_of}", to_do)
     if not off:
-        yield well(CHECK, "PostgreSQL", f"{', '.join(SETTINGS)} are on")
+        yield well(CHECK, "PostgreSQL", f"version {major}; {', '.join(SETTINGS)} are on")
+
+
+def rights_judged(answers: Mapping[str, bool]) -> Iterator[Answer]:
+    """`answers`: to the questions of `RIGHTS`."""
+    lacking = [question for question in RIGHTS if not answers[question]]
+    for question in lacking:
+        comes_of, to_do = RIGHTS[question]
+        yield finding(CHECK, "PostgreSQL", comes_of, to_do)
+    if not lacking:
+        yield well(CHECK, "PostgreSQL", "this user may make tables and schemas")

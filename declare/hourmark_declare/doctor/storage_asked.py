@@ -1,15 +1,18 @@
-"""Lists the root of staged files and buckets, and asks the NameNode how it stands. Writes nothing."""
+"""Lists the root of staged files and buckets, asks the NameNode how it stands, and tries what storage must refuse."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 from urllib.request import ProxyHandler, build_opener
 
 from hourmark.config import Config
 from hourmark_declare.doctor.finding import Answer, not_asked, well
 from hourmark_declare.doctor.storage_judged import CHECK, namenode_judged
+from hourmark_declare.doctor.storage_probed import FOLDER, probed
 from hourmark_etl.storage import NotFound, open_storage
 
 _JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
@@ -18,10 +21,17 @@ _DIRECT: Final = build_opener(ProxyHandler({}))  # as storage asks: a cluster's 
 
 def ask(config: Config) -> Iterator[Answer]:
     """Whether the root can be listed; of HDFS, whether files can be written as configured."""
+    storage = open_storage(config.storage)
     try:
-        names = open_storage(config.storage).list("")
+        names = [entry.name for entry in storage.list("") if not entry.name.startswith(FOLDER)]
         yield well(CHECK, "storage.root", f"{len(names)} names at {config.storage.root}")
-    except NotFound:
+        if others := _owner_of(config.storage.root):
+            yield not_asked(
+                CHECK, "what it must refuse", f"the root is the user {others}'s: ask as that one, whose files must lie there"
+            )
+        else:
+            yield from probed(storage)
+    except NotFound:  # whoever writes first owns it
         yield well(CHECK, "storage.root", f"it answers; nothing was written yet at {config.storage.root}")
     if config.storage.root.startswith("hdfs://"):
         bean = _namenode(config.storage.webhdfs.rstrip("/"))
@@ -29,6 +39,14 @@ def ask(config: Config) -> Iterator[Answer]:
             yield not_asked(CHECK, "NameNode", "storage.webhdfs has no /jmx that can be read: is it a gateway?")
         else:
             yield from namenode_judged(bean, config.storage.replication)
+
+
+def _owner_of(root: str) -> str | None:
+    """Of a folder on a disk, where that is another user than this one."""
+    if not root.startswith("file://"):
+        return None
+    owner = Path(root.removeprefix("file://")).stat().st_uid
+    return None if owner == os.geteuid() else str(owner)
 
 
 def _namenode(address: str) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from hourmark_declare.doctor.finding import Answer, finding, well
 
 CHECK: Final = "storage"
+FREE_PERCENT_MIN: Final = 5.0  # a NameNode does not spread blocks well over what is fuller
 
 
 def namenode_judged(bean: Mapping[str, Any], replication: int) -> Iterator[Answer]:
@@ -22,6 +23,11 @@ def namenode_judged(bean: Mapping[str, Any], replication: int) -> Iterator[Answe
         yield finding(
             CHECK, "NameNode", f"{missing} blocks have no replica left", "bring datanodes back; hdfs fsck names the files"
         )
+    if (free := float(bean.get("PercentRemaining", 100.0))) < FREE_PERCENT_MIN:
+        yield finding(
+            CHECK, "NameNode", f"{free:.1f} % of its datanodes' disks are free, at least {FREE_PERCENT_MIN:g} should be",
+            "add disks or datanodes, or delete what is not needed: where they are full, nothing is staged and nothing closes",
+        )  # fmt: skip
     live = len(json.loads(bean.get("LiveNodes", "{}")))
     if live < replication:
         yield finding(
@@ -29,4 +35,5 @@ def namenode_judged(bean: Mapping[str, Any], replication: int) -> Iterator[Answe
             "bring the others up, or set storage.replication where there are no more",
         )  # fmt: skip
     else:
-        yield well(CHECK, "NameNode", f"{live} datanodes live, {replication} replicas")
+        version = f"version {bean['SoftwareVersion']}, " if "SoftwareVersion" in bean else ""
+        yield well(CHECK, "NameNode", f"{version}{live} datanodes live, {replication} replicas")

@@ -6,6 +6,7 @@ tables.py         the tables; migrations: the one way they are made and changed
 engines.py        SQLite and PostgreSQL by URL
 database.py       transactions, epochs (leases) that fence a stale driver, the commit number
 existing.py       opens the one that is configured, and never a new one in place of one that is lost
+backups.py        a copy before tables are changed; stepping_down.py: the way back to an older version
 digests.py        rows that a proof rests on, compared whenever they are read
 
 Who writes what (domain types: `hourmark_etl.model`)

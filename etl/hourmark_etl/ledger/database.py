@@ -18,8 +18,9 @@ from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, Operationa
 
 from hourmark.errors import Unavailable
 from hourmark.hidden import shown
-from hourmark_etl.errors import EtlStop, StaleDriver
+from hourmark_etl.errors import EtlStop, OlderLedger, StaleDriver
 from hourmark_etl.ledger import migrations, tables
+from hourmark_etl.ledger.backups import back_up
 from hourmark_etl.ledger.engines import lock_for_migration, open_engine
 
 CLOSER: Final = "closer"  # the name of the lease of closing
@@ -34,14 +35,17 @@ class Lease:
 
 
 class Database:
-    """One ledger. Safe to use from several threads; transactions of one ledger are serial."""
+    """One ledger. Safe to use from several threads; transactions of one ledger are serial.
 
-    def __init__(self, url: str) -> None:
+    `may_migrate`: whether an older version's is brought to this one's form, after a copy of it was made. OlderLedger where not.
+    """
+
+    def __init__(self, url: str, *, may_migrate: bool = True) -> None:
         self._name = shown(url)
         self._changing, self._reading = open_engine(url)
         try:
             with self._available():
-                self._begin_ledger()
+                self._begin_ledger(may_migrate=may_migrate)
         except BaseException:
             self.close()
             raise
@@ -100,12 +104,20 @@ class Database:
         rows: dict[str, str] = dict(self.ask(select(tables.meta.c.key, tables.meta.c.value)).all())
         return rows["uuid"], int(rows["commit"])
 
-    def _begin_ledger(self) -> None:
+    def _begin_ledger(self, *, may_migrate: bool) -> None:
         with self._reading.connect() as connection:
             if migrations.is_current(connection):
                 return
+            if (revision := migrations.revision_of(connection)) is not None and not may_migrate:
+                raise OlderLedger(
+                    f"the ledger has schema version {revision}, this software works with {migrations.newest()}: `hourmark etl "
+                    "run` migrates it at its start, or `hourmark ledger upgrade`, after a copy of it was made. A question does "
+                    "not: the version that wrote it would be refused from then on"
+                )
         with self._changing.begin() as connection:
             lock_for_migration(connection)
+            if not migrations.is_current(connection) and migrations.revision_of(connection) is not None:
+                back_up(connection)
             migrations.upgrade(connection)
             if connection.execute(select(tables.meta.c.key)).first() is None:
                 first = {"uuid": str(uuid.uuid4()), "commit": "0"}

@@ -18,27 +18,27 @@ from hourmark_etl.storage import StorageError, open_storage
 _HERE: Final = "Is this the machine of the driver, and the configuration that it uses (--config)?"
 
 
-def existing_ledger(config: Config) -> Database:
-    """A ledger that must be there: a question must not make a new, empty one.
+def existing_ledger(config: Config, *, may_migrate: bool = False) -> Database:
+    """A ledger that must be there: a question must not make a new, empty one, nor migrate an older version's.
 
     Unavailable, with the next step, where there is none, where it is lost, or where its server does not answer.
     """
-    return _opened(config, may_make=False)
+    return _opened(config, may_make=False, may_migrate=may_migrate)
 
 
 def ledger_to_begin(config: Config) -> Database:
     """The same, and made where there is none; but not in place of one that is lost."""
-    return _opened(config, may_make=True)
+    return _opened(config, may_make=True, may_migrate=True)
 
 
-def _opened(config: Config, *, may_make: bool) -> Database:
+def _opened(config: Config, *, may_make: bool, may_migrate: bool) -> Database:
     file = sqlite_file(config.etl.ledger)
     if file and not file.is_file():
         what = f"there is no ledger at {file} (etl.ledger)"
         _refuse_lost(config, what, must_know=not may_make)
         if not may_make:
             raise Unavailable(f"{what}; `hourmark types apply --dir types` makes it. {_HERE}")
-    database = Database(config.etl.ledger)
+    database = Database(config.etl.ledger, may_migrate=may_migrate)
     try:
         if all(database.ask(select(table).limit(1)).first() is None for table in (tables.frontiers, tables.buckets)):
             _refuse_lost(config, f"the ledger (etl.ledger = {shown(config.etl.ledger)}) is empty", must_know=not may_make)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import DBAPIError
@@ -12,17 +13,24 @@ from hourmark.errors import Unavailable
 from hourmark_etl.ledger import migrations
 from hourmark_etl.ledger.engines import open_engine, sqlite_file
 
+_CLOCK: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Standing:
-    """`settings`: of PostgreSQL, those that were asked for. `is_current`: of this version; `is_ledger`: of any."""
+    """`is_current`: of this version; `is_ledger`: of any.
+
+    Of PostgreSQL, `settings`: those that were asked for; `answers`: to questions about rights, likewise; `clock_ms`: its clock.
+    """
 
     settings: Mapping[str, str]
+    answers: Mapping[str, bool]
+    clock_ms: int | None
     is_current: bool
     is_ledger: bool
 
 
-def standing(url: str, settings: Iterable[str]) -> Standing | None:
+def standing(url: str, settings: Iterable[str] = (), questions: Iterable[str] = ()) -> Standing | None:
     """None where there is no file of that name. Unavailable, saying why, where it cannot be read."""
     file = sqlite_file(url)
     if file is not None and not file.is_file():
@@ -31,8 +39,12 @@ def standing(url: str, settings: Iterable[str]) -> Standing | None:
     try:
         with reading.connect() as connection, connection.begin():
             told = {} if file else {name: str(connection.execute(text(f"SHOW {name}")).scalar()) for name in settings}
+            told_rights = {} if file else {ask: bool(connection.execute(text(f"SELECT {ask}")).scalar()) for ask in questions}
+            clock_ms = None if file else int(connection.execute(text(_CLOCK)).scalar_one())
             is_current = migrations.is_current(connection)
-            return Standing(told, is_current, is_current or inspect(connection).has_table("alembic_version"))
+            return Standing(
+                told, told_rights, clock_ms, is_current, is_current or inspect(connection).has_table("alembic_version")
+            )
     except DBAPIError as error:
         raise Unavailable(" ".join(str(error.orig).split())) from error
     finally:

@@ -1,4 +1,4 @@
-"""`hourmark ledger`: whether the ledger agrees with itself, with storage and with the topics; and a lost one recreated."""
+"""`hourmark ledger`: whether it agrees with itself, with storage and with the topics; a lost one recreated; up and down."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from hourmark.errors import Finding
 from hourmark.hidden import shown
 from hourmark.kafka import Cluster
 from hourmark.printing import json_option, say_json
+from hourmark.rollback.version import VERSIONS
 from hourmark.rules_topic import read_rules
+from hourmark_etl.ledger import migrations
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.stepping_down import put_back, step_down
+from hourmark_etl.operators.rollback import for_good
 from hourmark_etl.options import say
 from hourmark_etl.storage import open_storage
 
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def ledger() -> None:
-    """The ETL's ledger (etl.ledger): check it, or recreate a lost one."""
+    """The ETL's ledger (etl.ledger): check it, recreate a lost one, take it to another version's form."""
 
 
 @ledger.command()
@@ -100,6 +104,49 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
         say_json(dataclasses.asdict(done))
     else:
         say(_told(done, into))
+
+
+@ledger.command()
+@config_option
+def upgrade(config: Config) -> None:
+    """Bring the ledger of an older version to this one's form, after a copy of it was made, as `hourmark etl run` does.
+
+    \b
+    Example:
+      hourmark ledger upgrade
+    """
+    with existing_ledger(config, may_migrate=True) as database:
+        uuid, commit = database.identity()
+    click.echo(f"ledger {uuid}, commit {commit}: schema version {migrations.newest()}")
+
+
+@ledger.command()
+@click.option("--to", "to", required=True, type=click.Choice(list(VERSIONS)), help="The version that is to go on with it.")
+@click.option("--restore", metavar="COPY", help="Put this copy back instead: a file, or on PostgreSQL a schema.")
+@config_option
+def downgrade(to: str, restore: str | None, config: Config) -> None:
+    """Take the ledger back to the form of an older version, after a copy of it was made. Stop the driver first.
+
+    What closed since stays closed. Refused where that version could not go on, with all reasons (`hourmark rollback check`).
+    --restore puts back the copy that was made before the ledger was migrated, and only where nothing was closed, sealed or
+    declared since: topics are staged again from where it stood. A driver that still runs ends at its next step.
+
+    \b
+    Examples:
+      hourmark ledger downgrade --to 0.2.0
+      hourmark ledger downgrade --to 0.2.0 --restore /var/lib/hourmark/ledger.sqlite.revision-2-commit-814
+    """
+    older = VERSIONS[to]
+    with existing_ledger(config) as database, database.reading() as connection:
+        in_the_way = list(for_good(connection, migrations.newest(), older, config.parsing.bucket_seconds))
+    if in_the_way:
+        raise Finding(f"{to} could not go on with this ledger, and it was not changed:\n" + "\n".join(map(str, in_the_way)))
+    if restore is None:
+        revision, copy = older.ledger, step_down(config.etl.ledger, older.ledger)
+    else:
+        revision, copy = put_back(config.etl.ledger, restore)
+    click.echo(f"the ledger has schema version {revision}; as it was before, it is kept in {copy}")
+    click.echo(f"start the driver of {to} next: a driver of this version, or `hourmark ledger upgrade`, migrates it again")
 
 
 def _told(done: Rebuilt, into: str) -> list[str]:

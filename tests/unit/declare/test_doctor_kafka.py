@@ -11,10 +11,11 @@ import pytest
 from hourmark.config import Config
 from hourmark.config_groups import KafkaCluster
 from hourmark.event_types import DEAD_LETTERS
+from hourmark.kafka import TopicAccess
 from hourmark.topic_setup import WantedTopic
 from hourmark.topics import TYPES, events_topic
 from hourmark_declare.doctor.finding import Answer, Verdict
-from hourmark_declare.doctor.kafka_judged import TopicFacts, brokers_judged, mirrored_judged, topics_judged
+from hourmark_declare.doctor.kafka_judged import TopicFacts, access_judged, brokers_judged, mirrored_judged, topics_judged
 from hourmark_declare.topics import edge_topics
 
 EDGE = KafkaCluster()
@@ -137,3 +138,36 @@ def test_a_central_topic_with_fewer_partitions_is_found() -> None:
     more = {**WELL, EVENTS: dataclasses.replace(WELL[EVENTS], partitions=4)}
     (found,) = findings(mirrored_judged(more, WELL))
     assert found == f"central {EVENTS}: 1 partitions, the edge's topic has 4"
+
+
+ALL = frozenset(("READ", "WRITE", "DESCRIBE", "ALTER"))
+
+
+def with_access(access: TopicAccess) -> dict[str, TopicFacts]:
+    return {EVENTS: dataclasses.replace(WELL[EVENTS], access=access)}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "right", "who"),
+    [
+        ("edge", "WRITE", "delivery services cannot work"),
+        ("edge", "READ", "the mirror, or the ETL where there is none, cannot work"),
+        ("edge", "DESCRIBE", "the ETL cannot work"),
+        ("central", "WRITE", "the mirror cannot work"),
+        ("central", "READ", "the ETL cannot work"),
+        ("central", "DESCRIBE", "the ETL cannot work"),
+    ],
+)
+def test_a_right_that_a_component_needs_and_has_not_is_found(cluster: str, right: str, who: str) -> None:
+    (found,) = findings(access_judged(cluster, with_access(TopicAccess(may=ALL - {right}))))
+    assert found.startswith(f"{cluster}: this user has not the right {right} on {EVENTS}: {who}")
+
+
+def test_topics_without_ids_are_found() -> None:
+    (found,) = findings(access_judged("edge", with_access(TopicAccess(may=ALL, has_id=False))))
+    assert found.startswith(f"edge: it tells no id of {EVENTS}")
+
+
+@pytest.mark.parametrize("may", [ALL, None])
+def test_who_may_all_or_is_not_told_has_no_finding(may: frozenset[str] | None) -> None:
+    assert findings(access_judged("edge", with_access(TopicAccess(may=may)))) == []

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
+from tests.support import postgres as servers
 from tests.support.http_server import Answering, serving
+from tests.support.postgres import Postgres
 from tests.support.rules_servers import MemoryRegistry
 
 from hourmark.config import Config
 from hourmark.config_groups import Etl, Storage
 from hourmark.event_types import DEAD_LETTERS
 from hourmark.rules import KnownSchema
-from hourmark_declare.doctor import ledger_asked, storage_asked
+from hourmark_declare.doctor import clocks_asked, ledger_asked, storage_asked
 from hourmark_declare.doctor.finding import Answer, Verdict
-from hourmark_declare.doctor.ledger_judged import SETTINGS, postgresql_judged
+from hourmark_declare.doctor.ledger_judged import RIGHTS, SETTINGS, VERSION, postgresql_judged, rights_judged
 from hourmark_declare.doctor.registry_asked import schemas_judged
 from hourmark_declare.doctor.storage_judged import namenode_judged
 from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.engines import open_engine
 
-ON = dict.fromkeys(SETTINGS, "on")
+ON = dict.fromkeys(SETTINGS, "on") | {VERSION: "150004"}
 NAMENODE = {"Safemode": "", "LiveNodes": json.dumps({"one": {}, "two": {}, "three": {}}), "NumberOfMissingBlocks": 0}
 LETTERS = KnownSchema.of(DEAD_LETTERS.name, DEAD_LETTERS.schema())
 OTHER = {"type": "record", "name": "other", "fields": []}
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    if servers.binaries() is None:
+        pytest.skip(servers.MISSING)
+    with servers.running() as server:
+        yield server
 
 
 def findings(answers: Iterable[Answer]) -> list[str]:
@@ -45,6 +56,17 @@ def test_a_postgresql_that_loses_or_damages_commits_is_found(setting: str) -> No
 def test_a_postgresql_that_keeps_what_it_commits_is_well() -> None:
     assert findings(postgresql_judged(ON)) == []
     assert findings(postgresql_judged({**ON, "synchronous_commit": "remote_apply"})) == []
+
+
+def test_a_postgresql_that_is_too_old_is_found() -> None:
+    assert findings(postgresql_judged({**ON, VERSION: "90624"})) == ["version 9, needed is 10"]
+
+
+@pytest.mark.parametrize("question", RIGHTS)
+def test_a_right_that_the_ledger_needs_and_has_not_is_found(question: str) -> None:
+    (found,) = findings(rights_judged({**dict.fromkeys(RIGHTS, True), question: False}))
+    assert found.startswith("this user may make no ")
+    assert findings(rights_judged(dict.fromkeys(RIGHTS, True))) == []
 
 
 def asked_of_ledger(tmp_path: Path) -> list[Answer]:
@@ -73,6 +95,24 @@ def test_a_ledger_that_answers_is_well(tmp_path: Path) -> None:
         identity, commit = ledger.identity()
     (answer,) = asked_of_ledger(tmp_path)
     assert (answer.verdict, answer.seen) == (Verdict.WELL, f"ledger {identity}, commit {commit}")
+
+
+def test_a_real_postgresql_is_asked_for_version_and_rights(postgres: Postgres) -> None:
+    url = postgres.new_database()
+    Database(url).close()
+    config = Config(etl=Etl(ledger=url.replace("//hourmark@", "//nobody_much@")), storage=Storage(root="file:///nonexistent"))
+    engine, _ = open_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE ROLE nobody_much LOGIN"))
+        connection.execute(text("GRANT SELECT ON ALL TABLES IN SCHEMA public TO nobody_much"))
+    engine.dispose()
+    found = findings(ledger_asked.ask(config))
+    assert [said.partition(":")[0] for said in found if said.startswith("this user")] == [
+        "this user may make no tables", "this user may make no schema, in which the ledger is copied before it is migrated",
+    ]  # fmt: skip
+    assert not any(said.startswith("version") for said in found)
+    *_, of_clock = clocks_asked.ask(config)
+    assert (of_clock.subject, of_clock.verdict) == ("PostgreSQL", Verdict.WELL)
 
 
 def registry_of(*schemas: Any, topic: str = LETTERS.topic) -> MemoryRegistry:
@@ -105,6 +145,7 @@ def test_a_registry_that_has_what_the_ledger_knows_is_well() -> None:
         ({"Safemode": "Safe mode is ON."}, "it is in safe mode: nothing can be written"),
         ({"LiveNodes": '{"one": {}}'}, "1 datanodes live, and files are to have 3 replicas (storage.replication)"),
         ({"NumberOfMissingBlocks": 7}, "7 blocks have no replica left"),
+        ({"PercentRemaining": 4.9}, "4.9 % of its datanodes' disks are free, at least 5 should be"),
     ],
 )
 def test_a_namenode_that_cannot_keep_files_is_found(changed: dict[str, Any], said: str) -> None:
@@ -141,7 +182,7 @@ def test_a_namenode_is_asked_how_it_stands_where_it_tells(server: type[Answering
         storage = Storage(root="hdfs://namenode:8020/hourmark", webhdfs=f"http://{address}")
         answers = list(storage_asked.ask(Config(storage=storage)))
     assert answers[0].verdict is Verdict.WELL
-    assert answers[1].verdict is last
+    assert next(answer.verdict for answer in answers if answer.subject == "NameNode") is last
 
 
 def test_a_root_where_nothing_was_written_yet_is_well(tmp_path: Path) -> None:

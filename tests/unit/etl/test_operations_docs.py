@@ -1,4 +1,4 @@
-"""docs/operations.md and docs/metrics.md: every command in them parses, every message and metric in them exists."""
+"""docs/operations.md, docs/metrics.md and docs/upgrading.md: every command in them parses, every message and metric exists."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from hourmark_etl.telemetry.metrics import Metrics
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 METRICS = (ROOT / "docs" / "metrics.md").read_text()
+UPGRADING = (ROOT / "docs" / "upgrading.md").read_text()
 PROGRAMS = ("hourmark ", "bucket ")
 CODE = re.compile(r"`([^`]+)`")
 
@@ -29,7 +30,7 @@ def mentioned(text: str) -> list[str]:
     return sorted({code if code.startswith("hourmark ") else f"hourmark {code}" for code in codes if code.startswith(PROGRAMS)})
 
 
-@pytest.mark.parametrize("line", [*console_lines(OPERATIONS), *console_lines(METRICS)])
+@pytest.mark.parametrize("line", [line for text in (OPERATIONS, METRICS, UPGRADING) for line in console_lines(text)])
 def test_a_command_line_of_the_documentation_parses(line: str) -> None:
     program, *words = shlex.split(line)
     assert program == "hourmark"
@@ -38,7 +39,7 @@ def test_a_command_line_of_the_documentation_parses(line: str) -> None:
         pass
 
 
-@pytest.mark.parametrize("line", sorted({*mentioned(OPERATIONS), *mentioned(METRICS)}))
+@pytest.mark.parametrize("line", sorted({*mentioned(OPERATIONS), *mentioned(METRICS), *mentioned(UPGRADING)}))
 def test_a_command_that_is_mentioned_exists_with_its_options(line: str) -> None:
     command, arguments = resolved(shlex.split(line)[1:])
     known = {option for parameter in command.params for option in parameter.opts}

@@ -31,11 +31,30 @@ for number in range(int(sys.argv[2])):
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
+# As 0.2.0 did: SQLite begins its log anew by itself, in place, and what was there stays behind what it writes.
+WRITER_BEFORE = """
+import os, signal, sqlite3, sys
+from pathlib import Path
+from hourmark_producer.installation import open_installation
+checkpoint, _ = open_installation(Path(sys.argv[1]), reread=False)
+checkpoint.close()
+db = sqlite3.connect(Path(sys.argv[1]) / "checkpoint.sqlite", isolation_level=None)
+for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=20"):
+    db.execute(f"PRAGMA {pragma}").fetchall()
+for number in range(int(sys.argv[2])):
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("INSERT INTO losses VALUES ('app', 1) ON CONFLICT (source) DO UPDATE SET bytes = bytes + 1")
+    row = ("app", "", number, 1, 1, "x" * 900)
+    db.execute("INSERT INTO occasions (source, path, at_ms, bytes, unknown, what) VALUES (?,?,?,?,?,?)", row)
+    db.execute("COMMIT")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
-def killed(folder: Path, commits: int) -> Path:
+
+def killed(folder: Path, commits: int, writer: str = WRITER) -> Path:
     """The state folder of a process that made so many commits, and was killed."""
     folder.mkdir(parents=True)
-    done = subprocess.run([sys.executable, "-P", "-c", WRITER, str(folder), str(commits)], check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-P", "-c", writer, str(folder), str(commits)], check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL
     return folder
 
@@ -83,6 +102,34 @@ def test_each_flipped_byte_loads_the_same_state_or_is_refused(tmp_path: Path) ->
     assert all(one == whole or isinstance(one, str) for one in outcomes)
     assert sum(isinstance(one, str) for one in outcomes) > len(flips) // 2
     assert any("was damaged" in one for one in outcomes if isinstance(one, str))
+
+
+def generations(log: bytes) -> list[bytes]:
+    """The salts of each frame."""
+    return [log[at + 8 : at + 16] for at in range(32, len(log), FRAME_BYTES)]
+
+
+@pytest.mark.parametrize("index", [True, False], ids=["with wal-index", "without"])
+def test_what_an_older_log_left_behind_the_end_is_no_damage_of_this_one(tmp_path: Path, index: bool) -> None:
+    folder = killed(tmp_path / "state", 40, WRITER_BEFORE)
+    log = (folder / f"{NAME}-wal").read_bytes()
+    salts = generations(log)
+    assert salts[0] == log[16:24] and salts.count(salts[0]) + 3 < len(salts)  # several commits of an older one follow
+    whole = outcome(folder, log, index=index)
+    assert whole[0] == ("app", 40), whole
+
+
+def test_a_flipped_byte_of_a_log_before_an_older_ones_rest_is_refused(tmp_path: Path) -> None:
+    folder = killed(tmp_path / "state", 40, WRITER_BEFORE)
+    log = (folder / f"{NAME}-wal").read_bytes()
+    whole = outcome(folder, log)
+    own = generations(log).count(log[16:24])
+    assert own > 3
+    for at in (5, 18, 30, *(32 + n * FRAME_BYTES + field for n in range(own) for field in (6, 10, 18, 999))):
+        flipped = bytearray(log)
+        flipped[at] ^= 0x10
+        found = outcome(folder, bytes(flipped))
+        assert found == whole or "was damaged" in str(found), at
 
 
 @pytest.mark.parametrize("index", [True, False], ids=["with wal-index", "without"])

@@ -2,8 +2,8 @@
 
 A fresh ledger goes through the same revisions as an old one. Revisions are numbered; number 1 was never released. To change the
 tables: change `tables.py`, add `versions/v<number>.py` beside the others with `down_revision` the last one's, and run
-tests/unit/etl/test_ledger_migrations.py, which compares both on SQLite and PostgreSQL. There is no way back: a ledger newer than
-the software is refused.
+tests/unit/etl/test_ledger_migrations.py, which compares both on SQLite and PostgreSQL. Each revision knows its way back, which
+`hourmark ledger downgrade` takes; a ledger newer than the software is refused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def newest() -> int:
 
 def is_current(connection: Connection) -> bool:
     """Whether nothing needs to be done. EtlStop where nothing can be."""
-    version = _version(connection)
+    version = revision_of(connection)
     if version is None and inspect(connection).has_table("meta"):
         raise EtlStop(
             "the ledger has schema version 1, which was never released, and cannot be migrated; set etl.ledger to a new database "
@@ -56,16 +56,27 @@ def upgrade(connection: Connection) -> None:
     """Make the tables, or bring them to the newest version, in the connection's transaction, which must be the only one."""
     if is_current(connection):  # somebody else was first
         return
-    before = _version(connection)
-    config = Config()
-    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
-    config.attributes["connection"] = connection
+    before = revision_of(connection)
     with _LOCK:
-        command.upgrade(config, "head")
+        command.upgrade(_on(connection), "head")
     if before is not None:
         _LOG.info("the ledger was migrated from schema version %d to %d", before, newest())
 
 
-def _version(connection: Connection) -> int | None:
+def downgrade(connection: Connection, revision: int) -> None:
+    """Take the tables back to an older version, in the connection's transaction; what only later ones know is dropped."""
+    with _LOCK:
+        command.downgrade(_on(connection), str(revision))
+
+
+def revision_of(connection: Connection) -> int | None:
+    """The schema version of the ledger that is there; None where there is none yet."""
     revision = MigrationContext.configure(connection).get_current_revision()
     return None if revision is None else int(revision)
+
+
+def _on(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,92 @@
+"""`hourmark rollback`: whether an older version could go on from here, before anything is taken back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hourmark.config import PREFIX, checked, config_file_option, read_file
+from hourmark.errors import Finding, UsageError
+from hourmark.printing import json_option, say_json
+from hourmark.rollback.rooms import ROOMS, look
+from hourmark.rollback.settings import unknown_settings
+from hourmark.rollback.version import VERSIONS
+
+
+@click.group()
+def rollback() -> None:
+    """Going back to an older version: what would keep it from going on."""
+
+
+def _only(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
+    named = [name.strip() for name in value.split(",")] if value else []
+    if unknown := [name for name in named if name not in ROOMS]:
+        raise UsageError(f"--only {', '.join(unknown)}: there is no such component; allowed: {', '.join(ROOMS)}")
+    return named
+
+
+@rollback.command()
+@click.option("--to", "to", required=True, type=click.Choice(list(VERSIONS)), help="The version to go back to.")
+@click.option("--only", metavar="NAME,…", callback=_only, help=f"Of these only: {', '.join(ROOMS)}. Default: all.")
+@json_option
+@config_file_option("path")
+def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
+    """Look at what this version wrote, and say what the older one would refuse. Changes nothing; exit 1 where something is.
+
+    Looked at are the configuration, a tailer's checkpoint, the rules in force, what the mirror remembers, the ledger and the
+    markers in it: what there is on this machine, or is reached from it. What cannot be asked is no yes either. Run it with
+    the newer version, on each machine, before the first component goes back; docs/upgrading.md has the whole way.
+
+    \b
+    Examples:
+      hourmark rollback check --to 0.2.0
+      hourmark rollback check --to 0.2.0 --only tailer --config tailer.toml
+    """
+    older = VERSIONS[to]
+    file, values = read_file(path)
+    answers = look(checked(file, values), older, only)
+    settings = [*unknown_settings(str(file), values, older), *unknown_settings("the environment", _environment(), older)]
+    found = [*settings, *(obstacle for answer in answers.values() for obstacle in answer.obstacles)]
+    unasked = {name: answer.not_asked for name, answer in answers.items() if answer.not_asked is not None}
+    if as_json:
+        told = {name: dataclasses.asdict(answer) for name, answer in answers.items()}
+        say_json({"to": to, "possible": not found and not unasked, "settings": [dataclasses.asdict(s) for s in settings], **told})
+    else:
+        for obstacle in found:
+            click.echo(f"IN THE WAY  {obstacle}")
+        for name, why in unasked.items():
+            click.echo(f"not asked   {name}: {why}")
+        for name, answer in answers.items():
+            if not answer.obstacles and answer.not_asked is None:
+                click.echo(f"{'absent' if answer.absent else 'well':<11} {name}")
+    if found or unasked:
+        raise Finding(
+            f"{to} could not go on from here: {len(found)} things in the way, {len(unasked)} not asked. Nothing was changed"
+        )
+
+
+def _environment() -> dict[str, Any]:
+    """Settings of the environment, as a file would have them."""
+    tree: dict[str, Any] = {}
+    for name, value in os.environ.items():
+        group, *keys = name.removeprefix(PREFIX).lower().split("__")
+        if not name.startswith(PREFIX) or (not keys and not value.lstrip().startswith("{")):
+            continue
+        inner = tree
+        for key in (group, *keys)[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[(group, *keys)[-1]] = _value(value)
+    return tree
+
+
+def _value(text: str) -> Any:
+    """Tables and lists stand there as JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,44 @@
+"""Settings of this configuration that an older version does not know: it would refuse to start. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hourmark.rollback.obstacle import Obstacle
+from hourmark.rollback.version import Older
+
+
+def unknown_settings(name: str, values: Mapping[str, Any], older: Older) -> Iterator[Obstacle]:
+    """`values`: what stands in the file, or the environment, of that name."""
+    leaves = list(_leaves(values))
+    unknown = sorted({key for key, _ in leaves if not_known(key, older)})
+    if unknown:
+        yield Obstacle(
+            name, f"{older.name} does not know {', '.join(unknown)}, and does not start with it",
+            "go back with a configuration without; what it stood for is then not there: see docs/configuration.md",
+        )  # fmt: skip
+    referring = sorted({key for key, value in leaves if isinstance(value, str) and ("${file:" in value or "${env:" in value)})
+    if referring:
+        yield Obstacle(
+            name, f"{older.name} takes what {', '.join(referring)} refers to (${{file:…}}, ${{env:…}}) for the text itself",
+            "write the values into a configuration of its own, which only its user may read",
+        )  # fmt: skip
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names, and what stands there; tables of a list count as one."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner, name)
+    else:
+        yield name, value
+
+
+def not_known(name: str, older: Older) -> bool:
+    """Whether it does not know the setting of that dotted name."""
+    groups = (group.removesuffix("*") for group in older.no_settings if group.endswith(".*"))
+    return name in older.no_settings or any(f"{name}.".startswith(group) for group in groups)

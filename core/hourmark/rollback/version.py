@@ -1,0 +1,53 @@
+"""What an older version does not read of what this one may have written.
+
+A change of a form that an older version does not read is told here, in the same commit. `tests/faults/test_older_version.py`
+asks its own code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Older:
+    """A released version, as far as it knows less."""
+
+    name: str
+    ledger: int
+    """the newest revision of the ledger's tables that it opens"""
+    checkpoints: tuple[int, ...]
+    """formats of a tailer's checkpoint"""
+    parsers: tuple[int, ...]
+    """that its delivery services can be"""
+    no_marker_fields: tuple[str, ...]
+    """its readers refuse a marker that has one of these"""
+    no_range_fields: tuple[str, ...]
+    """its tailers cannot send a range that has one of these"""
+    no_settings: frozenset[str]
+    """it refuses to start with one of these; `group.*` stands for all of a group"""
+
+
+VERSIONS: Final[Mapping[str, Older]] = MappingProxyType({
+    "0.2.0": Older(
+        name="0.2.0",
+        ledger=2,
+        checkpoints=(1,),
+        parsers=(1,),
+        no_marker_fields=("lost", "unknown", "unrepeatable"),
+        no_range_fields=("record_start", "fields", "format"),
+        no_settings=frozenset((
+            "registry.ca", "registry.certificate", "registry.key",
+            "service.workers", "service.connections_max", "service.header_bytes_max", "service.headers_max",
+            "service.header_seconds", "service.body_seconds", "service.idle_seconds", "service.tokens_required", "service.tls.*",
+            "tailer.second_state_dir", "tailer.token_file", "tailer.tls.*", "tailer.range_bytes_min", "tailer.ranges_in_flight",
+            "tailer.metrics_port", "tailer.metrics_host", "tailer.unwell_seconds", "tailer.spool.*", "tailer.syslog.*",
+            "tailer.sources.exclude", "tailer.sources.read_from", "tailer.sources.ignore_older_seconds", "tailer.sources.input",
+            "tailer.sources.format", "tailer.sources.record_start", "tailer.sources.flush_seconds", "tailer.sources.fields.*",
+            "mirror.rest_host", "types.first_hour",
+        )),
+    ),
+})  # fmt: skip

@@ -1,0 +1,48 @@
+"""Asks the ledger for the oldest open hour of each type, and both clusters for how long its topics keep what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hourmark.clock import SystemClock
+from hourmark.component_status import must_listen
+from hourmark.config import Config
+from hourmark.config_groups import KafkaCluster
+from hourmark.errors import HourmarkError
+from hourmark.hours import Hour
+from hourmark.kafka import Cluster
+from hourmark.topics import central_topic, events_topic
+from hourmark_declare.doctor.finding import Answer, not_asked
+from hourmark_declare.doctor.retention_judged import CHECK, retention_judged
+from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.overview import fixed_hours
+
+
+def ask(config: Config) -> Iterator[Answer]:
+    """Of the edge, and of the central cluster where there is one of its own. What is away is a finding of its own kind."""
+    try:
+        with existing_ledger(config) as ledger:
+            length_s = config.parsing.bucket_seconds
+            open_hours = {name: Hour(at.closed_to_s, length_s) for name, at in fixed_hours(ledger, length_s).items()}
+    except HourmarkError:
+        yield not_asked(CHECK, "open hours", "the ledger knows them, and cannot be asked")
+        return
+    alias = config.kafka.edge_alias
+    clusters: list[tuple[str, KafkaCluster, dict[str, str]]] = [
+        ("edge", config.kafka.edge, {events_topic(name): name for name in open_hours})
+    ]
+    if config.kafka.central is not None:
+        clusters.append(("central", config.kafka.central, {central_topic(events_topic(n), alias): n for n in open_hours}))
+    for name, settings, types in clusters:
+        try:
+            yield from retention_judged(name, open_hours, _retention_ms(settings, name, types), SystemClock().now_ms())
+        except HourmarkError as error:
+            yield not_asked(CHECK, name, str(error))
+
+
+def _retention_ms(settings: KafkaCluster, name: str, types: dict[str, str]) -> dict[str, int]:
+    """By type; of topics that are there."""
+    must_listen(settings, name)
+    cluster = Cluster(settings, name)
+    there = [topic for topic in cluster.names() if topic in types]
+    return {types[topic]: int(told["retention.ms"]) for topic, told in cluster.topic_configs(there).items()}

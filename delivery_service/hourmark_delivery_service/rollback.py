@@ -1,0 +1,18 @@
+"""What keeps delivery services from going back to an older version: rules revisions in their topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hourmark.component_status import must_listen
+from hourmark.config import Config
+from hourmark.rollback.obstacle import Obstacle
+from hourmark.rollback.rules import unusable_rules
+from hourmark.rollback.version import Older
+from hourmark.rules_topic import read_rules
+
+
+def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
+    """Unavailable where no broker answers."""
+    must_listen(config.kafka.edge, "edge")
+    yield from unusable_rules(read_rules(config.kafka.edge).revisions, older)

@@ -1,0 +1,139 @@
+"""Copies of a ledger, made before its tables are changed, and put back where nothing was closed since.
+
+SQLite      a file beside the ledger: <ledger>.revision-2-commit-1234
+PostgreSQL  a schema of the same database: hourmark_revision_2_commit_1234, with the tables' rows and nothing else
+
+Made within the transaction that changes the tables: either both are there, or neither counts. Nothing deletes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy.exc import ProgrammingError
+
+from hourmark.durable import sync_folder
+from hourmark.errors import Unavailable, UsageError
+from hourmark_etl.ledger import migrations, tables
+
+ATTACHED: Final = "backup"  # an SQLite copy's name within a connection that reads both
+_VERSIONS: Final = "alembic_version"
+_LOG = logging.getLogger(__name__)
+
+
+def back_up(connection: Connection) -> str:
+    """Copy what was committed; where to: a file, or a schema. `connection`: the transaction that is about to change the tables.
+
+    Unavailable where it cannot be copied: then nothing may be changed.
+    """
+    revision = migrations.revision_of(connection)
+    commit = connection.execute(text("SELECT value FROM meta WHERE key = 'commit'")).scalar_one()
+    if connection.dialect.name == "sqlite":
+        file = Path(str(connection.engine.url.database))
+        name = str(file.with_name(f"{file.name}.revision-{revision}-commit-{commit}"))
+        _copy_file(file, Path(name))
+    else:
+        name = f"hourmark_revision_{revision}_commit_{commit}"
+        _copy_schema(connection, name)
+    _LOG.info("the ledger of schema version %s was copied to %s before it is changed", revision, name)
+    return name
+
+
+def tables_of(connection: Connection, schema: str | None = None) -> dict[str, list[str]]:
+    """Tables of a ledger that are there, whatever its version, and their columns; the one that says the version left out."""
+    inspector = inspect(connection)
+    there = set(inspector.get_table_names(schema))
+    names = [table.name for table in tables.metadata.sorted_tables if table.name in there]  # referenced ones first
+    return {name: [column["name"] for column in inspector.get_columns(name, schema)] for name in names}
+
+
+@contextlib.contextmanager
+def beside(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
+    """A transaction of the ledger that sees a copy too, and the schema of the copy's tables in it. UsageError: there is none."""
+    with engine.connect() as connection:
+        if connection.dialect.name == "sqlite":
+            if not Path(name).is_file():
+                raise UsageError(f"there is no copy {name}: they stand beside the ledger, named {engine.url.database}.revision-…")
+            raw = connection.connection.driver_connection
+            assert isinstance(raw, sqlite3.Connection)
+            raw.execute(f"ATTACH ? AS {ATTACHED}", (name,))
+            try:
+                with connection.begin():
+                    yield connection, ATTACHED
+            finally:
+                raw.execute(f"DETACH {ATTACHED}")
+        else:
+            with connection.begin():
+                if name not in inspect(connection).get_schema_names():
+                    raise UsageError(f"there is no copy {name}: they are schemas of the ledger's database, hourmark_revision_…")
+                yield connection, name
+
+
+def revision_in(connection: Connection, schema: str) -> int:
+    """The schema version of the copy."""
+    query = f"SELECT version_num FROM {_quoted(connection, schema)}.{_VERSIONS}"  # noqa: S608
+    return int(connection.execute(text(query)).scalar_one())
+
+
+def put_rows_back(connection: Connection, schema: str) -> None:
+    """All rows of the copy in place of those that are there. The tables are of the copy's version."""
+    copied = tables_of(connection, schema)
+    for name in reversed(copied):
+        connection.execute(text(f"DELETE FROM {_quoted(connection, name)}"))  # noqa: S608  # names of tables and columns
+    for name, columns in copied.items():
+        listed = ", ".join(_quoted(connection, column) for column in columns)
+        connection.execute(
+            text(
+                f"INSERT INTO {_quoted(connection, name)} ({listed}) "  # noqa: S608
+                f"SELECT {listed} FROM {_quoted(connection, schema)}.{_quoted(connection, name)}"
+            )
+        )
+
+
+def _copy_file(ledger: Path, target: Path) -> None:
+    """By SQLite's own way of copying, which sees the write-ahead log too, and what this transaction has not committed not."""
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        source = sqlite3.connect(f"{ledger.absolute().as_uri()}?mode=ro", uri=True)
+        with contextlib.closing(source), contextlib.closing(sqlite3.connect(temporary)) as copy:
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE").fetchall()  # one file, without a log beside it
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(target)
+        sync_folder(target.parent)
+    except (sqlite3.Error, OSError) as error:
+        temporary.unlink(missing_ok=True)
+        raise Unavailable(
+            f"the ledger is changed only once there is a copy of it, and {target} cannot be written: {error}; free as much space "
+            "as the ledger has, and start again. Nothing was changed"
+        ) from error
+
+
+def _copy_schema(connection: Connection, name: str) -> None:
+    copied = tables_of(connection)
+    try:
+        with connection.begin_nested():
+            connection.execute(text(f"CREATE SCHEMA {name}"))
+    except ProgrammingError as error:
+        if name in inspect(connection).get_schema_names():  # of this very commit
+            return
+        said = str(error.orig).splitlines()[0]
+        user, database = connection.execute(text("SELECT current_user, current_database()")).one()
+        raise Unavailable(
+            f"the ledger is changed only once there is a copy of it, in a schema {name} of its database, and that cannot be "
+            f"made: {said}. GRANT CREATE ON DATABASE {database} TO {user}, then start again. Nothing was changed"
+        ) from error
+    for table in (*copied, _VERSIONS):
+        connection.execute(text(f"CREATE TABLE {name}.{_quoted(connection, table)} AS TABLE {_quoted(connection, table)}"))
+
+
+def _quoted(connection: Connection, name: str) -> str:
+    return connection.dialect.identifier_preparer.quote(name)

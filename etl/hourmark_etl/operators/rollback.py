@@ -1,0 +1,106 @@
+"""What keeps the ETL from going back to an older version: the ledger, what its markers say, and what the next ones would say.
+
+Read as the ledger stands, of whatever version: nothing is migrated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from sqlalchemy import Connection, false, func, or_, select
+from sqlalchemy.exc import DBAPIError
+
+from hourmark.config import Config
+from hourmark.errors import Unavailable
+from hourmark.hours import Hour
+from hourmark.rollback.obstacle import Obstacle
+from hourmark.rollback.version import Older
+from hourmark_etl.ledger import migrations, tables
+from hourmark_etl.ledger.engines import open_engine, sqlite_file
+
+_NO_WAY: Final = "nothing: stay with this version"
+
+
+def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
+    """Of `etl.ledger`; nothing where there is none. Unavailable where it cannot be read."""
+    with _reading(config.etl.ledger) as connection:
+        revision = None if connection is None else migrations.revision_of(connection)
+        if connection is None or revision is None:
+            return
+        if revision > older.ledger:
+            yield Obstacle(
+                "etl.ledger", f"it has schema version {revision}, {older.name} opens none after {older.ledger}",
+                f"stop the driver, then `hourmark ledger downgrade --to {older.name}`, which makes a copy first",
+            )  # fmt: skip
+        yield from for_good(connection, revision, older, config.parsing.bucket_seconds)
+
+
+def for_good(connection: Connection, revision: int, older: Older, bucket_seconds: int) -> Iterator[Obstacle]:
+    """What no downgrade takes away."""
+    yield from _markers(connection, older, bucket_seconds)
+    yield from _seals(connection, older)
+    if revision > older.ledger:
+        yield from _to_be_told(connection, older)
+
+
+def _markers(connection: Connection, older: Older, bucket_seconds: int) -> Iterator[Obstacle]:
+    buckets = tables.buckets.c
+    may_have = or_(false(), *(buckets.manifest.contains(f'"{name}":', autoescape=True) for name in older.no_marker_fields))
+    rows = connection.execute(select(buckets.type, buckets.hour, buckets.manifest).where(may_have).order_by(buckets.hour))
+    with_more = [(name, Hour(hour, bucket_seconds)) for name, hour, text in rows if _has(json.loads(text), older)]
+    if with_more:
+        name, hour = with_more[0]
+        yield Obstacle(
+            "markers", f"{len(with_more)} closed buckets name {' or '.join(older.no_marker_fields)}, such as {name} {hour}, and "
+            f"{older.name} refuses them", _NO_WAY,
+        )  # fmt: skip
+
+
+def _has(manifest: dict[str, object], older: Older) -> bool:
+    return any(name in manifest for name in older.no_marker_fields)
+
+
+def _seals(connection: Connection, older: Older) -> Iterator[Obstacle]:
+    """Sealed hours whose markers will say more than it knows: it would write them without."""
+    frontiers = tables.frontiers.c
+    for name, text in connection.execute(select(frontiers.type, frontiers.seal).where(frontiers.seal.is_not(None))):
+        if any(seal.get(field) for seal in json.loads(text) for field in older.no_marker_fields):
+            yield Obstacle("etl.ledger", f"a sealed hour of {name} is to name what {older.name} does not", _NO_WAY)
+
+
+def _to_be_told(connection: Connection, older: Older) -> Iterator[Obstacle]:
+    """What markers of hours that are still open will name."""
+    losses, frontiers, reporters = tables.host_losses.c, tables.frontiers.c, tables.reporters.c
+    open_from_s = connection.execute(select(func.min(frontiers.hour))).scalar()
+    concerning = select(losses.source).where(losses.to_ms >= (open_from_s or 0) * 1000).distinct()
+    if lost := sorted(connection.execute(concerning).scalars()):
+        yield Obstacle(
+            "etl.ledger", f"losses of the sources {', '.join(lost)} may concern hours that are open, and {older.name} names none",
+            _NO_WAY,
+        )  # fmt: skip
+    asked_once = select(reporters.source).where(reporters.unrepeatable, ~reporters.goodbye).distinct()
+    if received := sorted(connection.execute(asked_once).scalars()):
+        yield Obstacle(
+            "etl.ledger", f"hosts receive the sources {', '.join(received)} from senders who cannot be asked again, and "
+            f"{older.name} does not say so", _NO_WAY,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _reading(url: str) -> Iterator[Connection | None]:
+    file = sqlite_file(url)
+    if file is not None and not file.is_file():
+        yield None
+        return
+    changing, reading = open_engine(url)
+    try:
+        with reading.connect() as connection, connection.begin():
+            yield connection
+    except DBAPIError as error:
+        raise Unavailable(f"the ledger cannot be read: {' '.join(str(error.orig).split())}") from error
+    finally:
+        changing.dispose()
+        reading.dispose()

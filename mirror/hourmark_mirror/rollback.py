@@ -1,0 +1,22 @@
+"""What the mirror's memory holds that an older version would forget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hourmark.config import Config
+from hourmark.rollback.obstacle import Obstacle
+from hourmark.rollback.version import Older
+from hourmark_mirror.checks import CHECKS, Checks
+
+
+def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
+    """Alarms that stand. 0.2.0 reads the file, and writes it without them."""
+    if not config.kafka.mirrored or not (config.mirror.work_dir / CHECKS).exists():
+        return
+    if alarms := Checks(config.mirror.work_dir, "").alarms:
+        yield Obstacle(
+            str(config.mirror.work_dir / CHECKS),
+            f"{len(alarms)} alarms stand, such as: {alarms[0].text}; {older.name} would forget them",
+            "see to each, and accept it: `hourmark mirror verify` tells how",
+        )  # fmt: skip

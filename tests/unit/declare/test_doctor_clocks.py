@@ -1,0 +1,161 @@
+"""What the doctor says of clocks, delivery services, and retention against what is open: each fault planted is found."""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from tests.support.http_server import Answering, serving
+
+from hourmark.config import Config
+from hourmark.config_groups import Registry, Storage, TailedSource, Tailer
+from hourmark.hours import Hour
+from hourmark_declare.doctor import clocks_asked, retention_asked, services_asked
+from hourmark_declare.doctor.clocks_judged import APART_MS_MAX, clock_judged
+from hourmark_declare.doctor.finding import Answer, Verdict
+from hourmark_declare.doctor.retention_judged import retention_judged
+
+H_MS = 3_600_000
+NOW_MS = 1_800_000_000_000 // H_MS * H_MS
+SOURCES = [TailedSource(name="app", paths=["/var/log/app"])]
+
+
+def findings(answers: Iterable[Answer]) -> list[str]:
+    found = [answer for answer in answers if answer.verdict is Verdict.FINDING]
+    assert all(answer.to_do for answer in found)
+    return [answer.seen for answer in found]
+
+
+# Clocks
+
+
+@pytest.mark.parametrize(
+    ("clock_ms", "said"),
+    [
+        (NOW_MS + 200 + APART_MS_MAX, ""),
+        (NOW_MS + 200 + APART_MS_MAX + 1, "its clock is 60 s ahead of this machine's"),
+        (NOW_MS - 1000 - APART_MS_MAX, ""),
+        (NOW_MS - 1000 - APART_MS_MAX - 1, "its clock is 60 s behind this machine's"),
+        (NOW_MS + 100, ""),
+    ],
+)
+def test_a_clock_that_is_wrong_is_found(clock_ms: int, said: str) -> None:
+    found = findings([clock_judged("one", clock_ms, NOW_MS, NOW_MS + 200, tick_ms=1000)])
+    assert (found == []) if not said else found[0].startswith(said)
+
+
+class Clock(Answering):
+    """Of another time, that much ahead; it is ready, or says why it is not."""
+
+    ahead_s = 0
+    status = 200
+    reasons: tuple[str, ...] = ()
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return email.utils.formatdate(time.time() + self.ahead_s, usegmt=True)
+
+    def do_GET(self) -> None:
+        self.answer(self.status, json.dumps({"reasons": self.reasons}).encode())
+
+
+class Ahead(Clock):
+    """By two minutes."""
+
+    ahead_s = 120
+
+
+class NotReady(Clock):
+    """With a reason."""
+
+    status = 503
+    reasons = ("no rules yet",)
+
+
+def of_servers(address: str) -> Config:
+    url = f"http://{address}"
+    return Config(
+        registry=Registry(url=url), storage=Storage(root="hdfs://namenode/x", webhdfs=url),
+        tailer=Tailer(service_urls=[url], sources=SOURCES),
+    )  # fmt: skip
+
+
+def test_servers_of_another_time_are_found_each() -> None:
+    with serving(Ahead) as address:
+        answers = list(clocks_asked.ask(of_servers(address)))
+    assert [answer.subject for answer in answers] == ["registry.url", "storage.webhdfs", f"http://{address}"]
+    assert all("ahead of this machine's" in said for said in findings(answers)) and len(findings(answers)) == 3
+
+
+def test_servers_of_this_time_are_well_and_those_away_are_not_asked() -> None:
+    with serving(Clock) as address:
+        config = of_servers(address)
+        assert {answer.verdict for answer in clocks_asked.ask(config)} == {Verdict.WELL}
+    assert {answer.verdict for answer in clocks_asked.ask(config)} == {Verdict.NOT_ASKED}
+
+
+# Delivery services
+
+
+def of_service(url: str) -> list[Answer]:
+    return list(services_asked.ask(Config(tailer=Tailer(service_urls=[url], sources=SOURCES))))
+
+
+def test_a_service_that_is_ready_is_well() -> None:
+    with serving(Clock) as address:
+        (answer,) = of_service(f"http://{address}")
+    assert answer.verdict is Verdict.WELL
+
+
+def test_a_service_that_takes_nothing_is_found_with_its_reasons() -> None:
+    with serving(NotReady) as address:
+        (found,) = findings(of_service(f"http://{address}"))
+    assert found == "it answers with 503, and takes nothing now: no rules yet"
+
+
+def test_a_service_that_does_not_answer_is_found_but_for_one_of_this_machine_that_does_not_run() -> None:
+    with serving(Clock) as address:
+        pass
+    (here,), (elsewhere,) = of_service(f"http://{address}"), of_service("http://nowhere.invalid:8780")
+    assert (here.verdict, elsewhere.verdict) == (Verdict.NOT_ASKED, Verdict.FINDING)
+    assert elsewhere.seen.startswith("it does not answer: ")
+
+
+def test_a_service_whose_certificate_is_not_trusted_is_found() -> None:
+    with serving(Clock) as address:  # it speaks no TLS at all
+        (found,) = findings(of_service(f"https://{address}"))
+    assert found.startswith("it does not answer: ")
+
+
+def test_without_sources_no_service_is_asked() -> None:
+    (answer,) = services_asked.ask(Config())
+    assert answer.verdict is Verdict.NOT_ASKED
+
+
+# Retention
+
+
+@pytest.mark.parametrize(
+    ("age_h", "kept_h", "said"),
+    [
+        (84, 168, ""),
+        (85, 168, "soon what was not staged is deleted"),
+        (169, 168, "what was not staged may be deleted already"),
+        (9999, None, ""),
+    ],
+)
+def test_an_open_hour_that_outlives_its_topic_is_found(age_h: int, kept_h: int | None, said: str) -> None:
+    hours = {"click": Hour(NOW_MS // 1000 - age_h * 3600)}
+    kept = {"click": -1 if kept_h is None else kept_h * H_MS}
+    found = findings(retention_judged("edge", hours, kept, NOW_MS))
+    assert (found == []) if not said else found[0].endswith(said) or said in found[0]
+
+
+def test_without_a_ledger_or_brokers_it_is_not_asked(tmp_path: Path) -> None:
+    config = Config.model_validate(
+        {"etl": {"ledger": f"sqlite:///{tmp_path}/none.sqlite"}, "storage": {"root": f"file://{tmp_path}"}}
+    )
+    assert [answer.verdict for answer in retention_asked.ask(config)] == [Verdict.NOT_ASKED]

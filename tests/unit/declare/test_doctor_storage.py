@@ -1,0 +1,100 @@
+"""What the doctor says of a storage that does not refuse what closing rests on: each fault planted is found, nothing is left."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.support.memory_storage import MemoryStorage
+
+from hourmark.config import Config
+from hourmark.config_groups import Storage as Settings
+from hourmark_declare.doctor import storage_asked
+from hourmark_declare.doctor.finding import Answer, Verdict
+from hourmark_declare.doctor.storage_probed import probed
+from hourmark_etl.storage import AccessDenied, AlreadyExists, entries_of
+
+
+class WritesOver(MemoryStorage):
+    """A store that ignores conditions."""
+
+    def write_new(self, path: str, content: bytes) -> None:
+        try:
+            super().write_new(path, content)
+        except AlreadyExists:
+            self._files[path] = content
+
+
+class RefusesAfterwards(WritesOver):
+    """It says no, and has done it."""
+
+    def write_new(self, path: str, content: bytes) -> None:
+        stood = self.exists(path)
+        super().write_new(path, content)
+        if stood:
+            raise AlreadyExists(path, self.url(path), "exists already")
+
+
+class RenamesInto(MemoryStorage):
+    """As WebHDFS does it in its plain form."""
+
+    def rename_new(self, source: str, target: str) -> None:
+        into = f"{target}/{source.rpartition('/')[2]}" if self.exists(target) else target
+        super().rename_new(source, into)
+
+
+class RenamesOntoEmpty(MemoryStorage):
+    """As os.rename does it."""
+
+    def rename_new(self, source: str, target: str) -> None:
+        if self.exists(target) and not self.list(target):
+            self.delete(target)
+        super().rename_new(source, target)
+
+
+class ReadOnly(MemoryStorage):
+    """For this user."""
+
+    def write_new(self, path: str, content: bytes) -> None:
+        raise AccessDenied(path, self.url(path), "no right")
+
+
+@pytest.mark.parametrize(
+    ("storage", "said"),
+    [
+        (WritesOver(), "a file that stands is written over"),
+        (RefusesAfterwards(), "a file that stands is written over"),
+        (RenamesInto(), "a folder is renamed onto one that stands, or into it"),
+        (RenamesOntoEmpty(), "a folder is renamed onto an empty one that stands"),
+        (ReadOnly(), "nothing can be written: "),
+    ],
+)
+def test_a_storage_that_closing_cannot_rest_on_is_found(storage: MemoryStorage, said: str) -> None:
+    found = [answer for answer in probed(storage) if answer.verdict is Verdict.FINDING]
+    assert found and all(answer.to_do for answer in found)
+    assert found[0].seen.startswith(said)
+    assert entries_of(storage, "") == []
+
+
+def test_one_that_refuses_is_well_and_nothing_is_left() -> None:
+    storage = MemoryStorage()
+    (answer,) = probed(storage)
+    assert answer.verdict is Verdict.WELL
+    assert entries_of(storage, "") == []
+
+
+def asked(root: Path) -> list[Answer]:
+    return list(storage_asked.ask(Config(storage=Settings(root=f"file://{root}"))))
+
+
+def test_a_local_root_is_tried(tmp_path: Path) -> None:
+    assert [answer.verdict for answer in asked(tmp_path)] == [Verdict.WELL, Verdict.WELL]
+    assert [path for path in tmp_path.rglob("*") if path.is_file() or path.name.startswith("_doctor")] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
+def test_a_root_of_another_user_is_not_tried_as_files_would_be_this_ones(tmp_path: Path) -> None:
+    os.chown(tmp_path, 4242, 4242)
+    assert [answer.verdict for answer in asked(tmp_path)] == [Verdict.WELL, Verdict.NOT_ASKED]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,263 @@
+"""The way up and down between versions: a copy before each change, and nothing that closed is ever undone."""
+
+from __future__ import annotations
+
+import sqlite3
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from sqlalchemy import Connection, Engine, create_engine, inspect, select, text, update
+from tests.contract.test_kept_formats import KEPT
+from tests.support.postgres import Postgres
+
+from hourmark.errors import Finding, Unavailable, UsageError
+from hourmark_etl.errors import EtlStop, OlderLedger, StaleDriver
+from hourmark_etl.ledger import migrations, tables
+from hourmark_etl.ledger.database import CLOSER, Database
+from hourmark_etl.ledger.engines import open_engine
+from hourmark_etl.ledger.stepping_down import put_back, step_down
+from hourmark_etl.operators.ledger import ledger
+
+OLD = 2
+
+
+@pytest.fixture
+def engine(ledger_url: str) -> Iterator[Engine]:
+    made, _ = open_engine(ledger_url)
+    yield made
+    made.dispose()
+
+
+def revision(engine: Engine) -> int | None:
+    with engine.connect() as connection:
+        return migrations.revision_of(connection)
+
+
+def commit(database: Database) -> int:
+    return database.identity()[1]
+
+
+def copies(engine: Engine, url: str) -> list[str]:
+    """Of the ledger, by name."""
+    if engine.dialect.name == "postgresql":
+        return sorted(name for name in inspect(engine).get_schema_names() if name.startswith("hourmark_"))
+    file = Path(url.removeprefix("sqlite:///"))
+    return sorted(str(path) for path in file.parent.glob(f"{file.name}.*") if not path.name.endswith(("-wal", "-shm")))
+
+
+def copy_of_old(engine: Engine, url: str) -> str:
+    """The one that was made before the ledger was migrated up."""
+    (copy,) = (name for name in copies(engine, url) if f"revision{'-' if '/' in name else '_'}{OLD}" in name)
+    return copy
+
+
+def close_a_bucket(database: Database) -> None:
+    row = {"type": "click", "hour": 3600, "grade": "proved", "manifest": "{}", "closed_at_ms": 1}
+    with database.transaction() as connection:
+        connection.execute(tables.buckets.insert(), [row])
+
+
+def test_a_fresh_ledger_needs_no_copy(ledger_url: str, engine: Engine) -> None:
+    Database(ledger_url).close()
+    assert copies(engine, ledger_url) == []
+
+
+def test_down_and_up_again_keep_what_closed_and_copy_before_each(ledger_url: str, engine: Engine) -> None:
+    with Database(ledger_url) as database:
+        close_a_bucket(database)
+        before = database.identity()
+    copy = step_down(ledger_url, OLD)
+    assert (revision(engine), copies(engine, ledger_url)) == (OLD, [copy])
+    with Database(ledger_url) as database:
+        assert database.identity() == (before[0], before[1] + 1)
+        assert database.ask(select(tables.buckets.c.type)).scalars().all() == ["click"]
+    assert revision(engine) == migrations.newest()
+    assert len(copies(engine, ledger_url)) == 2
+
+
+def test_a_question_does_not_migrate_an_older_ledger(ledger_url: str, engine: Engine) -> None:
+    Database(ledger_url).close()
+    step_down(ledger_url, OLD)
+    with pytest.raises(OlderLedger, match=rf"schema version 2, this software works with {migrations.newest()}"):
+        Database(ledger_url, may_migrate=False)
+    assert revision(engine) == OLD
+
+
+def test_a_driver_that_still_runs_when_the_ledger_steps_down_changes_nothing_more(ledger_url: str) -> None:
+    with Database(ledger_url) as database:
+        lease = database.acquire(CLOSER)
+        step_down(ledger_url, OLD)
+        with pytest.raises(StaleDriver), database.transaction(lease):
+            pass
+
+
+def test_a_ledger_that_stepped_down_has_the_tables_of_the_version_that_it_is_for(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    Database(url).close()
+    step_down(url, OLD)
+    with zipfile.ZipFile(KEPT / "0.2.0.zip") as kept:
+        (tmp_path / "kept.sqlite").write_bytes(kept.read("ledger.sqlite"))
+    found, wanted = (
+        {name: [(c["name"], str(c["type"]), c["nullable"]) for c in inspect(engine).get_columns(name)] for name in names}
+        for engine in (create_engine(url), create_engine(f"sqlite:///{tmp_path}/kept.sqlite"))
+        for names in (inspect(engine).get_table_names(),)
+    )
+    assert found == wanted
+
+
+def test_a_copy_is_put_back_where_nothing_closed_since(ledger_url: str, engine: Engine) -> None:
+    Database(ledger_url).close()
+    step_down(ledger_url, OLD)
+    with Database(ledger_url) as database:
+        copy = copy_of_old(engine, ledger_url)
+        lease, other = database.acquire(CLOSER), database.acquire("consumer:default")
+        with database.transaction() as connection:
+            row = {"host_id": "h", "source": "s", "from_ms": 1, "to_ms": 2, "lost_bytes": 3, "unknown": 0}
+            connection.execute(tables.host_losses.insert(), [row])
+        uuid, last = database.identity()
+        assert put_back(ledger_url, copy)[0] == OLD == revision(engine)
+        for held in (lease, other):
+            with pytest.raises(StaleDriver), database.transaction(held):
+                pass
+    with Database(ledger_url) as database:
+        assert database.identity()[0] == uuid and commit(database) == last + 1
+        assert database.epoch(CLOSER) == database.epoch("consumer:default") == last + 1
+        assert database.ask(select(tables.host_losses)).all() == []
+
+
+@pytest.mark.parametrize(
+    ("since", "reason"),
+    [
+        ("INSERT INTO buckets VALUES ('click', 3600, 'proved', '{}', 1)", "1 buckets were closed since"),
+        ("UPDATE frontiers SET state = 'sealed'", "an hour of click is sealed, and may be published"),
+        ("INSERT INTO rules VALUES ('rules/2-x', '{}')", "put rules in force since"),
+    ],
+)
+def test_a_copy_is_not_put_back_over_what_was_done_since(ledger_url: str, engine: Engine, since: str, reason: str) -> None:
+    with Database(ledger_url) as database, database.transaction() as connection:
+        row = dict.fromkeys(("first_hour", "hour", "settled_next"), 0) | dict.fromkeys(("shard", "sources"), "[]")
+        connection.execute(tables.frontiers.insert(), [row | {"type": "click", "state": "open", "digest": b""}])
+    step_down(ledger_url, OLD)
+    with Database(ledger_url) as database:
+        copy = copy_of_old(engine, ledger_url)
+        with database.transaction() as connection:
+            connection.execute(text(since))
+        last = commit(database)
+        with pytest.raises(Finding, match=reason):
+            put_back(ledger_url, copy)
+        assert (revision(engine), commit(database)) == (migrations.newest(), last)
+
+
+def test_a_copy_of_another_ledger_or_none_is_refused(ledger_url: str, engine: Engine) -> None:
+    Database(ledger_url).close()
+    copy = step_down(ledger_url, OLD)
+    with engine.begin() as connection:
+        connection.execute(update(tables.meta).where(tables.meta.c.key == "uuid").values(value="another"))
+    with pytest.raises(Finding, match="is a copy of the ledger"):
+        put_back(ledger_url, copy)
+    with pytest.raises(UsageError, match="there is no copy"):
+        put_back(ledger_url, f"{copy}-none")
+
+
+def test_without_room_for_a_copy_nothing_is_migrated(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    Database(url).close()
+    step_down(url, OLD)
+    with sqlite3.connect(tmp_path / "ledger.sqlite") as ledger:
+        ((commit,),) = ledger.execute("SELECT value FROM meta WHERE key = 'commit'").fetchall()
+    (tmp_path / f"ledger.sqlite.revision-2-commit-{commit}").mkdir()  # stands where the copy would
+    with pytest.raises(Unavailable, match="only once there is a copy of it"):
+        Database(url)
+    engine, _ = open_engine(url)
+    assert revision(engine) == OLD
+    engine.dispose()
+
+
+def test_a_migration_that_is_interrupted_leaves_the_ledger_as_it_was(
+    ledger_url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Database(ledger_url).close()
+    step_down(ledger_url, OLD)
+
+    def interrupted(connection: Connection) -> None:
+        upgrade(connection)
+        raise KeyboardInterrupt
+
+    upgrade = migrations.upgrade
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(migrations, "upgrade", interrupted)
+        Database(ledger_url)
+    assert revision(engine) == OLD
+    Database(ledger_url).close()
+    assert revision(engine) == migrations.newest()
+    assert copy_of_old(engine, ledger_url)
+
+
+def test_a_user_who_may_make_no_schema_is_told_what_to_grant(postgres: Postgres) -> None:
+    url = postgres.new_database()
+    Database(url).close()
+    step_down(url, OLD)
+    engine, _ = open_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE ROLE modest LOGIN"))
+        connection.execute(text("GRANT ALL ON ALL TABLES IN SCHEMA public TO modest"))
+        connection.execute(text("GRANT ALL ON SCHEMA public TO modest"))
+    with pytest.raises(Unavailable, match=r"GRANT CREATE ON DATABASE .* TO modest"):
+        Database(url.replace("//hourmark@", "//modest@"))
+    assert revision(engine) == OLD
+    engine.dispose()
+
+
+def test_a_ledger_that_a_later_software_wrote_is_left_as_it_is(ledger_url: str, engine: Engine) -> None:
+    Database(ledger_url).close()
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '99'"))
+    for may_migrate in (True, False):
+        with pytest.raises(EtlStop, match="schema version 99"):
+            Database(ledger_url, may_migrate=may_migrate)
+    assert (revision(engine), copies(engine, ledger_url)) == (99, [])
+
+
+# The commands
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    file = tmp_path / "hourmark.toml"
+    file.write_text(f'[storage]\nroot = "file://{tmp_path}/root"\n[etl]\nledger = "sqlite:///{tmp_path}/ledger.sqlite"\n')
+    Database(f"sqlite:///{tmp_path}/ledger.sqlite").close()
+    return file
+
+
+def run(config_file: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(ledger, [*arguments, "--config", str(config_file)])
+
+
+def test_commands_take_a_ledger_down_up_and_back(config_file: Path, tmp_path: Path) -> None:
+    engine, _ = open_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
+    done = run(config_file, "downgrade", "--to", "0.2.0")
+    assert done.exit_code == 0, done.output
+    assert f"schema version 2; as it was before, it is kept in {tmp_path}/ledger.sqlite.revision-4-commit-0" in done.stdout
+    assert isinstance(run(config_file, "check").exception, OlderLedger)
+    assert isinstance(run(config_file, "downgrade", "--to", "0.2.0").exception, OlderLedger)
+    done = run(config_file, "upgrade")
+    assert done.stdout.endswith(f"commit 1: schema version {migrations.newest()}\n")
+    copy = f"{tmp_path}/ledger.sqlite.revision-2-commit-1"
+    assert run(config_file, "downgrade", "--to", "0.2.0", "--restore", copy).exit_code == 0
+    assert revision(engine) == OLD
+    engine.dispose()
+
+
+def test_a_ledger_that_the_older_version_could_not_go_on_with_is_left_as_it_is(config_file: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    engine, _ = open_engine(url)
+    with engine.begin() as connection:
+        row = {"host_id": "h", "source": "app", "from_ms": 1, "to_ms": 2, "lost_bytes": 3, "unknown": 0}
+        connection.execute(tables.host_losses.insert(), [row])
+    done = run(config_file, "downgrade", "--to", "0.2.0")
+    assert isinstance(done.exception, Finding) and "losses of the sources app may concern hours" in str(done.exception)
+    assert (revision(engine), copies(engine, url)) == (migrations.newest(), [])
+    engine.dispose()
