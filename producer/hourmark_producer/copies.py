@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from hourmark_producer.files import Files, Position, TrackedFile
@@ -25,6 +25,7 @@ from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, are_alike
 OFFSET_MIN: Final = 64  # less content than this could be equal by chance
 COPYING_S: Final = 5.0  # so long without growth, and nobody is copying any more
 _TAIL_BYTES: Final = 1 << 16
+_Read = Callable[[int, int], bytes]  # of the copy: offset, count
 
 
 class BeingCopied(OSError):
@@ -61,10 +62,8 @@ def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) ->
                     return origin
             elif growing and head:
                 raise BeingCopied(f"it begins like {other.place.seen_at}; perhaps a copy is being made")
-            elif known is other.progress.position and _holds(other, descriptor, status.st_size):
+            elif status.st_size >= OFFSET_MIN and _is_part(other, known, status.st_size, functools.partial(read_at, descriptor)):
                 return _origin(files, other, known)
-            elif is_marked(known.marks, status.st_size, functools.partial(read_at, descriptor)):
-                return Origin(other, known, reads_on=True)
     return None
 
 
@@ -91,18 +90,27 @@ def _is_truncated(other: TrackedFile) -> bool:
     return other.rest is not None or bool(other.observed.of(other.progress).shrinks)
 
 
-def _holds(other: TrackedFile, descriptor: int, size: int) -> bool:
-    """Whether the file has what its copy ends with at the same place: it was read on since."""
+def _is_part(other: TrackedFile, known: Position, size: int, read: _Read) -> bool:
+    """Whether it has, of what was read, the beginning: what was read after it was made is not in it."""
+    is_now = known is other.progress.position
+    if is_now and (told := _is_in_log(other, known, size, read)) is not None:
+        return told
+    if size < 2 * len(known.head) and not is_now:  # most of it is known to the byte
+        return True
+    return is_marked(known.marks, size, read)
+
+
+def _is_in_log(other: TrackedFile, known: Position, size: int, read: _Read) -> bool | None:
+    """Whether the log has what its copy ends with, at the same place; None where it is not there to be asked."""
     start = max(0, size - ANCHOR_BYTES)
     with contextlib.suppress(OSError), open(other.place.seen_at, "rb", opener=_opened) as opened:
         status = os.fstat(opened.fileno())
-        is_it = (status.st_dev, status.st_ino) == (other.identity.device, other.identity.inode)
-        return (
-            is_it
-            and size >= OFFSET_MIN
-            and read_at(opened.fileno(), start, size - start) == read_at(descriptor, start, size - start)
-        )
-    return False
+        if (status.st_dev, status.st_ino) == (other.identity.device, other.identity.inode):
+            is_same = read_at(opened.fileno(), start, size - start) == read(start, size - start)
+            if not is_same and read_at(opened.fileno(), 0, len(known.head)) != known.head:
+                return None
+            return is_same
+    return None
 
 
 def _opened(path: str, flags: int) -> int:

@@ -202,7 +202,7 @@ class Follower:
             head=before.head,
             settled=before.settled,
             doubted=before.doubted,
-            marks=next_marks(before.marks, end, anchor),
+            marks=next_marks(before, shipped.body, anchor),
         )
         others = _on_their_way(file)
         pending += [spool(outgoing, body), changes.save_position(file.file_id, position), save_marks(file.file_id, position)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import sqlite3
 import struct
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Any, Final
 from hourmark_producer.files import Position, TrackedFile
 from hourmark_producer.truncation import ANCHOR_BYTES
 
-MARKS_MAX: Final = 8
+MARKS_MAX: Final = 16
 GENERATIONS_MAX: Final = 4  # that are over, the latest one apart
 _MARK: Final = struct.Struct(">Q8s")
 SCHEMA: Final = """
@@ -29,9 +30,12 @@ CREATE TABLE IF NOT EXISTS marks (
 _Change = tuple[str, tuple[Any, ...]]
 
 
-def next_marks(marks: bytes, offset: int, anchor: bytes) -> bytes:
-    """With one more place. `anchor`: the bytes before it."""
-    return (marks + _MARK.pack(offset, _digest(anchor)))[-MARKS_MAX * _MARK.size :]
+def next_marks(before: Position, body: bytes | memoryview, anchor: bytes) -> bytes:
+    """After one more range. `anchor`: its last bytes, and those before. The first range has places within it, too."""
+    places = itertools.takewhile(lambda place: place < len(body), (2 * ANCHOR_BYTES << n for n in itertools.count()))
+    within = () if before.offset else ((place, body[place - ANCHOR_BYTES : place]) for place in places)
+    marks = [_MARK.pack(place, _digest(stood)) for place, stood in (*within, (before.offset + len(body), anchor))]
+    return (before.marks + b"".join(marks))[-MARKS_MAX * _MARK.size :]
 
 
 def is_marked(marks: bytes, size: int, read: Callable[[int, int], bytes]) -> bool:
@@ -74,5 +78,5 @@ def restore(file: TrackedFile, marked: dict[int, Position]) -> None:
     file.older = tuple(position for position in marked.values() if position.generation < now.generation)
 
 
-def _digest(anchor: bytes) -> bytes:
+def _digest(anchor: bytes | memoryview) -> bytes:
     return hashlib.blake2b(anchor, digest_size=8).digest()

@@ -94,7 +94,7 @@ def test_a_machine_without_a_tailer_has_nothing_to_say(tmp_path: Path) -> None:
 
 def test_several_ranges_of_a_file_on_their_way_are_in_the_way(tmp_path: Path) -> None:
     (found,) = seen(of_tailer.obstacles(checkpoint(tmp_path, several=True), OLDER))
-    assert found.startswith("it has format 2: of a file several ranges are on their way")
+    assert found.startswith("it has format 2: several ranges of a file are on their way")
 
 
 @pytest.mark.parametrize(("field", "value"), [("record_start", "^x"), ("fields", '{"a":"b"}'), ("format", "cri")])

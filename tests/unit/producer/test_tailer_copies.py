@@ -217,3 +217,28 @@ def test_another_file_that_begins_alike_is_no_copy(host: Host, recorder: Recorde
     host.append(other, host.logs / "app.log.1")
     host.drain()
     assert sorted(recorder.contents().values()) == sorted([banner + lines(20, 1000) + lines(50, 2000), other])
+
+
+@pytest.mark.parametrize(("copied", "more"), [(3, 2), (15, 5), (100, 20), (1000, 500)])
+def test_a_copy_of_a_part_of_what_was_read_at_once(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, copied: int, more: int
+) -> None:
+    monkeypatch.setattr("hourmark_producer.copies.COPYING_S", 0.3)
+    host.drain(lines(copied + more))
+    host.append(lines(copied), host.logs / "app.log.1")
+    os.truncate(host.app, 0)
+    host.append(lines(7, 5000))
+    host.drain()
+    assert sorted(recorder.contents().values()) == sorted([lines(copied + more), lines(7, 5000)])
+
+
+def test_a_small_file_that_begins_as_its_log_does_is_its_own(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was made and rotated away unseen, where every file begins with the same lines."""
+    monkeypatch.setattr("hourmark_producer.copies.COPYING_S", 0.3)
+    banner = lines(12)
+    host.drain(banner + lines(50, 1000))
+    host.append(banner + lines(2, 7000), host.logs / "app.log.1")
+    host.drain()
+    assert sorted(recorder.contents().values()) == sorted([banner + lines(50, 1000), banner + lines(2, 7000)])
