@@ -258,7 +258,8 @@ class Follower:
         elif known.offset == known.generation == 0 and not before.in_flight and (passed := self._passed_over(file, descriptor)):
             position, quiet_to = passed, passed.offset
         file.progress = before = dataclasses.replace(before, position=position, quiet_to=quiet_to, examined_at_s=now_s)
-        cut = self._cut(file, descriptor, position, quiet_to, press)
+        # of an empty file it was not told whether it is a copy: what it may hold by now is cut once it was looked at again
+        cut = self._cut(file, descriptor, position, quiet_to, press) if size else Pending(0)
         if isinstance(cut, Pending):
             quiet_to = position.offset + cut.searched
         file.progress = dataclasses.replace(before, quiet_to=quiet_to, examined_scan=due)

@@ -11,6 +11,8 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
+from hourmark_producer.copies import Origin, origin_of
+from hourmark_producer.files import Files, TrackedFile
 
 
 def test_copytruncate_does_not_duplicate_everything_though_the_copy_matches(
@@ -242,3 +244,25 @@ def test_a_small_file_that_begins_as_its_log_does_is_its_own(
     host.append(banner + lines(2, 7000), host.logs / "app.log.1")
     host.drain()
     assert sorted(recorder.contents().values()) == sorted([banner + lines(50, 1000), banner + lines(2, 7000)])
+
+
+def test_a_copy_that_is_begun_while_it_is_looked_at(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was empty when it was told that it is no copy, and had all its lines when it was cut."""
+    monkeypatch.setattr("hourmark_producer.copies.COPYING_S", 0.3)
+    host.drain(lines(100))
+    copy = host.logs / "app.log.1"
+    copy.touch()
+
+    def slow(files: Files, file: TrackedFile, descriptor: int, now_s: float) -> Origin | None:
+        origin = origin_of(files, file, descriptor, now_s)
+        if os.fstat(descriptor).st_size == 0 and file.place.seen_at == str(copy):
+            copy.write_bytes(lines(100))
+        return origin
+
+    monkeypatch.setattr("hourmark_producer.follower.origin_of", slow)
+    with host.running():
+        wait_for(lambda: copy.stat().st_size > 0, "it is looked at")
+        host.append(lines(10, 5000))
+        wait_for(lambda: acknowledged(recorder) >= len(lines(110)), "the log is read on")
+    host.drain()
+    assert list(recorder.contents().values()) == [lines(100) + lines(10, 5000)]
