@@ -13,7 +13,7 @@ from hourmark.config_groups import Storage as Settings
 from hourmark_declare.doctor import storage_asked
 from hourmark_declare.doctor.finding import Answer, Verdict
 from hourmark_declare.doctor.storage_probed import probed
-from hourmark_etl.storage import AccessDenied, AlreadyExists, entries_of
+from hourmark_etl.storage import AccessDenied, AlreadyExists, NoSpace, entries_of
 
 
 class WritesOver(MemoryStorage):
@@ -53,6 +53,15 @@ class RenamesOntoEmpty(MemoryStorage):
         super().rename_new(source, target)
 
 
+class Full(MemoryStorage):
+    """After a first file."""
+
+    def write_new(self, path: str, content: bytes) -> None:
+        if self._files:
+            raise NoSpace(path, self.url(path), "no space")
+        super().write_new(path, content)
+
+
 class ReadOnly(MemoryStorage):
     """For this user."""
 
@@ -68,6 +77,7 @@ class ReadOnly(MemoryStorage):
         (RenamesInto(), "a folder is renamed onto one that stands, or into it"),
         (RenamesOntoEmpty(), "a folder is renamed onto an empty one that stands"),
         (ReadOnly(), "nothing can be written: "),
+        (Full(), "nothing can be written: "),
     ],
 )
 def test_a_storage_that_closing_cannot_rest_on_is_found(storage: MemoryStorage, said: str) -> None:
