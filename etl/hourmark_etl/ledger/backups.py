@@ -61,6 +61,8 @@ def beside(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
         if connection.dialect.name == "sqlite":
             if not Path(name).is_file():
                 raise UsageError(f"there is no copy {name}: they stand beside the ledger, named {engine.url.database}.revision-…")
+            if Path(name).samefile(str(engine.url.database)):
+                raise UsageError(f"{name} is the ledger itself: copies stand beside it, named {engine.url.database}.revision-…")
             raw = connection.connection.driver_connection
             assert isinstance(raw, sqlite3.Connection)
             raw.execute(f"ATTACH ? AS {ATTACHED}", (name,))
@@ -73,6 +75,10 @@ def beside(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
             with connection.begin():
                 if name not in inspect(connection).get_schema_names():
                     raise UsageError(f"there is no copy {name}: they are schemas of the ledger's database, hourmark_revision_…")
+                if name == inspect(connection).default_schema_name:
+                    raise UsageError(
+                        f"{name} is the ledger itself: copies are other schemas of its database, hourmark_revision_…"
+                    )
                 yield connection, name
 
 
@@ -83,8 +89,11 @@ def revision_in(connection: Connection, schema: str) -> int:
 
 
 def put_rows_back(connection: Connection, schema: str) -> None:
-    """All rows of the copy in place of those that are there. The tables are of the copy's version."""
-    copied = tables_of(connection, schema)
+    """All rows of the copy in place of those that are there; the tables are of the copy's version.
+
+    Not those of `meta`: whose ledger it is stays, and a commit that waits for its row must find it.
+    """
+    copied = {name: columns for name, columns in tables_of(connection, schema).items() if name != tables.meta.name}
     for name in reversed(copied):
         connection.execute(text(f"DELETE FROM {_quoted(connection, name)}"))  # noqa: S608  # names of tables and columns
     for name, columns in copied.items():
