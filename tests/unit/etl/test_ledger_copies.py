@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from sqlalchemy import Engine, select, text
 from tests.support.postgres import Postgres
 
-from hourmark.errors import Finding, UsageError
+from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.backups import beside
@@ -112,6 +112,23 @@ def test_a_commit_number_is_not_given_twice_where_the_copy_is_ahead(ledger_url: 
     put_back(ledger_url, copy)
     with Database(ledger_url) as database:
         assert database.identity()[1] == 5 == database.epoch("closer")
+
+
+def test_a_copy_of_another_ledger_is_neither_written_over_nor_taken_for_one(ledger_url: str, engine: Engine) -> None:
+    """Of a lost ledger that stood here, or, on PostgreSQL, of one in another schema of the database."""
+    Database(ledger_url).close()
+    copy = step_down(ledger_url, OLD)
+    Database(ledger_url).close()
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE meta SET value = 'another' WHERE key = 'uuid'"))
+        connection.execute(text("UPDATE meta SET value = '0' WHERE key = 'commit'"))
+    with pytest.raises(Unavailable, match="is a copy of another ledger"):
+        step_down(ledger_url, OLD)
+    with Database(ledger_url, may_migrate=False) as database, beside(engine, copy) as (connection, schema):
+        asked = select(tables.meta.c.value).where(tables.meta.c.key == "uuid")
+        of_copy = connection.execute(asked, execution_options={"schema_translate_map": {None: schema}}).scalar()
+        assert database.identity() == ("another", 0)
+        assert of_copy not in (None, "another")
 
 
 def test_the_ledger_itself_is_no_copy_of_it(ledger_url: str, engine: Engine) -> None:
