@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Engine, insert, select, update
 from hourmark.errors import Finding
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.backups import back_up, beside, put_rows_back, revision_in
+from hourmark_etl.ledger.database import available
 from hourmark_etl.ledger.engines import lock_for_migration, open_engine
 from hourmark_etl.model import State
 
@@ -27,7 +28,7 @@ def step_down(url: str, revision: int, may: Callable[[Connection], None] = lambd
     """Take the tables back to the revision; the copy that was made before. `may` raises where it may not be, as it stands now."""
     changing, _ = open_engine(url)
     try:
-        with changing.begin() as connection:
+        with available(url), changing.begin() as connection:
             lock_for_migration(connection)
             may(connection)
             copy = back_up(connection)
@@ -48,8 +49,9 @@ def put_back(
     """
     changing, _ = open_engine(url)
     try:
-        _check_same_ledger(changing, name)
-        with beside(changing, name) as (connection, schema):
+        with available(url):
+            _check_same_ledger(changing, name)
+        with available(url), beside(changing, name) as (connection, schema):
             lock_for_migration(connection)
             may(connection)
             revision = revision_in(connection, schema)

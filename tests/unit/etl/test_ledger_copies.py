@@ -141,6 +141,20 @@ def test_the_ledger_itself_is_no_copy_of_it(ledger_url: str, engine: Engine) -> 
         assert database.ask(select(tables.buckets.c.hour)).scalars().all() == [3600]
 
 
+@pytest.mark.parametrize("how", ["step_down", "put_back"])
+def test_a_ledger_that_does_not_answer_is_told_of_as_one(postgres: Postgres, how: str) -> None:
+    url = postgres.new_database()
+    Database(url).close()
+    copy = older_copy(url)
+    impatient = f"{url}&options=-c%20lock_timeout%3D300"
+    with (
+        Database(url) as database,
+        database.transaction(),
+        pytest.raises(Unavailable, match=r"does not answer: canceling statement due to lock timeout"),
+    ):
+        step_down(impatient, OLD) if how == "step_down" else put_back(impatient, copy)
+
+
 # The command
 
 
