@@ -66,6 +66,8 @@ def beside(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
                 raise UsageError(f"there is no copy {name}: they stand beside the ledger, named {engine.url.database}.revision-…")
             if Path(name).samefile(str(engine.url.database)):
                 raise UsageError(f"{name} is the ledger itself: copies stand beside it, named {engine.url.database}.revision-…")
+            if _uuid_in(Path(name)) is None:
+                raise UsageError(f"{name} is no copy of a ledger: they are named {engine.url.database}.revision-…")
             raw = connection.connection.driver_connection
             assert isinstance(raw, sqlite3.Connection)
             raw.execute(f"ATTACH ? AS {ATTACHED}", (name,))
@@ -82,6 +84,8 @@ def beside(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
                     raise UsageError(
                         f"{name} is the ledger itself: copies are other schemas of its database, hourmark_revision_…"
                     )
+                if not inspect(connection).has_table(tables.meta.name, name):
+                    raise UsageError(f"{name} is no copy of a ledger: they are schemas named hourmark_revision_…")
                 yield connection, name
 
 

@@ -141,6 +141,18 @@ def test_the_ledger_itself_is_no_copy_of_it(ledger_url: str, engine: Engine) -> 
         assert database.ask(select(tables.buckets.c.hour)).scalars().all() == [3600]
 
 
+def test_what_is_no_copy_of_any_ledger_is_named_as_that(ledger_url: str, engine: Engine, tmp_path: Path) -> None:
+    Database(ledger_url).close()
+    other = "information_schema"
+    if engine.dialect.name == "sqlite":
+        (tmp_path / "notes").write_text(
+            "of the operator, and longer than what SQLite begins a file with: its name, sizes, counts" * 9
+        )
+        other = f"{tmp_path}/notes"
+    with pytest.raises(UsageError, match=f"{other} is no copy of a ledger"):
+        put_back(ledger_url, other)
+
+
 @pytest.mark.parametrize("how", ["step_down", "put_back"])
 def test_a_ledger_that_does_not_answer_is_told_of_as_one(postgres: Postgres, how: str) -> None:
     url = postgres.new_database()
