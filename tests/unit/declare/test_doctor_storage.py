@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 from tests.support.memory_storage import MemoryStorage
 
+from hourmark.clock import SystemClock
 from hourmark.config import Config
 from hourmark.config_groups import Storage as Settings
 from hourmark_declare.doctor import storage_asked
@@ -108,3 +110,12 @@ def test_a_root_of_another_user_is_not_tried_as_files_would_be_this_ones(tmp_pat
     os.chown(tmp_path, 4242, 4242)
     assert [answer.verdict for answer in asked(tmp_path)] == [Verdict.WELL, Verdict.NOT_ASKED]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_doctor_that_was_ended_left_behind_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "_doctor-1").mkdir()  # of one that may be at work
+    assert [answer.verdict for answer in asked(tmp_path)] == [Verdict.WELL, Verdict.WELL]
+    later_ms = time.time_ns() // 1_000_000 + 3_700_000
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: later_ms)
+    (found,) = [answer for answer in asked(tmp_path) if answer.verdict is Verdict.FINDING]
+    assert found.seen == "a doctor that was ended left _doctor-1 behind" and f"{tmp_path}/_doctor-1" in found.to_do
