@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hourmark.config import Config
-from hourmark.rollback.obstacle import Obstacle
+from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
 from hourmark_mirror.checks import CHECKS, Checks
 
 
 def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
     """Alarms that stand. 0.2.0 reads the file, and writes it without them."""
-    if not config.kafka.mirrored or not (config.mirror.work_dir / CHECKS).exists():
-        return
+    if not config.kafka.mirrored:
+        raise NothingHere("nothing is mirrored (kafka.central)")
+    if not (config.mirror.work_dir / CHECKS).exists():
+        raise NothingHere(f"a mirror remembers nothing at {config.mirror.work_dir / CHECKS} (mirror.work_dir)")
     if alarms := Checks(config.mirror.work_dir, "").alarms:
         yield Obstacle(
             str(config.mirror.work_dir / CHECKS),

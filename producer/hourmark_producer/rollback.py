@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hourmark.config import Config
-from hourmark.rollback.obstacle import Obstacle
+from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
 from hourmark.state_folder import StateFolder
 from hourmark_producer.discovery import PACKED
@@ -19,10 +19,10 @@ _END_IN_ORDER = "start the tailer, wait until `hourmark tail status` has nothing
 
 
 def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
-    """Of the checkpoint of `tailer.state_dir`; nothing where there is none. UsageError, Unavailable where it cannot be read."""
+    """Of the checkpoint of `tailer.state_dir`. NothingHere; UsageError, Unavailable where it cannot be read."""
     path = config.tailer.state_dir / CHECKPOINT
     if not path.exists():
-        return
+        raise NothingHere(f"there is no checkpoint at {path} (tailer.state_dir)")
     where = str(path)
     if (pid := StateFolder(config.tailer.state_dir, "tailer").holder()) is not None:
         yield Obstacle(

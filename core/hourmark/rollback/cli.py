@@ -63,7 +63,7 @@ def check(to: str, only: list[str], as_json: bool, path: Path | None) -> None:
             click.echo(f"not asked   {name}: {why}")
         for name, answer in answers.items():
             if not answer.obstacles and answer.not_asked is None:
-                click.echo(f"{'absent' if answer.absent else 'well':<11} {name}")
+                click.echo(f"{'well':<11} {name}" if answer.absent is None else f"{'absent':<11} {name}: {answer.absent}")
     if found or unasked:
         raise Finding(
             f"{to} could not go on from here: {len(found)} things in the way, {len(unasked)} not asked. Nothing was changed"

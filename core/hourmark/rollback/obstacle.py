@@ -1,8 +1,10 @@
-"""One thing that is in the way back."""
+"""One thing that is in the way back; or that there is nothing to look at."""
 
 from __future__ import annotations
 
 import dataclasses
+
+from hourmark.errors import HourmarkError
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -15,3 +17,7 @@ class Obstacle:
 
     def __str__(self) -> str:
         return f"{self.where}: {self.seen}\n{'':2}do: {self.to_do}"
+
+
+class NothingHere(HourmarkError):
+    """What a room would look at is not here, and where that was looked for. Whether it is elsewhere, it cannot know."""

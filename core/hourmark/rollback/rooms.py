@@ -11,7 +11,7 @@ from typing import Final
 from hourmark.asking import ask_all
 from hourmark.config import Config
 from hourmark.errors import HourmarkError
-from hourmark.rollback.obstacle import Obstacle
+from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
 
 ANSWER_SECONDS: Final = 120.0  # markers are many, and a cluster that is away takes its time to say so
@@ -28,11 +28,11 @@ Look = Callable[[Config, Older], Iterable[Obstacle]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """Of one component. `not_asked`: why it could not say, which is no yes; `absent`: it is not installed here."""
+    """Of one component. `not_asked`: why it could not say, which is no yes; `absent`: what of it is not here."""
 
     obstacles: tuple[Obstacle, ...] = ()
     not_asked: str | None = None
-    absent: bool = False
+    absent: str | None = None
 
 
 def look(
@@ -50,9 +50,11 @@ def _answer(place: str, config: Config, older: Older) -> Answer:
     try:
         ask: Look = getattr(importlib.import_module(module), function)
     except ImportError:
-        return Answer(absent=True)
+        return Answer(absent="it is not installed here")
     try:
         return Answer(tuple(ask(config, older)))
+    except NothingHere as error:
+        return Answer(absent=str(error))
     except HourmarkError as error:
         return Answer(not_asked=str(error))
     except Exception as error:  # noqa: BLE001  # the others' answers must not be lost to it

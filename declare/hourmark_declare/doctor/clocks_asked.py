@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from hourmark.config import Config
 from hourmark.errors import HourmarkError
+from hourmark.hidden import shown
 from hourmark_declare.doctor import http_asked
 from hourmark_declare.doctor.clocks_judged import CHECK, clock_judged
 from hourmark_declare.doctor.finding import Answer, not_asked
@@ -38,7 +39,7 @@ def _http_servers(config: Config) -> Iterator[tuple[str, str, ssl.SSLContext | N
         yield "storage.webhdfs", f"{config.storage.webhdfs.rstrip('/')}/webhdfs/v1/?op=GETFILESTATUS", None
     if tailer.sources:
         for url in tailer.service_urls:
-            yield url, url, http_asked.tls("tailer.tls", tailer.tls.ca, tailer.tls.certificate, tailer.tls.key)
+            yield shown(url), url, http_asked.tls("tailer.tls", tailer.tls.ca, tailer.tls.certificate, tailer.tls.key)
 
 
 def _of_postgresql(url: str) -> Answer:

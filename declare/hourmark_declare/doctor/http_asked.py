@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.utils
 import ssl
 import time
+from http.client import HTTPException
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.error import HTTPError
@@ -28,7 +29,7 @@ class Answered(NamedTuple):
 
 
 def ask(url: str, context: ssl.SSLContext | None = None) -> Answered:
-    """Whatever the status is. OSError where nothing answers, or TLS does not come about."""
+    """Whatever the status is. OSError where nothing answers, it is no HTTP that does, or TLS does not come about."""
     opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context))
     begun_ms = _now_ms()
     try:
@@ -37,6 +38,8 @@ def ask(url: str, context: ssl.SSLContext | None = None) -> Answered:
     except HTTPError as error:
         with error:
             status, body, date = error.code, error.read(_BYTES_MAX), error.headers.get("Date")
+    except HTTPException as error:  # what it says may hold a password of the URL
+        raise OSError(f"no HTTP ({type(error).__name__})") from error
     return Answered(status, body, _date_ms(date), begun_ms, _now_ms())
 
 

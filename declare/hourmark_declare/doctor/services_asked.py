@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hourmark.config import Config
+from hourmark.hidden import shown
 from hourmark_declare.doctor import http_asked
 from hourmark_declare.doctor.finding import Answer, finding, not_asked, well
 
@@ -29,7 +30,7 @@ def ask(config: Config) -> Iterator[Answer]:
         except OSError as error:
             yield _away(url, error)
         else:
-            yield service_judged(url, answered.status, answered.body)
+            yield service_judged(shown(url), answered.status, answered.body)
 
 
 def service_judged(url: str, status: int, body: bytes) -> Answer:
@@ -49,11 +50,11 @@ def _away(url: str, error: OSError) -> Answer:
     why = str(getattr(error, "reason", error))
     if _is_here(url) and "refused" in why:
         return not_asked(
-            CHECK, url, "no delivery service runs on this machine: `hourmark serve` starts one, and tailers wait for it"
+            CHECK, shown(url), "no delivery service runs on this machine: `hourmark serve` starts one, and tailers wait for it"
         )
     return finding(
         CHECK,
-        url,
+        shown(url),
         f"it does not answer: {why}",
         "see that it runs and is reached from here, and that tailer.tls fits its certificate",
     )

@@ -22,6 +22,13 @@ def probed(storage: Storage) -> Iterator[Answer]:
     """Write, read back, write over, rename over a file and an empty folder."""
     folder = f"{FOLDER}{uuid.uuid4().hex}"
     try:
+        yield from list(_tried(storage, folder))
+    finally:
+        storage.delete(folder)
+
+
+def _tried(storage: Storage, folder: str) -> Iterator[Answer]:
+    try:
         storage.write_new(f"{folder}/one/file", b"one")
         storage.write_new(f"{folder}/two/file", b"two")
         storage.make_folder(f"{folder}/empty")
@@ -29,14 +36,11 @@ def probed(storage: Storage) -> Iterator[Answer]:
         yield finding(
             CHECK, _SUBJECT, f"nothing can be written: {error}", "give the user of the ETL the right to write there, and room"
         )
-        return
-    try:
+    else:
         wrong = list(_taken(storage, folder))
         yield from wrong
         if not wrong:
             yield well(CHECK, _SUBJECT, "what is written is read; what stands is neither written over nor renamed over")
-    finally:
-        storage.delete(folder)
 
 
 def _taken(storage: Storage, folder: str) -> Iterator[Answer]:

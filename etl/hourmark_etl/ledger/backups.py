@@ -25,6 +25,7 @@ from hourmark_etl.ledger import migrations, tables
 
 ATTACHED: Final = "backup"  # an SQLite copy's name within a connection that reads both
 _VERSIONS: Final = "alembic_version"
+_VALUE: Final = "SELECT value FROM {}meta WHERE key = :key"
 _LOG = logging.getLogger(__name__)
 
 
@@ -34,14 +35,16 @@ def back_up(connection: Connection) -> str:
     Unavailable where it cannot be copied: then nothing may be changed.
     """
     revision = migrations.revision_of(connection)
-    commit = connection.execute(text("SELECT value FROM meta WHERE key = 'commit'")).scalar_one()
+    uuid, commit = (connection.execute(text(_VALUE.format("")), {"key": key}).scalar_one() for key in ("uuid", "commit"))
     if connection.dialect.name == "sqlite":
         file = Path(str(connection.engine.url.database))
         name = str(file.with_name(f"{file.name}.revision-{revision}-commit-{commit}"))
+        if Path(name).is_file():
+            _check_own(name, _uuid_in(Path(name)), uuid)
         _copy_file(file, Path(name))
     else:
         name = f"hourmark_revision_{revision}_commit_{commit}"
-        _copy_schema(connection, name)
+        _copy_schema(connection, name, uuid)
     _LOG.info("the ledger of schema version %s was copied to %s before it is changed", revision, name)
     return name
 
@@ -61,6 +64,10 @@ def beside(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
         if connection.dialect.name == "sqlite":
             if not Path(name).is_file():
                 raise UsageError(f"there is no copy {name}: they stand beside the ledger, named {engine.url.database}.revision-…")
+            if Path(name).samefile(str(engine.url.database)):
+                raise UsageError(f"{name} is the ledger itself: copies stand beside it, named {engine.url.database}.revision-…")
+            if _uuid_in(Path(name)) is None:
+                raise UsageError(f"{name} is no copy of a ledger: they are named {engine.url.database}.revision-…")
             raw = connection.connection.driver_connection
             assert isinstance(raw, sqlite3.Connection)
             raw.execute(f"ATTACH ? AS {ATTACHED}", (name,))
@@ -73,6 +80,12 @@ def beside(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
             with connection.begin():
                 if name not in inspect(connection).get_schema_names():
                     raise UsageError(f"there is no copy {name}: they are schemas of the ledger's database, hourmark_revision_…")
+                if name == inspect(connection).default_schema_name:
+                    raise UsageError(
+                        f"{name} is the ledger itself: copies are other schemas of its database, hourmark_revision_…"
+                    )
+                if not inspect(connection).has_table(tables.meta.name, name):
+                    raise UsageError(f"{name} is no copy of a ledger: they are schemas named hourmark_revision_…")
                 yield connection, name
 
 
@@ -83,8 +96,11 @@ def revision_in(connection: Connection, schema: str) -> int:
 
 
 def put_rows_back(connection: Connection, schema: str) -> None:
-    """All rows of the copy in place of those that are there. The tables are of the copy's version."""
-    copied = tables_of(connection, schema)
+    """All rows of the copy in place of those that are there; the tables are of the copy's version.
+
+    Not those of `meta`: whose ledger it is stays, and a commit that waits for its row must find it.
+    """
+    copied = {name: columns for name, columns in tables_of(connection, schema).items() if name != tables.meta.name}
     for name in reversed(copied):
         connection.execute(text(f"DELETE FROM {_quoted(connection, name)}"))  # noqa: S608  # names of tables and columns
     for name, columns in copied.items():
@@ -117,13 +133,35 @@ def _copy_file(ledger: Path, target: Path) -> None:
         ) from error
 
 
-def _copy_schema(connection: Connection, name: str) -> None:
+def _uuid_in(file: Path) -> str | None:
+    """Whose ledger the file is a copy of; None: of none."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as copy:
+            ((uuid,),) = copy.execute(_VALUE.format(""), {"key": "uuid"}).fetchall()
+            return str(uuid)
+    except (sqlite3.Error, ValueError):
+        return None
+
+
+def _check_own(name: str, found: str | None, uuid: str) -> None:
+    """What stands where the copy would must be one of this very ledger and commit, as of a migration that was interrupted."""
+    if found != uuid:
+        raise Unavailable(
+            f"the ledger is changed only once there is a copy of it, and {name} is a copy of another ledger, or none: give "
+            "that one another name, then start again. Nothing was changed"
+        )
+
+
+def _copy_schema(connection: Connection, name: str, uuid: str) -> None:
     copied = tables_of(connection)
     try:
         with connection.begin_nested():
             connection.execute(text(f"CREATE SCHEMA {name}"))
     except ProgrammingError as error:
-        if name in inspect(connection).get_schema_names():  # of this very commit
+        if name in inspect(connection).get_schema_names():
+            has_meta = inspect(connection).has_table(tables.meta.name, name)
+            found = connection.execute(text(_VALUE.format(f"{name}.")), {"key": "uuid"}).scalar() if has_meta else None
+            _check_own(name, found, uuid)
             return
         said = str(error.orig).splitlines()[0]
         user, database = connection.execute(text("SELECT current_user, current_database()")).one()

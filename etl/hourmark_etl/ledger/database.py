@@ -41,10 +41,10 @@ class Database:
     """
 
     def __init__(self, url: str, *, may_migrate: bool = True) -> None:
-        self._name = shown(url)
+        self._url = url
         self._changing, self._reading = open_engine(url)
         try:
-            with self._available():
+            with available(self._url):
                 self._begin_ledger(may_migrate=may_migrate)
         except BaseException:
             self.close()
@@ -62,7 +62,7 @@ class Database:
 
     def acquire(self, name: str) -> Lease:
         """Take the lease: from now on, whoever held it is refused."""
-        with self._available(), self._changing.begin() as connection:
+        with available(self._url), self._changing.begin() as connection:
             epoch = _count_commit(connection)
             put(connection, tables.leases, ["name"], [{"name": name, "epoch": epoch}])
         return Lease(name, epoch)
@@ -77,7 +77,7 @@ class Database:
 
         Unavailable where the database does not answer: whether it committed may then be unknown, and must be read again.
         """
-        with self._available(), self._changing.begin() as connection:
+        with available(self._url), self._changing.begin() as connection:
             _count_commit(connection)
             if lease is not None:
                 epoch = connection.execute(select(tables.leases.c.epoch).where(tables.leases.c.name == lease.name)).scalar()
@@ -91,7 +91,7 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
         """A consistent view; changes nothing."""
-        with self._available(), self._reading.connect() as connection, connection.begin():
+        with available(self._url), self._reading.connect() as connection, connection.begin():
             yield connection
 
     def ask(self, query: Executable) -> Result[*tuple[Any, ...]]:
@@ -123,25 +123,26 @@ class Database:
                 first = {"uuid": str(uuid.uuid4()), "commit": "0"}
                 connection.execute(insert(tables.meta), [{"key": k, "value": v} for k, v in first.items()])
 
-    @contextlib.contextmanager
-    def _available(self) -> Iterator[None]:
-        """Unavailable for everything that says that the database, not the question, is in trouble."""
-        try:
-            yield
-        except (DBAPIError, UnicodeDecodeError) as error:
-            # No narrower word: SQLite's for a file that is damaged, or none of its own. It may name what is no text any more.
-            if type(error) in (DatabaseError, UnicodeDecodeError):
-                raise EtlStop(
-                    f"the ledger (etl.ledger = {self._name}) cannot be read: {getattr(error, 'orig', error)}; restore the newest "
-                    "copy, or recreate it by `hourmark ledger rebuild`"
-                ) from error
-            assert isinstance(error, DBAPIError)
-            if not (isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated):
-                raise
-            raise Unavailable(
-                f"the ledger (etl.ledger = {self._name}) does not answer: {' '.join(str(error.orig).split())}; check that its "
-                "server runs and that this user may connect, or, for a file, path, rights and free space"
+
+@contextlib.contextmanager
+def available(url: str) -> Iterator[None]:
+    """Unavailable for everything that says that the database, not the question, is in trouble."""
+    try:
+        yield
+    except (DBAPIError, UnicodeDecodeError) as error:
+        # No narrower word: SQLite's for a file that is damaged, or none of its own. It may name what is no text any more.
+        if type(error) in (DatabaseError, UnicodeDecodeError):
+            raise EtlStop(
+                f"the ledger (etl.ledger = {shown(url)}) cannot be read: {getattr(error, 'orig', error)}; restore the newest "
+                "copy, or recreate it by `hourmark ledger rebuild`"
             ) from error
+        assert isinstance(error, DBAPIError)
+        if not (isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated):
+            raise
+        raise Unavailable(
+            f"the ledger (etl.ledger = {shown(url)}) does not answer: {' '.join(str(error.orig).split())}; check that its "
+            "server runs and that this user may connect, or, for a file, path, rights and free space"
+        ) from error
 
 
 def put(connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -49,9 +49,14 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def lock_for_migration(connection: Connection) -> None:
-    """Until this transaction ends, nobody else makes or migrates the ledger. SQLite's write lock says so already."""
+    """Until this transaction ends, nobody else makes, migrates or changes the ledger. SQLite's write lock says so already.
+
+    Drivers know nothing of the advisory lock: they wait for the row that each change begins with.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+        if inspect(connection).has_table("meta"):
+            connection.execute(text("SELECT value FROM meta WHERE key = 'commit' FOR UPDATE"))
 
 
 def check_moving_driver(url: str, spark_conf: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ change nothing more. Commit number and epochs never fall, so no name that one of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from sqlalchemy import Connection, Engine, insert, select, update
@@ -17,18 +17,20 @@ from sqlalchemy import Connection, Engine, insert, select, update
 from hourmark.errors import Finding
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.backups import back_up, beside, put_rows_back, revision_in
+from hourmark_etl.ledger.database import available
 from hourmark_etl.ledger.engines import lock_for_migration, open_engine
 from hourmark_etl.model import State
 
 _COMMIT: Final = tables.meta.c.key == "commit"
 
 
-def step_down(url: str, revision: int) -> str:
-    """Take the tables back to the revision; the copy that was made before. The caller has seen what is dropped."""
+def step_down(url: str, revision: int, may: Callable[[Connection], None] = lambda _: None) -> str:
+    """Take the tables back to the revision; the copy that was made before. `may` raises where it may not be, as it stands now."""
     changing, _ = open_engine(url)
     try:
-        with changing.begin() as connection:
+        with available(url), changing.begin() as connection:
             lock_for_migration(connection)
+            may(connection)
             copy = back_up(connection)
             migrations.downgrade(connection, revision)
             _fence(connection, _commit(connection))
@@ -37,22 +39,33 @@ def step_down(url: str, revision: int) -> str:
         changing.dispose()
 
 
-def put_back(url: str, name: str) -> tuple[int, str]:
+def put_back(
+    url: str, name: str, newest: int | None = None, may: Callable[[Connection], None] = lambda _: None
+) -> tuple[int, str]:
     """Put the copy of that name in place of what is there: its revision, and the copy of what was there.
 
-    Finding, with all reasons, where something closed since, or may have.
+    `newest`: of the revisions that whoever goes on with it can open. Finding, with all reasons, where something closed since, or
+    may have. `may`: see `step_down`.
     """
     changing, _ = open_engine(url)
     try:
-        _check_same_ledger(changing, name)
-        with beside(changing, name) as (connection, schema):
+        with available(url):
+            _check_same_ledger(changing, name)
+        with available(url), beside(changing, name) as (connection, schema):
             lock_for_migration(connection)
+            may(connection)
+            revision = revision_in(connection, schema)
+            if newest is not None and revision > newest:
+                raise Finding(
+                    f"{name} has schema version {revision}, and the version that is to go on with it opens none after {newest}: "
+                    "name the copy that was made when the ledger was migrated, or go without --restore"
+                )
             if reasons := list(_since(connection, schema)):
                 raise Finding(
                     f"{name} is not put back, as it would be an older copy: {'; '.join(reasons)}. `hourmark ledger downgrade` "
                     "without --restore keeps what was closed"
                 )
-            copy, revision, commit = back_up(connection), revision_in(connection, schema), _commit(connection)
+            copy, commit = back_up(connection), max(_commit(connection), _commit(connection, schema))
             if revision != migrations.revision_of(connection):
                 migrations.downgrade(connection, revision)
             held = list(connection.execute(select(tables.leases.c.name)).scalars())
@@ -92,8 +105,9 @@ def _since(connection: Connection, schema: str) -> Iterator[str]:
         yield "`hourmark types apply` put rules in force since"
 
 
-def _commit(connection: Connection) -> int:
-    return int(connection.execute(select(tables.meta.c.value).where(_COMMIT)).scalar_one())
+def _commit(connection: Connection, schema: str | None = None) -> int:
+    asked = select(tables.meta.c.value).where(_COMMIT)
+    return int(connection.execute(asked, execution_options={"schema_translate_map": {None: schema}}).scalar_one())
 
 
 def _fence(connection: Connection, commit: int) -> None:

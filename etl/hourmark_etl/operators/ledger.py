@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import click
+from sqlalchemy import Connection
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
@@ -137,14 +138,18 @@ def downgrade(to: str, restore: str | None, config: Config) -> None:
       hourmark ledger downgrade --to 0.2.0 --restore /var/lib/hourmark/ledger.sqlite.revision-2-commit-814
     """
     older = VERSIONS[to]
-    with existing_ledger(config) as database, database.reading() as connection:
-        in_the_way = list(for_good(connection, migrations.newest(), older, config.parsing.bucket_seconds))
-    if in_the_way:
-        raise Finding(f"{to} could not go on with this ledger, and it was not changed:\n" + "\n".join(map(str, in_the_way)))
+    existing_ledger(config).close()
+
+    def may(connection: Connection) -> None:
+        revision = migrations.revision_of(connection)
+        assert revision is not None
+        if in_the_way := list(for_good(connection, revision, older, config.parsing.bucket_seconds)):
+            raise Finding(f"{to} could not go on with this ledger, and it was not changed:\n" + "\n".join(map(str, in_the_way)))
+
     if restore is None:
-        revision, copy = older.ledger, step_down(config.etl.ledger, older.ledger)
+        revision, copy = older.ledger, step_down(config.etl.ledger, older.ledger, may)
     else:
-        revision, copy = put_back(config.etl.ledger, restore)
+        revision, copy = put_back(config.etl.ledger, restore, older.ledger, may)
     click.echo(f"the ledger has schema version {revision}; as it was before, it is kept in {copy}")
     click.echo(f"start the driver of {to} next: a driver of this version, or `hourmark ledger upgrade`, migrates it again")
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from hourmark.config import Config
 from hourmark.errors import Unavailable
 from hourmark.hours import Hour
-from hourmark.rollback.obstacle import Obstacle
+from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.version import Older
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.engines import open_engine, sqlite_file
@@ -25,11 +25,10 @@ _NO_WAY: Final = "nothing: stay with this version"
 
 
 def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
-    """Of `etl.ledger`; nothing where there is none. Unavailable where it cannot be read."""
+    """Of `etl.ledger`; NothingHere where there is none. Unavailable where it cannot be read."""
     with _reading(config.etl.ledger) as connection:
-        revision = None if connection is None else migrations.revision_of(connection)
-        if connection is None or revision is None:
-            return
+        if (revision := migrations.revision_of(connection)) is None:
+            raise NothingHere("the database holds no ledger (etl.ledger)")
         if revision > older.ledger:
             yield Obstacle(
                 "etl.ledger", f"it has schema version {revision}, {older.name} opens none after {older.ledger}",
@@ -90,11 +89,10 @@ def _to_be_told(connection: Connection, older: Older) -> Iterator[Obstacle]:
 
 
 @contextlib.contextmanager
-def _reading(url: str) -> Iterator[Connection | None]:
+def _reading(url: str) -> Iterator[Connection]:
     file = sqlite_file(url)
     if file is not None and not file.is_file():
-        yield None
-        return
+        raise NothingHere(f"there is no ledger at {file} (etl.ledger)")
     changing, reading = open_engine(url)
     try:
         with reading.connect() as connection, connection.begin():

@@ -19,7 +19,7 @@ from hourmark.config_groups import Kafka, KafkaCluster, Mirror, Tailer
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.rollback import rooms
 from hourmark.rollback.cli import check
-from hourmark.rollback.obstacle import Obstacle
+from hourmark.rollback.obstacle import NothingHere, Obstacle
 from hourmark.rollback.rooms import look
 from hourmark.rollback.rules import unusable_rules
 from hourmark.rollback.settings import not_known, unknown_settings
@@ -89,7 +89,8 @@ def test_a_tailer_that_ended_with_one_range_a_file_on_its_way_may_go_back(tmp_pa
 
 
 def test_a_machine_without_a_tailer_has_nothing_to_say(tmp_path: Path) -> None:
-    assert seen(of_tailer.obstacles(Config(tailer=Tailer(state_dir=tmp_path)), OLDER)) == []
+    with pytest.raises(NothingHere, match=f"no checkpoint at {tmp_path}"):
+        seen(of_tailer.obstacles(Config(tailer=Tailer(state_dir=tmp_path)), OLDER))
 
 
 def test_several_ranges_of_a_file_on_their_way_are_in_the_way(tmp_path: Path) -> None:
@@ -143,7 +144,8 @@ def test_rules_of_a_later_parser_are_in_the_way_whatever_came_after() -> None:
 def test_alarms_that_stand_are_in_the_way(tmp_path: Path) -> None:
     one = KafkaCluster()
     config = Config(mirror=Mirror(work_dir=tmp_path), kafka=Kafka(edge=one, central=one))
-    assert seen(of_mirror.obstacles(config, OLDER)) == []
+    with pytest.raises(NothingHere, match=f"remembers nothing at {tmp_path}"):
+        seen(of_mirror.obstacles(config, OLDER))
     checks = Checks(tmp_path, "edge")
     checks.save()
     assert seen(of_mirror.obstacles(config, OLDER)) == []
@@ -167,9 +169,18 @@ def run(config_file: Path, *arguments: str) -> Result:
     return CliRunner().invoke(check, ["--to", "0.2.0", "--config", str(config_file), *arguments])
 
 
-def test_where_nothing_is_in_the_way_it_ends_well(config_file: Path) -> None:
+def test_where_nothing_is_in_the_way_it_ends_well(config_file: Path, tmp_path: Path) -> None:
+    checkpoint(tmp_path)
+    done = run(config_file, "--only", "tailer")
+    assert (done.exit_code, done.stdout.splitlines()) == (0, ["well        tailer"])
+
+
+def test_where_there_is_nothing_to_look_at_it_is_not_called_well(config_file: Path, tmp_path: Path) -> None:
     done = run(config_file, "--only", "tailer,etl")
-    assert (done.exit_code, done.stdout.splitlines()) == (0, ["well        tailer", "well        etl"])
+    tailer, etl = done.stdout.splitlines()
+    assert done.exit_code == 0
+    assert tailer.startswith(f"absent      tailer: there is no checkpoint at {tmp_path}/")
+    assert etl == f"absent      etl: there is no ledger at {tmp_path}/ledger.sqlite (etl.ledger)"
 
 
 def test_each_thing_in_the_way_is_told_with_what_to_do(config_file: Path, tmp_path: Path) -> None:
@@ -217,4 +228,4 @@ def test_one_that_breaks_keeps_none_from_answering(config_file: Path) -> None:
     table = {"first": f"{here}breaks", "second": f"{here}is_away", "third": rooms.ROOMS["tailer"], "fourth": "no_room:at_all"}
     told = look(load_config(config_file), OLDER, table=table)
     assert [told[name].not_asked for name in table] == ["RuntimeError: not foreseen", "gone", None, None]
-    assert told["fourth"].absent
+    assert (told["fourth"].absent, told["third"].absent is None) == ("it is not installed here", False)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Iterable, Iterator
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from hourmark.config import Config
 from hourmark.config_groups import Etl, Storage
 from hourmark.event_types import DEAD_LETTERS
 from hourmark.rules import KnownSchema
-from hourmark_declare.doctor import clocks_asked, ledger_asked, storage_asked
+from hourmark_declare.doctor import clocks_asked, ledger_asked, services_asked, storage_asked
 from hourmark_declare.doctor.finding import Answer, Verdict
 from hourmark_declare.doctor.ledger_judged import RIGHTS, SETTINGS, VERSION, postgresql_judged, rights_judged
 from hourmark_declare.doctor.registry_asked import schemas_judged
@@ -188,3 +191,29 @@ def test_a_namenode_is_asked_how_it_stands_where_it_tells(server: type[Answering
 def test_a_root_where_nothing_was_written_yet_is_well(tmp_path: Path) -> None:
     (answer,) = storage_asked.ask(Config(storage=Storage(root=f"file://{tmp_path}/none")))
     assert answer.verdict is Verdict.WELL
+
+
+@pytest.mark.parametrize("ask", [services_asked.ask, clocks_asked.ask])
+@pytest.mark.parametrize("url", ["http://me:geheim@127.0.0.1:1", "http://me:geheim@127.0.0.1"])
+def test_a_password_in_a_service_url_is_not_shown(ask: Callable[[Config], Iterator[Answer]], url: str, tmp_path: Path) -> None:
+    source = {"name": "app", "paths": [f"{tmp_path}/*.log"]}
+    config = Config.model_validate({"tailer": {"sources": [source], "service_urls": [url]}, "registry": {"url": url}})
+    answers = list(ask(config))
+    assert answers and "geheim" not in json.dumps([dataclasses.asdict(answer) for answer in answers])
+
+
+def test_a_server_that_speaks_no_http_is_told_of_and_the_next_is_asked(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+
+        def greet() -> None:
+            client, _ = server.accept()
+            with client:
+                client.recv(1024)
+                client.sendall(b"SSH-2.0-OpenSSH\r\n")
+
+        pool.submit(greet)
+        urls = [f"http://127.0.0.1:{server.getsockname()[1]}", "http://127.0.0.1:1"]
+        config = Config.model_validate(
+            {"tailer": {"sources": [{"name": "app", "paths": [f"{tmp_path}/*.log"]}], "service_urls": urls}}
+        )
+        assert [answer.verdict for answer in services_asked.ask(config)] == [Verdict.FINDING, Verdict.NOT_ASKED]

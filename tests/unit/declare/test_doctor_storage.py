@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 from tests.support.memory_storage import MemoryStorage
 
+from hourmark.clock import SystemClock
 from hourmark.config import Config
 from hourmark.config_groups import Storage as Settings
 from hourmark_declare.doctor import storage_asked
 from hourmark_declare.doctor.finding import Answer, Verdict
 from hourmark_declare.doctor.storage_probed import probed
-from hourmark_etl.storage import AccessDenied, AlreadyExists, entries_of
+from hourmark_etl.storage import AccessDenied, AlreadyExists, NoSpace, entries_of
 
 
 class WritesOver(MemoryStorage):
@@ -53,6 +55,15 @@ class RenamesOntoEmpty(MemoryStorage):
         super().rename_new(source, target)
 
 
+class Full(MemoryStorage):
+    """After a first file."""
+
+    def write_new(self, path: str, content: bytes) -> None:
+        if self._files:
+            raise NoSpace(path, self.url(path), "no space")
+        super().write_new(path, content)
+
+
 class ReadOnly(MemoryStorage):
     """For this user."""
 
@@ -68,6 +79,7 @@ class ReadOnly(MemoryStorage):
         (RenamesInto(), "a folder is renamed onto one that stands, or into it"),
         (RenamesOntoEmpty(), "a folder is renamed onto an empty one that stands"),
         (ReadOnly(), "nothing can be written: "),
+        (Full(), "nothing can be written: "),
     ],
 )
 def test_a_storage_that_closing_cannot_rest_on_is_found(storage: MemoryStorage, said: str) -> None:
@@ -98,3 +110,12 @@ def test_a_root_of_another_user_is_not_tried_as_files_would_be_this_ones(tmp_pat
     os.chown(tmp_path, 4242, 4242)
     assert [answer.verdict for answer in asked(tmp_path)] == [Verdict.WELL, Verdict.NOT_ASKED]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_doctor_that_was_ended_left_behind_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "_doctor-1").mkdir()  # of one that may be at work
+    assert [answer.verdict for answer in asked(tmp_path)] == [Verdict.WELL, Verdict.WELL]
+    later_ms = time.time_ns() // 1_000_000 + 3_700_000
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: later_ms)
+    (found,) = [answer for answer in asked(tmp_path) if answer.verdict is Verdict.FINDING]
+    assert found.seen == "a doctor that was ended left _doctor-1 behind" and f"{tmp_path}/_doctor-1" in found.to_do

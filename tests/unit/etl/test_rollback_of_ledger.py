@@ -12,6 +12,7 @@ from tests.support.records import HOUR, manifest, tailer
 
 from hourmark.config import Config
 from hourmark.config_groups import Etl
+from hourmark.rollback.obstacle import NothingHere
 from hourmark.rollback.version import VERSIONS
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.database import Database
@@ -41,7 +42,8 @@ def test_a_newer_ledger_is_in_the_way_until_it_stepped_down(ledger_url: str, led
 
 
 def test_without_a_ledger_there_is_nothing_to_say(tmp_path: Path) -> None:
-    assert of_ledger(f"sqlite:///{tmp_path}/none.sqlite") == []
+    with pytest.raises(NothingHere, match=f"no ledger at {tmp_path}/none.sqlite"):
+        of_ledger(f"sqlite:///{tmp_path}/none.sqlite")
     assert not (tmp_path / "none.sqlite").exists()
 
 
