@@ -116,9 +116,13 @@ class Database:
                 )
         with self._changing.begin() as connection:
             lock_for_migration(connection)
-            if not migrations.is_current(connection) and migrations.revision_of(connection) is not None:
+            is_older = not migrations.is_current(connection) and migrations.revision_of(connection) is not None
+            if is_older:
                 back_up(connection)
             migrations.upgrade(connection)
+            if is_older:  # a driver of the older version that still runs would drop what it does not know
+                commit = connection.execute(select(tables.meta.c.value).where(tables.meta.c.key == "commit")).scalar_one()
+                connection.execute(update(tables.leases).values(epoch=int(commit) + 1))  # as of the first commit to come
             if connection.execute(select(tables.meta.c.key)).first() is None:
                 first = {"uuid": str(uuid.uuid4()), "commit": "0"}
                 connection.execute(insert(tables.meta), [{"key": k, "value": v} for k, v in first.items()])

@@ -86,6 +86,18 @@ def test_a_question_does_not_migrate_an_older_ledger(ledger_url: str, engine: En
     assert revision(engine) == OLD
 
 
+def test_a_driver_of_the_older_version_that_still_runs_changes_nothing_more(ledger_url: str) -> None:
+    """It would drop what it does not know, such as losses of unknown size in reports."""
+    with Database(ledger_url) as older:
+        step_down(ledger_url, OLD)
+        lease = older.acquire(CLOSER)
+        with Database(ledger_url) as newer:
+            before = commit(newer)
+            with pytest.raises(StaleDriver), older.transaction(lease):
+                pass
+            assert newer.acquire(CLOSER).epoch == before + 1
+
+
 def test_a_driver_that_still_runs_when_the_ledger_steps_down_changes_nothing_more(ledger_url: str) -> None:
     with Database(ledger_url) as database:
         lease = database.acquire(CLOSER)
