@@ -170,8 +170,19 @@ class Connections:
         while True:
             with self._lock:
                 kept = self._idle[address].pop() if self._idle[address] else None
+            if kept is None:
+                self._drop_closed()
             if kept is None or (kept.tls is tls and not _has_news(kept.connection)):
                 return kept
+            kept.connection.close()
+
+    def _drop_closed(self) -> None:
+        """Those that services have closed, of addresses too that are asked no more."""
+        with self._lock:
+            closed = [(several, kept) for several in self._idle.values() for kept in several if _has_news(kept.connection)]
+            for several, kept in closed:
+                several.remove(kept)
+        for _, kept in closed:
             kept.connection.close()
 
     def keep(self, address: Address, kept: _Kept) -> bool:

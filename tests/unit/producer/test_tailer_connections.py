@@ -154,6 +154,17 @@ def test_an_answer_that_does_not_wait_for_all_of_its_request_is_heard(connection
             assert ask(connections, other).status == 200
 
 
+def test_what_a_service_closed_that_is_asked_no_more_is_let_go(connections: Connections) -> None:
+    """As of a name that stands for other addresses by now."""
+    with serving() as (server, address), serving() as (_, other):
+        ask(connections, address)
+        server.accepted[0].shutdown(socket.SHUT_RDWR)
+        ((kept,),) = connections._idle.values()
+        wait_for(lambda: kept.connection.recv(1, socket.MSG_PEEK) == b"", "it is closed")
+        ask(connections, other)
+        assert kept.connection.fileno() == -1
+
+
 def test_closing_closes_what_is_idle_and_what_was_under_way_afterwards(connections: Connections) -> None:
     with serving() as (server, address):
         ask(connections, address)
