@@ -6,6 +6,7 @@ The memory that lines are read into is used again: to be given fresh pages for e
 
 from __future__ import annotations
 
+import contextlib
 import queue
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,12 +43,12 @@ class Presses:
         try:
             taken = self._idle.get(timeout=self._patience_s)
         except queue.Empty:
-            yield self._new()
-            return
+            taken = self._new()  # in place of one that hangs: not each that follows is to wait for that
         try:
             yield taken
         finally:
-            self._idle.put(taken)
+            with contextlib.suppress(queue.Full):  # of one that hung no longer
+                self._idle.put_nowait(taken)
 
     def _new(self) -> Press:
         compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True)

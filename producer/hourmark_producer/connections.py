@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import functools
 import http.client
+import io
 import ipaddress
 import select
 import socket
@@ -19,7 +20,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -75,6 +76,23 @@ class _Kept(NamedTuple):
     connection: socket.socket
 
 
+class _Coming(io.RawIOBase):
+    """What comes over a connection until a moment, so that an answer that comes byte by byte holds nobody for ever."""
+
+    def __init__(self, connection: socket.socket, until_s: float) -> None:
+        self._connection, self._until_s = connection, until_s
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: Any, /) -> int:
+        self._connection.settimeout(max(_LEAST_S, self._until_s - time.monotonic()))
+        return self._connection.recv_into(room)
+
+
 class Asked:
     """A request that was sent. It must end with `answer`."""
 
@@ -91,8 +109,8 @@ class Asked:
         """Wait for it. OSError, HTTPException: there is none, and whether the request arrived is not known."""
         is_kept = False
         try:
-            self._kept.connection.settimeout(max(_LEAST_S, self._until_s - time.monotonic()))
-            with http.client.HTTPResponse(self._kept.connection, method=self._method) as response:
+            coming = _Coming(self._kept.connection, self._until_s)
+            with http.client.HTTPResponse(coming, method=self._method) as response:  # type: ignore[arg-type]
                 response.begin()
                 if response.length is None and not response.chunked:
                     raise http.client.HTTPException("an answer that does not say where it ends may be half of one")
@@ -139,6 +157,10 @@ class Connections:
         try:
             kept.connection.settimeout(timeout_s)
             _send(kept.connection, _head(address, method, path, {**headers, **dict(address.headers)}, len(content)), content)
+        except ConnectionError:
+            if not _has_news(kept.connection):
+                kept.connection.close()
+                raise  # else it refused what it was sent before all of it had come, and says why
         except BaseException:
             kept.connection.close()
             raise
@@ -148,8 +170,19 @@ class Connections:
         while True:
             with self._lock:
                 kept = self._idle[address].pop() if self._idle[address] else None
+            if kept is None:
+                self._drop_closed()
             if kept is None or (kept.tls is tls and not _has_news(kept.connection)):
                 return kept
+            kept.connection.close()
+
+    def _drop_closed(self) -> None:
+        """Those that services have closed, of addresses too that are asked no more."""
+        with self._lock:
+            closed = [(several, kept) for several in self._idle.values() for kept in several if _has_news(kept.connection)]
+            for several, kept in closed:
+                several.remove(kept)
+        for _, kept in closed:
             kept.connection.close()
 
     def keep(self, address: Address, kept: _Kept) -> bool:

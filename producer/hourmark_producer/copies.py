@@ -60,9 +60,11 @@ def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) ->
                     if origin.reads_on and growing and not _is_truncated(other):  # both may have grown since they were looked at
                         raise BeingCopied(f"it is a copy of {other.place.seen_at}, and perhaps not whole yet")
                     return origin
-            elif growing and head:
+                continue
+            is_part = _is_part(other, known, status.st_size, functools.partial(read_at, descriptor))
+            if growing and head and (is_part or status.st_size < 2 * HEAD_BYTES):
                 raise BeingCopied(f"it begins like {other.place.seen_at}; perhaps a copy is being made")
-            elif status.st_size >= OFFSET_MIN and _is_part(other, known, status.st_size, functools.partial(read_at, descriptor)):
+            if status.st_size >= OFFSET_MIN and is_part:
                 return _origin(files, other, known)
     return None
 
@@ -95,7 +97,7 @@ def _is_part(other: TrackedFile, known: Position, size: int, read: _Read) -> boo
     is_now = known is other.progress.position
     if is_now and (told := _is_in_log(other, known, size, read)) is not None:
         return told
-    if size < 2 * len(known.head) and not is_now:  # most of it is known to the byte
+    if size <= len(known.head):  # all of it is known to the byte
         return True
     return is_marked(known.marks, size, read)
 

@@ -17,9 +17,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hourmark_producer.files import Position, TrackedFile
-from hourmark_producer.truncation import ANCHOR_BYTES
+from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES
 
-MARKS_MAX: Final = 16
+MARKS_MAX: Final = 24
+_NEAR: Final = 32  # so far apart they are behind the head, where many files begin with the same lines
 GENERATIONS_MAX: Final = 4  # that are over, the latest one apart
 _MARK: Final = struct.Struct(">Q8s")
 SCHEMA: Final = """
@@ -32,7 +33,8 @@ _Change = tuple[str, tuple[Any, ...]]
 
 def next_marks(before: Position, body: bytes | memoryview, anchor: bytes) -> bytes:
     """After one more range. `anchor`: its last bytes, and those before. The first range has places within it, too."""
-    places = itertools.takewhile(lambda place: place < len(body), (2 * ANCHOR_BYTES << n for n in itertools.count()))
+    near, far = range(HEAD_BYTES, 2 * ANCHOR_BYTES, _NEAR), (2 * ANCHOR_BYTES << n for n in itertools.count())
+    places = itertools.takewhile(lambda place: place < len(body), itertools.chain(near, far))
     within = () if before.offset else ((place, body[place - ANCHOR_BYTES : place]) for place in places)
     marks = [_MARK.pack(place, _digest(stood)) for place, stood in (*within, (before.offset + len(body), anchor))]
     return (before.marks + b"".join(marks))[-MARKS_MAX * _MARK.size :]

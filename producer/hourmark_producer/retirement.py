@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from hourmark.clock import Clock
@@ -92,11 +92,19 @@ class Retirement:
 
     def doubted(self, source: str, path: str, why: str, also: Iterable[Change]) -> None:
         """What is packed there is not read: whether it was before, or what it holds, cannot be told. `also`: written with it."""
-        what = f"it appeared packed, and is not read: {why}"
-        loss = Loss(source=source, path=path, at_ms=self.clock.now_ms(), bytes=0, unknown=1, what=what)
+        self._doubt(source, path, f"appeared packed, and is not read: {why}", also)
+
+    def untold(self, source: str, paths: Sequence[str], looked_ms: Mapping[str, int]) -> None:
+        """Each may have been made and rotated away since the latest look, or long before the first. `looked_ms`: from now on."""
+        others = f", nor are {len(paths) - 1} others" if len(paths) > 1 else ""
+        why = f"is not read{others}: the clock was set back, and whether it was made since the latest look cannot be told"
+        self._doubt(source, paths[0], why, archives.look_at(looked_ms), unknown=len(paths))
+
+    def _doubt(self, source: str, path: str, what: str, also: Iterable[Change], *, unknown: int = 1) -> None:
+        loss = Loss(source=source, path=path, at_ms=self.clock.now_ms(), bytes=0, unknown=unknown, what=f"it {what}")
         self.checkpoint.commit([*also, *changes.lose(loss)])
         self.counters.lost(loss)
-        _LOG.warning("%s appeared packed, and is not read: %s; loss is unknown", path, why)
+        _LOG.warning("%s %s; loss is unknown", path, what)
 
     def release(self, file: TrackedFile) -> None:
         """Forget a retired file once its last range is acknowledged."""

@@ -34,18 +34,24 @@ class Rotated:
         self._all_paths = [path for source in sources for path in source.paths]
         self._since_ms = dict(looked_ms)
         self._due = set(looked_ms)
+        self._untold = dict[str, dict[str, os.stat_result]]()  # by source
         self._identify = identify
 
-    def add_to(self, source: str, findings: Findings) -> None:
+    def add_to(self, source: str, findings: Findings, now_ms: int) -> None:
         """Where it is due, add what a look at the patterns passed over."""
         if source not in self._due or source not in self._since_ms:
             return
+        self._untold[source] = {}
+        was_set_back = now_ms < self._since_ms[source]  # the clock: then times tell nothing
         since_ns = self._since_ms[source] * 1_000_000 - _COARSE_NS
         for folder in list(findings.folders):
             for entry in entries(folder, findings):
                 if self._was_of(source, entry.path):
                     try:
-                        self._add(entry, since_ns, findings)
+                        if not was_set_back:
+                            self._add(entry, since_ns, findings)
+                        elif entry.is_file(follow_symlinks=False):
+                            self._untold[source][entry.path] = entry.stat()
                     except FileNotFoundError:
                         findings.unsettled = True
                     except OSError as error:
@@ -55,13 +61,17 @@ class Rotated:
         """These are new: what was there before may have been rotated away."""
         self._due.update(file.place.source for file in added)
 
-    def looked(self, source: str, began_ms: int, *, again: bool) -> None:
-        """A search was whole. `again`: what was found packed is to be found by the next one, too."""
+    def looked(self, source: str, began_ms: int, *, again: bool) -> dict[str, os.stat_result]:
+        """A search was whole. `again`: what was found packed is to be found by the next one, too.
+
+        Files of which it could not be told whether they were made since the one before.
+        """
         if again:
             self._due.add(source)
         elif source in self._due or source not in self._since_ms:
             self._since_ms[source] = began_ms
             self._due.discard(source)
+        return self._untold.pop(source, {})
 
     def _was_of(self, source: str, path: str) -> bool:
         """Whether it had a name that this source's patterns match, and has one that no source's does."""

@@ -85,7 +85,7 @@ class Scanner:
         self.beginnings.next_scan()
         began_ms = self._unseen.begin()
         for source in self._patterns:
-            findings = self._look_until_settled(source)
+            findings = self._look_until_settled(source, began_ms)
             seen.problems[source] = findings.problems
             seen.folders |= findings.folders
             settled = not (findings.unsettled or findings.problems)
@@ -93,7 +93,10 @@ class Scanner:
                 self._name_empty(source, findings)
             if self._unseen.saw(source, findings.compressed, settled=settled):
                 seen.complete.add(source)
-                self._rotated.looked(source, began_ms, again=self._unseen.reads(source))
+                doubted = self._rotated.looked(source, began_ms, again=self._unseen.reads(source))
+                untold = [path for path, at in doubted.items() if self.files.at_inode(at.st_dev, at.st_ino) is None]
+                if untold:
+                    self.retirement.untold(source, untold, self._unseen.looked_ms)
         self._follow_unfound(seen)
         self._unseen.end()
         seen.has_waiting = self._give_turns()
@@ -119,11 +122,11 @@ class Scanner:
         keep_accounts(self.checkpoint, changed)
         return unsettled
 
-    def _look_until_settled(self, source: str) -> Findings:
+    def _look_until_settled(self, source: str, began_ms: int) -> Findings:
         for _ in range(LOOKS_MAX):
             at_s = self.clock.monotonic_s()
             findings = look(self._patterns[source])
-            self._rotated.add_to(source, findings)
+            self._rotated.add_to(source, findings, began_ms)
             self._name_packed(source, findings)
             self.beginnings.saw(source, findings)
             for path, status in findings.files.items():

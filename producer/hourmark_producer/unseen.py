@@ -86,8 +86,8 @@ class Unseen:
         for stamp in new:
             told &= self._appeared(source, stamp, here[stamp], looked_ms or 0)
         self._changed |= looked_ms is None
-        if told:
-            self.looked_ms[source] = self._began_ms
+        if told and not any(file.suspected and file.place.source == source for file in self._holding):
+            self.looked_ms[source] = self._began_ms  # not while one is looked into: a run that follows must find it new, too
         return told
 
     def end(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import zstandard
@@ -35,10 +36,16 @@ def test_no_more_have_one_at_a_time_than_there_are() -> None:
 
 def test_those_that_hang_stop_no_others() -> None:
     presses = Presses(10, 1, patience_s=0.01)
-    with presses.one() as hanging, presses.one() as other:
-        assert other is not hanging
-    with presses.one() as again:
-        assert again is hanging, "and those that waited leave none behind"
+    with presses.one() as hanging:
+        with presses.one() as other:
+            assert other is not hanging
+        presses._patience_s = 60.0
+        with presses.one() as again:
+            assert again is other, "it is waited for once"
+    with presses.one() as again, contextlib.ExitStack() as more:
+        presses._patience_s = 0.01
+        assert again is other
+        assert more.enter_context(presses.one()) is not hanging, "no more are kept than there were"
 
 
 def test_an_error_gives_it_back() -> None:

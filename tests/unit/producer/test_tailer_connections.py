@@ -125,6 +125,46 @@ def test_an_endless_answer_is_not_read(connections: Connections) -> None:
         ask(connections, address)
 
 
+def test_an_answer_that_comes_byte_by_byte_holds_nobody_longer_than_one_that_does_not_come(connections: Connections) -> None:
+    with serving(b"") as (server, address), contextlib.ExitStack() as ends:
+        ended = threading.Event()
+        ends.callback(ended.set)
+
+        def drip() -> None:
+            wait_for(lambda: bool(server.requests), "it is asked")
+            with contextlib.suppress(OSError):  # given up
+                for at in range(len(WHOLE)):
+                    server.accepted[0].sendall(WHOLE[at : at + 1])
+                    ended.wait(0.1)
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        with pytest.raises(TimeoutError):
+            connections.ask(address, "GET", "/v1/hello", {}, b"", timeout_s=0.5, tls=TLS)
+        ended.set()
+        dripping.join(30.0)
+
+
+def test_an_answer_that_does_not_wait_for_all_of_its_request_is_heard(connections: Connections) -> None:
+    with serving(WHOLE.replace(b"200 OK", b"413 Too Large")) as (server, address):
+        server.closes = True
+        answer = connections.ask(address, "POST", "/v1/ranges", {}, bytes(20 << 20), timeout_s=5.0, tls=TLS)
+        assert answer.status == 413
+        with serving() as (_, other):
+            assert ask(connections, other).status == 200
+
+
+def test_what_a_service_closed_that_is_asked_no_more_is_let_go(connections: Connections) -> None:
+    """As of a name that stands for other addresses by now."""
+    with serving() as (server, address), serving() as (_, other):
+        ask(connections, address)
+        server.accepted[0].shutdown(socket.SHUT_RDWR)
+        ((kept,),) = connections._idle.values()
+        wait_for(lambda: kept.connection.recv(1, socket.MSG_PEEK) == b"", "it is closed")
+        ask(connections, other)
+        assert kept.connection.fileno() == -1
+
+
 def test_closing_closes_what_is_idle_and_what_was_under_way_afterwards(connections: Connections) -> None:
     with serving() as (server, address):
         ask(connections, address)

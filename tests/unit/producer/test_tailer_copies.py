@@ -266,3 +266,38 @@ def test_a_copy_that_is_begun_while_it_is_looked_at(host: Host, recorder: Record
         wait_for(lambda: acknowledged(recorder) >= len(lines(110)), "the log is read on")
     host.drain()
     assert list(recorder.contents().values()) == [lines(100) + lines(10, 5000)]
+
+
+def test_a_small_file_that_begins_as_its_log_did_before_a_truncation_is_its_own(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hourmark_producer.copies.COPYING_S", 0.3)
+    banner = lines(12)
+    host.drain(banner + lines(50, 1000))
+    os.truncate(host.app, 0)
+    host.drain(banner + lines(3, 5000))
+    host.append(banner + lines(2, 7000), host.logs / "app.log.1")
+    host.drain()
+    expected = [banner + lines(50, 1000), banner + lines(3, 5000), banner + lines(2, 7000)]
+    assert sorted(recorder.contents().values()) == sorted(expected)
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_a_file_that_begins_alike_is_read_though_it_is_written_all_the_time(
+    host: Host, recorder: Recorder, truncated: bool
+) -> None:
+    """Two logs of one program, whose lines begin under the same banner, and of which one is named after the other."""
+    banner = lines(12)
+    host.drain(banner + lines(5000, 1000))
+    if truncated:
+        os.truncate(host.app, 0)
+        host.drain(banner + lines(3, 5000))
+    other = host.logs / "app.log-1"
+    host.append(banner + lines(40, 70_000), other)
+
+    def is_read_while_it_grows() -> bool:
+        host.append(lines(1, 80_000), other)
+        return lines(40, 70_000) in recorder.text()
+
+    with host.running():
+        wait_for(is_read_while_it_grows, "it is read", within_s=4.0)

@@ -12,6 +12,8 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
+from hourmark.config_groups import TailedSource
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,3 +259,21 @@ def test_a_line_without_its_end_that_was_packed_is_lost_once(host: Host, recorde
         packed(host, f"app.log-{number}.gz", half)  # it appears again and again
         summary = host.drain()
         assert (summary.lost_bytes, summary.unknown_losses) == (size, 0)
+
+
+@pytest.mark.parametrize("pattern", ["app.log*", "app.log"])
+def test_a_stop_before_it_was_looked_into(host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, pattern: str) -> None:
+    host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/{pattern}"])]
+    host.drain(lines(100))
+    host.app.rename(host.logs / "app.log.2")
+    path = packed(host, "app.log.1.gz", lines(5000, 100))
+    monkeypatch.setattr("hourmark_producer.archives.EVERY_S", 0.0)
+    monkeypatch.setattr("hourmark_producer.unseen._LATER_MS", 0)
+    monkeypatch.setattr("hourmark_producer.unseen.LOOKS_BEFORE", 1_000_000)
+    wait_for(lambda: time.time() > path.stat().st_mtime + 0.1, "the next look is later")
+    with host.running() as tailer:
+        wait_for(lambda: tailer._scans > 5, "it is seen")
+    monkeypatch.setattr("hourmark_producer.unseen.LOOKS_BEFORE", 3)
+    summary = host.drain()
+    assert sent(recorder) == distinct(lines(5100))
+    assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import shutil
+import sqlite3
 import time
 from pathlib import Path
 
@@ -178,3 +180,15 @@ def test_one_that_cannot_be_opened_holds_the_claim(host: Host, recorder: Recorde
     monkeypatch.setattr("hourmark_producer.rotated.os.open", refusing)
     with pytest.raises(Exception, match=r"app\.log\.1: Permission denied"):
         host.drain()
+
+
+@pytest.mark.parametrize("name", ["app.log.1", "app.log.1.gz"])
+def test_where_the_clock_was_set_back_what_was_rotated_is_unknown_loss(narrow: Host, recorder: Recorder, name: str) -> None:
+    narrow.drain(lines(100))
+    with contextlib.closing(sqlite3.connect(narrow.state / "checkpoint.sqlite")) as db, db:
+        db.execute("UPDATE looked SET at_ms = at_ms + 3600000")
+    narrow.app.rename(narrow.logs / "app.log.2")
+    (narrow.logs / name).write_bytes(gzip.compress(lines(70, 1000)))
+    assert narrow.drain(lines(10, 5000)).unknown_losses == 1
+    assert narrow.drain(lines(10, 5010)).unknown_losses == 1, "and it is said once"
+    assert sorted(sent(recorder)) == sorted((lines(100) + lines(20, 5000)).splitlines(keepends=True))
