@@ -65,7 +65,7 @@ class PointedDatabase(Database):
     """A ledger whose transactions are points; its connections are those of `ledger`, which has looked at its schema already."""
 
     def __init__(self, ledger: Database, points: FaultPoints) -> None:
-        self._name, self._changing, self._reading = ledger._name, ledger._changing, ledger._reading
+        self._url, self._changing, self._reading = ledger._url, ledger._changing, ledger._reading
         self._points = points
 
     def close(self) -> None:
