@@ -49,8 +49,11 @@ def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) ->
     growing = now_s - status.st_mtime < COPYING_S
     head = read_at(descriptor, 0, HEAD_BYTES)
     for other in _namesakes(files, file):
-        if _will_be_read(files, other) and _begins_alike(other.observed.of(other.progress).head, head):
+        seen = other.observed.of(other.progress).head
+        if _will_be_read(files, other) and _begins_alike(seen, head):
             raise BeingCopied(f"it begins like {other.place.seen_at}, of which nothing is read yet")
+        if growing and 0 < status.st_size < OFFSET_MIN and any(one.startswith(head) for one in (seen, *_heads(other))):
+            raise BeingCopied(f"it holds too little yet to be told from a copy of {other.place.seen_at}")
         for known in (other.progress.position, other.former, *other.older):
             if known is None or not is_telling(known) or not known.head.startswith(head[: len(known.head)]):
                 continue
@@ -67,6 +70,10 @@ def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) ->
             if status.st_size >= OFFSET_MIN and is_part:
                 return _origin(files, other, known)
     return None
+
+
+def _heads(other: TrackedFile) -> Iterator[bytes]:
+    return (known.head for known in (other.progress.position, other.former, *other.older) if known is not None)
 
 
 def _has_it_all(descriptor: int, known: Position) -> bool:

@@ -20,6 +20,8 @@ from packaging.requirements import Requirement
 from tests.packaging.rooms import ROOMS, ROOT, Room, needs
 from tools.uv import Done, run_uv, uv
 
+from hourmark_infra.tar_files import extract
+
 BUILD_LOCK: Final = ROOT / "infra" / "launcher" / "build.lock"
 OTHERS: Final = tuple(room.folder.name for room in ROOMS.values())
 _NOTES: Final = "imported-of-other-people"
@@ -131,7 +133,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
     sdists = {name: into / "sdist" / f"{room.package}-{room.project['version']}.tar.gz" for name, room in ROOMS.items()}
     for sdist in sdists.values():
         with tarfile.open(sdist) as archive:
-            archive.extractall(into / "unpacked", filter="data")
+            extract(archive, into / "unpacked")
     unpacked = [into / "unpacked" / sdist.name.removesuffix(".tar.gz") for sdist in sdists.values()]
     _build(builder, [f"{folder}=wheel:{into / 'wheel-of-sdist'}" for folder in unpacked])
     found = {}

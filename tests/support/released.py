@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from hourmark_infra.tar_files import extract
+
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 # Where a version was released. Tags are not in every clone, commits are; a shallow one has neither.
 COMMITS: Final[Mapping[str, str]] = {"0.2.0": "5ababa6182e2e1d8d6db3d97a84bbf4154cda48c"}
@@ -40,7 +42,7 @@ def _unpack(version: str, root: Path) -> None:
     packed = subprocess.run(command, cwd=CHECKOUT, capture_output=True, check=True).stdout
     unfinished = root.with_name(f"{root.name}.{uuid.uuid4().hex[:8]}")
     with tarfile.open(fileobj=io.BytesIO(packed)) as sources:
-        sources.extractall(unfinished, filter="data")
+        extract(sources, unfinished)
     unfinished.rename(root)
 
 

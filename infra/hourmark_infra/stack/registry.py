@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hourmark_infra.jars.lockfile import read_lock
 from hourmark_infra.stack.layout import Layout
+from hourmark_infra.tar_files import extract
 
 CONFLUENT_PATH = "/apis/ccompat/v7"
 
@@ -20,19 +21,12 @@ def unpacked(folder: Path) -> Path:
         temporary = folder / f".app.{os.getpid()}"
         shutil.rmtree(temporary, ignore_errors=True)
         with tarfile.open(folder / read_lock("registry")[0].file_name) as archive:
-            _extract(archive, temporary)
+            extract(archive, temporary)
         try:
             temporary.rename(target)
         except OSError:  # another `up` was first; its result is the same
             shutil.rmtree(temporary, ignore_errors=True)
     return target
-
-
-def _extract(archive: tarfile.TarFile, folder: Path) -> None:
-    if hasattr(tarfile, "data_filter"):
-        archive.extractall(folder, filter="data")
-    else:  # before Python 3.11.4; the archive's digest was checked anyway
-        archive.extractall(folder)  # noqa: S202
 
 
 def registry_options(layout: Layout) -> tuple[str, ...]:

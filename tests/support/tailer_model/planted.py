@@ -30,6 +30,7 @@ def _put(place: str, value: object) -> None:
     *classes, name = attribute.split(".")
     for one in classes:
         holder = getattr(holder, one)
+    assert hasattr(holder, name), f"{place} is not there: this fault would change nothing"
     setattr(holder, name, value)
 
 
@@ -65,7 +66,7 @@ def claims_with_an_own_clock() -> None:
 @fault("settle", *3 * ["take_a_service_down"], *3 * ["append"], "kill")
 def moves_on_before_it_is_durable() -> None:
     """The spool keeps nothing: what was on its way is not sent again after a kill."""
-    _put("checkpoint:spool", lambda *_: ("SELECT 1", ()))
+    _put("follower:spool", lambda *_: ("SELECT 1", ()))
 
 
 @fault("settle", "kill", "start")

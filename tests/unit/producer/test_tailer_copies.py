@@ -301,3 +301,18 @@ def test_a_file_that_begins_alike_is_read_though_it_is_written_all_the_time(
 
     with host.running():
         wait_for(is_read_while_it_grows, "it is read", within_s=4.0)
+
+
+def test_a_copy_in_the_making_that_has_its_first_line_alone(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hourmark_producer.copies.COPYING_S", 1.0)
+    copy, whole = host.logs / "app.log.1", lines(40)
+    host.drain(lines(1))
+    host.append(whole[len(lines(1)) :])
+    copy.write_bytes(lines(1))
+    with host.running():
+        wait_for(lambda: acknowledged(recorder) >= len(whole), "the log is read")
+        host.append(whole[len(lines(1)) :], copy)
+    host.drain()
+    assert list(recorder.contents().values()) == [whole]
