@@ -25,11 +25,26 @@ from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, are_alike
 OFFSET_MIN: Final = 64  # less content than this could be equal by chance
 COPYING_S: Final = 5.0  # so long without growth, and nobody is copying any more
 _TAIL_BYTES: Final = 1 << 16
-_Read = Callable[[int, int], bytes]  # of the copy: offset, count
 
 
 class BeingCopied(OSError):
     """It may be the beginning of a copy; the step is tried again."""
+
+
+class Looked(NamedTuple):
+    """What may be a copy. `is_new`, `growing`: found, or written to, a moment ago. `read`: offset, count."""
+
+    size: int
+    read: Callable[[int, int], bytes]
+    is_new: bool = False
+    growing: bool = False
+
+
+def look_at(descriptor: int, now_s: float, found_s_ago: float) -> Looked:
+    """A plain file."""
+    status = os.fstat(descriptor)
+    growing = now_s - status.st_mtime < COPYING_S
+    return Looked(status.st_size, functools.partial(read_at, descriptor), found_s_ago < COPYING_S, growing)
 
 
 class Origin(NamedTuple):
@@ -43,31 +58,32 @@ class Origin(NamedTuple):
     reads_on: bool
 
 
-def origin_of(files: Files, file: TrackedFile, descriptor: int, now_s: float) -> Origin | None:
+def origin_of(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
     """What this file, not read yet, is a copy of. BeingCopied: that will be seen in a moment."""
-    status = os.fstat(descriptor)
-    growing = now_s - status.st_mtime < COPYING_S
-    head = read_at(descriptor, 0, HEAD_BYTES)
+    size, read, is_new, growing = looked
+    head = read(0, HEAD_BYTES)
     for other in _namesakes(files, file):
         seen = other.observed.of(other.progress).head
         if _will_be_read(files, other) and _begins_alike(seen, head):
             raise BeingCopied(f"it begins like {other.place.seen_at}, of which nothing is read yet")
-        if growing and 0 < status.st_size < OFFSET_MIN and any(one.startswith(head) for one in (seen, *_heads(other))):
+        if growing and 0 < size < OFFSET_MIN and any(one.startswith(head) for one in (seen, *_heads(other))):
             raise BeingCopied(f"it holds too little yet to be told from a copy of {other.place.seen_at}")
+        if is_new and _is_hardly_known(files, other, head):
+            raise BeingCopied(f"it begins like {other.place.seen_at}, of which too little is known yet")
         for known in (other.progress.position, other.former, *other.older):
             if known is None or not is_telling(known) or not known.head.startswith(head[: len(known.head)]):
                 continue
-            if status.st_size >= known.offset:
-                if _has_it_all(descriptor, known):
+            if size >= known.offset:
+                if _has_it_all(known, read):
                     origin = _origin(files, other, known)
                     if origin.reads_on and growing and not _is_truncated(other):  # both may have grown since they were looked at
                         raise BeingCopied(f"it is a copy of {other.place.seen_at}, and perhaps not whole yet")
                     return origin
                 continue
-            is_part = _is_part(other, known, status.st_size, functools.partial(read_at, descriptor))
-            if growing and head and (is_part or status.st_size < 2 * HEAD_BYTES):
+            is_part = _is_part(other, known, size, read)
+            if growing and head and (is_part or size < 2 * HEAD_BYTES):
                 raise BeingCopied(f"it begins like {other.place.seen_at}; perhaps a copy is being made")
-            if status.st_size >= OFFSET_MIN and is_part:
+            if size >= OFFSET_MIN and is_part:
                 return _origin(files, other, known)
     return None
 
@@ -76,12 +92,12 @@ def _heads(other: TrackedFile) -> Iterator[bytes]:
     return (known.head for known in (other.progress.position, other.former, *other.older) if known is not None)
 
 
-def _has_it_all(descriptor: int, known: Position) -> bool:
+def _has_it_all(known: Position, read: Callable[[int, int], bytes]) -> bool:
     """Whether all that was read is there."""
     if not known.anchor:
-        return is_marked(known.marks, known.offset, functools.partial(read_at, descriptor))
+        return is_marked(known.marks, known.offset, read)
     length = len(known.anchor)
-    return read_at(descriptor, known.offset - length, length) == known.anchor
+    return read(known.offset - length, length) == known.anchor
 
 
 def _origin(files: Files, other: TrackedFile, known: Position) -> Origin:
@@ -99,7 +115,7 @@ def _is_truncated(other: TrackedFile) -> bool:
     return other.rest is not None or bool(other.observed.of(other.progress).shrinks)
 
 
-def _is_part(other: TrackedFile, known: Position, size: int, read: _Read) -> bool:
+def _is_part(other: TrackedFile, known: Position, size: int, read: Callable[[int, int], bytes]) -> bool:
     """Whether it has, of what was read, the beginning: what was read after it was made is not in it."""
     is_now = known is other.progress.position
     if is_now and (told := _is_in_log(other, known, size, read)) is not None:
@@ -109,7 +125,7 @@ def _is_part(other: TrackedFile, known: Position, size: int, read: _Read) -> boo
     return is_marked(known.marks, size, read)
 
 
-def _is_in_log(other: TrackedFile, known: Position, size: int, read: _Read) -> bool | None:
+def _is_in_log(other: TrackedFile, known: Position, size: int, read: Callable[[int, int], bytes]) -> bool | None:
     """Whether the log has what its copy ends with, at the same place; None where it is not there to be asked."""
     start = max(0, size - ANCHOR_BYTES)
     with contextlib.suppress(OSError), open(other.place.seen_at, "rb", opener=_opened) as opened:
@@ -127,9 +143,18 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _will_be_read(files: Files, other: TrackedFile) -> bool:
-    """Whether so little of it was read that nothing tells it from others, and there is more."""
+    """Whether so little of what it holds now was read that nothing tells it from others, and there is more."""
     is_over = other.is_gone or files.is_displaced(other)
-    return other.progress.position.offset < OFFSET_MIN and not is_over and not other.is_read
+    begins = other.progress.position.offset < OFFSET_MIN and not other.is_read
+    return not is_over and (begins or _is_truncated(other))
+
+
+def _is_hardly_known(files: Files, other: TrackedFile, head: bytes) -> bool:
+    """Whether all that was read of it is what this begins with: there may be more in it than was seen by then."""
+    known, is_over = other.progress.position, other.is_gone or files.is_displaced(other)
+    return (
+        0 < known.offset < OFFSET_MIN and not is_over and len(head) > known.offset and head.startswith(known.head[: known.offset])
+    )
 
 
 def _begins_alike(one: bytes, other: bytes) -> bool:

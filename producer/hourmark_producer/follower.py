@@ -24,10 +24,9 @@ from hourmark.wire import RangeAnswer
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.accounts import keep_head
 from hourmark_producer.archives import depart
-from hourmark_producer.books import skip
 from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.compressing import Press, Presses
-from hourmark_producer.copies import Origin, end_of_lines, origin_of
+from hourmark_producer.copies import Origin, end_of_lines, look_at, origin_of
 from hourmark_producer.counters import Counters
 from hourmark_producer.cutting import Cut, Pending
 from hourmark_producer.files import Files, Outgoing, Position, Progress, TrackedFile
@@ -36,13 +35,14 @@ from hourmark_producer.generations import Generations
 from hourmark_producer.looking import is_anchored, look_into, read_at, read_into
 from hourmark_producer.losses import Loss
 from hourmark_producer.marks import GENERATIONS_MAX, forget_older, next_marks, save_marks
+from hourmark_producer.passing_over import pass_over
 from hourmark_producer.range_sizes import RangeSizes
 from hourmark_producer.refused_lines import RefusedLines
 from hourmark_producer.rests import Rests
 from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink, TooLarge
 from hourmark_producer.source_cutting import cut_of, extras_of, joins_lines
 from hourmark_producer.spooled_ranges import note_several, spool, unspool
-from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor
+from hourmark_producer.truncation import HEAD_BYTES, Judgement, Shrink, Verdict, are_alike, judge, next_anchor
 
 RANGES_PER_TURN: Final = 16  # then other files have their turn
 _FLUSH_AGAIN_S: Final = 0.05  # where a flush is due, and the latest look saw less than there is
@@ -289,22 +289,11 @@ class Follower:
 
     def _passed_over(self, file: TrackedFile, descriptor: int) -> Position | None:
         """Up to where the lines of a copy were, or will be, sent from the file that it is of; what comes after is its own."""
-        origin = origin_of(self.files, file, descriptor, self.clock.now_ms() / 1000)
+        looked = look_at(descriptor, self.clock.now_ms() / 1000, self.clock.monotonic_s() - file.held_since_s)
+        origin = origin_of(self.files, file, looked)
         if origin is None or not (end := _end_of_copy(origin, descriptor)):
             return None
-        start = max(0, end - ANCHOR_BYTES)
-        head, anchor = read_at(descriptor, 0, HEAD_BYTES), read_at(descriptor, start, end - start)
-        in_line = origin.known.in_line and not origin.reads_on
-        position = dataclasses.replace(
-            file.progress.position, offset=end, in_line=in_line, anchor=anchor, size_seen=end, head=head
-        )
-        moved = [changes.save_position(file.file_id, position), changes.save_account(file.file_id, position)]
-        self.checkpoint.commit([*moved, skip(file.place.source, end)])
-        _LOG.warning(
-            "%s is a copy of %s: its %d bytes are passed over; rotate by rename, or let the pattern match no copies",
-            file.place.seen_at, origin.file.place.seen_at, end,
-        )  # fmt: skip
-        return position
+        return pass_over(self.checkpoint, file, origin, end, looked.read)
 
     def _doubt(self, file: TrackedFile, what: str, position: Position) -> None:
         loss = Loss(source=file.place.source, path=file.place.seen_at, at_ms=self.clock.now_ms(), bytes=0, unknown=1, what=what)

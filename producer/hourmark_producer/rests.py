@@ -18,7 +18,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
@@ -28,12 +28,13 @@ from hourmark_producer import checkpoint as changes
 from hourmark_producer.books import skip
 from hourmark_producer.checkpoint import Checkpoint
 from hourmark_producer.compressed import CutOff, Damaged, Plain
-from hourmark_producer.copies import OFFSET_MIN, is_telling
+from hourmark_producer.copies import OFFSET_MIN, Looked, is_telling, origin_of
 from hourmark_producer.cutting import Cut
 from hourmark_producer.discovery import PACKED
 from hourmark_producer.explaining import Answer, Past, ask, pasts
 from hourmark_producer.files import Files, TrackedFile
 from hourmark_producer.identity import Identity, identify
+from hourmark_producer.passing_over import pass_over
 from hourmark_producer.range_sizes import RangeSizes
 from hourmark_producer.rest import NOTHING, Content, Known, Rest, Stage, Unpacked, compare
 from hourmark_producer.schedule import Schedule
@@ -43,6 +44,7 @@ from hourmark_producer.truncation import are_alike
 AT_ONCE_MAX: Final = 4  # each holds a descriptor and a window
 TRUNCATED_MAX: Final = 16
 _NOWHERE_MAX: Final = 64
+_BLOCK_BYTES: Final = 1 << 16
 PACKING_S: Final = 10.0  # so long without growth, and nobody is packing any more
 _ROOT: Final = re.compile(r"\.*[^.\d]*")
 _SEPARATORS: Final = "._-~"
@@ -155,7 +157,27 @@ class Rests:
             rest.end(Stage.NOWHERE, "; ".join(f"{one.path}: {one.content.flaw or 'perhaps'}" for one in found[:3]))
             return
         whole = (one for one in readable if not one.content.flaw)
-        self._begin(file, rest, next(whole, max(readable, key=lambda one: one.content.readable)))
+        chosen = next(whole, max(readable, key=lambda one: one.content.readable))
+        if rest.truncated_at is None and file.progress.is_untouched:
+            self._pass_over(file, rest, chosen)
+        self._begin(file, rest, chosen)
+
+    def _pass_over(self, file: TrackedFile, rest: Rest, found: _Found) -> None:
+        """What nobody looked into before it was packed may be a copy."""
+        size = found.content.readable
+
+        def read(offset: int, count: int) -> bytes:
+            try:
+                plain, _ = self._open(file, found.path, rest)
+                with contextlib.closing(plain):
+                    return _read_of(plain, offset, min(offset + count, size), self._pause)
+            except (CutOff, Damaged) as error:
+                raise NotYet(f"{found.path} was changed while it was read: {error}") from error
+
+        if origin := origin_of(self.files, file, Looked(size, read)):
+            end = size if origin.reads_on else min(size, origin.known.offset)  # nobody writes to it any more
+            position = pass_over(self.checkpoint, file, origin, end, read)
+            file.progress = dataclasses.replace(file.progress, position=position, quiet_to=end)
 
     def _find_out(self, file: TrackedFile, rest: Rest) -> None:
         """Whether a packed file that appeared was ever read: if not, it is read now, as a file of its own."""
@@ -274,6 +296,16 @@ class Rests:
     def _pause(self) -> None:
         if self.stopping.is_set():
             raise NotYet("the tailer stops")
+
+
+def _read_of(plain: Plain | Unpacked, start: int, end: int, pause: Callable[[], object]) -> bytes:
+    """Of content from its beginning on, without more of it in memory. CutOff, Damaged, OSError."""
+    at, found = 0, b""
+    while at < end and (block := plain.read(min(_BLOCK_BYTES, end - at))):
+        found += block[max(0, start - at) :]
+        at += len(block)
+        pause()
+    return found
 
 
 def _is_at_work(rest: Rest | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from tests.support.tailer.host import Host, lines
@@ -11,8 +12,10 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import TailedSource
-from hourmark_producer.copies import Origin, origin_of
-from hourmark_producer.files import Files, TrackedFile
+from hourmark_producer.copies import BeingCopied, Looked, Origin, origin_of
+from hourmark_producer.files import Account, Files, Observation, Place, Position, Progress, TrackedFile
+from hourmark_producer.identity import identify
+from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, Shrink
 
 
 def test_copytruncate_does_not_duplicate_everything_though_the_copy_matches(
@@ -63,7 +66,7 @@ def test_a_copy_that_grows_beyond_what_was_read_of_its_file_is_waited_for_too(ho
         host.append(lines(400, 600), copy)
         os.truncate(host.app, 0)
         recorder.behaviour = lambda _: 200
-        wait_for(lambda: len(recorder.text()) >= len(lines(1000)), "all lines")
+        recorder.wait_text(lines(1000))
     host.drain()
     assert sorted(recorder.text().splitlines()) == lines(1000).splitlines()
 
@@ -78,7 +81,7 @@ def test_a_copy_that_has_all_of_its_file_is_waited_for_too_as_both_may_grow(host
         wait_for(lambda: len(tailer.files) == 2 and tailer._scans > scans + 5, "it is seen")
         for path in (host.app, copy):
             host.append(lines(10, 1000), path)
-        wait_for(lambda: len(recorder.text()) >= len(lines(1010)), "the file is read")
+        recorder.wait_text(lines(1010))
         os.truncate(host.app, 0)
         wait_for(lambda: all(file.is_read for file in tailer.files), "it is passed over")
     host.drain(lines(10, 2000))
@@ -168,10 +171,6 @@ def test_a_copy_is_known_under_each_name_that_rotation_gives(host: Host, recorde
     assert sorted(recorder.contents().values()) == sorted([lines(100), lines(10, 5000)])
 
 
-def acknowledged(recorder: Recorder) -> int:
-    return sum(map(len, recorder.contents().values()))
-
-
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_copy_that_holds_less_than_was_read_before_the_truncation(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, restarts: bool
@@ -179,11 +178,11 @@ def test_a_copy_that_holds_less_than_was_read_before_the_truncation(
     monkeypatch.setattr("hourmark_producer.copies.COPYING_S", 0.3)
     copy = host.logs / "being-made"
     with host.running(lines(100)):
-        wait_for(lambda: acknowledged(recorder) == len(lines(100)), "it is read")
+        recorder.wait_size(len(lines(100)))
         copy.write_bytes(host.app.read_bytes() + b"half a li")
         for start in (100, 120, 140):
             host.append((b"half a line\n" if start == 100 else b"") + lines(20, start))
-            wait_for(lambda start=start: acknowledged(recorder) == len(lines(start + 20)) + 12, "it is read on")  # type: ignore[misc]
+            recorder.wait_size(len(lines(start + 20)) + 12)
         if not restarts:
             os.truncate(host.app, 0)
             copy.rename(host.logs / "app.log.1")
@@ -253,9 +252,9 @@ def test_a_copy_that_is_begun_while_it_is_looked_at(host: Host, recorder: Record
     copy = host.logs / "app.log.1"
     copy.touch()
 
-    def slow(files: Files, file: TrackedFile, descriptor: int, now_s: float) -> Origin | None:
-        origin = origin_of(files, file, descriptor, now_s)
-        if os.fstat(descriptor).st_size == 0 and file.place.seen_at == str(copy):
+    def slow(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
+        origin = origin_of(files, file, looked)
+        if looked.size == 0 and file.place.seen_at == str(copy):
             copy.write_bytes(lines(100))
         return origin
 
@@ -263,7 +262,7 @@ def test_a_copy_that_is_begun_while_it_is_looked_at(host: Host, recorder: Record
     with host.running():
         wait_for(lambda: copy.stat().st_size > 0, "it is looked at")
         host.append(lines(10, 5000))
-        wait_for(lambda: acknowledged(recorder) >= len(lines(110)), "the log is read on")
+        recorder.wait_size(len(lines(110)))
     host.drain()
     assert list(recorder.contents().values()) == [lines(100) + lines(10, 5000)]
 
@@ -312,7 +311,45 @@ def test_a_copy_in_the_making_that_has_its_first_line_alone(
     host.append(whole[len(lines(1)) :])
     copy.write_bytes(lines(1))
     with host.running():
-        wait_for(lambda: acknowledged(recorder) >= len(whole), "the log is read")
+        recorder.wait_size(len(whole))
         host.append(whole[len(lines(1)) :], copy)
     host.drain()
     assert list(recorder.contents().values()) == [whole]
+
+
+def followed(path: Path, size: int, read_to: int, *, shrinks: tuple[Shrink, ...] = ()) -> TrackedFile:
+    """One that was last seen with so many bytes, and is read up to there; it begins with lines."""
+    content, identity = lines(100), identify(descriptor := os.open(path, os.O_RDONLY))
+    os.close(descriptor)
+    file = TrackedFile(file_id=path.name, identity=identity, place=Place("app", str(path), str(path)))
+    head, anchor = content[: min(read_to, HEAD_BYTES)], content[max(0, read_to - ANCHOR_BYTES) : read_to]
+    position = Position(offset=read_to, head=b"" if shrinks else head, anchor=anchor, size_seen=size)
+    file.progress = Progress(position=position, quiet_to=size, examined_at_s=1.0, examined_scan=1)
+    account = Account(size, shrinks, content[: min(size, HEAD_BYTES)])
+    file.observed = Observation(size=size, mtime_ns=0, at_s=2.0, account=account, base_s=1.0)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("size", "read_to", "shrinks", "waits"),
+    [
+        (23, 23, (), True),  # the log was last seen with its first line
+        (0, 0, (), False),
+        (460, 4000, (Shrink(4000, 460, other=True),), True),  # it was truncated, and what it holds now is not read yet
+    ],
+)
+def test_what_begins_as_a_log_of_which_too_little_is_known_waits(
+    tmp_path: Path, size: int, read_to: int, shrinks: tuple[Shrink, ...], waits: bool
+) -> None:
+    for name in ("app.log", "app.log.1"):
+        (tmp_path / name).write_bytes(lines(40))
+    log, copy = followed(tmp_path / "app.log", size, read_to, shrinks=shrinks), followed(tmp_path / "app.log.1", 0, 0)
+    content = lines(40)
+    looked = Looked(len(content), lambda offset, count: content[offset : offset + count], is_new=True)
+    if waits:
+        with pytest.raises(BeingCopied):
+            origin_of(Files([log, copy]), copy, looked)
+    else:
+        assert origin_of(Files([log, copy]), copy, looked) is None
+    if not shrinks:
+        assert origin_of(Files([log, copy]), copy, looked._replace(is_new=False)) is None, "not for ever"

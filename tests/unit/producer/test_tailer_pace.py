@@ -114,7 +114,7 @@ def test_without_hints_polling_finds_everything(host: Host, recorder: Recorder, 
         host.append(lines(10, 10))
         recorder.wait_text(lines(20))
         host.append(lines(10, 50), host.logs / "app.log.new")
-        wait_for(lambda: len(recorder.text()) == len(lines(30)), "the new file")
+        recorder.wait_text(lines(30))
 
 
 @pytest.mark.parametrize("step", ["new", "rotated", "deleted"])
@@ -135,7 +135,7 @@ def test_a_name_that_changes_brings_a_full_look_forward(
         else:
             host.app.unlink()
             host.append(lines(10, 10))
-        wait_for(lambda: len(recorder.text()) == len(lines(20)), "the other file's lines")
+        recorder.wait_text(lines(20))
         assert time.monotonic() - began < 30.0, "long before the next one was due"
 
 
@@ -183,7 +183,7 @@ def test_files_that_wait_for_a_descriptor_do_not_wait_for_the_pace(
     for number in range(40):
         host.append(lines(10, 10 * number), host.logs / f"app.log.{number}")
     with host.running():
-        wait_for(lambda: len(recorder.text()) == len(lines(400)), "all have their turn", 60)
+        recorder.wait_text(lines(400))
 
 
 def test_a_folder_that_is_not_there_yet_is_found_when_it_comes(

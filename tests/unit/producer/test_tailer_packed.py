@@ -286,3 +286,24 @@ def test_without_birth_times_the_successor_has_the_next_generation(host: Host, r
     pack(host)
     assert host.drain().unknown_losses == 0
     assert one_content(recorder) == lines(110)
+
+
+@pytest.mark.parametrize("read_on", [0, 50])
+def test_a_copy_that_is_packed_before_it_was_looked_into_is_not_sent_again(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, read_on: int
+) -> None:
+    """It waited to be looked into when the tailer was stopped."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr("hourmark_producer.copies.COPYING_S", 60.0)
+    host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/app.log*"])]
+    host.drain(lines(100))
+    copy = host.logs / "app.log.1"
+    copy.write_bytes(lines(100))
+    with host.running(lines(read_on, 100)):
+        recorder.wait_text(lines(100 + read_on))
+        wait_for(lambda: f"{copy} is followed" in caplog.text, "the copy is seen")
+    pack(host, path=copy)
+    host.append(lines(10, 5000))
+    summary = host.drain()
+    assert sorted(recorder.contents().values()) == [lines(100 + read_on) + lines(10, 5000)]
+    assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
