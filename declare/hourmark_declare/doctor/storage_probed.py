@@ -22,9 +22,22 @@ def probed(storage: Storage) -> Iterator[Answer]:
     """Write, read back, write over, rename over a file and an empty folder."""
     folder = f"{FOLDER}{uuid.uuid4().hex}"
     try:
-        yield from list(_tried(storage, folder))
+        answers = list(_tried(storage, folder))
     finally:
+        left = list(_deleted(storage, folder))
+    yield from (*answers, *left)
+
+
+def _deleted(storage: Storage, folder: str) -> Iterator[Answer]:
+    try:
         storage.delete(folder)
+    except StorageError as error:  # as in safe mode: what was found before is told all the same
+        yield finding(
+            CHECK,
+            _SUBJECT,
+            f"what was tried cannot be deleted: {error}",
+            f"delete {folder} there, if it stands, once storage takes changes",
+        )
 
 
 def _tried(storage: Storage, folder: str) -> Iterator[Answer]:
