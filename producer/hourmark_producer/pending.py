@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from hourmark_producer.files import Files
+from hourmark_producer.files import Files, TrackedFile
 from hourmark_producer.schedule import Schedule
 
 
@@ -30,9 +30,15 @@ class PendingBytes:
 
     def by_source(self) -> Counter[str]:
         """Of all files."""
-        with self._lock:
-            some = self._some | self._schedule.touched()
         found = Counter[str]()
-        for file in some:
+        for file in self._asked():
             found[file.place.source] += file.pending_bytes
         return found
+
+    def is_in_flight(self) -> bool:
+        """Whether a range of any file is on its way."""
+        return any(file.progress.in_flight for file in self._asked())
+
+    def _asked(self) -> set[TrackedFile]:
+        with self._lock:
+            return self._some | self._schedule.touched()

@@ -1,9 +1,9 @@
 """Files that were made and rotated away between two looks, under names that no pattern matches.
 
 Under `app.log` or `*.log` a file that is rotated while the tailer runs is read to its end: it was seen before. One that was made
-and rotated away while nobody looked was seen under no name. So where something new was found, and at a start, folders are
-searched for names that rotation makes of those that match (`app.log` → `app.log.1`, `app.log-20261124`, `app-20261124.log`, also
-packed). What was made and written since the latest such search was the source's, and is followed; all else is left alone.
+and rotated away while nobody looked was seen under no name. So where something was found new, or gone, and at a start, folders
+are searched for names that rotation makes of those that match (`app.log` → `app.log.1`, `app.log-20261124`, `app-20261124.log`,
+also packed). What was made and written since the latest such search was the source's, and is followed; all else is left alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hourmark.config_groups import TailedSource
 from hourmark_producer.discovery import PACKED, Findings, entries
 from hourmark_producer.exclusion import is_named_by
 from hourmark_producer.files import TrackedFile
-from hourmark_producer.former_names import without_numbers
+from hourmark_producer.former_names import DATE_DIGITS, without_numbers
 from hourmark_producer.identity import Identity
 
 _COARSE_NS: Final = 20_000_000  # times of file systems are a tick of the kernel's behind
@@ -34,6 +34,7 @@ class Rotated:
         self._all_paths = [path for source in sources for path in source.paths]
         self._since_ms = dict(looked_ms)
         self._due = set(looked_ms)
+        self._unfound = set[TrackedFile]()
         self._untold = dict[str, dict[str, os.stat_result]]()  # by source
         self._identify = identify
 
@@ -61,6 +62,13 @@ class Rotated:
         """These are new: what was there before may have been rotated away."""
         self._due.update(file.place.source for file in added)
 
+    def unfound(self, files: set[TrackedFile]) -> set[str]:
+        """No pattern found these. Sources that are to be searched: where one was rotated, so may be what came after it."""
+        sources = {file.place.source for file in files - self._unfound}
+        self._due |= sources
+        self._unfound = files
+        return sources
+
     def looked(self, source: str, began_ms: int, *, again: bool) -> dict[str, os.stat_result]:
         """A search was whole. `again`: what was found packed is to be found by the next one, too.
 
@@ -76,7 +84,7 @@ class Rotated:
     def _was_of(self, source: str, path: str) -> bool:
         """Whether it had a name that this source's patterns match, and has one that no source's does."""
         settings = self._sources[source]
-        formers = [name for name in without_numbers(path) if is_named_by(name, settings.paths)]
+        formers = [name for name in without_numbers(path, digits_min=DATE_DIGITS) if is_named_by(name, settings.paths)]
         return any(not is_named_by(name, settings.exclude) for name in formers) and not is_named_by(path, self._all_paths)
 
     def _add(self, entry: os.DirEntry[str], since_ns: int, findings: Findings) -> None:

@@ -97,6 +97,8 @@ class Scanner:
                 untold = [path for path, at in doubted.items() if self.files.at_inode(at.st_dev, at.st_ino) is None]
                 if untold:
                     self.retirement.untold(source, untold, self._unseen.looked_ms)
+        unfound = {file for file in self.files if not (file in self._found or file.is_gone)}
+        seen.complete -= self._rotated.unfound(unfound)
         self._follow_unfound(seen)
         self._unseen.end()
         seen.has_waiting = self._give_turns()

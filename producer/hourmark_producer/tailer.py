@@ -197,7 +197,7 @@ class Tailer:
                 troubled = troubled + 1 if problems else 0
             else:
                 self._glance()
-            if drain and troubled >= DRAIN_PROBLEM_SCANS and not self._in_flight():
+            if drain and troubled >= DRAIN_PROBLEM_SCANS and not self._pending.is_in_flight():
                 named = ", ".join(f"{path}: {problems[path].strerror}" for path in sorted(problems)[:5])
                 raise Finding(f"not everything could be read: {named}; grant access, or mount it, and drain again")
             self._standstill.check(self._counters.ranges, self._pending.by_source().total())
@@ -213,7 +213,7 @@ class Tailer:
         """Until the next scan is due; whether all is drained."""
         until_s = self._clock.monotonic_s() + self._config.scan_seconds
         while (left_s := until_s - self._clock.monotonic_s()) > 0 and not stop.is_set() and self._failure is None:
-            if drain and not self._in_flight() and self._is_all_read():
+            if drain and not self._pending.is_in_flight() and self._is_all_read():
                 return True
             stop.wait(min(left_s, DRAIN_POLL_S) if drain else left_s)
         return False
@@ -237,13 +237,16 @@ class Tailer:
             self._pace.end(is_urgent=True)
             return None
         self._throttle.over("scan")
-        self._health.scanned(self._counters.ranges, waiting=self._in_flight())
+        self._health.scanned(self._counters.ranges, waiting=self._pending.is_in_flight())
         for path, problem in seen.all_problems().items():
             self._throttle.warn(f"look {path}", f"cannot look at {path}: {problem.strerror}; its source is not caught up")
         if readings_ms:
-            for source in seen.complete:
-                targets = [Target.of(file) for file in self.files if file.place.source == source]
-                self._caught_up[source].begin(readings_ms, targets, at_s)
+            targets: dict[str, list[Target]] = {source: [] for source in seen.complete}
+            for file in self.files:
+                if file.place.source in targets:
+                    targets[file.place.source].append(Target.of(file))
+            for source, those in targets.items():
+                self._caught_up[source].begin(readings_ms, those, at_s)
         self._glances.begin(self.files)
         self._spools.release()
         self._pending.count()
@@ -264,16 +267,13 @@ class Tailer:
             unsettled = True
         else:
             self._throttle.over("scan")
-            self._health.scanned(self._counters.ranges, waiting=self._in_flight())
+            self._health.scanned(self._counters.ranges, waiting=self._pending.is_in_flight())
         if unsettled or hinted.moved:
             self._pace.want()
 
     def _report_arrived(self) -> None:
         self._health.reported()
         self._senders.allow()
-
-    def _in_flight(self) -> bool:
-        return any(file.progress.in_flight for file in self.files)
 
     def _finish(self, stop: threading.Event, *, goodbye: bool) -> bool:
         """Deliver what is on its way, cut nothing new, and report it; perhaps that nothing will come."""
@@ -292,7 +292,7 @@ class Tailer:
                     self._follower.step(file)
             except HourmarkError as error:
                 self._throttle.warn("rest", f"{error}. Waiting: {file.place.seen_at}")
-        return not self._in_flight()
+        return not self._pending.is_in_flight()
 
     def _end_threads(self) -> bool:
         """Nothing new is cut or reported; whether all threads ended in time."""

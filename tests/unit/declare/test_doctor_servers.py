@@ -191,7 +191,10 @@ def test_a_namenode_is_asked_how_it_stands_where_it_tells(server: type[Answering
         storage = Storage(root="hdfs://namenode:8020/hourmark", webhdfs=f"http://{address}")
         answers = list(storage_asked.ask(Config(storage=storage)))
     assert answers[0].verdict is Verdict.WELL
-    assert [said.partition(":")[0] for said in findings(iter(answers))][:2] == ["nothing can be written", "what was tried cannot be deleted"]
+    assert [said.partition(":")[0] for said in findings(iter(answers))][:2] == [
+        "nothing can be written",
+        "what was tried cannot be deleted",
+    ]
     assert next(answer.verdict for answer in answers if answer.subject == "NameNode") is last
 
 

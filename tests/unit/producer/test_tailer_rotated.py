@@ -98,6 +98,14 @@ def test_also_between_two_looks_of_a_tailer_that_runs(narrow: Host, recorder: Re
     check(recorder, narrow.drain(), lines(150), lines(70, 1000), lines(70, 2000), lines(70, 3000), lines(10, 5000))
 
 
+def test_also_where_no_new_file_follows_while_it_runs(narrow: Host, recorder: Recorder) -> None:
+    narrow.settings["scan_seconds"] = 0.5
+    with narrow.running(lines(100)):
+        wait_for(lambda: len(sent(recorder)) == 100, "the first lines are sent")
+        rotate_twice(narrow)
+        wait_for(lambda: len(sent(recorder)) == 220, "all are sent", within_s=10.0)
+
+
 @pytest.mark.parametrize("name", ["app.log.1", "app.log-20261124", "app.log-2026-11-24", "app-20261124.log", "app.log.2026_11"])
 def test_names_that_rotation_makes(host: Host, recorder: Recorder, name: str) -> None:
     host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/app.log"])]
@@ -109,7 +117,9 @@ def test_names_that_rotation_makes(host: Host, recorder: Recorder, name: str) ->
     assert set(lines(70, 1000).splitlines(keepends=True)) <= set(sent(recorder))
 
 
-@pytest.mark.parametrize("name", ["app.log.old", "app.log1", "other.log.1", "app.log.1.lz4", "app.log.1.swp.x"])
+@pytest.mark.parametrize(
+    "name", ["app-2.log", "app_12.log.gz", "app.log.old", "app.log1", "other.log.1", "app.log.1.lz4", "app.log.1.swp.x"]
+)
 def test_other_names_are_left_alone(host: Host, recorder: Recorder, name: str) -> None:
     host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/app.log"])]
     host.drain(lines(10))
