@@ -73,10 +73,10 @@ def _of_file(file: TrackedFile) -> list[Past]:
     position, account = progress.position, file.observed.of(progress)
     awaited = not file.is_gone and (file.descriptor is None or progress.examined_at_s < 0)
     settles = bool(account.shrinks) and not file.is_gone
-    ends = [(position, file.retired), (file.former, True)]
+    ends = [(position, awaited, file.retired), (file.former, False, True)]
     made = [
-        Past(known.head, known.offset, known.anchor, awaited, is_over, settles)
-        for known, is_over in ends
+        Past(known.head, known.offset, known.anchor, more, is_over, settles)
+        for known, more, is_over in ends
         if known and known.offset
     ]
     is_small = len(account.head) < OFFSET_MIN and not (account.shrinks or file.deleted or file.unfound)  # and here, as itself
@@ -108,13 +108,11 @@ def ask(content: Stream, known: Iterable[Past], pause: Callable[[], object]) -> 
 def _answer(found: list[Past], is_beginning: bool, size: int) -> Told:
     """`is_beginning`: it may be that of something longer. `size`: of the content, where it is small."""
     telling = [past for past in found if past.is_telling and (past.offset or not past.awaited)]
-    if any(past.settles for past in telling):
-        return Told(Answer.NOT_YET)
+    is_over = all(past.is_over for past in telling)
+    if any(past.settles for past in telling) or (is_over and any(past.awaited for past in found)):
+        return Told(Answer.NOT_YET)  # of two that begin so, the other may be the one that was packed
     if telling:
-        is_over = all(past.is_over for past in telling)
         return Told(Answer.READ, max(telling, key=lambda past: past.offset) if is_over else None)
-    if any(past.awaited for past in found):
-        return Told(Answer.NOT_YET)
     if any(size in (past.offset, len(past.head)) for past in found) and size < HEAD_BYTES:  # equal to the byte
         return Told(Answer.READ)
     return Told(Answer.UNTOLD if found or is_beginning else Answer.UNREAD)

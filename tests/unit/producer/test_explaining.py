@@ -75,3 +75,9 @@ def test_what_will_be_read_is_waited_for_and_then_it_tells() -> None:
 
 def test_nothing_was_not_read_unless_nothing_was() -> None:
     assert answer(b"", past(lines(10))) is Answer.UNREAD
+
+
+def test_what_is_over_does_not_tell_while_another_that_begins_so_is_awaited() -> None:
+    over, copy = past(lines(50))._replace(is_over=True), past(lines(100), 0, awaited=True)
+    assert answer(lines(100), over, copy) is Answer.NOT_YET
+    assert answer(lines(100), over, past(lines(100, 7), 0, awaited=True)) is Answer.READ, "the other begins otherwise"
