@@ -17,6 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from hourmark.errors import HourmarkError, UsageError
+from hourmark.printing import called
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     # name: (module:attribute, one line of help shown without loading the room)
@@ -125,5 +126,6 @@ def main() -> None:
     try:
         root(standalone_mode=True)
     except HourmarkError as error:
-        click.echo(f"hourmark: {error}", err=True)
+        text = str(error).replace("`hourmark ", f"`{called()} ")
+        click.echo(f"hourmark: {text}", err=True)
         sys.exit(error.exit_code)
