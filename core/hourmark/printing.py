@@ -16,7 +16,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON obj
 
 
 def called() -> str:
-    """What whoever runs this types to run Hourmark, for a shell: `./hourmark` says so, and where it is installed it has a name."""
+    """What is typed to run Hourmark, for a shell: its launcher says how it was called; where it is installed it has a name."""
     return shlex.quote(os.environ.get("HOURMARK_CALLED") or "hourmark")
 
 

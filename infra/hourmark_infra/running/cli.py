@@ -73,12 +73,11 @@ def _proposed(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
     if file is not None:
         raise UsageError(f"--config {file} and files to propose a configuration for exclude each other; leave one out")
     written = _FOLDER / "hourmark.toml"
-    if written.exists():
-        raise UsageError(f"{written} is there already; run it by `hourmark run`, or remove {_FOLDER} to propose anew")
+    before = written.read_bytes() if written.exists() else b""
     command = [sys.executable, "-m", "hourmark", "init", *map(str, logs), *(["--yes"] if yes else [])]
     done = subprocess.run(command, env=environment(), stdout=sys.stderr.fileno(), check=False)
-    if done.returncode != 0 or not written.exists():
-        sys.exit(done.returncode or 1)
+    if done.returncode != 0 or not written.exists() or written.read_bytes() == before:
+        sys.exit(done.returncode or 1)  # it said why, or was not agreed to
     return written
 
 

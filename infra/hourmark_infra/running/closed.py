@@ -22,6 +22,14 @@ def waiting(rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str) 
     return dict(sorted({**unknown, **behind}.items()))
 
 
+def as_text(awaited: Mapping[str, str]) -> str:
+    """What types wait for, in one line: most wait for the same."""
+    of: dict[str, list[str]] = {}
+    for name, what in awaited.items():
+        of.setdefault(what, []).append(name)
+    return "; ".join(f"{', '.join(names)} {what}" for what, names in of.items()) or "all are closed"
+
+
 def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """By type, the next hour to close."""
     return {row["type"]: row["hour"] for row in rows if row["state"] != _CLOSED}
