@@ -21,7 +21,7 @@ from tests.support.waiting import wait_for
 
 from hourmark_infra.stack import Stack
 
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
 LINES = 500
 CLOSED_S = 900.0

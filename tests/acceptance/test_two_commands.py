@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from tests.acceptance.clean_machine import CleanMachine, clean_machine
 
-pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
 LOG = "/var/log/dpkg.log"  # of debootstrap's making
 WITHIN_S = 1800.0
