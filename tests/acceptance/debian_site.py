@@ -55,7 +55,7 @@ def debian_site(stack: Stack, folder: Path) -> Iterator[BootedDebian]:
         for deb in debs:
             deb.rename(root.at(f"/opt/{deb.name}"))
         with booted(root, folder / "boot.log") as debian:
-            debian.must("dpkg", "-i", *(f"/opt/{deb.name}" for deb in debs))
+            debian.must("dpkg", "-i", *(f"/opt/{deb.name}" for deb in debs), seconds=1200)  # Spark is unpacked and compiled
             _configure(debian, tomllib.loads(stack.layout.config_file.read_text()))
             yield debian
     finally:
