@@ -23,6 +23,12 @@ UNITS: Final = tuple(f"hourmark-{name}" for name in PACKAGES)
 LOGS: Final = "/srv/app"
 TYPES: Final = "/etc/hourmark/types"
 TYPE: Final = "app-log"
+AS_ETL: Final = (
+    "setpriv",
+    f"--reuid={PACKAGES['etl'].user}",
+    f"--regid={PACKAGES['etl'].user}",
+    "--clear-groups",
+)  # the ledger's
 _TYPE_FILE: Final = f"""
 name = "{TYPE}"
 
@@ -80,8 +86,7 @@ def _configure(debian: BootedDebian, stack: Mapping[str, Any]) -> None:
     debian.root.at(TYPES).mkdir()
     debian.root.at(f"{TYPES}/{TYPE}.toml").write_text(_TYPE_FILE)
     debian.root.at(f"{TYPES}/sources.toml").write_text(_SOURCES)
-    as_etl = ("setpriv", f"--reuid={PACKAGES['etl'].user}", f"--regid={PACKAGES['etl'].user}", "--clear-groups")
-    debian.must(*as_etl, "hourmark", "types", "apply", "--dir", TYPES, "--config", "/etc/hourmark/etl.toml")
+    debian.must(*AS_ETL, "hourmark", "types", "apply", "--dir", TYPES, "--config", "/etc/hourmark/etl.toml")
 
 
 def _of(stack: Mapping[str, Any], group: str, *names: str) -> dict[str, Any]:
