@@ -21,6 +21,8 @@ from hourmark_infra.stack.servers import mirror_is_there
 
 __all__ = ["pytest_configure", "pytest_runtest_logstart", "pytest_sessionfinish", "pytest_unconfigure"]
 
+os.environ.pop("HOURMARK_CALLED", None)  # messages name Hourmark as they do where it is installed, whoever runs the tests
+
 settings.register_profile("hourmark", deadline=None)  # a busy machine is no fault of the code
 settings.load_profile("hourmark")
 

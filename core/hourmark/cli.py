@@ -17,6 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from hourmark.errors import HourmarkError, UsageError
+from hourmark.printing import called
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     # name: (module:attribute, one line of help shown without loading the room)
@@ -59,6 +60,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 ROOMS = frozenset(module.partition(".")[0] for module, _ in COMMANDS.values())
 
 
+# Rooms of other Debian packages on this machine; packaging/debian/hourmark fills it, and has their commands run by them.
+ELSEWHERE: set[str] = set()
+
+
+def _is_installed(room: str) -> bool:
+    return room in ELSEWHERE or importlib.util.find_spec(room) is not None
+
+
 # What a command needs that does not come with its room by itself.
 EXTRAS: Mapping[str, str] = {"etl": "[spark]"} | dict.fromkeys(("ledger", "bucket", "dead-letters", "audit", "trace"), "[arrow]")
 
@@ -96,7 +105,7 @@ class LazyGroup(click.Group):
         offered = [
             CompletionItem(name, help=help_line)
             for name, (module, help_line) in self._table.items()
-            if name.startswith(incomplete) and importlib.util.find_spec(module.partition(".")[0]) is not None
+            if name.startswith(incomplete) and _is_installed(module.partition(".")[0])
         ]
         return [*offered, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -125,5 +134,6 @@ def main() -> None:
     try:
         root(standalone_mode=True)
     except HourmarkError as error:
-        click.echo(f"hourmark: {error}", err=True)
+        text = str(error).replace("`hourmark ", f"`{called()} ")
+        click.echo(f"hourmark: {text}", err=True)
         sys.exit(error.exit_code)

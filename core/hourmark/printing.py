@@ -1,4 +1,4 @@
-"""What commands print for programs."""
+"""What commands print: for programs, and of themselves."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ import base64
 import datetime as dt
 import json
 import math
+import os
+import shlex
 from collections.abc import Mapping
 
 import click
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, for programs.")
+
+
+def called() -> str:
+    """What is typed to run Hourmark, for a shell: its launcher says how it was called; where it is installed it has a name."""
+    return shlex.quote(os.environ.get("HOURMARK_CALLED") or "hourmark")
 
 
 def say_json(value: object) -> None:

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import shlex
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from hourmark.clock import SystemClock
+from hourmark.config_groups import Limits
 from hourmark.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.durable import write_durably
 from hourmark.errors import UsageError
 from hourmark.event_types import SYSLOG
 from hourmark.hours import Hour
-from hourmark.printing import json_option, say_json
+from hourmark.printing import called, json_option, say_json
+from hourmark_declare.proposing.adding import Existing
 from hourmark_declare.proposing.beginning import first_hour
 from hourmark_declare.proposing.choosing import Proposal, propose
 from hourmark_declare.proposing.sample import read_sample
-from hourmark_declare.proposing.writing import SETTINGS, Choices, files_of, lateness_seconds
+from hourmark_declare.proposing.writing import SETTINGS, SOURCES, Choices, files_of, lateness_seconds
 from hourmark_declare.zones import checked_zone, machine_zone
+
+_FOLDER: Final = Path("pipeline")  # which `hourmark run` takes by itself
 
 
 @click.command("init")
@@ -30,7 +37,7 @@ from hourmark_declare.zones import checked_zone, machine_zone
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    default=Path("pipeline"),
+    default=_FOLDER,
     show_default=True,
     help="Folder to write.",
 )
@@ -67,7 +74,7 @@ def init(
 
     Each form that is known (JSON, logfmt, access logs, syslog, columns, lines or records that begin with a time) is tried on
     the first and last lines by the delivery service's own parsing; the one that fits is shown, with what becomes of the lines.
-    Nothing is written before that was seen, and no file is written over.
+    Nothing is written before that was seen, and no file is written over: files that are named later join the folder.
 
     \b
     Examples:
@@ -79,27 +86,52 @@ def init(
     if 3600 % bucket_seconds or bucket_seconds % 60:
         raise UsageError(f"--bucket-seconds {bucket_seconds}: allowed are whole minutes that divide an hour, such as 60 or 3600")
     zone = machine_zone() if zone is None else checked_zone(zone)
-    names = [name] if name is not None else _names(files)
+    there = Existing.read(out)
+    if there is not None:
+        _joining(there, files)
+        bucket_seconds = there.bucket_seconds
+    names = [name] if name is not None else _names(files, there.names if there else ())
     samples = [read_sample(file.absolute()) for file in files]
     proposals = [propose(s, n, zone=zone, host=socket.gethostname()) for s, n in zip(samples, names, strict=True)]
     now_ms = SystemClock().now_ms()
     first = _parsed(begins, bucket_seconds) if begins else first_hour((p.oldest for p in proposals), now_ms, bucket_seconds)
     choices = Choices(first, zone, storage, now_ms)
-    written = files_of(proposals, out.absolute(), choices)
+    written = there.with_(proposals, zone, now_ms) if there else files_of(proposals, out.absolute(), choices)
     if as_json:
         say_json(
             {"proposals": [_as_json(p) for p in proposals], "files": {str(out / path): text for path, text in written.items()}}
         )
     else:
-        _show(proposals, out, written, choices)
+        _show(proposals, choices, joins=there is not None)
+        for path, text in written.items():
+            click.echo(f"\n--- {out / path}\n{text}", nl=False)
+        click.echo()
     if yes or (not as_json and _asked()):
-        _write(out, written)
-        click.echo(f"written to {out}; next: hourmark types check --dir {out / 'types'}", err=True)
+        _write(out, written, joins=there is not None)
+        click.echo(f"written to {out}; what runs it: {called()} {shlex.join(['run', *_named(out)])}", err=True)
     elif not as_json:
         click.echo("nothing was written; --yes writes", err=True)
 
 
-def _show(proposals: Sequence[Proposal], out: Path, written: Mapping[Path, str], choices: Choices) -> None:
+def _joining(there: Existing, files: Sequence[Path]) -> None:
+    """UsageError where it cannot be added to as the command line has it."""
+    context = click.get_current_context()
+    for option, setting in (
+        ("bucket_seconds", "parsing.bucket_seconds"),
+        ("begins", "types.first_hour"),
+        ("storage", "storage.root"),
+    ):
+        if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"{there.folder} is there already; {setting} stands in its {SETTINGS}, so leave the option out")
+    there.refuse_followed(file.absolute() for file in files)
+
+
+def _named(out: Path) -> list[str]:
+    """What `hourmark run` must be told to find it."""
+    return [] if out == _FOLDER else ["--config", str(out / SETTINGS)]
+
+
+def _show(proposals: Sequence[Proposal], choices: Choices, *, joins: bool) -> None:
     for p in proposals:
         click.echo(_told(p))
         for one in p.examples[:1]:
@@ -107,16 +139,18 @@ def _show(proposals: Sequence[Proposal], out: Path, written: Mapping[Path, str],
                 f"{one.type} {one.time} {one.host} {one.fields}" if one.is_event else f"dead letter {one.reason}: {one.detail}"
             )
             click.echo(f"  its first: {event[:300]}")
-    lateness = lateness_seconds(proposals, choices.now_ms)
-    click.echo(f"lines may be {lateness // 86_400} days old, for the oldest that is there")
-    click.echo(_begins(choices.first_hour))
-    for path, text in written.items():
-        click.echo(f"\n--- {out / path}\n{text}", nl=False)
-    click.echo()
+    days = lateness_seconds(proposals, choices.now_ms) // 86_400
+    default = days * 86_400 <= Limits().lateness_seconds
+    click.echo(f"lines may be {days} days old, {'which is the default' if default else 'for the oldest that is there'}")
+    click.echo(_begins(choices.first_hour, joins=joins))
 
 
-def _begins(first: Hour) -> str:
+def _begins(first: Hour, *, joins: bool) -> str:
     length = "an hour" if first.length_s == 3600 else f"{first.length_s // 60} minute{'s' if first.length_s > 60 else ''}"
+    if joins:
+        return (
+            f"buckets of {length}, as before; a new type's begin when it is applied, and older lines are late events in the first"
+        )
     return f"buckets of {length} from {first} on; older lines are late events, in the first one that is open when they come"
 
 
@@ -146,21 +180,22 @@ def _asked() -> bool:
     return sys.stdin.isatty() and click.confirm("Write these files?", default=True, err=True)
 
 
-def _write(out: Path, written: Mapping[Path, str]) -> None:
-    """UsageError, and nothing is written, where one is there already."""
-    if there := [out / path for path in written if (out / path).exists()]:
+def _write(out: Path, written: Mapping[Path, str], *, joins: bool) -> None:
+    """UsageError, and nothing is written, where one is there already that is not added to."""
+    added_to = (SETTINGS, SOURCES) if joins else ()
+    if there := [out / path for path in written if path not in added_to and (out / path).exists()]:
         raise UsageError(f"{there[0]} is there already; name another folder with --out, or remove {out} first")
     for path, text in sorted(written.items(), key=lambda item: item[0] == SETTINGS):  # the settings last: they name the others
         (out / path).parent.mkdir(parents=True, exist_ok=True)
         write_durably(out / path, text.encode(), mode=0o644)
 
 
-def _names(files: Sequence[Path]) -> list[str]:
-    """One for each file, from its own; numbered where two would have the same."""
+def _names(files: Sequence[Path], others: Collection[str]) -> list[str]:
+    """One for each file, from its own; numbered where two would have the same, or one has it already."""
     names: list[str] = []
     for file in files:
         stem = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\.(log|txt|jsonl?|tsv|out)$", "", file.name.lower())).strip("-")
         stem = (stem if stem[:1].isalpha() else f"log-{stem}".rstrip("-"))[:90]
-        taken = {*names, DEAD_LETTERS, SYSLOG.name}
-        names.append(next(name for n in range(1, len(files) + 4) if (name := stem if n == 1 else f"{stem}-{n}") not in taken))
+        taken = {*names, *others, DEAD_LETTERS, SYSLOG.name}
+        names.append(next(name for n in itertools.count(1) if (name := stem if n == 1 else f"{stem}-{n}") not in taken))
     return names

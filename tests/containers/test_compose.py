@@ -11,7 +11,7 @@ import pytest
 import yaml
 from tests.support.compose import MISSING, ROOT, Site, program
 
-pytestmark = [pytest.mark.containers, pytest.mark.long, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.acceptance, pytest.mark.containers, pytest.mark.long, pytest.mark.timeout(3600)]
 
 CLOSED_S = 900.0  # a minute's bucket, after all servers came up at once
 EXPECTATIONS = {

@@ -44,8 +44,15 @@ def running(stack: Stack, cluster: SparkCluster, folder: Path) -> Iterator[Scene
         yield made
 
 
-@pytest.mark.parametrize("step", ["staged-write", "attempt-file"])
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(
+    ("step", "moment"),
+    [
+        pytest.param("staged-write", "before", marks=pytest.mark.acceptance),
+        ("staged-write", "after"),
+        ("attempt-file", "before"),
+        ("attempt-file", "after"),
+    ],
+)
 def test_an_executor_killed_at_a_file_costs_time_and_no_event(
     running: Scene, cluster: SparkCluster, step: str, moment: str
 ) -> None:

@@ -61,7 +61,7 @@ def etl(running: Scene) -> YarnEtl:
     return running.run
 
 
-@pytest.mark.parametrize("step", ["staged-write", "attempt-file"])
+@pytest.mark.parametrize("step", [pytest.param("staged-write", marks=pytest.mark.acceptance), "attempt-file"])
 def test_an_executor_killed_at_a_file_costs_time_and_no_event(
     running: Scene, etl: YarnEtl, cluster: YarnCluster, step: str
 ) -> None:

@@ -44,7 +44,7 @@ def events(told: dict[str, Any]) -> dict[str, int]:
     return {row["type"]: row["events"] for row in told["buckets"]}
 
 
-def test_a_log_file_is_in_closed_buckets_and_a_second_run_adds_what_is_new(folder: Path) -> None:
+def test_a_log_file_is_in_closed_buckets_what_is_new_is_added_and_another_file_joins(folder: Path) -> None:
     log = folder / "app.log"
     begun = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=5)
     log.write_text("".join(f"{begun:%Y-%m-%d %H:%M:%S} INFO line {n}\n" for n in range(LINES)))
@@ -61,7 +61,11 @@ def test_a_log_file_is_in_closed_buckets_and_a_second_run_adds_what_is_new(folde
     told = hourmark(folder, "bucket", "cat", "app", bucket["hour"], "--config", second["config"])
     assert '"level": "WARN"' in told
     assert "one more" in told
-    the_doctor_names_what_is_wrong(folder, second["config"])
+    other = folder / "other.log"
+    other.write_text("2026-11-21 10:10:00 [main] started\n\tat a.b(C.java:7)\n2026-11-21 10:10:01 [main] ended\n")
+    third = json.loads(hourmark(folder, "run", "--once", str(other), "--yes", "--json"))
+    assert events(third) == {"other": 2}, "it joins what is there"
+    the_doctor_names_what_is_wrong(folder, third["config"])
 
 
 def the_doctor_names_what_is_wrong(folder: Path, config: str) -> None:

@@ -26,13 +26,13 @@ class BootedDebian:
         self.root = root
         self._pid = pid
 
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
         inside = ["nsenter", f"--target={self._pid}", "--mount", "--pid", "--uts", "--ipc", "--root", "--wd", *command]
-        return subprocess.run(inside, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(inside, env=ENVIRONMENT, capture_output=True, text=True, timeout=seconds, check=False)
 
-    def must(self, *command: str) -> str:
+    def must(self, *command: str, seconds: float = 120) -> str:
         """It ended well; what it said."""
-        done = self.run(*command)
+        done = self.run(*command, seconds=seconds)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
 

@@ -41,8 +41,9 @@ class DebianRoot:
         return done.stdout
 
     def start(self, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-        with log.open("ab") as stderr:
-            return subprocess.Popen(self.command(*command), env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=stderr)
+        """All that it says goes into the log."""
+        with log.open("ab") as said:
+            return subprocess.Popen(self.command(*command), env=ENVIRONMENT, stdout=said, stderr=said)
 
     def pretend_systemd(self) -> None:
         """From now on maintainer scripts find systemd running."""

@@ -63,7 +63,8 @@ def any_text(_: Sequence[bytes]) -> Iterator[Candidate]:
 def _stamped(found: Prefixed, level: str, *, records: bool) -> Candidate:
     before = r".{0,120}?" if found.before is None else _quoted(found.before)
     stamp = f"(?P<time>{found.form.pattern})"
-    pattern = f"{'(?s)' if records else ''}{before}{stamp}{_BETWEEN}{level}(?P<{MESSAGE}>.*)"
+    end = r"\r?\n?" if records else ""  # of a first line that says no more than the time
+    pattern = f"{'(?s)' if records else ''}{before}{stamp}{_BETWEEN}{level}{end}(?P<{MESSAGE}>.*)"
     line = {"payload": "pattern", "pattern": pattern, "time_format": found.form.format, **_CATCHING}
     fields = (*([field("level", "string")] if level else []), field(MESSAGE, "bytes"))
     start = f"^{before}{found.form.pattern}" if records else ""

@@ -28,8 +28,16 @@ class Choices(NamedTuple):
 
 def files_of(proposals: Sequence[Proposal], folder: Path, choices: Choices) -> dict[Path, str]:
     """All files below the folder, by their paths within it."""
-    types = {Path("types", f"{p.name}.toml"): _type_file(p) for p in proposals if p.candidate.line}
-    return {SETTINGS: _settings(proposals, folder, choices), **types, SOURCES: _sources(proposals, choices)}
+    return {
+        SETTINGS: _settings(proposals, folder, choices),
+        **type_files(proposals),
+        SOURCES: _sources(proposals, choices),
+    }
+
+
+def type_files(proposals: Sequence[Proposal]) -> dict[Path, str]:
+    """Of types that are declared; that of system logs is known."""
+    return {Path("types", f"{p.name}.toml"): _type_file(p) for p in proposals if p.candidate.line}
 
 
 def lateness_seconds(proposals: Sequence[Proposal], now_ms: int) -> int:
@@ -60,13 +68,32 @@ def _example(rows: Sequence[Mapping[str, Any]], field: Mapping[str, Any]) -> str
 
 def _sources(proposals: Sequence[Proposal], choices: Choices) -> str:
     text = "# Where lines come from, and what they may be. The tailer's sources have the same names.\n"
-    text += render_toml({"source": [p.candidate.source(p.name) for p in proposals]}).lstrip("\n")
+    text += sources_text(proposals).lstrip("\n")
     if (lateness := lateness_seconds(proposals, choices.now_ms)) > Limits().lateness_seconds:
-        text += (
-            f"\n[limits]\n# {lateness // _DAY} days, so that the oldest line that is there is an event. The default is "
-            f"{Limits().lateness_seconds // _DAY}; a line that\n# is older when it is read is a dead letter.\n"
-            f"lateness_seconds = {lateness}\n"
-        )
+        text += limits_text(lateness)
+    return text
+
+
+def sources_text(proposals: Sequence[Proposal]) -> str:
+    """Their declarations, for `sources.toml`."""
+    return render_toml({"source": [p.candidate.source(p.name) for p in proposals]})
+
+
+def limits_text(lateness: int) -> str:
+    """The allowed lateness, for `sources.toml`."""
+    return (
+        f"\n[limits]\n# {lateness // _DAY} days, so that the oldest line that is there is an event. The default is "
+        f"{Limits().lateness_seconds // _DAY}; a line that\n# is older when it is read is a dead letter.\n"
+        f"lateness_seconds = {lateness}\n"
+    )
+
+
+def followed_text(proposals: Sequence[Proposal], zone: str) -> str:
+    """What the tailer follows, for `hourmark.toml`."""
+    text = ""
+    for p in proposals:
+        start = {"record_start": p.candidate.record_start} if p.candidate.record_start else {}
+        text += render_toml({"tailer": {"sources": [{"name": p.name, "paths": [str(p.sample.path)], "zone": zone, **start}]}})
     return text
 
 
@@ -77,12 +104,7 @@ def _settings(proposals: Sequence[Proposal], folder: Path, choices: Choices) -> 
     text += f"\n[parsing]\nbucket_seconds = {choices.first_hour.length_s}  # length of a bucket; fixed once types were applied\n"
     if choices.storage_root is not None:
         text += f"\n[storage]\nroot = {toml_value(choices.storage_root)}  # closed buckets; hdfs://NAMENODE/… on a cluster\n"
-    for p in proposals:
-        start = {"record_start": p.candidate.record_start} if p.candidate.record_start else {}
-        text += render_toml(
-            {"tailer": {"sources": [{"name": p.name, "paths": [str(p.sample.path)], "zone": choices.zone, **start}]}}
-        )
-    return text
+    return text + followed_text(proposals, choices.zone)
 
 
 def _unix_s(text: str) -> float:

@@ -28,6 +28,7 @@ from hourmark_etl.closing.proof.readings import held
 from hourmark_etl.closing.proof.unaudited import unaudited_left_over
 from hourmark_etl.closing.publishing import Published, Publisher, check_foreign_root, check_published
 from hourmark_etl.closing.sealing import Grading, Round, Sealer, plan_round
+from hourmark_etl.closing.told import closed_lines
 from hourmark_etl.errors import DamagedRow, DataLoss, ForeignLedger, Unreadable
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger import frontiers as ledger
@@ -313,11 +314,8 @@ class Closer:
             for kept in (self._not_before_s, self._pauses_s, self._troubles):
                 kept.pop(f.event_type, None)
             self._ports.metrics.closed(f.hour, manifest)
-            _LOG.info(
-                "%s %s closed as %s: %d events, %d late, %d duplicates removed, %d unaudited, %.1f s after its end",
-                f.event_type, f.hour, manifest.grade.value, manifest.events, sum(manifest.late.values()),
-                manifest.duplicates_removed, manifest.unaudited, (manifest.closed_at_ms - f.hour.end_ms) / 1000,
-            )  # fmt: skip
+        for line in closed_lines(closing.manifest for closing in published.closings):
+            _LOG.info("%s", line)
         for f, error in published.troubles:
             self._set_back(f, Phase.STORAGE if isinstance(error, StorageError) else Phase.PUBLISHING, (str(error),))
             _LOG.error("%s %s is sealed and cannot be published: %s", f.event_type, f.hour, error)

@@ -22,6 +22,7 @@ QUICK_MARKS = "not stack and not chaos and not long"
 DEFAULT_MARKS = "not long"
 LONG_MARKS = "long"
 CONTAINER_MARKS = "containers"  # they are long, too
+ACCEPTANCE_MARKS = "acceptance"  # so are they
 
 
 def style() -> tuple[Check, ...]:
@@ -52,9 +53,12 @@ def whole_suite(arguments: Sequence[str]) -> tuple[Sequence[Check], ...]:
 @click.option("--quick", is_flag=True, help="Without the tests that need the real stack or kill parts of it.")
 @click.option("--long", "long_tier", is_flag=True, help="The tests that are too long for every run, instead of the others.")
 @click.option("--containers", is_flag=True, help="The tests of docker-compose.yml alone; they need a container engine.")
+@click.option("--acceptance", is_flag=True, help="Each way to install it, from a clean machine to closed buckets and a judge.")
 @click.option("--pythons", is_flag=True, help="Wheels and some tests on each supported Python that is found on this machine.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
-def test(quick: bool, long_tier: bool, containers: bool, pythons: bool, pytest_arguments: tuple[str, ...]) -> None:
+def test(
+    quick: bool, long_tier: bool, containers: bool, acceptance: bool, pythons: bool, pytest_arguments: tuple[str, ...]
+) -> None:
     """Run every check: style, import rules, types, and the whole test suite on the real local stack.
 
     Tests on servers run beside all the others, whose output follows at their end. Arguments that are none of these options go
@@ -67,11 +71,12 @@ def test(quick: bool, long_tier: bool, containers: bool, pythons: bool, pytest_a
       hourmark test --quick
       hourmark test --long
       hourmark test --containers
+      hourmark test --acceptance
       hourmark test --pythons
       hourmark test tests/unit -k ranges -x
     """
-    if quick + long_tier + containers + pythons > 1:
-        raise UsageError("--quick, --long, --containers and --pythons exclude each other; run one after the other")
+    if quick + long_tier + containers + acceptance + pythons > 1:
+        raise UsageError("--quick, --long, --containers, --acceptance and --pythons exclude each other; run one after the other")
     root = project("the tests are")
     if pythons:
         interpreters = found()
@@ -80,13 +85,14 @@ def test(quick: bool, long_tier: bool, containers: bool, pythons: bool, pytest_a
             click.echo(line, err=True)
         sys.exit(code)
     export_java_home()
-    sys.exit(run_checks(lanes(quick, long_tier, pytest_arguments, containers=containers), root))
+    chosen = CONTAINER_MARKS if containers else ACCEPTANCE_MARKS if acceptance else None
+    sys.exit(run_checks(lanes(quick, long_tier, pytest_arguments, chosen=chosen), root))
 
 
-def lanes(quick: bool, long_tier: bool, arguments: Sequence[str], *, containers: bool = False) -> tuple[Sequence[Check], ...]:
-    """What `hourmark test` runs, the quick ones first in each lane."""
-    if containers:
-        return ((tests("pytest", CONTAINER_MARKS, arguments),),)
+def lanes(quick: bool, long_tier: bool, arguments: Sequence[str], *, chosen: str | None = None) -> tuple[Sequence[Check], ...]:
+    """What `hourmark test` runs, the quick ones first in each lane. `chosen`: marks of tests that run alone."""
+    if chosen is not None:
+        return ((tests("pytest", chosen, arguments),),)
     if not (quick or long_tier) and all(argument.startswith("--") for argument in arguments):
         return whole_suite(arguments)
     marks = QUICK_MARKS if quick else LONG_MARKS if long_tier else DEFAULT_MARKS

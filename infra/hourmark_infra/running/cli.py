@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -12,7 +14,7 @@ import click
 from hourmark.clock import SystemClock
 from hourmark.config import home
 from hourmark.errors import UsageError
-from hourmark.printing import json_option, say_json
+from hourmark.printing import called, json_option, say_json
 from hourmark_infra.components import environment
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.java.find import export_java_home
@@ -71,12 +73,11 @@ def _proposed(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
     if file is not None:
         raise UsageError(f"--config {file} and files to propose a configuration for exclude each other; leave one out")
     written = _FOLDER / "hourmark.toml"
-    if written.exists():
-        raise UsageError(f"{written} is there already; run it by `hourmark run`, or remove {_FOLDER} to propose anew")
+    before = written.read_bytes() if written.exists() else b""
     command = [sys.executable, "-m", "hourmark", "init", *map(str, logs), *(["--yes"] if yes else [])]
     done = subprocess.run(command, env=environment(), stdout=sys.stderr.fileno(), check=False)
-    if done.returncode != 0 or not written.exists():
-        sys.exit(done.returncode or 1)
+    if done.returncode != 0 or not written.exists() or written.read_bytes() == before:
+        sys.exit(done.returncode or 1)  # it said why, or was not agreed to
     return written
 
 
@@ -91,10 +92,17 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
             }
         )
         return
-    for line in told(outcome.buckets):
+    for line in last_words(outcome):
         click.echo(line)
+
+
+def last_words(outcome: Outcome) -> Iterator[str]:
+    """What it came to, and commands to look inside, for copying: whatever the paths are."""
+    yield from told(outcome.buckets)
     where = "in one of these, or a dead letter" if outcome.buckets else "where an earlier run has put it"
-    click.echo(f"after {outcome.seconds:.0f} s every line is {where}; to look inside:")
+    yield f"after {outcome.seconds:.0f} s every line is {where}; to look inside:"
+    configured = ("--config", str(outcome.config))
     for row in outcome.buckets[:1]:
-        click.echo(f"  hourmark bucket cat {row['type']} {row['hour']} --limit 3 --config {outcome.config}")
-    click.echo("  hourmark down     stops the servers")
+        yield f"  {called()} {shlex.join(('bucket', 'cat', row['type'], row['hour'], '--limit', '3', *configured))}"
+    yield f"  {called()} {shlex.join(('bucket', 'ls', *configured))}"
+    yield f"  {called()} down  # stops the servers"

@@ -22,6 +22,14 @@ def waiting(rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str) 
     return dict(sorted({**unknown, **behind}.items()))
 
 
+def as_text(awaited: Mapping[str, str]) -> str:
+    """What types wait for, in one line: most wait for the same."""
+    of: dict[str, list[str]] = {}
+    for name, what in awaited.items():
+        of.setdefault(what, []).append(name)
+    return "; ".join(f"{', '.join(names)} {what}" for what, names in of.items()) or "all are closed"
+
+
 def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """By type, the next hour to close."""
     return {row["type"]: row["hour"] for row in rows if row["state"] != _CLOSED}
@@ -39,9 +47,13 @@ def told(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         of.setdefault(row["type"], []).append(row)
     for name, buckets in sorted(of.items()):
         if len(buckets) <= _EACH_MAX:
-            yield from (f"{name} {row['hour']}: {row['grade']}, {row['events']:,} events" for row in buckets)
+            yield from (f"{name} {row['hour']}: {row['grade']}, {_events(row['events'])}" for row in buckets)
             continue
         grades = Counter(row["grade"] for row in buckets)
         hours, events = sorted(row["hour"] for row in buckets), sum(row["events"] for row in buckets)
         graded = ", ".join(f"{count} {grade}" for grade, count in grades.most_common())
-        yield f"{name} {hours[0]} to {hours[-1]}: {len(buckets)} buckets, {graded}, {events:,} events"
+        yield f"{name} {hours[0]} to {hours[-1]}: {len(buckets)} buckets, {graded}, {_events(events)}"
+
+
+def _events(count: int) -> str:
+    return f"{count:,} event{'' if count == 1 else 's'}"

@@ -18,7 +18,7 @@ from hourmark.errors import ConfigError, Unavailable
 from hourmark.hours import Hour
 from hourmark.toml_text import render_toml
 from hourmark_infra.components import Components, environment, is_ready, wait_for
-from hourmark_infra.running.closed import closed_since, next_hours, waiting
+from hourmark_infra.running.closed import as_text, closed_since, next_hours, waiting
 from hourmark_infra.running.one_log import OneLog
 from hourmark_infra.running.settings import has_servers, run_settings
 from hourmark_infra.running.supervising import LOOK_S, Supervisor
@@ -30,6 +30,7 @@ _READY_S: Final = 120.0
 _APPLY_S: Final = 180.0
 _DRAIN_S: Final = 24 * 3600.0  # as long as the files are large
 _CLOSE_S: Final = 3 * 3600.0  # past a bucket's end: an hour that waits for a host closes after two
+_AGAIN_S: Final = 15.0  # after which it is said again what is awaited, though it is the same
 _ASK_S: Final = 3.0  # between questions whether buckets are closed: each costs a second of CPU
 
 
@@ -133,15 +134,17 @@ class Run:
         """Rows of `bucket ls`, once no type has this bucket open."""
         types: list[str] = self._asked("types", "check", "--json")["types"]
         rows: list[dict[str, Any]] = []
-        told: dict[str, str] = {}
+        told, told_s = "", self._clock.monotonic_s()
 
         def closed() -> bool:
-            nonlocal rows, told
+            nonlocal rows, told, told_s
             rows, before = self._asked("bucket", "ls", "--json"), told
-            told = waiting(rows, types, str(drained))
-            if told != before:
-                self._tell("; ".join(f"{name} {what}" for name, what in told.items()) or "all are closed")
-            return not told
+            awaited = waiting(rows, types, str(drained))
+            told = as_text(awaited)
+            if told != before or self._clock.monotonic_s() - told_s >= _AGAIN_S:
+                told_s = self._clock.monotonic_s()
+                self._tell(told)
+            return not awaited
 
         wait_for(closed, f"the bucket {drained} to be closed", wait_s + _CLOSE_S, self._clock, self._each, pause_s=_ASK_S)
         return rows

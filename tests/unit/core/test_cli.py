@@ -10,8 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from hourmark.cli import COMMANDS, LazyGroup, root
-from hourmark.errors import UsageError
+from hourmark.cli import COMMANDS, LazyGroup, main, root
+from hourmark.errors import Unavailable, UsageError
 
 
 @pytest.fixture
@@ -68,3 +68,22 @@ def test_all_commands_are_shown_whatever_is_installed(absent: set[str]) -> None:
     said = CliRunner().invoke(root, ["--help"])
     assert said.exit_code == 0
     assert all(f"  {name} " in said.output for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("called", "named"), [(None, "`hourmark serve`"), ("./hourmark", "`./hourmark serve`"), ("/a b/hm", "`'/a b/hm' serve`")]
+)
+def test_what_an_error_says_to_run_can_be_typed(
+    called: str | None, named: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def fails() -> None:
+        raise Unavailable("no service answers; is one running? (`hourmark serve`)")
+
+    monkeypatch.setattr("hourmark.cli.root", fails)
+    monkeypatch.setattr(sys, "argv", ["hourmark"])
+    if called is not None:
+        monkeypatch.setenv("HOURMARK_CALLED", called)
+    with pytest.raises(SystemExit):
+        main()
+    assert f"is one running? ({named})" in capsys.readouterr().err

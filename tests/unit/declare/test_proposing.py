@@ -158,6 +158,13 @@ def test_a_first_hour_that_is_none_is_refused_by_its_setting() -> None:
         first_hour_of(config, None, is_new=True)
 
 
+def test_a_record_whose_first_line_is_its_time_alone_has_a_message_that_begins_with_text(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text("Start-Date: 2026-11-21  10:00:00\nCommandline: apt\nEnd-Date: now\n\n" * 3)
+    proposal = propose(read_sample(log), "a", zone="UTC", host="web")
+    assert proposal.examples[0].fields["message"] == "Commandline: apt\nEnd-Date: now\n"
+
+
 @pytest.mark.parametrize("stamp", STAMPS)
 def test_times_are_seen_wherever_they_begin(stamp: str) -> None:
     for before in ("", "[", "some-program "):
@@ -176,7 +183,7 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     arguments = (str(tmp_path / "a.log"), "--out", str(tmp_path / "out"), "--yes")
     assert invoked(*arguments).exit_code == 0
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.toml")}
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match=r"a.log is followed already, as source a of .*hourmark.toml; `hourmark run` goes on"):
         invoked(*arguments)
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.toml")} == before
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hourmark_infra.checks.cli import lanes
+from hourmark_infra.checks.cli import ACCEPTANCE_MARKS, CONTAINER_MARKS, lanes
 from hourmark_infra.checks.running import Check, Output, run_checks
 
 
@@ -37,8 +37,9 @@ def test_named_tests_have_one_session(arguments: tuple[str, ...]) -> None:
 def test_a_tier_has_one_session() -> None:
     assert sessions(quick=True) == ["not stack and not chaos and not long"]
     assert sessions(long_tier=True) == ["long"]
-    (lane,) = lanes(False, False, (), containers=True)
-    assert [marks_of(check) for check in lane] == ["containers"]
+    for chosen in (CONTAINER_MARKS, ACCEPTANCE_MARKS):
+        (lane,) = lanes(False, False, (), chosen=chosen)
+        assert [marks_of(check) for check in lane] == [chosen]
 
 
 def test_lanes_run_beside_each_other_and_each_failure_counts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

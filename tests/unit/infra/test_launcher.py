@@ -29,7 +29,7 @@ def checkout(tmp_path: Path) -> Path:
     return here
 
 
-def _run(program: Path, *arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def _run(program: Path | str, *arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     clean = {"PATH": "/usr/bin:/bin", "HOME": str(cwd), **environment}
     return subprocess.run([program, *arguments], cwd=cwd, env=clean, capture_output=True, text=True, check=False)
 
@@ -48,6 +48,12 @@ def test_it_finds_its_checkout_through_links_from_another_folder(checkout: Path,
     (tmp_path / "bin" / "first").symlink_to("../a checkout/hourmark")
     (tmp_path / "second").symlink_to(tmp_path / "bin" / "first")
     assert f"[{checkout}/.venv/bin/hourmark]" in _run(tmp_path / "second", cwd=tmp_path / "bin").stdout
+
+
+def test_it_tells_how_it_was_called(checkout: Path) -> None:
+    (checkout / ".venv" / "bin" / "python").write_text('#!/bin/sh\nprintf %s "$HOURMARK_CALLED"\n')
+    for cwd, typed in ((checkout, "./hourmark"), (checkout.parent, "a checkout/hourmark")):
+        assert _run(typed, cwd=cwd).stdout == typed
 
 
 def test_a_home_that_is_named_is_kept(checkout: Path, tmp_path: Path) -> None:

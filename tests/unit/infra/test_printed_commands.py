@@ -14,6 +14,8 @@ from tests.support.clock import FakeClock
 from hourmark.errors import Unavailable
 from hourmark_infra.components import Components
 from hourmark_infra.demo.cli import commands_to_look_inside
+from hourmark_infra.running.cli import last_words
+from hourmark_infra.running.run import Outcome
 
 _run = runpy.run_path(str(Path(__file__).parents[3] / "infra" / "launcher" / "make_venv.py"))["_run"]  # no module of a package
 FOLDERS = ("plain", "my checkout", 'it\'s "$HOME" & `me`')
@@ -44,6 +46,20 @@ def test_the_demo_s_last_words(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert _as_pasted(cat, folder) == f"[][bucket][cat][track-played][2026-11-21T05:07][--limit][3][--config][{config}]"
     assert _as_pasted(judge, folder) == f"[][judge][check][{told}]"
     assert _as_pasted(down, folder) == f"[{home}][down]"
+
+
+def test_the_last_words_of_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOURMARK_CALLED", "./hourmark")
+    config = folder / "hourmark.toml"
+    row = {"type": "app", "hour": "2026-11-21T05:07", "grade": "proved", "events": 1, "state": "closed"}
+    bucket, look, cat, ls, down = last_words(Outcome(9.0, {}, [row], config))
+    assert (bucket, look) == (
+        "app 2026-11-21T05:07: proved, 1 event",
+        "after 9 s every line is in one of these, or a dead letter; to look inside:",
+    )
+    assert _as_pasted(cat, folder) == f"[][bucket][cat][app][2026-11-21T05:07][--limit][3][--config][{config}]"
+    assert _as_pasted(ls, folder) == f"[][bucket][ls][--config][{config}]"
+    assert _as_pasted(down.split("#")[0], folder) == "[][down]"
 
 
 def test_a_step_of_the_demo_that_fails_is_named_as_it_can_be_repeated(folder: Path) -> None:

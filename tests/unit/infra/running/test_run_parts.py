@@ -13,7 +13,7 @@ from tests.support.clock import FakeClock
 from hourmark.errors import ConfigError, UsageError
 from hourmark_infra.components import Components
 from hourmark_infra.running.cli import run
-from hourmark_infra.running.closed import closed_since, next_hours, told, waiting
+from hourmark_infra.running.closed import as_text, closed_since, next_hours, told, waiting
 from hourmark_infra.running.one_log import OneLog
 from hourmark_infra.running.run import Run
 from hourmark_infra.running.settings import has_servers, run_settings
@@ -46,6 +46,12 @@ def test_a_type_is_closed_once_its_next_hour_is_a_later_one() -> None:
     rows = [row("a", "2026-11-21T05:00"), row("a", "2026-11-21T05:01", open_=True), row("b", "2026-11-21T05:02", open_=True)]
     assert waiting(rows, ["a", "b"], "2026-11-21T05:00") == {}
     assert waiting(rows, ["a", "b"], "2026-11-21T05:01") == {"a": "2026-11-21T05:01: the mirror"}
+
+
+def test_types_that_wait_for_the_same_are_told_together() -> None:
+    awaited = {"a": "05:01: the mirror", "b": "05:02: its end", "c": "05:01: the mirror"}
+    assert as_text(awaited) == "a, c 05:01: the mirror; b 05:02: its end"
+    assert as_text({}) == "all are closed"
 
 
 def test_what_says_nothing_is_not_closed() -> None:

@@ -1,0 +1,42 @@
+"""What the log says of buckets that were closed in one step. Pure.
+
+One at a time they have a line each. A backlog's come by hundreds (a cluster was away, or the first hour is long ago): those of
+a type have one together, as `hourmark bucket ls` shows each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from hourmark.hours import Hour
+from hourmark.manifest import Manifest
+from hourmark_etl.humanize import counted
+
+_EACH_MAX: Final = 3  # buckets of a type in one step
+
+
+def closed_lines(manifests: Iterable[Manifest]) -> Iterator[str]:
+    """Lines about closed buckets, of each type in the order in which they were closed."""
+    of: dict[str, list[Manifest]] = {}
+    for manifest in manifests:
+        of.setdefault(manifest.type, []).append(manifest)
+    for name, closed in of.items():
+        if len(closed) > _EACH_MAX:
+            grades = Counter(manifest.grade.value for manifest in closed)
+            graded = ", ".join(f"{counted(number, 'bucket')} closed as {grade}" for grade, number in grades.most_common())
+            yield f"{name} {closed[0].hour} to {closed[-1].hour}: {graded}: {_counts(closed)}"
+        else:
+            yield from (f"{name} {one.hour} closed as {one.grade.value}: {_counts([one])}" for one in closed)
+
+
+def _counts(closed: Sequence[Manifest]) -> str:
+    """What is in these, and how long after its end the last was closed."""
+    last = closed[-1]
+    end_ms = Hour.parse(last.hour, last.bucket_seconds).end_ms
+    return (
+        f"{counted(sum(one.events for one in closed), 'event')}, {sum(sum(one.late.values()) for one in closed):,} late, "
+        f"{counted(sum(one.duplicates_removed for one in closed), 'duplicate')} removed, "
+        f"{sum(one.unaudited for one in closed):,} unaudited, {(last.closed_at_ms - end_ms) / 1000:.1f} s after its end"
+    )

@@ -1,0 +1,91 @@
+"""`hourmark init` with a folder that it wrote before: log files that are named later join what is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from hourmark.config import load_config
+from hourmark.errors import UsageError
+from hourmark.event_types import read_folder
+from hourmark_declare.init_cli import init
+
+
+def invoked(*arguments: str) -> Any:
+    return CliRunner().invoke(init, [*arguments, "--yes"], catch_exceptions=False)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Where `app.log` is followed already, with an hour of ten minutes, and a line of the author's own."""
+    (tmp_path / "app.log").write_text("2026-11-21 10:00:00 INFO one\n")
+    invoked(str(tmp_path / "app.log"), "--out", str(tmp_path / "out"), "--bucket-seconds", "600")
+    with (tmp_path / "out/hourmark.toml").open("a") as file:
+        file.write("# mine\n")
+    return tmp_path / "out"
+
+
+def join(out: Path, name: str, content: str, *arguments: str) -> Any:
+    log = out.parent / name
+    log.parent.mkdir(exist_ok=True)
+    log.write_text(content)
+    return invoked(str(log), "--out", str(out), *arguments)
+
+
+def test_a_second_file_has_its_source_and_type_beside_the_first(out: Path) -> None:
+    before = (out / "hourmark.toml").read_text()
+    type_before = (out / "types/app.toml").read_bytes()
+    said = join(out, "b/app.log", "2026-11-21 10:00:00 WARN two\n").output
+    assert "a new type's begin when it is applied" in said
+    assert (out / "hourmark.toml").read_text().startswith(before), "what is there stays as it was"
+    assert (out / "types/app.toml").read_bytes() == type_before
+    config, declared = load_config(out / "hourmark.toml"), read_folder(out / "types")
+    assert [source.name for source in config.tailer.sources] == ["app", "app-2"]
+    assert [source.name for source in declared.sources] == ["app", "app-2"]
+    assert {"app", "app-2"} <= {of.name for of in declared.types}
+    assert config.parsing.bucket_seconds == 600
+
+
+def test_an_older_line_is_allowed_for(out: Path) -> None:
+    before = read_folder(out / "types").limits.lateness_seconds
+    join(out, "old.log", "2020-01-01 10:00:00 old\n")
+    older = read_folder(out / "types").limits.lateness_seconds
+    assert older > before
+    join(out, "older.log", "2010-01-01 10:00:00 older\n")
+    text = (out / "types/sources.toml").read_text()
+    assert read_folder(out / "types").limits.lateness_seconds > older
+    assert text.count("lateness_seconds") == 1
+    (out / "types/sources.toml").write_text(text.replace("is an event.", "is one."))
+    with pytest.raises(UsageError, match=r"limits.lateness_seconds is \d+, and must be \d+"):
+        join(out, "oldest.log", "2001-01-01 10:00:00 oldest\n")
+    assert not (out / "types/oldest.toml").exists()
+
+
+def test_what_is_followed_is_not_proposed_again(out: Path) -> None:
+    text = (out / "hourmark.toml").read_text()
+    (out / "hourmark.toml").write_text(text.replace("app.log", "*.log"))
+    with pytest.raises(UsageError, match=r"more.log is followed already, as source app"):
+        join(out, "more.log", "x\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "setting"),
+    [
+        (("--bucket-seconds", "60"), "parsing.bucket_seconds"),
+        (("--first-hour", "2026-11-21T05"), "types.first_hour"),
+        (("--storage", "file:///b"), "storage.root"),
+    ],
+)
+def test_what_all_have_in_common_is_not_chosen_again(out: Path, option: tuple[str, str], setting: str) -> None:
+    with pytest.raises(UsageError, match=f"{setting} stands in its hourmark.toml"):
+        join(out, "more.log", "x\n", *option)
+
+
+def test_settings_that_cannot_be_read_are_not_added_to(out: Path) -> None:
+    (out / "hourmark.toml").write_text("=")
+    with pytest.raises(UsageError, match="cannot be added to"):
+        join(out, "more.log", "x\n")
+    assert (out / "hourmark.toml").read_text() == "="
