@@ -63,6 +63,11 @@ def center_settings(stack: Mapping[str, Any], types: Path, ledger: str, links: M
     }
 
 
+def second_driver_settings(center: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Of another driver of the same ledger, as on another machine."""
+    return {**center, "etl": {**center["etl"], "scratch_dir": str(folder / "scratch"), "metrics_port": 0}}
+
+
 def host_settings(
     center: Mapping[str, Any], host: str, ports: Ports, folder: Path, logs: Path, sources: Sequence[str]
 ) -> dict[str, Any]:

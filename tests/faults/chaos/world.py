@@ -11,23 +11,26 @@ import contextlib
 import dataclasses
 import os
 import shutil
+import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from tests.faults.chaos.link import Link, Network
-from tests.faults.chaos.settings import HOSTS, Ports, all_types, center_settings, declare, host_settings
+from tests.faults.chaos.settings import HOSTS, Ports, all_types, center_settings, declare, host_settings, second_driver_settings
 from tests.faults.chaos.victims import Component, Database, Server, Victim
 from tests.support import postgres
+from tests.support.crash import ORDER_VARIABLE
+from tests.support.documents import ROOT
 
 from hourmark.clock import Clock
 from hourmark.config import Config, load_config
 from hourmark.errors import Unavailable
 from hourmark.event_types import DEAD_LETTERS
 from hourmark.toml_text import render_toml
-from hourmark_infra.components import Components, wait_for
+from hourmark_infra.components import COMMANDS, Components, wait_for
 from hourmark_infra.demo.settings import ZONE
 from hourmark_infra.jars.cache import Say
 from hourmark_infra.stack import Stack
@@ -35,9 +38,23 @@ from hourmark_infra.stack.layout import free_ports
 from hourmark_infra.stack.purge import purge_stack
 
 CENTER: Final = "center"
+SECOND: Final = "second"  # another driver, where a fault wants two
+CRASH_ORDER: Final = "crash-order.json"
+CRASHING_DRIVER: Final = "tests.support.crashing_driver"
 _READY_S: Final = 120.0
 _APPLY_S: Final = 180.0
 _DRAIN_S: Final = 180.0
+
+
+class Center(Components):
+    """Its driver dies at a step where a fault orders it, and is else the one that `hourmark etl run` is."""
+
+    def command(self, *arguments: str) -> Sequence[str]:
+        """Of Hourmark; the driver's by way of what makes it die."""
+        if arguments == COMMANDS["etl"]:
+            order = f"{ORDER_VARIABLE}={self.config.parent / CRASH_ORDER}"
+            return ("/usr/bin/env", order, f"PYTHONPATH={ROOT}", sys.executable, "-m", CRASHING_DRIVER, str(self.config))
+        return super().command(*arguments)
 
 
 @dataclasses.dataclass
@@ -50,12 +67,14 @@ class World:
     links: dict[str, Link]
     hosts: dict[str, Components]
     center: Components
+    second_driver: Components
     ports: dict[str, Ports]
     kinds: int
     clock: Clock
     say: Callable[[str], None]
 
     def __post_init__(self) -> None:
+        self.crash_order = self.work / CRASH_ORDER  # what stands here kills the driver at a step of its own
         self.hit = set[str]()  # victims that a fault holds now
         self.ended: list[str] = []
         self.victims: dict[str, Victim] = {name: Server(self.stack, name) for name in self.stack.names}
@@ -111,7 +130,7 @@ class World:
 
     def stop(self) -> None:
         """End all components."""
-        for components in (*self.hosts.values(), self.center):
+        for components in (*self.hosts.values(), self.center, self.second_driver):
             components.stop_all()
 
 
@@ -120,7 +139,7 @@ def standing(home: Path, kinds: int, clock: Clock, say: Say) -> Iterator[World]:
     """A world of its own below `home`, from nothing; taken down at the end, whatever happened. Its logs stay."""
     os.environ["TZ"] = ZONE
     work = home / "work"
-    for components in (Components(home / part, work / part, work, clock) for part in (*HOSTS, CENTER)):
+    for components in (Components(home / part, work / part, work, clock) for part in (*HOSTS, CENTER, SECOND)):
         components.stop_all()  # of a run that was killed
     purge_stack(home, say)
     shutil.rmtree(work, ignore_errors=True)
@@ -167,15 +186,15 @@ def _made(
         host: Ports(port[f"service-{host}"], port[f"metrics-{host}"], {there: port[f"to-{there}-{host}"] for there in HOSTS})
         for host in HOSTS
     }
-    (work / "center.toml").write_text(render_toml(center))
+    (work / f"{CENTER}.toml").write_text(render_toml(center))
+    (work / f"{SECOND}.toml").write_text(render_toml(second_driver_settings(center, work / SECOND)))
     for host in HOSTS:
         logs = work / "logs" / host
         own = host_settings(center, host, ports[host], work / host, logs, ("app-events", "kinds"))
         (work / f"{host}.toml").write_text(render_toml(own))
 
-    def components(name: str) -> Components:
-        return Components(home / name, work / f"{name}.toml", work / "said" / name, clock)
+    def at(name: str, kind: type[Components] = Components) -> Components:
+        return kind(home / name, work / f"{name}.toml", work / "said" / name, clock)
 
-    return World(
-        work, stack, ledger, links, {host: components(host) for host in HOSTS}, components(CENTER), ports, kinds, clock, say
-    )
+    hosts = {host: at(host) for host in HOSTS}
+    return World(work, stack, ledger, links, hosts, at(CENTER, Center), at(SECOND), ports, kinds, clock, say)

@@ -1,4 +1,4 @@
-"""What is stored and torn, flipped or gone: checkpoints of tailers, staged files."""
+"""What is stored and torn, flipped or gone, checkpoints of tailers and staged files; and storage that takes nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 from tests.faults.chaos.faults.fault import Fault, Heal
+from tests.faults.chaos.faults.processes import CLIENTS
 from tests.faults.chaos.flows import ALL, Flow
+from tests.support.servers import set_safe_mode
 
 from hourmark.errors import Unavailable
 from hourmark_infra.judge.webhdfs import WebHdfs, hdfs_path
@@ -65,6 +67,12 @@ def _staged_file(delete: bool, world: World, pick: float) -> Heal:
     return lambda: None
 
 
+def _safe_mode(world: World, _pick: float) -> Heal:
+    """HDFS is read, and not written to."""
+    set_safe_mode(world.stack, "enter")
+    return lambda: set_safe_mode(world.stack, "leave")
+
+
 def _files(hdfs: WebHdfs, folder: str) -> list[tuple[str, int]]:
     """All files below, with when they were written."""
     found: list[tuple[str, int]] = []
@@ -79,6 +87,7 @@ FAULTS: Final[Sequence[Fault]] = (
         "tailer-a-checkpoint-torn", frozenset(("tailer-a",)), ALL - {Flow.TAILER_A, Flow.CLOSING}, _HOLD_S,
         partial(_torn_checkpoint, "a"),
     ),
+    Fault("hdfs-in-safe-mode", frozenset(("hdfs",)), CLIENTS | {Flow.MIRROR}, (20.0, 60.0), _safe_mode),
     Fault("staged-file-flipped", frozenset(("hdfs", "driver")), ALL, _HOLD_S, partial(_staged_file, False)),
     Fault("staged-file-removed", frozenset(("hdfs", "driver")), ALL, _HOLD_S, partial(_staged_file, True)),
 )  # fmt: skip
