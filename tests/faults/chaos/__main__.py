@@ -46,7 +46,7 @@ def chaos() -> None:
 )
 @click.option("--workload", "workloads", multiple=True, type=click.Choice(sorted(WORKLOADS)), help="Only these.")
 @click.option("--rounds", type=click.IntRange(1, 1000), help="Instead of the tier's.")
-@click.option("--at-once", type=click.IntRange(1, 6), help="Faults of a round at most, instead of the tier's.")
+@click.option("--at-once", type=click.IntRange(1, 12), help="Faults of a round at most, instead of the tier's.")
 @click.option("--replay", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Just this schedule.")
 @_RESULTS
 def run(
@@ -142,6 +142,7 @@ def _trial(schedule: Schedule, outcome: Outcome) -> Trial:
         seed=schedule.seed,
         workloads=schedule.workloads,
         seconds=outcome.seconds,
+        load=outcome.load,
         written=outcome.written,
         compared=outcome.findings.compared,
         faults=outcome.recoveries,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import statistics
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from tests.faults.chaos.checkers import DRAINED_S, Findings, check
+from tests.faults.chaos.checkers import Findings, check
 from tests.faults.chaos.evidence import Evidence, Injected
 from tests.faults.chaos.eyes import Closings, readers
 from tests.faults.chaos.faults import FAULTS
@@ -29,6 +31,7 @@ from hourmark_infra.judge.buckets import by_bucket, read_tree
 from hourmark_infra.judge.expectations import Expectations, read_expectations
 from hourmark_infra.judge.webhdfs import Entry, WebHdfs, hdfs_path
 
+_GIVEN_UP_S: Final = 600.0  # what comes after three minutes is a violation, and still the next round begins from there
 _BEGUN_S: Final = 900.0  # on a busy machine; a minute or two on a free one
 _CLOSED_S: Final = 300.0
 _LOOK_S: Final = 0.25
@@ -39,13 +42,17 @@ _ALWAYS: Final = frozenset((Flow.MIRROR, Flow.STAGING, Flow.CLOSING))
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """`overlooked`: by planted fault, whether nobody objected. `recoveries`: by injection, seconds; None: not in time."""
+    """`overlooked`: by planted fault, whether nobody objected. `recoveries`: by injection, seconds; None: given up.
+
+    `load`: processes of the whole machine that ran or wanted to, on average.
+    """
 
     findings: Findings
     overlooked: dict[str, bool]
     recoveries: list[tuple[str, float | None]]
     written: int
     seconds: float
+    load: float
     expectations_file: Path
 
     @property
@@ -67,6 +74,7 @@ class Run:
     def __post_init__(self) -> None:
         self._began_s, self._began_ms = self.clock.monotonic_s(), self.clock.now_ms()
         self._injected: list[Injected] = []
+        self._loads: list[float] = []  # of the machine, a look each round: others may work on it, too
         self._kept: dict[str, dict[str, Entry]] = {}
 
     def play(self) -> Outcome:
@@ -104,6 +112,7 @@ class Run:
 
     def _round(self, world: World, closings: Closings, injections: Sequence[Injection]) -> None:
         """Faults begin and end at their moments; then all that was written before is closed."""
+        self._loads.append(os.getloadavg()[0])
         steps = self._steps(world, injections)
         began_s = self.clock.monotonic_s()
         times: dict[str, list[float]] = {}
@@ -118,7 +127,7 @@ class Run:
         healed_ms = self.clock.now_ms()
         recovered_s: float | None = None
         try:
-            world.wait(lambda: closings.closed_until_ms() >= healed_ms, "all that was written to be closed", DRAINED_S)
+            world.wait(lambda: closings.closed_until_ms() >= healed_ms, "all that was written to be closed", _GIVEN_UP_S)
             recovered_s = self.clock.monotonic_s()
             self._tell(f"closed up to the end of all faults, {(self.clock.now_ms() - healed_ms) / 1000:.0f} s after it")
         except Unavailable as error:
@@ -222,6 +231,7 @@ class Run:
             recoveries=recoveries,
             written=sum(load.written for load in loads),
             seconds=round(self.clock.monotonic_s() - self._began_s, 1),
+            load=round(statistics.mean(self._loads), 1) if self._loads else 0.0,
             expectations_file=world.work / "expectations.json",
         )
 

@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
+from tests.faults.chaos.checkers import DRAINED_S
 
 BEGIN: Final = "<!-- made by `./hourmark chaos report`: change nothing here by hand -->"
 END: Final = "<!-- end of what `./hourmark chaos report` made -->"
 
 
 class Trial(BaseModel):
-    """One run. `faults`: each injection with the seconds until all was closed again; None: not within three minutes."""
+    """One run. `faults`: each injection with the seconds until all was closed again; None: given up.
+
+    `load`: processes of the whole machine that ran or wanted to, on average.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     date: str
@@ -25,6 +29,7 @@ class Trial(BaseModel):
     seed: int
     workloads: list[str]
     seconds: float
+    load: float
     written: int
     compared: int
     faults: list[tuple[str, float | None]]
@@ -74,9 +79,9 @@ _HEADER: Final = (
 
 def _row(fault: str, times: list[float | None], broken: int, goes_on: str) -> str:
     known = [time for time in times if time is not None]
-    late = len(times) - len(known)
+    late = sum(time is None or time > DRAINED_S for time in times)
     shown = f"{statistics.median(known):.0f} s, {max(known):.0f} s" if known else "-"
-    never = f"; {late} not within 180 s" if late else ""
+    never = f"; {late} not within {DRAINED_S:.0f} s" if late else ""
     return (
         f"| {fault} | {goes_on} | {len(times)} | {broken} | {shown}{never} | `./hourmark chaos run --fault {fault} --rounds 1` |"
     )
@@ -110,11 +115,11 @@ def _runs(runs: list[Trial]) -> list[str]:
 
     rows = [
         f"| {t.date} | {t.commit} | {t.tier} | {t.seed} | {len(t.faults)} | {t.compared:,} "
-        f"| {t.seconds / 60:.0f} min | {found(t)} |"
+        f"| {t.seconds / 60:.0f} min | {t.load:.0f} | {found(t)} |"
         for t in runs
     ]
     return [
-        "| date | commit | tier | seed | injections | compared | took | violations |",
-        "|---|---|---|---|---|---|---|---|",
+        "| date | commit | tier | seed | injections | compared | took | load | violations |",
+        "|---|---|---|---|---|---|---|---|---|",
         *rows,
     ]

@@ -11,7 +11,8 @@ from tests.faults.chaos.trials import BEGIN, END, Trial, append, put, read, tabl
 
 def trial(**given: object) -> Trial:
     fields: dict[str, object] = {
-        "date": "2026-11-25", "commit": "abc", "tier": "pr", "seed": 1, "workloads": ["api"], "seconds": 300.0, "written": 10,
+        "date": "2026-11-25", "commit": "abc", "tier": "pr", "seed": 1, "workloads": ["api"], "seconds": 300.0, "load": 1.5,
+        "written": 10,
         "compared": 10, "faults": [("driver-sigkill", 70.0), ("registry-sigkill", None)], "violations": {}, "planted": 12,
         "overlooked": [],
     }  # fmt: skip
