@@ -26,6 +26,7 @@ from hourmark_infra.locks import one_at_a_time
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 RESULTS: Final = ROOT / "docs" / "chaos-trials.jsonl"
+NIGHTLY_MINUTES: Final = 150.0
 PAGE: Final = ROOT / "docs" / "reliability.md"
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
 _RESULTS = click.option(
@@ -47,11 +48,12 @@ def chaos() -> None:
 @click.option("--workload", "workloads", multiple=True, type=click.Choice(sorted(WORKLOADS)), help="Only these.")
 @click.option("--rounds", type=click.IntRange(1, 1000), help="Instead of the tier's.")
 @click.option("--at-once", type=click.IntRange(1, 12), help="Faults of a round at most, instead of the tier's.")
+@click.option("--minutes", type=click.FloatRange(min=1), help="No round begins after so long. Default: 150 in the nightly tier.")
 @click.option("--replay", type=click.Path(path_type=Path, dir_okay=False, exists=True), help="Just this schedule.")
 @_RESULTS
 def run(
     tier: Tier, seed: int | None, faults: tuple[str, ...], workloads: tuple[str, ...], rounds: int | None,
-    at_once: int | None, replay: Path | None, results: Path,
+    at_once: int | None, minutes: float | None, replay: Path | None, results: Path,
 ) -> None:  # fmt: skip
     """Draw a schedule of faults, play it, and judge what it came to; exit 1 on a violation.
 
@@ -70,7 +72,8 @@ def run(
         seed = secrets.randbelow(1_000_000) if seed is None else seed
         chosen = {name: fault for name, fault in FAULTS.items() if not faults or name in faults}
         schedule = draw(tier, seed, chosen, workloads or tuple(WORKLOADS), rounds, at_once)
-    sys.exit(0 if played(home() / "chaos", schedule, results) else 1)
+    minutes = minutes or (NIGHTLY_MINUTES if schedule.tier == "nightly" and replay is None else None)
+    sys.exit(0 if played(home() / "chaos", schedule, results, minutes) else 1)
 
 
 @chaos.command(name="list")
@@ -104,7 +107,7 @@ def made_table(results: Path) -> str:
     return table(read(results), held)
 
 
-def played(folder: Path, schedule: Schedule, results: Path) -> bool:
+def played(folder: Path, schedule: Schedule, results: Path, minutes: float | None = None) -> bool:
     """Whether nothing was violated. The schedule is written before anything happens, and where something failed, kept."""
 
     def refuse() -> None:
@@ -115,7 +118,7 @@ def played(folder: Path, schedule: Schedule, results: Path) -> bool:
         schedule.write(file)
         say_on_stderr(f"seed {schedule.seed}, {schedule.injections} injections; the schedule is {file}")
         try:
-            outcome = Run(folder, schedule, SystemClock(), say_on_stderr).play()
+            outcome = Run(folder, schedule, SystemClock(), say_on_stderr, minutes).play()
         except BaseException:
             say_on_stderr(f"NOT PLAYED TO ITS END; again: {_kept(folder, schedule)}")
             raise

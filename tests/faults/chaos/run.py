@@ -33,7 +33,7 @@ from hourmark_infra.judge.webhdfs import Entry, WebHdfs, hdfs_path
 
 _GIVEN_UP_S: Final = 600.0  # what comes after three minutes is a violation, and still the next round begins from there
 _BEGUN_S: Final = 900.0  # on a busy machine; a minute or two on a free one
-_CLOSED_S: Final = 300.0
+_CLOSED_S: Final = 900.0
 _LOOK_S: Final = 0.25
 _LENGTH_MS: Final = BUCKET_SECONDS * 1000
 _OF_FILES: Final = frozenset((Flow.TAILER_A, Flow.TAILER_B))
@@ -70,6 +70,7 @@ class Run:
     schedule: Schedule
     clock: Clock
     say: Say
+    minutes: float | None = None  # no round begins after so long
 
     def __post_init__(self) -> None:
         self._began_s, self._began_ms = self.clock.monotonic_s(), self.clock.now_ms()
@@ -105,6 +106,9 @@ class Run:
         world.wait(lambda: closings.closed_until_ms() > 0, "the first bucket of each type to be closed", _BEGUN_S)
         self._tell(f"each type has closed a bucket after {self.clock.monotonic_s() - self._began_s:.0f} s; faults begin")
         for number, injections in enumerate(self.schedule.rounds, 1):
+            if self.minutes is not None and self.clock.monotonic_s() - self._began_s >= 60 * self.minutes:
+                self._tell(f"time is up: {number - 1} of {len(self.schedule.rounds)} rounds were played")
+                break
             self._tell(f"round {number} of {len(self.schedule.rounds)}: {', '.join(i.fault for i in injections)}")
             self._round(world, closings, injections)
             for path, entries in by_bucket(read_tree(hdfs, hdfs_path(world.config.storage.root))).items():

@@ -43,7 +43,7 @@ CRASH_ORDER: Final = "crash-order.json"
 CRASHING_DRIVER: Final = "tests.support.crashing_driver"
 _READY_S: Final = 120.0
 _APPLY_S: Final = 180.0
-_DRAIN_S: Final = 180.0
+_DRAIN_S: Final = 600.0
 
 
 class Center(Components):
