@@ -114,6 +114,7 @@ def played(folder: Path, schedule: Schedule, results: Path, minutes: float | Non
         raise UsageError(f"another run works in {folder}; wait for it, or set HOURMARK_HOME to another folder")
 
     with one_at_a_time(folder / "chaos.lock", refuse):
+        commit = _commit()  # of what is about to run, whatever is worked on meanwhile
         file = folder / "schedule.json"
         schedule.write(file)
         say_on_stderr(f"seed {schedule.seed}, {schedule.injections} injections; the schedule is {file}")
@@ -122,7 +123,7 @@ def played(folder: Path, schedule: Schedule, results: Path, minutes: float | Non
         except BaseException:
             say_on_stderr(f"NOT PLAYED TO ITS END; again: {_kept(folder, schedule)}")
             raise
-        trial = _trial(schedule, outcome)
+        trial = _trial(schedule, outcome, commit)
         append(results, trial)
         _show(outcome)
         if trial.violations:
@@ -137,10 +138,10 @@ def _kept(folder: Path, schedule: Schedule) -> str:
     return f"./hourmark chaos run --replay {kept}"
 
 
-def _trial(schedule: Schedule, outcome: Outcome) -> Trial:
+def _trial(schedule: Schedule, outcome: Outcome, commit: str) -> Trial:
     return Trial(
         date=f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
-        commit=_commit(),
+        commit=commit,
         tier=schedule.tier,
         seed=schedule.seed,
         workloads=schedule.workloads,
