@@ -5,10 +5,9 @@ The servers of the stack are put in trouble: with HOURMARK_TEST_HOME, whoever el
 
 from __future__ import annotations
 
-import subprocess
-
 from tests.faults.outcome import LONG, assert_whole
 from tests.support.etl_scene import Scene
+from tests.support.servers import set_safe_mode
 
 from hourmark_infra.stack import Stack
 
@@ -36,12 +35,3 @@ def test_a_killed_namenode_is_waited_for(stack: Stack, running: Scene) -> None:
         stack.start("namenode")
         stack.wait_ready("namenode")
     assert_whole(running.closed(hour))
-
-
-def set_safe_mode(stack: Stack, action: str) -> None:
-    """`hdfs dfsadmin -safemode ACTION`."""
-    programs, layout = stack.programs, stack.layout
-    classpath = f"{layout.settings / 'hadoop'}:{programs.hadoop}/*"
-    command = [str(programs.java), "-cp", classpath, "org.apache.hadoop.hdfs.tools.DFSAdmin", "-safemode", action]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -11,22 +11,18 @@ own, files that grow, and events that come over HTTP all the time. MirrorMaker 2
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
-import threading
-import time
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
+from tests.support.api_traffic import ApiTraffic
 from tests.support.servers import come_back
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.config import Config
-from hourmark.wire import CLIENT_HEADER
 from hourmark_infra.demo.demo import Demo, Options, Result
 from hourmark_infra.demo.traffic import Traffic
 from hourmark_infra.jars.cache import say_on_stderr
@@ -41,60 +37,15 @@ SERVERS = ("edge-1", "edge-2", "edge-3", "central-1", "namenode", "datanode", "r
 MIRROR_MAKER = "MirrorMaker 2"
 BETWEEN_S = 15.0  # with all servers up: what waited goes on
 BEGUN_S = 600.0
-_LAST_ANSWER_S = 180.0
 API_TYPE = "pinged"
-_API_PAUSE_S = 0.2
-_CLIENT = "pinger"
 _DECLARATION = f'name = "{API_TYPE}"\ndoc = "An event over HTTP."\nfields = [{{ name = "number", type = "long" }}]\n'
-
-
-class ApiTraffic:
-    """Posts one event after the other, each until it is acknowledged: under its own name, so a retry is the same event."""
-
-    def __init__(self, address: str, taken: list[ApiEvent]) -> None:
-        self.taken = taken  # the record of what was acknowledged; after `stop`, of all that was posted
-        self._url = f"{address}/v1/events/{API_TYPE}"
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="api-traffic", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End, once the event under way is acknowledged too."""
-        self._stop.set()
-        self._thread.join(_LAST_ANSWER_S)
-        assert not self._thread.is_alive(), f"event {len(self.taken)} was not acknowledged within {_LAST_ANSWER_S} s"
-
-    def _run(self) -> None:
-        with httpx.Client(timeout=90.0, trust_env=False, headers={CLIENT_HEADER: _CLIENT}) as client:
-            while not self._stop.is_set():
-                number, time_ms = len(self.taken), time.time_ns() // 1_000_000
-                event = ApiEvent(
-                    type=API_TYPE,
-                    client=_CLIENT,
-                    event_id=f"ping-{number}",
-                    time_ms=time_ms,
-                    position=0,
-                    fields={"number": number},
-                )
-                while not self._acknowledged(client, event):
-                    threading.Event().wait(_API_PAUSE_S)  # after `stop` too
-                self.taken.append(event)
-                self._stop.wait(_API_PAUSE_S)
-
-    def _acknowledged(self, client: httpx.Client, event: ApiEvent) -> bool:
-        body = json.dumps({"event_id": event.event_id, "event_time": event.time_ms, **event.fields})
-        with contextlib.suppress(httpx.HTTPError):
-            return client.post(self._url, content=body).status_code == 200
-        return False
 
 
 def each_server_is_killed(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
     """The trouble of this run."""
     (demo.work / "types" / f"{API_TYPE}.toml").write_text(_DECLARATION)
     demo.components.run_repeatable("types", "apply", seconds=180.0)
-    api = ApiTraffic(config.tailer.service_urls[0], demo.posted)
+    api = ApiTraffic(config.tailer.service_urls, API_TYPE, demo.posted)
     api.start()
     etl_log = demo.components.log("etl")
     demo.wait(lambda: " closed as " in etl_log.read_text(errors="replace"), "the first bucket to be closed", BEGUN_S)

@@ -45,6 +45,11 @@ class Postgres:
             shutil.chown(folder, _SYSTEM_USER)
         self._run("initdb", "-D", str(folder / "data"), "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 
+    @property
+    def pid(self) -> int | None:
+        """Of the server that runs; None where none does."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
     def start(self) -> None:
         """Start it, and wait until it answers."""
         listening = {} if self._port is None else {"listen_addresses": "127.0.0.1", "port": str(self._port)}

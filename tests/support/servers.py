@@ -1,6 +1,8 @@
-"""Servers of the stack that are killed and come back."""
+"""Servers of the stack that are killed and come back, or that take nothing for a while."""
 
 from __future__ import annotations
+
+import subprocess
 
 from hourmark.errors import Unavailable
 from hourmark_infra.stack import Stack
@@ -18,3 +20,12 @@ def come_back(stack: Stack, *names: str) -> None:
         except Unavailable:
             if not left:
                 raise
+
+
+def set_safe_mode(stack: Stack, action: str) -> None:
+    """`hdfs dfsadmin -safemode ACTION`."""
+    programs, layout = stack.programs, stack.layout
+    classpath = f"{layout.settings / 'hadoop'}:{programs.hadoop}/*"
+    command = [str(programs.java), "-cp", classpath, "org.apache.hadoop.hdfs.tools.DFSAdmin", "-safemode", action]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -213,7 +213,9 @@ def cause_of(text: str) -> HourmarkError:
                 return Unavailable(message)
             return kind(message) if kind.__init__ is HourmarkError.__init__ else EtlStop(message)
     if any(lost in text for lost in _LOST_WORKER):
-        return Unavailable("a Python worker of the staging query was lost; was it out of memory, or killed?")
+        return Unavailable(
+            "a Python worker of the staging query was lost; was it out of memory, killed, or the machine too busy?"
+        )
     if found := _NETWORK.search(text):
         return Unavailable(f"a server that staging needs could not be reached: {found[0].strip()}")
     lines = "\n".join(text.splitlines()[-_LINES_OF_CAUSE:])

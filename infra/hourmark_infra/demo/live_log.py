@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
+from hourmark_infra.demo.recorded_log import RecordedLog
 from hourmark_infra.judge.expectations import Written
 
 _WRITE_BYTES: Final = 1 << 18  # lines that are due together are written together, up to this
@@ -31,7 +31,6 @@ class LiveLog:
     """
 
     def __init__(self, path: Path, event_type: str | None, lines: Iterator[Due], clock: Clock) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.event_type = event_type
         self.written = 0
@@ -39,14 +38,12 @@ class LiveLog:
         self._lines = lines
         self._next = next(lines, None)
         self._clock = clock
-        self._rotated: list[Written] = []
-        self._begin_file()
+        self._log = RecordedLog(path)
 
     @property
     def records(self) -> list[Written]:
         """Of the rotated file, if there is one, and of the one that is written to."""
-        now = Written(path=str(self.path), bytes=self._bytes, blake2b=self._digest.hexdigest(), broken=self._broken)
-        return [*self._rotated, now]
+        return self._log.records
 
     @property
     def done(self) -> bool:
@@ -55,39 +52,27 @@ class LiveLog:
 
     def write_due(self, moment: float) -> None:
         """Write what is due, in as few writes as fit; an empty log is made, and rotated, all the same."""
-        pending = bytearray()
+        pending, broken = bytearray(), list[int]()
         while self._next is not None and self._next.moment <= moment:
-            if not self._rotated and self._next.moment >= 0.5:
-                self._flush(pending)
-                self._rotate()
+            if not self._log.rotated and self._next.moment >= 0.5:
+                self._flush(pending, broken)
+                self._log.rotate()
             now_ms = self._clock.now_ms()
             if self._next.broken:
-                self._broken.append(self._bytes + len(pending))
+                broken.append(len(pending))
             pending += self._next.render(now_ms) + b"\n"
             self.written += 1
             self.minutes.add(now_ms // 60_000)
             self._next = next(self._lines, None)
             if len(pending) >= _WRITE_BYTES:
-                self._flush(pending)
-        self._flush(pending)
+                self._flush(pending, broken)
+        self._flush(pending, broken)
 
     def close(self) -> None:
         """Give the file back."""
-        self._file.close()
+        self._log.close()
 
-    def _flush(self, pending: bytearray) -> None:
-        self._bytes += len(pending)
-        self._digest.update(pending)
-        self._file.write(pending)
-        self._file.flush()
+    def _flush(self, pending: bytearray, broken: list[int]) -> None:
+        self._log.append(pending, broken)
         pending.clear()
-
-    def _rotate(self) -> None:
-        self._file.close()
-        self._rotated = self.records
-        self.path.rename(self.path.with_name(self.path.name + ".1"))
-        self._begin_file()
-
-    def _begin_file(self) -> None:
-        self._file = self.path.open("ab")
-        self._bytes, self._digest, self._broken = 0, hashlib.blake2b(digest_size=16), list[int]()
+        broken.clear()

@@ -1,0 +1,31 @@
+"""`hourmark chaos`: faults by the hundred, which live beside the other fault tests of the checkout, as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from hourmark_infra.checks.cli import project
+from hourmark_infra.java.find import export_java_home
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def chaos(arguments: tuple[str, ...]) -> None:
+    """Faults by the hundred on a world of its own: `run` plays a schedule, `list` names the faults, `report` makes the table.
+
+    \b
+    Examples:
+      hourmark chaos run --tier pr --seed 7
+      hourmark chaos run --fault edge-leader-sigkill --rounds 1
+      hourmark chaos list
+      hourmark chaos report
+    """
+    root = project("the fault tests are")
+    export_java_home()
+    os.chdir(root)
+    command = [sys.executable, "-m", "tests.faults.chaos", *arguments]
+    # In this process's place: Ctrl-C and SIGTERM reach it itself.
+    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": str(root)})  # noqa: S606  # no shell is wanted

@@ -1,0 +1,42 @@
+"""What a run came to, as checkers read it: data and a reader of buckets, no world any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.faults.chaos.flows import Flow
+
+from hourmark_infra.judge.expectations import Expectations
+from hourmark_infra.judge.webhdfs import Entry, WebHdfs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Injected:
+    """One fault as it was: monotonic seconds, and `recovered_s`, when all that was written before was closed; None: never."""
+
+    fault: str
+    goes_on: frozenset[Flow]
+    began_s: float
+    healed_s: float
+    recovered_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """`first_seen`: Unix ms by type and end of bucket; `kept`: what stood in each bucket when it was first looked into.
+
+    `watched`: flows that the workloads of this run could move at all. `last_close_ms`: the end of the last bucket that
+    must stand.
+    """
+
+    told: Expectations
+    hdfs: WebHdfs
+    injected: Sequence[Injected]
+    moved: Mapping[Flow, Sequence[float]]
+    watched: frozenset[Flow]
+    first_seen: Mapping[tuple[str, int], int]
+    kept: Mapping[str, Mapping[str, Entry]]
+    may_be_late: int
+    api_types: frozenset[str]
+    ended: Sequence[str]

@@ -1,0 +1,59 @@
+"""The driver killed at a step of its own, and two drivers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from tests.faults.chaos.faults.fault import Fault, Heal
+from tests.faults.chaos.faults.processes import CLIENTS
+from tests.faults.chaos.flows import Flow
+from tests.support.crash import CrashOrder
+
+if TYPE_CHECKING:
+    from tests.faults.chaos.world import World
+
+# Whatever would keep it from coming to the step; a fault there could not heal before this one did.
+_ON_THE_WAY: Final = frozenset(("driver", "ledger", "hdfs", "central", "mirror", "edge", "service", "tailer-a", "tailer-b"))
+_GOES_ON: Final = CLIENTS | {Flow.MIRROR}
+_HOLD_S: Final = (5.0, 20.0)
+_TAKEN_S: Final = 600.0  # a driver that only just started on a busy machine comes to it late
+_ORDERS: Final = (
+    CrashOrder("ledger-commit", "after"),
+    CrashOrder("seal", "after"),
+    CrashOrder("rename", "before"),
+    CrashOrder("rename", "after"),
+)
+
+
+def _killed_at(order: CrashOrder, world: World, _pick: float) -> Heal:
+    """SIGKILL for itself when it next comes to the step."""
+    world.hit.add("etl")
+    order.place(world.crash_order)
+
+    def heal() -> None:
+        world.wait(lambda: not world.victims["etl"].is_alive(), f"the driver to be killed {order}", _TAKEN_S)
+        world.victims["etl"].come_back()
+        world.hit.discard("etl")
+
+    return heal
+
+
+def _two(world: World, _pick: float) -> Heal:
+    """Another one takes over; the first one, if it is left, ends, and whichever it was, one goes on."""
+    world.hit.add("etl")
+    world.second_driver.start("etl")
+
+    def heal() -> None:
+        world.second_driver.kill("etl")
+        world.victims["etl"].come_back()
+        world.hit.discard("etl")
+
+    return heal
+
+
+FAULTS: Final[Sequence[Fault]] = (
+    *(Fault(f"driver-killed-{order}", _ON_THE_WAY, _GOES_ON, _HOLD_S, partial(_killed_at, order)) for order in _ORDERS),
+    Fault("two-drivers", frozenset(("driver",)), _GOES_ON, (40.0, 70.0), _two),
+)

@@ -1,0 +1,28 @@
+"""What a fault is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.faults.chaos.flows import Flow
+
+if TYPE_CHECKING:
+    from tests.faults.chaos.world import World
+
+Heal = Callable[[], None]  # returns once what was hit is well again by its own word
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`touches`: two faults that touch the same are never at once. `goes_on`: what must move in every minute meanwhile.
+
+    `inject` does it, by a `pick` from 0 to 1 where something is left open, and returns what ends it.
+    """
+
+    name: str
+    touches: frozenset[str]
+    goes_on: frozenset[Flow]
+    hold_s: tuple[float, float]
+    inject: Callable[[World, float], Heal]

@@ -1,0 +1,128 @@
+"""Each process of the world ended, killed, or paused: SIGTERM, SIGKILL, SIGSTOP; all edge brokers, too."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import psutil
+from tests.faults.chaos.faults.fault import Fault, Heal
+from tests.faults.chaos.flows import ALL, Flow
+from tests.faults.chaos.victims import Victim, pause, resume
+
+from hourmark.topics import events_topic
+from hourmark_infra.demo.leader_kill import leader_of
+from hourmark_infra.stack.layout import EDGE_NAMES
+
+if TYPE_CHECKING:
+    from tests.faults.chaos.world import World
+
+CLIENTS: Final = frozenset((Flow.TAILER_A, Flow.TAILER_B, Flow.API))
+_MIRRORED: Final = CLIENTS | {Flow.MIRROR}
+_STAGED: Final = _MIRRORED | {Flow.STAGING}
+_AWAY_S: Final = (5.0, 25.0)
+_PAUSED_S: Final = (30.0, 60.0)
+_AGAIN_S: Final = 120.0
+
+Names = Callable[["World", float], Sequence[str]]  # whom a fault hits, by its pick
+
+
+def _leader(world: World, pick: float) -> Sequence[str]:
+    """The broker that leads a topic."""
+    return [leader_of(world.host_config("a"), events_topic(world.types[int(pick * 0.999 * len(world.types))]))]
+
+
+def _follower(world: World, pick: float) -> Sequence[str]:
+    """Another one."""
+    others = [name for name in EDGE_NAMES if name not in _leader(world, pick)]
+    return [others[int(pick * 0.999 * len(others))]]
+
+
+def _named(name: str) -> Names:
+    return lambda _world, _pick: [name]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Target:
+    """Whom to hit, and what goes on without. `gently`: what goes on where it ends as an operator ends it."""
+
+    name: str
+    names: Names
+    touches: str
+    goes_on: frozenset[Flow]
+    gently: frozenset[Flow] | None = None
+
+
+_TARGETS: Final = (
+    _Target("edge-leader", _leader, "edge", ALL),
+    _Target("edge-follower", _follower, "edge", ALL),
+    _Target("all-edge-brokers", lambda _world, _pick: EDGE_NAMES, "edge", frozenset()),
+    _Target("central-broker", _named("central-1"), "central", CLIENTS),
+    _Target("mirror", _named("mirror"), "mirror", CLIENTS),
+    _Target("namenode", _named("namenode"), "hdfs", _MIRRORED),
+    _Target("datanode", _named("datanode"), "hdfs", _MIRRORED),
+    _Target("registry", _named("registry"), "registry", ALL),
+    # Its neighbour takes all; hours wait up to a minute for one that went without goodbye.
+    _Target("service-a", _named("service-a"), "service", _STAGED, ALL),
+    _Target("service-b", _named("service-b"), "service", _STAGED, ALL),
+    # Hours wait for the host.
+    _Target("tailer-a", _named("tailer-a"), "tailer-a", _STAGED - {Flow.TAILER_A}),
+    _Target("tailer-b", _named("tailer-b"), "tailer-b", _STAGED - {Flow.TAILER_B}),
+    _Target("driver", _named("etl"), "driver", _MIRRORED),
+    _Target("ledger", _named("ledger"), "ledger", _MIRRORED),
+)
+
+
+def _hit(names: Names, how: Callable[[Victim], None], back: Callable[[Victim], None], world: World, pick: float) -> Heal:
+    """Do it to all of them; the heal brings all back."""
+    hit = names(world, pick)
+    world.hit.update(hit)
+    for name in hit:
+        how(world.victims[name])
+
+    def heal() -> None:
+        for name in hit:  # all of them first: brokers that wait for one another come up together
+            if back is not resume:
+                world.victims[name].start()
+        for name in hit:
+            back(world.victims[name])
+        world.hit.difference_update(hit)
+
+    return heal
+
+
+def _faults(target: _Target) -> Sequence[Fault]:
+    def one(signal: str, how: Callable[[Victim], None], back: Callable[[Victim], None], goes_on: frozenset[Flow]) -> Fault:
+        hold_s = _PAUSED_S if back is resume else _AWAY_S
+        inject = partial(_hit, target.names, how, back)
+        return Fault(f"{target.name}-{signal}", frozenset((target.touches,)), goes_on, hold_s, inject)
+
+    return (
+        one("sigterm", lambda v: v.terminate(), lambda v: v.come_back(), target.gently or target.goes_on),
+        one("sigkill", lambda v: v.kill(), lambda v: v.come_back(), target.goes_on),
+        one("sigstop", pause, resume, target.goes_on),
+    )
+
+
+def _mirror_maker(world: World, _pick: float) -> Heal:
+    """SIGKILL for MirrorMaker 2 itself: its supervisor starts another."""
+    (supervisor, *children) = world.victims["mirror"].processes()
+    for child in children:
+        psutil.Process(child.pid).kill()
+
+    def heal() -> None:
+        def again() -> bool:
+            running = world.victims["mirror"].processes()
+            return bool(running) and running[0] == supervisor and any(child not in children for child in running[1:])
+
+        world.wait(again, "MirrorMaker 2 to be started again by its supervisor", _AGAIN_S)
+
+    return heal
+
+
+FAULTS: Final[Sequence[Fault]] = (
+    *(fault for target in _TARGETS for fault in _faults(target)),
+    Fault("mirror-maker-sigkill", frozenset(("mirror",)), CLIENTS, _AWAY_S, _mirror_maker),
+)

@@ -1,0 +1,93 @@
+"""What is stored and torn, flipped or gone, checkpoints of tailers and staged files; and storage that takes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import httpx
+from tests.faults.chaos.faults.fault import Fault, Heal
+from tests.faults.chaos.faults.processes import CLIENTS
+from tests.faults.chaos.flows import ALL, Flow
+from tests.support.servers import set_safe_mode
+
+from hourmark.errors import Unavailable
+from hourmark_infra.judge.webhdfs import WebHdfs, hdfs_path
+
+if TYPE_CHECKING:
+    from tests.faults.chaos.world import World
+
+_REFUSED_S: Final = 60.0
+_HOLD_S: Final = (5.0, 20.0)
+_STAGING: Final = "_staging"
+
+
+def _torn_checkpoint(host: str, world: World, pick: float) -> Heal:
+    """SIGKILL; the middle of the checkpoint's write-ahead log is torn. The tailer must refuse to start until it is put back."""
+    name = f"tailer-{host}"
+    victim, log = world.victims[name], world.host_config(host).tailer.state_dir / "checkpoint.sqlite-wal"
+    world.hit.add(name)
+    victim.kill()
+    whole = log.read_bytes()
+    at = int(pick * 0.9 * len(whole))
+    log.write_bytes(whole[:at] + bytes(min(64, len(whole) - at)) + whole[at + 64 :])
+    victim.start()
+    world.wait(lambda: not victim.is_alive(), f"{name} to refuse its torn checkpoint", _REFUSED_S)
+
+    def heal() -> None:
+        log.write_bytes(whole)
+        victim.come_back()
+        world.hit.discard(name)
+
+    return heal
+
+
+def _staged_file(delete: bool, world: World, pick: float) -> Heal:
+    """A staged file of events that no bucket took in yet, if there is one: a bit of it is flipped, or it is gone."""
+    storage = world.stack.layout.address("namenode-http")
+    hdfs = WebHdfs(f"http://{storage}", world.config.storage.user)
+    root = f"{hdfs_path(world.config.storage.root)}/{_STAGING}"
+    try:
+        files = sorted(_files(hdfs, root), key=lambda found: found[1])
+        if not files:
+            raise Unavailable("nothing is staged: the fault would change nothing")
+        path = files[-1 - int(pick * 0.999 * min(5, len(files)))][0]
+        url, user = f"http://{storage}/webhdfs/v1{path}", {"user.name": world.config.storage.user}
+        with hdfs.open(path).content as opened:
+            content = bytearray(opened.read())
+        if delete:
+            httpx.delete(url, params={"op": "DELETE", **user}, trust_env=False).raise_for_status()
+        else:
+            content[int(pick * 0.999 * len(content))] ^= 1
+            parameters = {"op": "CREATE", "overwrite": "true", **user}
+            httpx.put(url, params=parameters, content=bytes(content), follow_redirects=True, trust_env=False).raise_for_status()
+    finally:
+        hdfs.close()
+    return lambda: None
+
+
+def _safe_mode(world: World, _pick: float) -> Heal:
+    """HDFS is read, and not written to."""
+    set_safe_mode(world.stack, "enter")
+    return lambda: set_safe_mode(world.stack, "leave")
+
+
+def _files(hdfs: WebHdfs, folder: str) -> list[tuple[str, int]]:
+    """All files below, with when they were written."""
+    found: list[tuple[str, int]] = []
+    for entry in hdfs.list(folder):
+        path = f"{folder}/{entry.name}"
+        found += _files(hdfs, path) if entry.folder else [(path, entry.modified_ms)]
+    return found
+
+
+FAULTS: Final[Sequence[Fault]] = (
+    Fault(
+        "tailer-a-checkpoint-torn", frozenset(("tailer-a",)), ALL - {Flow.TAILER_A, Flow.CLOSING}, _HOLD_S,
+        partial(_torn_checkpoint, "a"),
+    ),
+    Fault("hdfs-in-safe-mode", frozenset(("hdfs",)), CLIENTS | {Flow.MIRROR}, (20.0, 60.0), _safe_mode),
+    Fault("staged-file-flipped", frozenset(("hdfs", "driver")), ALL, _HOLD_S, partial(_staged_file, False)),
+    Fault("staged-file-removed", frozenset(("hdfs", "driver")), ALL, _HOLD_S, partial(_staged_file, True)),
+)  # fmt: skip

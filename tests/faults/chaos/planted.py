@@ -1,0 +1,220 @@
+"""The judge, judged: each plants one fault into the evidence of a real run, and names the kind that must be found.
+
+The truth is changed (an event that nobody posted, a line with another byte), or what is read of buckets (a flipped bit, an event
+that stands twice in a container whose marker agrees), or what was seen. A checker that does not object is a violation itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import fastavro
+from tests.faults.chaos.checkers import (
+    Checker,
+    Findings,
+    closed_once_and_in_time,
+    drained,
+    each_line_once,
+    goes_on,
+    nobody_ended,
+)
+from tests.faults.chaos.evidence import Evidence
+from tests.faults.chaos.flows import Flow
+
+from hourmark_infra.judge.buckets import Bucket, closed_buckets
+from hourmark_infra.judge.expectations import ApiEvent, Expectations
+from hourmark_infra.judge.webhdfs import Entry, Opened, WebHdfs, hdfs_path
+
+Planting = Callable[[Evidence], AbstractContextManager[Evidence]]
+_NUMBER: Final = b'"number": '
+
+
+class _Reading(WebHdfs):
+    """Reads as the other does, but for some files, which hold something else."""
+
+    def __init__(self, hdfs: WebHdfs, instead: Mapping[str, bytes]) -> None:
+        self._hdfs, self._instead = hdfs, instead
+
+    def close(self) -> None:
+        """Nothing: the other is closed by who opened it."""
+
+    def list(self, folder: str) -> list[Entry]:
+        return self._hdfs.list(folder)
+
+    def open(self, file: str) -> Opened:
+        if file not in self._instead:
+            return self._hdfs.open(file)
+        content = self._instead[file]
+        return Opened(io.BytesIO(content), len(content), hashlib.blake2b(content, digest_size=16).hexdigest())
+
+
+@contextlib.contextmanager
+def _truth(evidence: Evidence, **changed: Any) -> Iterator[Evidence]:
+    told = evidence.told.model_dump()
+    yield replace(evidence, told=Expectations.model_validate({**told, **changed}))
+
+
+def an_event_that_nobody_posted(evidence: Evidence) -> AbstractContextManager[Evidence]:
+    """One that is in a bucket is taken from the truth."""
+    return _truth(evidence, api=evidence.told.api[1:])
+
+
+def an_event_that_never_came(evidence: Evidence) -> AbstractContextManager[Evidence]:
+    """One is added to the truth."""
+    one = evidence.told.api[0]
+    added = ApiEvent(**{**one.model_dump(), "event_id": f"{one.event_id}-and-another"})
+    return _truth(evidence, api=[*evidence.told.api, added])
+
+
+@contextlib.contextmanager
+def a_line_with_another_byte(evidence: Evidence) -> Iterator[Evidence]:
+    """In the middle of a source file, for as long as it is judged."""
+    path = Path(max((record.path for record in evidence.told.written or ()), key=lambda name: Path(name).stat().st_size))
+    with path.open("r+b") as file:
+        at = path.read_bytes().index(_NUMBER, path.stat().st_size // 2) + len(_NUMBER)
+        file.seek(at)
+        before = file.read(1)
+
+        def put(byte: bytes) -> None:
+            file.seek(at)
+            file.write(byte)
+            file.flush()
+
+        put(bytes([before[0] ^ 1]))
+        try:
+            with _truth(evidence, written=None) as changed:
+                yield changed
+        finally:
+            put(before)
+
+
+def _full_bucket(evidence: Evidence) -> Bucket:
+    """One whose first file has more events than one."""
+    buckets = closed_buckets(evidence.hdfs, hdfs_path(evidence.told.root))
+    return next(b for b in buckets if b.marker.files and b.marker.files[0].records > 1)
+
+
+def _bytes(evidence: Evidence, path: str) -> bytes:
+    with evidence.hdfs.open(path).content as content:
+        return content.read()
+
+
+@contextlib.contextmanager
+def a_flipped_bit_in_a_bucket(evidence: Evidence) -> Iterator[Evidence]:
+    """In the middle of its first file."""
+    bucket = _full_bucket(evidence)
+    path = f"{hdfs_path(evidence.told.root)}/{bucket.path}/{bucket.marker.files[0].name}"
+    content = bytearray(_bytes(evidence, path))
+    content[len(content) // 2] ^= 1
+    yield replace(evidence, hdfs=_Reading(evidence.hdfs, {path: bytes(content)}))
+
+
+@contextlib.contextmanager
+def _container(evidence: Evidence, change: Callable[[list[Any]], list[Any]]) -> Iterator[Evidence]:
+    """A container with other events, of which its marker says size, digest and count as they are."""
+    bucket, root = _full_bucket(evidence), hdfs_path(evidence.told.root)
+    file, marker = bucket.marker.files[0], f"{root}/{bucket.path}/_SUCCESS"
+    path = f"{root}/{bucket.path}/{file.name}"
+    reader: Any = fastavro.reader(io.BytesIO(_bytes(evidence, path)))
+    schema, rows, changed = json.loads(reader.metadata["avro.schema"]), list(reader), io.BytesIO()
+    fastavro.writer(changed, schema, change(rows), codec="deflate")
+    content, said = changed.getvalue(), json.loads(_bytes(evidence, marker))
+    more = len(change(rows)) - len(rows)
+    digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+    said["files"][0] |= {"bytes": len(content), "blake2b": digest, "records": file.records + more}
+    said["events"] += more
+    said["software"] = said["software"].split(" blake2b=")[0][:40]
+    instead = {path: content, marker: json.dumps(said).encode()}
+    yield replace(evidence, hdfs=_Reading(evidence.hdfs, instead))
+
+
+def an_event_twice_in_a_bucket(evidence: Evidence) -> AbstractContextManager[Evidence]:
+    """The last one."""
+    return _container(evidence, lambda rows: [*rows, rows[-1]])
+
+
+def an_event_less_in_a_bucket(evidence: Evidence) -> AbstractContextManager[Evidence]:
+    """The last one."""
+    return _container(evidence, lambda rows: rows[:-1])
+
+
+@contextlib.contextmanager
+def a_bucket_that_was_replaced(evidence: Evidence) -> Iterator[Evidence]:
+    """Its folder was another when it was first looked into."""
+    path, entries = next(iter(evidence.kept.items()))
+    other = {name: entry._replace(id=entry.id + 1) for name, entry in entries.items()}
+    yield replace(evidence, kept={**evidence.kept, path: other})
+
+
+@contextlib.contextmanager
+def a_bucket_that_stood_early(evidence: Evidence) -> Iterator[Evidence]:
+    """It was seen a second before its end."""
+    of = next(iter(evidence.first_seen))
+    yield replace(evidence, first_seen={**evidence.first_seen, of: of[1] - 1000})
+
+
+@contextlib.contextmanager
+def a_line_that_came_too_late(evidence: Evidence) -> Iterator[Evidence]:
+    """Of the lines in files of late ones none was written late."""
+    yield replace(evidence, may_be_late=-1)
+
+
+@contextlib.contextmanager
+def a_flow_that_stood(evidence: Evidence) -> Iterator[Evidence]:
+    """Mirror and API did not move, under a fault that lets all go on."""
+    injected = [replace(of, goes_on=frozenset(Flow)) for of in evidence.injected]
+    yield replace(evidence, injected=injected, moved={**evidence.moved, Flow.MIRROR: (), Flow.API: ()}, watched=frozenset(Flow))
+
+
+@contextlib.contextmanager
+def a_fault_that_never_healed(evidence: Evidence) -> Iterator[Evidence]:
+    """Nothing was drained after it."""
+    yield replace(evidence, injected=[replace(of, recovered_s=None) for of in evidence.injected])
+
+
+@contextlib.contextmanager
+def a_process_that_ended(evidence: Evidence) -> Iterator[Evidence]:
+    """By itself."""
+    yield replace(evidence, ended=[*evidence.ended, "planted: it ended"])
+
+
+PLANTED: Final[Mapping[Planting, tuple[Checker, str, int | None]]] = {
+    an_event_that_nobody_posted: (each_line_once, "phantom", 1),
+    an_event_that_never_came: (each_line_once, "lost", 1),
+    a_line_with_another_byte: (each_line_once, "altered", None),
+    a_flipped_bit_in_a_bucket: (each_line_once, "contradiction", None),
+    an_event_twice_in_a_bucket: (each_line_once, "doubled", 1),
+    an_event_less_in_a_bucket: (each_line_once, "lost", 1),
+    a_line_that_came_too_late: (each_line_once, "closed early", None),
+    a_bucket_that_was_replaced: (closed_once_and_in_time, "closed twice", None),
+    a_bucket_that_stood_early: (closed_once_and_in_time, "closed early", 1),
+    a_flow_that_stood: (goes_on, "stood still", None),
+    a_fault_that_never_healed: (drained, "not drained", None),
+    a_process_that_ended: (nobody_ended, "ended", 1),
+}
+_OF_POSTS: Final = (an_event_that_nobody_posted, an_event_that_never_came)
+
+
+def overlooked(evidence: Evidence, before: Mapping[str, int]) -> dict[str, bool]:
+    """By planted fault, whether its checker counted no more than `before`, without it, or not as many as were planted.
+
+    What nobody posted cannot be planted.
+    """
+    found = {}
+    for plant, (checker, kind, count) in PLANTED.items():
+        if plant in _OF_POSTS and not evidence.told.api:
+            continue
+        findings = Findings()
+        with plant(evidence) as changed:
+            checker(changed, findings)
+        more = findings[kind] - before.get(kind, 0)
+        found[plant.__name__] = more != count if count is not None else more <= 0
+    return found

@@ -1,0 +1,200 @@
+"""The world that faults happen to, all of it real: servers, components, links between them.
+
+Three edge brokers, a central one, MirrorMaker 2 under its supervisor, NameNode, DataNode, registry; two hosts, each with a tailer
+and a delivery service; the driver with its ledger in PostgreSQL (SQLite where that is not installed). Tailers, the API's program,
+the driver's way to NameNode and ledger, and everybody's to the registry go over links that can be bad networks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from tests.faults.chaos.link import Link, Network
+from tests.faults.chaos.settings import HOSTS, Ports, all_types, center_settings, declare, host_settings, second_driver_settings
+from tests.faults.chaos.victims import Component, Database, Server, Victim
+from tests.support import postgres
+from tests.support.crash import ORDER_VARIABLE
+from tests.support.documents import ROOT
+
+from hourmark.clock import Clock
+from hourmark.config import Config, load_config
+from hourmark.errors import Unavailable
+from hourmark.event_types import DEAD_LETTERS
+from hourmark.toml_text import render_toml
+from hourmark_infra.components import COMMANDS, Components, wait_for
+from hourmark_infra.demo.settings import ZONE
+from hourmark_infra.jars.cache import Say
+from hourmark_infra.stack import Stack
+from hourmark_infra.stack.layout import free_ports
+from hourmark_infra.stack.purge import purge_stack
+
+CENTER: Final = "center"
+SECOND: Final = "second"  # another driver, where a fault wants two
+CRASH_ORDER: Final = "crash-order.json"
+CRASHING_DRIVER: Final = "tests.support.crashing_driver"
+_READY_S: Final = 120.0
+_APPLY_S: Final = 180.0
+_DRAIN_S: Final = 600.0
+
+
+class Center(Components):
+    """Its driver dies at a step where a fault orders it, and is else the one that `hourmark etl run` is."""
+
+    def command(self, *arguments: str) -> Sequence[str]:
+        """Of Hourmark; the driver's by way of what makes it die."""
+        if arguments == COMMANDS["etl"]:
+            order = f"{ORDER_VARIABLE}={self.config.parent / CRASH_ORDER}"
+            return ("/usr/bin/env", order, f"PYTHONPATH={ROOT}", sys.executable, "-m", CRASHING_DRIVER, str(self.config))
+        return super().command(*arguments)
+
+
+@dataclasses.dataclass
+class World:
+    """Made by `standing`. `victims`: all that a fault may hit, by name. `ended`: who ended though no fault had hit it."""
+
+    work: Path
+    stack: Stack
+    ledger: postgres.Postgres | None
+    links: dict[str, Link]
+    hosts: dict[str, Components]
+    center: Components
+    second_driver: Components
+    ports: dict[str, Ports]
+    kinds: int
+    clock: Clock
+    say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self.crash_order = self.work / CRASH_ORDER  # what stands here kills the driver at a step of its own
+        self.hit = set[str]()  # victims that a fault holds now
+        self.ended: list[str] = []
+        self.victims: dict[str, Victim] = {name: Server(self.stack, name) for name in self.stack.names}
+        for host, components in self.hosts.items():
+            self.victims |= {f"{name}-{host}": Component(components, name) for name in ("tailer", "service")}
+        self.victims["etl"] = Component(self.center, "etl")
+        if self.ledger is not None:
+            self.victims["ledger"] = Database(self.ledger)
+        self.config: Config = load_config(self.center.config)
+
+    @property
+    def logs(self) -> Path:
+        """What tailers read: a folder for each host."""
+        return self.work / "logs"
+
+    @property
+    def types(self) -> list[str]:
+        """All that close buckets."""
+        return [*all_types(self.kinds), DEAD_LETTERS.name]
+
+    def host_config(self, host: str) -> Config:
+        """As its tailer and service have it."""
+        return load_config(self.hosts[host].config)
+
+    def wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
+        """Wait for a condition, and look after the components meanwhile; Unavailable if it never holds."""
+        wait_for(condition, what, seconds, self.clock, self.look)
+
+    def look(self) -> None:
+        """Who ended though nobody hit it is written down, and started again, as a supervisor of a machine would."""
+        for name, victim in self.victims.items():
+            if name not in self.hit and not victim.is_alive():
+                self.ended.append(f"{name}: {victim.last_words()}")
+                self.say(f"{name} HAS ENDED BY ITSELF; it is started again")
+                victim.start()
+
+    def start(self) -> None:
+        """Types are applied, all components run, and services take ranges."""
+        self.center.run_repeatable("types", "apply", seconds=_APPLY_S)
+        self.center.start("etl")  # first, as Spark takes longest
+        for components in self.hosts.values():
+            components.start("service")
+        for host in HOSTS:
+            self.hosts[host].wait_ready(f"http://127.0.0.1:{self.ports[host].service}", _READY_S)
+            self.hosts[host].start("tailer")
+
+    def drain(self) -> None:
+        """Tailers deliver what is left, and say goodbye."""
+        for host, components in self.hosts.items():
+            self.hit.add(f"tailer-{host}")
+            components.stop("tailer")
+            components.run("tail", "--drain", seconds=_DRAIN_S)
+
+    def stop(self) -> None:
+        """End all components."""
+        for components in (*self.hosts.values(), self.center, self.second_driver):
+            components.stop_all()
+
+
+@contextlib.contextmanager
+def standing(home: Path, kinds: int, clock: Clock, say: Say) -> Iterator[World]:
+    """A world of its own below `home`, from nothing; taken down at the end, whatever happened. Its logs stay."""
+    os.environ["TZ"] = ZONE
+    work = home / "work"
+    for components in (Components(home / part, work / part, work, clock) for part in (*HOSTS, CENTER, SECOND)):
+        components.stop_all()  # of a run that was killed
+    purge_stack(home, say)
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    with ExitStack() as at_the_end:
+        stack = Stack.load_or_make(home, clusters=2, say=say)
+        at_the_end.callback(stack.down)
+        try:
+            stack.up()
+        except Unavailable as error:  # as a rule, somebody took a port between its choice and its use: `up` chooses it anew
+            say(f"{str(error).splitlines()[0]}; trying once more")
+            stack.down()
+            stack.up()
+        names = ["ledger", "link-registry", "link-namenode", "link-ledger"]
+        names += [f"{of}-{host}" for host in HOSTS for of in ("service", "metrics", "api", *(f"to-{there}" for there in HOSTS))]
+        port = free_ports(tuple(names))
+        ledger = at_the_end.enter_context(postgres.running(port["ledger"])) if postgres.binaries() else None
+        network = Network()
+        at_the_end.callback(network.stop)
+        world = _made(home, work, stack, ledger, port, network, kinds, clock, say)
+        at_the_end.callback(world.stop)
+        world.start()
+        yield world
+
+
+def _made(
+    home: Path, work: Path, stack: Stack, ledger: postgres.Postgres | None, port: dict[str, int], network: Network, kinds: int,
+    clock: Clock, say: Say,
+) -> World:  # fmt: skip
+    targets = {"registry": stack.layout.ports["registry"], "namenode": stack.layout.ports["namenode-http"]}
+    if ledger is not None:
+        targets["ledger"] = port["ledger"]
+    links = {name: Link(port[f"link-{name}"], ("127.0.0.1", target), network) for name, target in targets.items()}
+    for there in HOSTS:
+        target = ("127.0.0.1", port[f"service-{there}"])
+        links[f"api-{there}"] = Link(port[f"api-{there}"], target, network)
+        links |= {f"tailer-{host}-{there}": Link(port[f"to-{there}-{host}"], target, network) for host in HOSTS}
+    url = ledger.new_database() if ledger is not None else ""
+    by_link = url.replace(f":{port['ledger']}/", f":{port['link-ledger']}/") or f"sqlite:///{work / 'ledger.sqlite'}"
+    of_stack = tomllib.loads(stack.layout.config_file.read_text())
+    declare(work / "types", kinds)
+    center = center_settings(of_stack, work / "types", by_link, {name: link.port for name, link in links.items()})
+    ports = {
+        host: Ports(port[f"service-{host}"], port[f"metrics-{host}"], {there: port[f"to-{there}-{host}"] for there in HOSTS})
+        for host in HOSTS
+    }
+    (work / f"{CENTER}.toml").write_text(render_toml(center))
+    (work / f"{SECOND}.toml").write_text(render_toml(second_driver_settings(center, work / SECOND)))
+    for host in HOSTS:
+        logs = work / "logs" / host
+        own = host_settings(center, host, ports[host], work / host, logs, ("app-events", "kinds"))
+        (work / f"{host}.toml").write_text(render_toml(own))
+
+    def at(name: str, kind: type[Components] = Components) -> Components:
+        return kind(home / name, work / f"{name}.toml", work / "said" / name, clock)
+
+    hosts = {host: at(host) for host in HOSTS}
+    return World(work, stack, ledger, links, hosts, at(CENTER, Center), at(SECOND), ports, kinds, clock, say)

@@ -1,0 +1,66 @@
+"""What is planted into the evidence of a run is found, each by its own kind; a checker that finds nothing is told of."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.faults.chaos import planted
+from tests.faults.chaos.checkers import CHECKERS, check
+from tests.faults.chaos.evidence import Evidence, Injected
+from tests.faults.chaos.flows import Flow
+from tests.support.judged.world import START_MS, small_world
+from tests.unit.infra.judge.random_worlds import LocalHdfs
+
+from hourmark_infra.judge.buckets import by_bucket, read_tree
+from hourmark_infra.judge.expectations import Expectations
+from hourmark_infra.judge.webhdfs import hdfs_path
+
+INJECTED = Injected(fault="f", goes_on=frozenset((Flow.MIRROR,)), began_s=100.0, healed_s=130.0, recovered_s=200.0)
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Iterator[Evidence]:
+    """Of a run in which nothing is wrong."""
+    world = small_world(tmp_path)
+    world.write()
+    told = Expectations.model_validate(world.expectations())
+    with contextlib.closing(LocalHdfs(world.hdfs)) as hdfs:
+        yield Evidence(
+            told=told,
+            hdfs=hdfs,
+            injected=[INJECTED],
+            moved={Flow.MIRROR: [110.0]},
+            watched=frozenset((Flow.MIRROR,)),
+            first_seen={("lines", START_MS): START_MS + 1},
+            kept=by_bucket(read_tree(hdfs, hdfs_path(told.root))),
+            may_be_late=1,
+            api_types=frozenset(),
+            ended=[],
+        )
+
+
+def test_a_run_in_which_nothing_is_wrong_has_no_findings(evidence: Evidence) -> None:
+    findings = check(evidence)
+    assert not findings, findings.said
+    assert findings.compared > 0
+
+
+def test_what_is_planted_is_found(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planted, "_NUMBER", b"app - lines - ")  # these lines have no numbers
+    found = planted.overlooked(evidence, check(evidence))
+    assert len(found) == len(planted.PLANTED) - 2, "all but those of the API"
+    assert not any(found.values()), found
+
+
+def test_a_checker_that_finds_nothing_is_told_of(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planted, "_NUMBER", b"app - lines - ")
+    blind = {plant: (lambda *_: None, kind, count) for plant, (_, kind, count) in planted.PLANTED.items()}
+    monkeypatch.setattr(planted, "PLANTED", blind)
+    assert all(planted.overlooked(evidence, {}).values())
+
+
+def test_every_checker_has_a_fault_planted_for_it() -> None:
+    assert {checker for checker, *_ in planted.PLANTED.values()} == {*CHECKERS.values()}

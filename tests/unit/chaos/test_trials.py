@@ -1,0 +1,53 @@
+"""Results are appended and read again, and the page's table is what the command makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.faults.chaos.__main__ import PAGE, RESULTS, made_table
+from tests.faults.chaos.trials import BEGIN, END, Trial, append, put, read, table
+
+
+def trial(**given: object) -> Trial:
+    fields: dict[str, object] = {
+        "date": "2026-11-25", "commit": "abc", "tier": "pr", "seed": 1, "workloads": ["api"], "seconds": 300.0, "load": 1.5,
+        "written": 10,
+        "compared": 10, "faults": [("driver-sigkill", 70.0), ("registry-sigkill", None)], "violations": {}, "planted": 12,
+        "overlooked": [],
+    }  # fmt: skip
+    return Trial.model_validate({**fields, **given})
+
+
+def test_what_was_appended_is_read(tmp_path: Path) -> None:
+    trials = [trial(), trial(seed=2)]
+    for one in trials:
+        append(tmp_path / "of" / "trials.jsonl", one)
+    assert read(tmp_path / "of" / "trials.jsonl") == trials
+
+
+def test_the_rule_of_three_is_told_of_all_injections_without_a_violation() -> None:
+    made = table([trial(), trial(seed=2)], {"driver-sigkill": "all"})
+    assert "4 injections in 2 runs" in made
+    assert "at 75.0%" in made
+    assert "| driver-sigkill | all | 2 | 0 | 70 s, 70 s |" in made
+    assert "1 not within 180 s" not in made.split("driver-sigkill")[1].split("\n")[0]
+    assert "| - ; 2 not within 180 s |".replace(" ;", ";") in made
+
+
+def test_a_violation_is_told_and_bounds_nothing() -> None:
+    made = table([trial(violations={"lost": 2})], {})
+    assert "rule of three" not in made
+    assert "| 2 lost |" in made
+    assert "(no longer a fault)" in made
+
+
+def test_the_table_takes_its_place_and_no_other() -> None:
+    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    assert put(page, f"{BEGIN}\nnew\n{END}") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+    with pytest.raises(AssertionError, match="no place"):
+        put("a page", "a table")
+
+
+def test_the_page_has_the_table_of_the_results() -> None:
+    assert made_table(RESULTS) in PAGE.read_text(), "run `./hourmark chaos report`"
