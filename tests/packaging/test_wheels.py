@@ -179,7 +179,7 @@ NO_SPARK = {"py4j", "pyspark", "prometheus_client"}
 NO_ARROW = {"numpy", "pyarrow"}
 NO_RECORDS = {"re2"}
 LACKING = {  # what some of its modules import that is not for this place
-    "hourmark-producer": {"confluent_kafka", "fastavro"},
+    "hourmark-producer": {"confluent_kafka", "fastavro", "prometheus_client"},
     "hourmark-mirror": NO_RECORDS,
     "hourmark-infra": NO_RECORDS,
     FULL: NO_RECORDS,
