@@ -13,9 +13,15 @@ from typing import Final, NamedTuple
 from hourmark.alarm import Alarm, AlarmName
 from hourmark.kafka import Partition
 from hourmark.mirror_positions import CONNECTOR, ahead, gaps, reached, recreated
-from hourmark_mirror.observed import KnownPartition, KnownTopic, Memory, Observed
+from hourmark_mirror.observed import KnownPartition, KnownTopic, Memory, Observed, Stretch
 
-LOSSES: Final = (AlarmName.OVERTAKEN, AlarmName.TOPIC_RECREATED, AlarmName.STALE_OFFSETS, AlarmName.TARGET_TRUNCATED)
+LOSSES: Final = (
+    AlarmName.OVERTAKEN,
+    AlarmName.TOPIC_RECREATED,
+    AlarmName.STALE_OFFSETS,
+    AlarmName.TARGET_TRUNCATED,
+    AlarmName.CONTENTS_DIFFER,
+)
 STILL_MS: Final = 40_000  # behind for so long at one position: with looks every ten seconds it is named within the minute
 BLIND_MS: Final = 60_000  # looks that lie further apart say nothing of what stood still between them
 
@@ -27,11 +33,20 @@ class Limits(NamedTuple):
     expected_s: Mapping[str, float]
 
 
+class Verified(NamedTuple):
+    """Of a topic, by samples: what was written before `through_ms` was copied, and so many of `passed` records were compared."""
+
+    through_ms: int
+    compared: int
+    passed: int
+
+
 class Judged(NamedTuple):
-    """`alarms`: all that stand now, losses of before among them."""
+    """`alarms`: all that stand now, losses of before among them. `verified`: by topic."""
 
     alarms: list[Alarm]
     memory: Memory
+    verified: Mapping[str, Verified]
 
 
 def judged(seen: Observed, before: Memory, limits: Limits) -> Judged:
@@ -42,6 +57,7 @@ def judged(seen: Observed, before: Memory, limits: Limits) -> Judged:
         lambda: _overtaken(seen, before),
         lambda: _stale(seen),
         lambda: _truncated(seen, before),
+        lambda: _different(seen),
         lambda: _missing(seen),
         lambda: _near(seen, limits),
         lambda: _blocked(seen, still),
@@ -53,7 +69,8 @@ def judged(seen: Observed, before: Memory, limits: Limits) -> Judged:
     kept = {(a.name, a.subject): a for a in before.standing if (a.name, a.subject) not in found or a.name != AlarmName.OVERTAKEN}
     every = {**found, **kept}
     standing = tuple(alarm for alarm in every.values() if alarm.name in LOSSES)
-    return Judged(sorted(every.values(), key=lambda a: (a.name, a.subject)), _remembered(seen, before, standing))
+    memory = _remembered(seen, before, standing)
+    return Judged(sorted(every.values(), key=lambda a: (a.name, a.subject)), memory, verified(seen, memory))
 
 
 def accepted(before: Memory) -> Memory:
@@ -68,6 +85,30 @@ def retention_left_s(seen: Observed) -> dict[Partition, float]:
         for p, written_ms in seen.uncopied_ms.items()
         if seen.retention_ms.get(p.topic, -1) >= 0
     }
+
+
+def verified(seen: Observed, memory: Memory) -> dict[str, Verified]:
+    """By topic, what its samples say after this look; a topic with a loss that stands is left out."""
+    lost = {alarm.topic for alarm in memory.standing}
+    found = {}
+    for name in sorted(seen.ids.keys() - lost):
+        parts = [(p, known) for p in seen.ends if p.topic == name and (known := memory.of(p)) is not None]
+        # Where nothing is left to sample, everything up to this look is.
+        through = (seen.now_ms if known.sampled >= seen.ends[p] else known.sampled_ms for p, known in parts)
+        compared, passed = sum(known.compared for _, known in parts), sum(known.passed for _, known in parts)
+        found[name] = Verified(min(through, default=0), compared, passed)
+    return found
+
+
+def stretches(seen: Observed, before: Memory) -> dict[Partition, Stretch]:
+    """What was copied since it was sampled last, as far as the edge still has it; the first look samples nothing."""
+    found = {}
+    for p, end in seen.ends.items():
+        if (known := before.of(p)) is not None and _same_topic(seen, before, p):
+            stretch = Stretch(max(known.sampled, seen.starts[p]), min(seen.positions.get(p, 0), end))
+            if stretch.first < stretch.end:
+                found[p] = stretch
+    return found
 
 
 def standing_still(seen: Observed, before: Memory) -> list[Partition]:
@@ -122,6 +163,16 @@ def _truncated(seen: Observed, before: Memory) -> Iterator[Alarm]:
             f"{cut.target_start}; its retention cannot have deleted it yet"
         )
         yield Alarm(AlarmName.TARGET_TRUNCATED, str(p), text, p.topic)
+
+
+def _different(seen: Observed) -> Iterator[Alarm]:
+    for p, sample in seen.samples.items():
+        if sample.differs is not None:
+            text = (
+                f"{p}: edge offset {sample.differs} is not in its place on the target; {sample.compared} records of offsets "
+                f"{sample.stretch.first} to {sample.stretch.end - 1} were compared"
+            )
+            yield Alarm(AlarmName.CONTENTS_DIFFER, str(p), text, p.topic)
 
 
 def _missing(seen: Observed) -> Iterator[Alarm]:
@@ -195,7 +246,14 @@ def _known(seen: Observed, before: Memory, p: Partition, *, keep_covered: bool) 
         covered = known.covered if keep_covered or position is None else covered
     moved = known is None or known.position != position or seen.now_ms - before.looked_ms >= BLIND_MS
     caught_up = known is None or max(known.position or 0, seen.starts[p]) >= known.end
+    copied = min(position or 0, seen.ends[p])
+    sample = seen.samples.get(p)
+    sampled, passed = (known.sampled, known.passed) if known is not None else (max(copied, seen.starts[p]), 0)
     return KnownPartition(
+        sampled=sampled if sample is None else sample.stretch.end,
+        sampled_ms=sample.through_ms if sample is not None else seen.now_ms if known is None else known.sampled_ms,
+        passed=passed + (0 if sample is None else sample.stretch.end - sample.stretch.first),
+        compared=(0 if known is None else known.compared) + (0 if sample is None else sample.compared),
         covered=covered,
         position=position,
         end=seen.ends[p],

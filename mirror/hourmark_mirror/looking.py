@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import random
 from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
@@ -18,9 +19,10 @@ from hourmark.clock import Clock
 from hourmark.committed_reader import CommittedReader
 from hourmark.kafka import Partition
 from hourmark.topic_follower import TopicFollower
-from hourmark_mirror.judging import standing_still
+from hourmark_mirror.judging import standing_still, stretches
 from hourmark_mirror.observed import CutOff, Memory, Observed, Oversize
 from hourmark_mirror.reading import Record, read_span, span_reader
+from hourmark_mirror.sampling import Sampler
 from hourmark_mirror.sites import Sites
 from hourmark_mirror.task_status import Failure, TaskStates, status_topic
 
@@ -39,6 +41,7 @@ class Looker:
         self._positions = sites.positions()
         self._states = TaskStates("")
         self._status = TopicFollower(sites.central.settings, status_topic(sites.alias))
+        self._sampler = Sampler(sites, max_message_bytes, random.Random())  # noqa: S311  # which records are looked at
 
     def close(self) -> None:
         """Leave the clusters."""
@@ -70,7 +73,8 @@ class Looker:
             failures=self._failures(),
             newest_ms=self._newest(partitions),
         )
-        return self._read(seen, before, remotes)
+        samples = self._sampler.sample(stretches(seen, before), remotes)
+        return self._read(dataclasses.replace(seen, samples=samples), before, remotes)
 
     def _failures(self) -> tuple[Failure, ...]:
         anew, records = self._status.poll()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge
 
 from hourmark.alarm import Alarm, AlarmName
-from hourmark_mirror.judging import retention_left_s
+from hourmark_mirror.judging import Verified, retention_left_s
 from hourmark_mirror.observed import Observed
 
 WATCHED: Final = tuple(name for name in AlarmName if name != AlarmName.CANARY_LATE)
@@ -32,10 +32,20 @@ class Metrics:
             "Until the edge's retention may delete the first record that is not copied, of all topic-partitions the least.",
             registry=self.registry,
         )
+        self._verified = Gauge(
+            "hourmark_mirror_verified_lag_seconds",
+            "How far behind now samples have verified the target, of all topics the most.",
+            registry=self.registry,
+        )
+        self._compared = Gauge(
+            "hourmark_mirror_sampled_records", "Records compared by samples since the watch's first look.", registry=self.registry
+        )
         self.alarmed([])
 
-    def looked(self, seen: Observed) -> None:
+    def looked(self, seen: Observed, verified: Mapping[str, Verified]) -> None:
         """What a look saw."""
+        self._verified.set(max([(seen.now_ms - v.through_ms) / 1000 for v in verified.values()], default=0.0))
+        self._compared.set(sum(v.compared for v in verified.values()))
         self._looked.set(seen.now_ms / 1000)
         stands = ((end, max(seen.positions.get(p, 0), seen.starts[p])) for p, end in seen.ends.items())
         self._lag.set(sum(max(0, end - at) for end, at in stands))

@@ -19,6 +19,22 @@ class Oversize(NamedTuple):
     limit: int
 
 
+class Stretch(NamedTuple):
+    """Offsets of the edge that were copied and not sampled yet: first, and the next after them."""
+
+    first: int
+    end: int
+
+
+class Sample(NamedTuple):
+    """Of a stretch: how many records were compared, when its last was written, the first that is not on the target as here."""
+
+    stretch: Stretch
+    compared: int
+    through_ms: int
+    differs: int | None
+
+
 class CutOff(NamedTuple):
     """The edge's first record that the target's retention cannot have deleted, and the target does not have."""
 
@@ -52,6 +68,7 @@ class Observed:
     blocking: Mapping[Partition, Oversize] = dataclasses.field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     newest_ms: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
+    samples: Mapping[Partition, Sample] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +76,8 @@ class KnownPartition:
     """Of one partition. `covered`: below it everything was copied, or was gone already when it was first looked at.
 
     `since_ms`: since when the position is seen where it is, while the partition is behind; looks that lie apart begin anew.
+    `sampled`: up to which offset stretches were sampled, the last record of which was written at `sampled_ms`; of `passed`
+    offsets since the first look, `compared` records were compared.
     """
 
     covered: int
@@ -67,6 +86,10 @@ class KnownPartition:
     since_ms: int
     remote_start: int | None = None
     remote_end: int | None = None
+    sampled: int = 0
+    sampled_ms: int = 0
+    passed: int = 0
+    compared: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

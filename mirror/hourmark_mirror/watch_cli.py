@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import sys
 import threading
+from collections.abc import Iterator, Mapping
 
 import click
 
@@ -15,7 +17,7 @@ from hourmark.metrics_server import serve_metrics
 from hourmark.printing import json_option, say_json
 from hourmark.stopping import stop_on_signals
 from hourmark.topics import events_topic
-from hourmark_mirror.judging import Limits
+from hourmark_mirror.judging import Limits, Verified
 from hourmark_mirror.looking import Looker
 from hourmark_mirror.metrics import Metrics
 from hourmark_mirror.sites import Sites
@@ -50,7 +52,7 @@ def watch(config: Config, once: bool, accept: bool, as_json: bool) -> None:
     watching = Watch(looker, WatchMemory(config.mirror.work_dir), limits, metrics, clock)
     with contextlib.closing(looker):
         if once:
-            sys.exit(_once(watching, accept=accept, as_json=as_json))
+            sys.exit(_once(watching, config.kafka.edge_alias, accept=accept, as_json=as_json))
         stopping = threading.Event()
         stop_on_signals(lambda _: stopping.set())
         stop = serve_metrics(metrics.registry, "mirror", config.mirror.metrics_host, config.mirror.metrics_port)
@@ -60,10 +62,19 @@ def watch(config: Config, once: bool, accept: bool, as_json: bool) -> None:
             stop()
 
 
-def _once(watching: Watch, *, accept: bool, as_json: bool) -> int:
-    alarms = watching.look(accept=accept)
+def _once(watching: Watch, site: str, *, accept: bool, as_json: bool) -> int:
+    found = watching.look(accept=accept)
     if as_json:
-        say_json({"ok": not alarms, "alarms": [alarm.as_object() for alarm in alarms]})
+        topics = {topic: v._asdict() for topic, v in found.verified.items()}
+        alarms = [alarm.as_object() for alarm in found.alarms]
+        say_json({"ok": not alarms, "alarms": alarms, "site": site, "verified": topics})
     else:
-        click.echo("\n".join(f"ALARM {alarm}" for alarm in alarms) or "no alarm")
-    return 1 if alarms else 0
+        click.echo("\n".join([*_verified(site, found.verified), *(f"ALARM {alarm}" for alarm in found.alarms)]))
+        click.echo(f"{len(found.verified)} topics of site {site} verified by samples, {len(found.alarms)} alarms")
+    return 1 if found.alarms else 0
+
+
+def _verified(site: str, verified: Mapping[str, Verified]) -> Iterator[str]:
+    for topic, v in verified.items():
+        at = dt.datetime.fromtimestamp(v.through_ms / 1000, dt.UTC)
+        yield f"{site} {topic:<40} verified through {at:%Y-%m-%dT%H:%M:%SZ}, by {v.compared} of {v.passed} records"

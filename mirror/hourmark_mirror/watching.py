@@ -14,7 +14,7 @@ from hourmark.alarm import Alarm, AlarmName
 from hourmark.alarm_log import AlarmLog
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
-from hourmark_mirror.judging import Limits, accepted, judged
+from hourmark_mirror.judging import Judged, Limits, accepted, judged
 from hourmark_mirror.metrics import Metrics
 from hourmark_mirror.observed import Memory, Observed
 from hourmark_mirror.watch_memory import WatchMemory
@@ -40,8 +40,11 @@ class Watch:
         self._looked_s = clock.monotonic_s()
         self._log = AlarmLog()
 
-    def look(self, *, accept: bool = False) -> list[Alarm]:
-        """One look; what stands now. Unavailable where a cluster does not answer. `accept`: what stood is told no more."""
+    def look(self, *, accept: bool = False) -> Judged:
+        """One look; what stands now, and what is verified. Unavailable where a cluster does not answer.
+
+        `accept`: what stood is told no more.
+        """
         with self._memory.turn() as before:
             if accept:
                 before = accepted(before)
@@ -49,9 +52,9 @@ class Watch:
             found = judged(seen, before, self._limits)
             self._memory.keep(found.memory)
         self._looked_s = self._clock.monotonic_s()
-        self._metrics.looked(seen)
+        self._metrics.looked(seen, found.verified)
         self._tell(found.alarms)
-        return found.alarms
+        return found
 
     def run(self, stopping: threading.Event) -> None:
         """Look every `LOOK_S` until it is set. Clusters that are away end nothing."""

@@ -10,7 +10,7 @@ import threading
 import click
 
 from hourmark.canary import CANARY, INTERVAL_S
-from hourmark.clock import Clock, SystemClock
+from hourmark.clock import SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import HourmarkError
 from hourmark.log import set_up_logging
@@ -25,8 +25,8 @@ RETRY_S = 5.0
 class Canary:
     """Posts, and posts the same again until it is acknowledged: its name and time are in it, so it is there once."""
 
-    def __init__(self, link: ServiceLink, site: str, clock: Clock) -> None:
-        self._link, self._site, self._clock = link, site, clock
+    def __init__(self, link: ServiceLink, site: str) -> None:
+        self._link, self._site = link, site
         self._body: bytes | None = None  # what is not acknowledged yet
         self._failed = False
 
@@ -71,7 +71,7 @@ def run(config: Config, site: str | None) -> None:
     clock, stopping = SystemClock(), threading.Event()
     stop_on_signals(lambda _: stopping.set())
     with contextlib.closing(ServiceLink(config.tailer, clock)) as link:
-        posting = Canary(link, site or config.kafka.edge_alias, clock)
+        posting = Canary(link, site or config.kafka.edge_alias)
         while not stopping.is_set():
             began_s = clock.monotonic_s()
             pause_s = INTERVAL_S if posting.post() else RETRY_S

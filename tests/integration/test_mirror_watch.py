@@ -23,6 +23,7 @@ from tests.support.mirrored import (
     set_topic,
     topic,
 )
+from tests.support.waiting import wait_for
 
 from hourmark.alarm import Alarm, AlarmName
 from hourmark.clock import SystemClock
@@ -38,7 +39,7 @@ from hourmark_mirror.watching import LOOK_S, Watch
 
 pytestmark = pytest.mark.stack
 
-TYPES = ("cutoff", "overtaken", "paused", "anew", "blocked", "near", "quiet", "shell")
+TYPES = ("cutoff", "overtaken", "paused", "anew", "blocked", "near", "quiet", "shell", "sampled")
 WITHIN_S = 60.0
 
 
@@ -66,13 +67,13 @@ class Watched:
         self.watch = Watch(self.looker, WatchMemory(sites.work_dir), Limits(24.0, expected), self.metrics, SystemClock())
 
     def names(self) -> list[AlarmName]:
-        return [alarm.name for alarm in self.watch.look()]
+        return [alarm.name for alarm in self.watch.look().alarms]
 
     def until(self, name: AlarmName) -> Alarm:
         """The alarm, once it is there; looks as far apart as the watch's own."""
         began_s = time.monotonic()
         while True:
-            for alarm in self.watch.look():
+            for alarm in self.watch.look().alarms:
                 if alarm.name == name:
                     assert self.metrics.registry.get_sample_value("hourmark_mirror_alarms", {"name": name}) == 1
                     return alarm
@@ -168,6 +169,29 @@ def test_an_oversize_record_is_named_by_offset_and_size(watched: Callable[..., W
         set_topic(w.sites.central, remote, "max.message.bytes", str(w.sites.config.kafka.max_message_bytes))
     w.sites.verified(w.name, timeout_s=120)
     assert w.names() == []
+
+
+def test_a_foreign_record_among_those_just_copied_is_seen_by_a_sample_and_ends_what_is_verified(
+    watched: Callable[..., Watched],
+) -> None:
+    w = watched("sampled")
+    name = topic(w.name)
+    w.sites.produce(w.name, numbered(10), partition=0)
+    w.sites.verified(w.name)
+    assert w.names() == []
+    w.sites.produce(w.name, numbered(20)[10:], partition=0)
+    w.sites.verified(w.name)
+    found = w.watch.look()
+    assert (found.alarms, found.verified[name].compared, found.verified[name].passed) == ([], 10, 10)
+    assert time.time_ns() / 1e6 - found.verified[name].through_ms < 20_000
+    w.sites.produce(w.name, numbered(25)[20:], partition=0)
+    w.sites.verified(w.name)
+    w.sites.write_by_hand(w.name, (b"foreign", b"one"))
+    w.sites.produce(w.name, numbered(30)[25:], partition=0)
+    wait_for(lambda: not w.sites.verify(w.name, timeout_s=5).behind, "all is copied", 60)
+    alarm = w.until(AlarmName.CONTENTS_DIFFER)
+    assert "edge offset 25" in alarm.seen
+    assert name not in w.watch.look().verified
 
 
 def test_hours_until_retention_are_told_before_anything_is_lost(watched: Callable[..., Watched], stack: Stack) -> None:

@@ -72,10 +72,10 @@ def test_a_loss_stands_over_restarts_until_it_is_accepted(tmp_path: Path) -> Non
     played = Played()
     watch(tmp_path, played)[0].look()
     played.seen = dataclasses.replace(played.seen, ends={P: 600}, starts={P: 500}, positions={P: 600})
-    assert [a.name for a in watch(tmp_path, played)[0].look()] == [AlarmName.OVERTAKEN]
-    assert [a.name for a in watch(tmp_path, played)[0].look()] == [AlarmName.OVERTAKEN]
-    assert watch(tmp_path, played)[0].look(accept=True) == []
-    assert watch(tmp_path, played)[0].look() == []
+    assert [a.name for a in watch(tmp_path, played)[0].look().alarms] == [AlarmName.OVERTAKEN]
+    assert [a.name for a in watch(tmp_path, played)[0].look().alarms] == [AlarmName.OVERTAKEN]
+    assert watch(tmp_path, played)[0].look(accept=True).alarms == []
+    assert watch(tmp_path, played)[0].look().alarms == []
 
 
 def test_clusters_that_are_away_end_nothing_and_are_an_alarm_within_a_minute(
