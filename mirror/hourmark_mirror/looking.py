@@ -47,6 +47,7 @@ class Looker:
         """Leave the clusters."""
         self._positions.close()
         self._status.close()
+        self._sampler.close()
 
     def look(self, before: Memory) -> Observed:
         """What there is now. `before`: what is remembered tells of which partitions records are read."""

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hourmark.committed_reader import CommittedReader
+from hourmark.errors import Unavailable
 from hourmark.kafka import Partition
 from hourmark_mirror.observed import Sample, Stretch
 from hourmark_mirror.reading import Record, read_span, span_reader
@@ -42,10 +43,20 @@ def difference(edge: Sequence[Record], target: Sequence[Record]) -> int | None:
 
 
 class Sampler:
-    """Chooses by `rng`, reads, compares. Unavailable where a cluster does not answer."""
+    """Chooses by `rng`, reads, compares. Unavailable where a cluster does not answer.
+
+    Its two consumers are kept: making them anew for each look would cost more than what they read.
+    """
 
     def __init__(self, sites: Sites, max_message_bytes: int, rng: random.Random) -> None:
         self._sites, self._max_bytes, self._rng = sites, max_message_bytes, rng
+        self._readers: tuple[CommittedReader, CommittedReader] | None = None
+
+    def close(self) -> None:
+        """Leave the clusters; a later sample comes back to them."""
+        readers, self._readers = self._readers, None
+        for reader in readers or ():
+            reader.close()
 
     def sample(self, stretches: Mapping[Partition, Stretch], remotes: Mapping[Partition, Partition]) -> dict[Partition, Sample]:
         """Of some of them, chosen at random."""
@@ -54,11 +65,15 @@ class Sampler:
         if not chosen:
             return {}
         ends = self._sites.central.ends([remotes[p] for p in chosen], committed=False)
-        with (
-            contextlib.closing(span_reader(self._sites.edge, self._max_bytes)) as edge,
-            contextlib.closing(span_reader(self._sites.central, self._max_bytes)) as central,
-        ):
+        if self._readers is None:
+            edge_reader = span_reader(self._sites.edge, self._max_bytes)
+            self._readers = edge_reader, span_reader(self._sites.central, self._max_bytes)
+        edge, central = self._readers
+        try:
             found = {p: self._of(edge, central, p, remotes[p], stretches[p], ends[remotes[p]]) for p in chosen}
+        except Unavailable:
+            self.close()
+            raise
         return {p: sample for p, sample in found.items() if sample is not None}
 
     def _of(
