@@ -328,6 +328,14 @@ class Mirror(Group):
     """where its REST listens, without TLS; where several workers share a mirror, a name by which the others reach this one"""
     tasks_max: Positive = 2
     """copying tasks at once, for each connector"""
+    retention_alarm_hours: float = Field(24.0, gt=0)
+    """so long before the edge's retention reaches what is not copied, it is an alarm; of a shorter retention, half of it"""
+    traffic_seconds: dict[str, Seconds] = {}
+    """by event type: an alarm where no event of it came for so long; those that are not named may be silent"""
+    metrics_port: Port = 0
+    """of `hourmark mirror watch`: Prometheus' text at /metrics; 0: none. A port taken is said, not fatal"""
+    metrics_host: str = "127.0.0.1"
+    """loopback, because there is no authentication"""
 
 
 class Storage(Group):

@@ -178,6 +178,18 @@ class Cluster:
         ends = self.ends(partitions)
         return self._offsets(partitions, OffsetSpec.for_timestamp(time_ms), where_none=ends)
 
+    def newest_ms(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """When the newest record of each was written (Unix milliseconds), by its timestamp; those without one are left out."""
+        if not partitions:
+            return {}
+        request = {TopicPartition(p.topic, p.partition): OffsetSpec.max_timestamp() for p in partitions}
+        futures = self.admin.list_offsets(request, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT_S)
+        told = {
+            Partition(tp.topic, tp.partition): self._result(future, f"newest record of {tp.topic}-{tp.partition}").timestamp
+            for tp, future in futures.items()
+        }
+        return {p: int(time_ms) for p, time_ms in told.items() if time_ms >= 0}
+
     def _offsets(
         self,
         partitions: Sequence[Partition],

@@ -24,6 +24,7 @@ from hourmark.config import Config, config_option
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.kafka import Cluster
 from hourmark.log import set_up_logging
+from hourmark.metrics_server import serve_metrics
 from hourmark.stopping import stop_on_signals
 from hourmark_etl.closing.cleanup import Cleaner
 from hourmark_etl.closing.closer import Closer
@@ -46,7 +47,7 @@ from hourmark_etl.spark import spark_session, submitted_settings
 from hourmark_etl.staging.consumer import Consumer, Consumers
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.storage import open_storage
-from hourmark_etl.telemetry.metrics import Metrics, serve_metrics
+from hourmark_etl.telemetry.metrics import Metrics
 from hourmark_etl.telemetry.progress import BatchListener, Progress
 
 AWAY_SECONDS: Final = 5.0  # between polls while the ledger is away
@@ -71,7 +72,7 @@ class Driver:
         metrics = Metrics()
         self._progress = Progress(self._database, metrics, config.parsing.bucket_seconds, self._clock)
         spark.streams.addListener(BatchListener(metrics))
-        opened.callback(serve_metrics(metrics, config.etl.metrics_host, config.etl.metrics_port))
+        opened.callback(serve_metrics(metrics.registry, "etl", config.etl.metrics_host, config.etl.metrics_port))
         self._closer = None  # another driver's business: taking its lease would stop it
         if not shards or DEFAULT_SHARD in shards:
             self._closer = Closer(self._ports(spark, central.cluster_id(), metrics), config)

@@ -7,6 +7,8 @@
   again when it ends, when a task fails, or when it stands still
 - `lag`, `reading`, `comparison`, `verification`: how far it is, and whether the target holds what the source holds
 - `checks`: what is remembered between two checks, so that a gap between them is seen
+- `observed`, `judging`: alarms, a pure function of one look and of what is remembered of those before; `looking`, `watch_memory`,
+  `watching`, `metrics`: the look, the memory, and what tells of it
 
 Where it stands (`hourmark.mirror_positions`) is shared with the ETL, which asks the same question before it closes a bucket.
 """

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from hourmark.alarm import Alarm
 from hourmark.durable import write_durably
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition
@@ -27,16 +28,6 @@ class Check:
 
     topic_id: str
     positions: Mapping[int, int]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Alarm:
-    """What must not be forgotten. `subject`: the topic or topic-partition, of which there is one alarm of a kind."""
-
-    kind: str
-    topic: str
-    subject: str
-    text: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,7 +75,7 @@ class Checks:
 
     def raised(self, found: Sequence[Alarm]) -> list[Alarm]:
         """Remember these; all that stand: what was found as it is now, what is no longer seen as it was."""
-        now, before = ({(a.kind, a.subject): a for a in alarms} for alarms in (found, self.alarms))
+        now, before = ({(a.name, a.subject): a for a in alarms} for alarms in (found, self.alarms))
         self.alarms = [*{**now, **before}.values()]  # the first text: it tells of evidence that goes
         return [*{**before, **now}.values()]
 

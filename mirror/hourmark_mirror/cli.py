@@ -1,4 +1,4 @@
-"""`hourmark mirror`: run MirrorMaker 2, show its lag, verify it."""
+"""`hourmark mirror`: run MirrorMaker 2, show its lag, verify and watch it."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from hourmark_mirror.sites import Sites
 from hourmark_mirror.supervisor import Supervisor, TaskWatch
 from hourmark_mirror.verdict_text import as_lines, as_object
 from hourmark_mirror.verification import Verification
+from hourmark_mirror.watch_cli import watch
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,7 +37,10 @@ BACKOFF_S: Final = (1.0, 15.0)
 
 @click.group()
 def mirror() -> None:
-    """MirrorMaker 2 between the edge and the central cluster: run it, show its lag, verify it."""
+    """MirrorMaker 2 between the edge and the central cluster: run it, show its lag, verify and watch it."""
+
+
+mirror.add_command(watch)
 
 
 @mirror.command(epilog="Example:  hourmark mirror run --config /etc/hourmark/hourmark.toml")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from hourmark.committed_reader import CommittedReader
@@ -43,7 +43,7 @@ def span_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
     )
 
 
-def read_span(reader: CommittedReader, partition: Partition, start: int, end: int) -> Iterator[Record]:
+def read_span(reader: CommittedReader, partition: Partition, start: int, end: int) -> Generator[Record, None, None]:
     """Records with start ≤ offset < end; where retention overtakes the reader, from the log's start on.
 
     Unavailable as `CommittedReader.read`.

@@ -19,6 +19,6 @@ def obstacles(config: Config, older: Older) -> Iterator[Obstacle]:
     if alarms := Checks(config.mirror.work_dir, "").alarms:
         yield Obstacle(
             str(config.mirror.work_dir / CHECKS),
-            f"{len(alarms)} alarms stand, such as: {alarms[0].text}; {older.name} would forget them",
+            f"{len(alarms)} alarms stand, such as: {alarms[0].seen}; {older.name} would forget them",
             "see to each, and accept it: `hourmark mirror verify` tells how",
         )  # fmt: skip

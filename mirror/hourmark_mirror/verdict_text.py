@@ -11,10 +11,11 @@ from hourmark_mirror.verification import Verdict
 
 
 def as_object(verdict: Verdict) -> dict[str, Any]:
-    """`{"ok", "alarms", "behind", "partitions": [{"topic", "partition", "cut", "position", "matched", …, "faults": [span]}]}`."""
+    """`{"ok", "alarms": [words], "named": [alarm], "behind", "partitions": [{"topic", "partition", …, "faults": [span]}]}`."""
     return {
         "ok": verdict.ok,
-        "alarms": verdict.alarms,
+        "alarms": [alarm.seen for alarm in verdict.alarms],
+        "named": [alarm.as_object() for alarm in verdict.alarms],
         "behind": verdict.behind,
         "partitions": [_partition(compared) for compared in verdict.compared],
     }

@@ -13,13 +13,14 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from hourmark.alarm import Alarm, AlarmName
 from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition
 from hourmark.mirror_positions import ahead, gaps, reached, recreated
 from hourmark.topics import events_topic
-from hourmark_mirror.checks import Alarm, Check, Checks
+from hourmark_mirror.checks import Check, Checks
 from hourmark_mirror.contents import Compared, Contents
 from hourmark_mirror.sites import Sites
 
@@ -27,14 +28,17 @@ _LOG = logging.getLogger(__name__)
 
 POLL_S = 0.2
 PROGRESS_S = 5.0
-_CONTENTS = "contents"
-_HOLDING = ("recreated", "gap", "stale")  # the next check must know where the mirror stood before
+_HOLDING = (
+    AlarmName.TOPIC_RECREATED,
+    AlarmName.OVERTAKEN,
+    AlarmName.STALE_OFFSETS,
+)  # the next check must know where the mirror stood before
 
 
 class Verdict(NamedTuple):
-    """What a check found; `alarms` are what is wrong besides contents, in words, and what was wrong and nobody accepted."""
+    """What a check found; `alarms` are what is wrong besides contents, and what was wrong and nobody accepted."""
 
-    alarms: list[str]
+    alarms: list[Alarm]
     behind: list[str]
     compared: list[Compared]
 
@@ -67,7 +71,7 @@ class Verification:
         partitions = [Partition(t.name, p) for t in self._topics.values() for p in t.partitions]
         cut = self._edge.ends(partitions)
         anew = [] if self._accept else recreated(self._known_ids(), {t.name: t.topic_id for t in self._topics.values()})
-        found = [Alarm("recreated", topic, topic, self._anew_text(topic)) for topic in anew]
+        found = [Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic) for topic in anew]
         trusted = [p for p in partitions if p.topic not in anew]
         behind, positions = self._wait({p: cut[p] for p in trusted}, timeout_s)
         found += [] if self._accept else self._gaps(trusted)
@@ -76,7 +80,12 @@ class Verification:
         if sample is not None:
             trusted = random.Random(seed).sample(trusted, min(sample, len(trusted)))  # noqa: S311
         remotes = self._sites.remote_of(sorted(trusted))
-        missing = [f"{self._sites.remote(p)} does not exist on the central cluster" for p in sorted(trusted) if p not in remotes]
+        text = "{} does not exist on the central cluster"
+        missing = [
+            Alarm(AlarmName.REMOTE_MISSING, str(p), text.format(self._sites.remote(p)), p.topic)
+            for p in sorted(trusted)
+            if p not in remotes
+        ]
         compared = Contents(self._sites, self._clock, self._max_bytes, remotes).compare(cut, positions)
         found += [alarm for one in compared for alarm in _faults(one)]
         found += self._changed_meanwhile(anew)
@@ -112,13 +121,13 @@ class Verification:
     def _gaps(self, partitions: Sequence[Partition]) -> list[Alarm]:
         """Where retention passed the positions of the last check, up to now: the log starts are read after the positions."""
         found = gaps(self._checks.positions, self._edge.starts(partitions))
-        return [Alarm("gap", gap.partition.topic, str(gap.partition), str(gap)) for gap in found]
+        return [Alarm(AlarmName.OVERTAKEN, str(gap.partition), str(gap), gap.partition.topic) for gap in found]
 
     def _stale(self, partitions: Sequence[Partition], positions: Mapping[Partition, int]) -> list[Alarm]:
         ends = self._edge.ends(partitions)
         text = "{}: the mirror stands at {}, past the edge's end {}: stale, so nothing is copied"
         stale = ahead(ends, positions)
-        return [Alarm("stale", p.topic, str(p), text.format(p, positions[p], ends[p])) for p in stale]
+        return [Alarm(AlarmName.STALE_OFFSETS, str(p), text.format(p, positions[p], ends[p]), p.topic) for p in stale]
 
     def _only_central(self) -> list[Alarm]:
         found = [(topic, what) for topic, what in self._sites.only_central() if self._selected(topic)]
@@ -126,17 +135,19 @@ class Verification:
             self._checks.accepted |= {what for _, what in found}
         text = "{} is on the central cluster and not at the edge: the mirror did not make it, or it was deleted at the edge"
         return [
-            Alarm("only central", topic, what, text.format(what)) for topic, what in found if what not in self._checks.accepted
+            Alarm(AlarmName.ONLY_CENTRAL, what, text.format(what), topic)
+            for topic, what in found
+            if what not in self._checks.accepted
         ]
 
     def _changed_meanwhile(self, anew: Sequence[str]) -> list[Alarm]:
         """Topics that are others now than when this check began."""
         ids = {t.name: t.topic_id for t in self._sites.topics()}
         changed = recreated({name: t.topic_id for name, t in self._topics.items() if name not in anew}, ids)
-        return [Alarm("recreated", topic, topic, self._anew_text(topic)) for topic in changed]
+        return [Alarm(AlarmName.TOPIC_RECREATED, topic, self._anew_text(topic), topic) for topic in changed]
 
-    def _remember(self, found: Sequence[Alarm], positions: Mapping[Partition, int]) -> list[str]:
-        """Keep what the next check must know; the texts of alarms that stand, but for contents that are told record by record."""
+    def _remember(self, found: Sequence[Alarm], positions: Mapping[Partition, int]) -> list[Alarm]:
+        """Keep what the next check must know; the alarms that stand, but for contents that are told record by record."""
         if self._accept:
             self._checks.alarms = [a for a in self._checks.alarms if not self._selected(a.topic)]
             standing = list(found)
@@ -144,26 +155,24 @@ class Verification:
                 del self._checks.topics[name]
         else:
             standing = [alarm for alarm in self._checks.raised(found) if self._selected(alarm.topic)]
-        held = {alarm.topic for alarm in standing if alarm.kind in _HOLDING}
+        held = {alarm.topic for alarm in standing if alarm.name in _HOLDING}
         for name in self._topics.keys() - held:
             info = self._topics[name]
             stood = {p: positions[Partition(name, p)] for p in info.partitions if Partition(name, p) in positions}
             self._checks.topics[name] = Check(info.topic_id, stood)
         self._checks.save()
-        told = {(alarm.kind, alarm.subject) for alarm in found if alarm.kind == _CONTENTS}
-        return [alarm.text for alarm in standing if (alarm.kind, alarm.subject) not in told]
+        told = {(alarm.name, alarm.subject) for alarm in found if alarm.name == AlarmName.CONTENTS_DIFFER}
+        return [alarm for alarm in standing if (alarm.name, alarm.subject) not in told]
 
 
 def _faults(compared: Compared) -> list[Alarm]:
     """What is wrong with a partition's contents, or may be."""
     p, faults, spans = compared.partition, compared.comparison.faults, compared.comparison.spans
     if not compared.settled:
-        return [
-            Alarm("moving", p.topic, str(p), f"{p}: a log start moved each time it was compared; ask again, or raise retention")
-        ]
+        return [Alarm(AlarmName.NOT_COMPARED, str(p), f"{p}: a log start moved each time it was compared", p.topic)]
     if not faults:
         return []
     first = next((span.edge_first for span in spans if span.edge_first is not None), None)
     what = ", ".join(f"{count} {kind}" for kind, count in sorted(faults.items()))
     text = f"{p}: {what}, the first at edge offset {first}; found before, and not accepted (--accept) since"
-    return [Alarm(_CONTENTS, p.topic, str(p), text)]
+    return [Alarm(AlarmName.CONTENTS_DIFFER, str(p), text, p.topic)]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hourmark.clock import Clock
 from hourmark.config_groups import Tailer as TailerConfig
@@ -25,6 +25,7 @@ from hourmark.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark.ranges import ByteRange
 from hourmark.wire import (
     CLOCK_HEADER,
+    EVENTS_PATH,
     HELLO_PATH,
     RANGES_PATH,
     REPORTS_PATH,
@@ -148,6 +149,14 @@ class ServiceLink:
 
         first = self.services.next(())
         return RangeSent(None if first is None else begin(first), answered)
+
+    def post_events(self, event_type: str, body: bytes) -> Mapping[str, Any]:
+        """What the answer to a batch of events says, once they are acknowledged. Busy, Refused."""
+        path = EVENTS_PATH.format(type=event_type)
+        _, answer = self._first_to_take(lambda service: self._ask(service, "POST", path, _JSON, body, RANGE_TIMEOUT_S))
+        told = json.loads(answer.content)
+        assert isinstance(told, dict), "an answer to events is an object"
+        return told
 
     def clocks_ms(self) -> dict[str, int]:
         """What each service's clock read when it answered last, by service."""

@@ -21,6 +21,7 @@ from tests.support.released import interpreter, why_not_there
 from tests.support.tailer.spooled import spooled
 from tests.unit.core.test_rollback import setting_names
 
+from hourmark.alarm import Alarm, AlarmName
 from hourmark.event_types import DEAD_LETTERS, EventType
 from hourmark.line_rule import LineRule
 from hourmark.manifest import Manifest
@@ -30,7 +31,7 @@ from hourmark.rules import PARSER, ParserVersion, Rules, TypeVersion
 from hourmark_delivery_service.parsing.parser_check import FOLDER, check_parser
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.stepping_down import step_down
-from hourmark_mirror.checks import Alarm, Check, Checks
+from hourmark_mirror.checks import Check, Checks
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 OLDER = VERSIONS["0.2.0"]
@@ -166,7 +167,7 @@ def test_what_the_mirror_remembers_is_read_and_alarms_are_forgotten(ask: Ask, tm
     """
     checks = Checks(tmp_path, "edge")
     checks.topics["events.click"] = Check("topic-id", {0: 17})
-    checks.raised([Alarm("gap", "events.click", "events.click-0", "offsets 3 to 7 may be missing")])
+    checks.raised([Alarm(AlarmName.OVERTAKEN, "events.click-0", "offsets 3 to 7 may be missing", "events.click")])
     checks.save()
     assert ask(lines, str(tmp_path)) == {"events.click": "topic-id"}
     after = Checks(tmp_path, "edge")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import signal
@@ -11,46 +10,47 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from tests.support import tracing
+from tests.support.mirrored import (
+    Sites,
+    delete_records,
+    java_of,
+    make_anew,
+    make_topics,
+    mirror_process,
+    numbered,
+    set_topic,
+    start_mirror,
+    topic,
+)
 from tests.support.waiting import wait_for
 
 from hourmark.avro import frame
 from hourmark.clock import SystemClock
 from hourmark.config import Config
 from hourmark.config_groups import KafkaCluster
-from hourmark.errors import Unavailable
 from hourmark.event_id import LineIds
 from hourmark.hours import Hour
-from hourmark.kafka import Cluster, Partition, client_settings, topic_settings
+from hourmark.kafka import Cluster, Partition, client_settings
 from hourmark.record_key import RecordKey
-from hourmark.topic_setup import WantedTopic, ensure_topics
-from hourmark.topics import central_topic, events_topic
 from hourmark_etl.operators.tracing.found import found
 from hourmark_etl.operators.tracing.question import OfEvent, OfRecord
 from hourmark_etl.operators.tracing.story import told
 from hourmark_etl.operators.tracing.topics import Topics
 from hourmark_etl.operators.tracing.walk import Walk, Window
 from hourmark_infra.stack import Stack
-from hourmark_mirror.verdict_text import as_lines
-from hourmark_mirror.verification import Verdict, Verification
+from hourmark_mirror.verification import Verdict
 
 pytestmark = pytest.mark.stack
 
-RUN = uuid.uuid4().hex[:8]  # topics of this run: the stack may be an older one's
 TYPES = ("copied", "traced", "large", "killed", "lost", "altered", "foreign", "replaced", "empty", "refused")
-
-
-def topic(name: str) -> str:
-    return events_topic(f"mirror-{name}-{RUN}")
 
 
 @pytest.fixture(scope="module")
@@ -58,57 +58,8 @@ def central(config: Config) -> KafkaCluster:
     """The central cluster; all topics of this module exist at both sites."""
     if config.kafka.central is None:
         pytest.skip("one cluster is both: there is no mirror")
-    for settings, name, prefix in ((config.kafka.central, "central", config.kafka.edge_alias), (config.kafka.edge, "edge", None)):
-        wanted = topic_settings(config.kafka.retention_hours, config.kafka.max_message_bytes, settings.min_insync_replicas)
-        ensure_topics(Cluster(settings, name), [WantedTopic(central_topic(topic(t), prefix), 2, wanted) for t in TYPES])
+    make_topics(config, config.kafka.central, TYPES)
     return config.kafka.central
-
-
-@dataclasses.dataclass(frozen=True)
-class Sites:
-    """Both clusters. Checks that are remembered are those of one test only."""
-
-    config: Config
-    central: KafkaCluster
-    work_dir: Path
-
-    def verify(self, name: str, *, timeout_s: float = 40.0, accept: bool = False) -> Verdict:
-        """The verdict on one topic."""
-        mine = self.config.model_copy(update={"mirror": self.config.mirror.model_copy(update={"work_dir": self.work_dir})})
-        return Verification(mine, SystemClock(), topics=[topic(name)], accept=accept).run(timeout_s)
-
-    def verified(self, name: str, *, timeout_s: float = 40.0) -> Verdict:
-        """The same; it must be well."""
-        verdict = self.verify(name, timeout_s=timeout_s)
-        assert verdict.ok, as_lines(verdict)
-        return verdict
-
-    def remote(self, name: str) -> str:
-        """The topic at the centre."""
-        return central_topic(topic(name), self.config.kafka.edge_alias)
-
-    def produce(self, name: str, records: list[tuple[bytes, bytes]], *, partition: int = -1) -> None:
-        """Durably at the edge, as the delivery service does it."""
-        producer = self.edge_producer()
-        for key, value in records:
-            producer.produce(topic(name), value, key, partition=partition)  # -1: by the key
-            producer.poll(0)
-        assert producer.flush(30) == 0
-
-    def edge_producer(self) -> Producer:
-        kafka = self.config.kafka
-        return Producer(
-            client_settings(
-                kafka.edge, enable_idempotence=True, message_max_bytes=kafka.max_message_bytes, compression_type="none"
-            )
-        )
-
-    def write_by_hand(self, name: str, *records: tuple[bytes, bytes]) -> None:
-        """At the centre, where the mirror alone should write."""
-        target = Producer(client_settings(self.central))
-        for key, value in records:
-            target.produce(self.remote(name), value, key, partition=0)
-        target.flush(10)
 
 
 @pytest.fixture
@@ -140,10 +91,6 @@ def read_all(cluster: KafkaCluster, name: str) -> list[Message]:
 
 def faults(verdict: Verdict) -> list[tuple[str, Partition, int | None, int | None, int]]:
     return [(s.kind, c.partition, s.edge_first, s.edge_last, s.count) for c in verdict.compared for s in c.comparison.spans]
-
-
-def numbered(count: int) -> list[tuple[bytes, bytes]]:
-    return [(b"k%06d" % i, b"value %06d" % i) for i in range(count)]
 
 
 def test_records_reach_the_centre_as_they_are(sites: Sites) -> None:
@@ -234,29 +181,14 @@ def test_a_topic_recreated_at_the_edge_is_an_alarm_until_it_is_accepted(sites: S
     """peers 30: `auto.offset.reset=earliest` hides the gap."""
     sites.produce("replaced", numbered(30), partition=0)
     sites.verified("replaced")
-    edge = Cluster(sites.config.kafka.edge, "edge")
-    for future in edge.admin.delete_topics([topic("replaced")]).values():
-        future.result(15)
-    wait_for(lambda: not edge.topics([topic("replaced")]), "the topic is gone", 20)
-    settings = topic_settings(
-        sites.config.kafka.retention_hours, sites.config.kafka.max_message_bytes, sites.config.kafka.edge.min_insync_replicas
-    )
-    wait_for(lambda: is_made(edge, WantedTopic(topic("replaced"), 2, settings)), "all brokers know that it was gone", 20)
+    make_anew(sites, "replaced")
     sites.produce("replaced", numbered(3), partition=0)
     for _ in range(2):  # it stays
-        alarms = sites.verify("replaced").alarms
+        alarms = [alarm.seen for alarm in sites.verify("replaced").alarms]
         assert len(alarms) == 1
         assert f"topic {topic('replaced')} was deleted and recreated" in alarms[0]
         assert f"{topic('replaced')}-0 up to 30" in alarms[0]
-    assert not any("recreated" in alarm for alarm in sites.verify("replaced", timeout_s=0, accept=True).alarms)
-
-
-def is_made(cluster: Cluster, wanted: WantedTopic) -> bool:
-    """A broker may have an older view than the one that was asked whether the topic is there."""
-    with contextlib.suppress(Unavailable):
-        ensure_topics(cluster, [wanted])
-        return True
-    return False
+    assert not any("recreated" in alarm.seen for alarm in sites.verify("replaced", timeout_s=0, accept=True).alarms)
 
 
 def test_after_a_kill_of_java_and_of_its_parent_nothing_is_missing_or_doubled(sites: Sites, stack: Stack) -> None:
@@ -278,7 +210,7 @@ def test_a_task_that_failed_is_named_and_goes_on_once_its_cause_is_gone(sites: S
     log = stack.layout.logs / "mirror.log"
     told = log.stat().st_size
     remote = sites.remote("refused")
-    set_limit(sites.central, remote, 64 * 1024)
+    set_topic(sites.central, remote, "max.message.bytes", str(64 * 1024))
     try:
         sites.produce("refused", [(b"before", b"it"), (b"large", os.urandom(256 * 1024)), (b"after", b"it")], partition=0)
         # its state is told once its producer is closed, which may take 30 s
@@ -286,7 +218,7 @@ def test_a_task_that_failed_is_named_and_goes_on_once_its_cause_is_gone(sites: S
         assert b"RecordTooLargeException" in log.read_bytes()[told:]
         assert sites.verify("refused", timeout_s=0).behind
     finally:  # the mirror refuses to start while a remote topic is not as it must be
-        set_limit(sites.central, remote, sites.config.kafka.max_message_bytes)
+        set_topic(sites.central, remote, "max.message.bytes", str(sites.config.kafka.max_message_bytes))
     sites.verified("refused", timeout_s=90)
 
 
@@ -310,41 +242,3 @@ def producing(sites: Sites, name: str) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
-
-
-def mirror_process(stack: Stack) -> psutil.Process:
-    process = stack.process("mirror")
-    assert process is not None, "the stack's mirror does not run"
-    return psutil.Process(process.pid)
-
-
-def java_of(stack: Stack) -> psutil.Process:
-    """The child, once it is Java."""
-    found: list[psutil.Process] = []
-
-    def is_there() -> bool:
-        with contextlib.suppress(psutil.NoSuchProcess):  # a zombie, or gone meanwhile
-            found[:] = [c for c in mirror_process(stack).children() if "MirrorMaker" in " ".join(c.cmdline())]
-        return bool(found)
-
-    wait_for(is_there, "Java runs", 20)
-    return found[0]
-
-
-def start_mirror(stack: Stack) -> None:
-    stack.start("mirror")
-    stack.wait_ready("mirror")
-
-
-def set_limit(cluster: KafkaCluster, name: str, max_bytes: int) -> None:
-    entry = ConfigEntry("max.message.bytes", str(max_bytes), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
-    asked = Cluster(cluster, "central")  # kept: its handle must outlive the futures
-    for future in asked.admin.incremental_alter_configs([resource]).values():
-        future.result(15)
-
-
-def delete_records(cluster: KafkaCluster, before: TopicPartition) -> None:
-    asked = Cluster(cluster, "central")
-    for future in asked.admin.delete_records([before]).values():
-        future.result(15)

@@ -179,9 +179,9 @@ NO_SPARK = {"py4j", "pyspark", "prometheus_client"}
 NO_ARROW = {"numpy", "pyarrow"}
 NO_RECORDS = {"re2"}
 LACKING = {  # what some of its modules import that is not for this place
-    "hourmark-producer": {"confluent_kafka", "fastavro"},
+    "hourmark-producer": {"confluent_kafka", "fastavro", "prometheus_client"},
     "hourmark-mirror": NO_RECORDS,
-    "hourmark-infra": NO_RECORDS,
+    "hourmark-infra": NO_RECORDS | {"prometheus_client"},
     FULL: NO_RECORDS,
     "hourmark-etl": NO_SPARK | NO_ARROW | NO_RECORDS,
     "hourmark-etl[arrow]": NO_SPARK | NO_RECORDS,

@@ -9,12 +9,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import logging
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from hourmark.hours import Hour
 from hourmark.manifest import Grade, Manifest
@@ -24,7 +23,6 @@ OLDEST_SHOWN: Final = 10
 _BATCH_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _CLOSING_SECONDS: Final = (1.0, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 43200.0, 86400.0, 604800.0)
 _KINDS: Final = ("events", "audit")  # of staged files
-_LOG = logging.getLogger(__name__)
 
 
 class Timeliness(enum.StrEnum):
@@ -207,27 +205,3 @@ class Metrics:
 
     def _value(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(name, labels) or 0.0
-
-
-def serve_metrics(metrics: Metrics, host: str, port: int) -> Callable[[], None]:
-    """Answer GET /metrics in a thread of its own until what is returned is called; port 0: not at all.
-
-    A port that is taken is said, and no reason to stop a driver.
-    """
-    if port == 0:
-        return lambda: None
-    try:
-        server, _ = start_http_server(port, host, metrics.registry)
-    except OSError as error:
-        _LOG.warning(
-            "no metrics: etl.metrics_port = %d on etl.metrics_host = %s cannot be opened (%s); name another, or 0 for none",
-            port, host, error.strerror,
-        )  # fmt: skip
-        return lambda: None
-    _LOG.info("metrics at http://%s:%d/metrics", host, port)
-
-    def stop() -> None:
-        server.shutdown()
-        server.server_close()
-
-    return stop

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from tests.contract.test_kept_formats import FILE, RULES
 from tests.support.tailer.spooled import spooled
 
+from hourmark.alarm import Alarm, AlarmName
 from hourmark.config import Config, load_config
 from hourmark.config_groups import Kafka, KafkaCluster, Mirror, Tailer
 from hourmark.errors import Finding, Unavailable, UsageError
@@ -26,7 +27,7 @@ from hourmark.rollback.settings import not_known, unknown_settings
 from hourmark.rollback.version import VERSIONS, Older
 from hourmark.rules import PARSER, ParserVersion
 from hourmark_mirror import rollback as of_mirror
-from hourmark_mirror.checks import Alarm, Checks
+from hourmark_mirror.checks import Checks
 from hourmark_producer import rollback as of_tailer
 from hourmark_producer.files import Place, TrackedFile
 from hourmark_producer.installation import locked
@@ -149,7 +150,7 @@ def test_alarms_that_stand_are_in_the_way(tmp_path: Path) -> None:
     checks = Checks(tmp_path, "edge")
     checks.save()
     assert seen(of_mirror.obstacles(config, OLDER)) == []
-    checks.raised([Alarm("gap", "events.click", "events.click-0", "offsets 3 to 7 may be missing")])
+    checks.raised([Alarm(AlarmName.OVERTAKEN, "events.click-0", "offsets 3 to 7 may be missing", "events.click")])
     checks.save()
     (found,) = seen(of_mirror.obstacles(config, OLDER))
     assert found.startswith("1 alarms stand, such as: offsets 3 to 7 may be missing; 0.2.0 would forget them")

@@ -13,11 +13,12 @@ from tests.support.records import service
 from hourmark.component_status import ComponentStatus, State
 from hourmark.config import Config
 from hourmark.config_groups import Etl, Storage
+from hourmark.metrics_server import serve_metrics
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.heartbeat import beat, driver_seen_ms, no_driver
 from hourmark_etl.telemetry.component_status import HANGS_MS, driver
-from hourmark_etl.telemetry.metrics import Metrics, serve_metrics
+from hourmark_etl.telemetry.metrics import Metrics
 
 NOW_MS = 1_800_000_000_000
 
@@ -76,7 +77,7 @@ def test_a_driver_is_asked_at_its_metrics_and_one_that_hangs_is_silent(tmp_path:
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
         lease = database.acquire(CLOSER)
     metrics, port = Metrics(), free_port()
-    stop = serve_metrics(metrics, "127.0.0.1", port)
+    stop = serve_metrics(metrics.registry, "etl", "127.0.0.1", port)
     try:
         assert "has not looked yet" in ask(tmp_path, port).detail
         metrics.last_poll.set(NOW_MS / 1000 - 3)

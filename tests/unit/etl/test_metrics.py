@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.records import HOUR, manifest
 
 from hourmark.manifest import Grade
-from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Gauges, Metrics, Staged, serve_metrics
+from hourmark.metrics_server import serve_metrics
+from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Gauges, Metrics, Staged
 
 
 def values(metrics: Metrics) -> dict[str, float]:
@@ -118,14 +119,14 @@ def test_metrics_are_served_and_a_port_that_is_taken_is_said(caplog: pytest.LogC
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        serve_metrics(Metrics(), "127.0.0.1", port)()
+        serve_metrics(Metrics().registry, "etl", "127.0.0.1", port)()
         assert f"etl.metrics_port = {port}" in caplog.text
     metrics = Metrics()
     metrics.polled(7_000)
-    stop = serve_metrics(metrics, "127.0.0.1", port)
+    stop = serve_metrics(metrics.registry, "etl", "127.0.0.1", port)
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             assert "hourmark_etl_last_poll_timestamp_seconds 7.0" in answer.read().decode()
     finally:
         stop()
-    serve_metrics(Metrics(), "127.0.0.1", 0)()
+    serve_metrics(Metrics().registry, "etl", "127.0.0.1", 0)()

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hourmark.alarm import Alarm, AlarmName
 from hourmark.errors import UsageError
 from hourmark.kafka import Partition
-from hourmark_mirror.checks import Alarm, Check, Checks
+from hourmark_mirror.checks import Check, Checks
 
 
 def test_checks_are_read_back(tmp_path: Path) -> None:
@@ -29,7 +30,7 @@ def test_what_was_known_of_an_edge_is_kept_when_it_is_formatted_anew(tmp_path: P
 
 def test_an_alarm_is_kept_as_it_was_first_told_and_told_as_it_is_now(tmp_path: Path) -> None:
     def alarm(text: str) -> Alarm:
-        return Alarm("contents", "events.a", "events.a-0", text)
+        return Alarm(AlarmName.CONTENTS_DIFFER, "events.a-0", text, "events.a")
 
     checks = Checks(tmp_path, "cluster-1")
     assert checks.raised([alarm("3 missing")]) == [alarm("3 missing")]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,3 +132,33 @@ def test_a_right_target_of_an_edge_that_was_trimmed_is_right_whatever_repeats(co
     twice = any(contents[at : at + len(run)] == run for at in range(start))
     result = compare(iter(side[start:]), iter(side), len(side), edge_was_trimmed=True)
     assert twice or not result.faults
+
+
+MILLION = 1_000_000
+AT = 765_432
+
+
+def million(*, without: int = -1, twice: int = -1, altered: int = -1) -> Iterator[Record]:
+    """A million different records; on a target, with one that is not as it was."""
+    offset = 0
+    for i in range(MILLION):
+        key = b"%d" % i
+        for _ in range(0 if i == without else 2 if i == twice else 1):
+            yield Record(offset, 1000 + i, key, b"altered" if i == altered else key)
+            offset += 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        ({"without": AT}, ("missing", AT, None, 1)),
+        ({"twice": AT}, ("doubled", AT, AT + 1, 1)),
+        ({"altered": AT}, ("altered", AT, AT, 1)),
+    ],
+    ids=["removed", "doubled", "altered"],
+)
+def test_one_record_in_a_million_is_found(target: dict[str, int], found: tuple[str, int, int | None, int]) -> None:
+    result = compare(million(), million(**target), MILLION)
+    assert names(result) == [found]
+    assert result.matched >= MILLION - 1

@@ -1,0 +1,49 @@
+"""The canary of a site: one quiet event a minute, of a type of its own, through every step to a closed bucket.
+
+So "no traffic" and "broken" are told apart: where the canary comes and a type does not, its sources are silent; where the canary
+stops, so do all types, and the step that is named is the first that it did not pass.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from hourmark.alarm import Alarm, AlarmName
+from hourmark.topics import events_topic
+
+CANARY: Final = "hourmark-canary"  # the type, declared as any other: examples/canary/hourmark-canary.toml
+INTERVAL_S: Final = 60.0
+PATIENCE_S: Final = 120.0  # of one step: an interval, and as long again. Of a bucket besides its length
+
+
+class Step(StrEnum):
+    """What a canary passes, in this order."""
+
+    ACKNOWLEDGED = "acknowledged"  # its delivery service has it in Kafka, at the edge
+    MIRRORED = "mirrored"
+    STAGED = "staged"
+    CLOSED = "closed"
+
+
+def late(passed: Mapping[Step, int | None], now_ms: int, bucket_seconds: int, site: str) -> list[Alarm]:
+    """The first step that no canary passed for too long, as an alarm; none where all is well.
+
+    `passed`: when the last canary was written that has passed the step; of `CLOSED` the end of the last closed bucket; None: none
+    yet. A step that there is not, as where nothing is mirrored, is left out.
+    """
+    for step, at_ms in passed.items():
+        allowed_s = PATIENCE_S + (bucket_seconds if step is Step.CLOSED else 0)
+        if at_ms is None or now_ms - at_ms > allowed_s * 1000:
+            return [Alarm(AlarmName.CANARY_LATE, site, _said(site, step, at_ms, now_ms, allowed_s), events_topic(CANARY))]
+    return []
+
+
+def _said(site: str, step: Step, at_ms: int | None, now_ms: int, allowed_s: float) -> str:
+    if at_ms is None:
+        return f"no canary of site {site} is {step} yet; at most {allowed_s:.0f} s are allowed"
+    at = dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    what = "canaries are closed up to" if step is Step.CLOSED else f"the last canary that is {step} is of"
+    return f"site {site}: {what} {at}, {(now_ms - at_ms) / 1000:.0f} s ago; at most {allowed_s:.0f} s are allowed"

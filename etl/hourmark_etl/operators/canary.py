@@ -1,0 +1,153 @@
+"""`hourmark canary check`: how far the last canary of the site came, by both clusters and the ledger."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from hourmark.alarm import Alarm
+from hourmark.alarm_log import AlarmLog
+from hourmark.canary import CANARY, Step, late
+from hourmark.clock import Clock, SystemClock
+from hourmark.committed_reader import CommittedReader
+from hourmark.config import Config, config_option
+from hourmark.errors import Unavailable, UsageError
+from hourmark.kafka import Cluster, Partition
+from hourmark.log import set_up_logging
+from hourmark.printing import json_option, say_json
+from hourmark.stopping import stop_on_signals
+from hourmark.topics import central_topic, events_topic
+from hourmark_etl.ledger.batches import positions_at
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.existing import existing_ledger
+from hourmark_etl.ledger.frontiers import frontiers
+
+_LOG: Final = logging.getLogger(__name__)
+
+_NEAR: Final = 50  # offsets before a position among which its last record is, markers of transactions besides
+Passed = dict[Step, int | None]
+
+
+class Canaries:
+    """What the clusters and the ledger know of canaries. Unavailable where one of them does not answer."""
+
+    def __init__(self, config: Config, database: Database) -> None:
+        kafka = config.kafka
+        self._edge, self._central = Cluster(kafka.edge, "edge"), Cluster(kafka.central_cluster, "central")
+        self._topic = events_topic(CANARY)
+        self._copied = central_topic(self._topic, kafka.edge_alias if kafka.mirrored else None)
+        self._mirrored = kafka.mirrored
+        self._database, self._length_s = database, config.parsing.bucket_seconds
+
+    def passed(self) -> Passed:
+        """By step, when the last canary was written that has passed it; of `CLOSED` the end of the last closed bucket."""
+        frontier = next((f for f in frontiers(self._database, self._length_s) if f.event_type == CANARY), None)
+        if frontier is None:
+            raise UsageError(
+                f"there is no event type {CANARY}: copy examples/canary/{CANARY}.toml to the folder of your types, and "
+                "`hourmark types apply --dir types`"
+            )
+        at_edge = _newest_ms(self._edge, self._topic)
+        copied = {Step.MIRRORED: _newest_ms(self._central, self._copied)} if self._mirrored else {}
+        closed_ms = frontier.hour.start_s * 1000 if frontier.hour.start_s > frontier.first_hour.start_s else None
+        return {Step.ACKNOWLEDGED: at_edge, **copied, Step.STAGED: self._staged_ms(), Step.CLOSED: closed_ms}
+
+    def _staged_ms(self) -> int | None:
+        """When the last record before the ledger's position was written."""
+        spans = {}
+        for p in _partitions(self._central, self._copied):
+            known = positions_at(self._database, p)
+            if known:
+                spans[p] = (max(self._central.starts([p])[p], known[-1].next_offset - _NEAR), known[-1].next_offset)
+        with contextlib.closing(CommittedReader(self._central.settings, "central")) as reader:
+            times = [r.timestamp()[1] for runs in reader.read(spans) for run in runs for r in run.records]
+        return max(times, default=None)
+
+
+def _partitions(cluster: Cluster, topic: str) -> list[Partition]:
+    info = cluster.topics([topic]).get(topic)
+    return [] if info is None else [Partition(topic, p) for p in info.partitions]
+
+
+def _newest_ms(cluster: Cluster, topic: str) -> int | None:
+    return max(cluster.newest_ms(_partitions(cluster, topic)).values(), default=None)
+
+
+@click.command(epilog="Examples:  hourmark canary check    hourmark canary check --every 30 --metrics-port 8786")
+@config_option
+@click.option("--every", "every_s", type=click.FloatRange(min=1), help="Go on, and check so often (seconds), until SIGTERM.")
+@click.option(
+    "--metrics-port", type=click.IntRange(0, 65535), default=0, help="With --every: Prometheus' text there, on loopback."
+)
+@json_option
+def check(config: Config, every_s: float | None, metrics_port: int, as_json: bool) -> None:
+    """Show for each step when the last canary passed it. Exit code 1 where the first late one is an alarm.
+
+    A step is late after two minutes, the closed bucket after its length and two minutes. With --every, the log has a line where
+    the alarm begins and one where it is over.
+    """
+    clock = SystemClock()
+    with contextlib.closing(existing_ledger(config)) as database:
+        canaries = Canaries(config, database)
+        if every_s is None:
+            passed = canaries.passed()
+            alarms = _alarms(config, passed, clock)
+            _say(passed, alarms, clock.now_ms(), as_json=as_json)
+            sys.exit(1 if alarms else 0)
+        set_up_logging(config.log_level)
+        _watch(config, canaries, clock, every_s, metrics_port)
+
+
+def _alarms(config: Config, passed: Passed, clock: Clock) -> list[Alarm]:
+    return late(passed, clock.now_ms(), config.parsing.bucket_seconds, config.kafka.edge_alias)
+
+
+def _say(passed: Passed, alarms: Sequence[Alarm], now_ms: int, *, as_json: bool) -> None:
+    if as_json:
+        ages = {step: None if at_ms is None else (now_ms - at_ms) / 1000 for step, at_ms in passed.items()}
+        say_json({"ok": not alarms, "age_seconds": ages, "alarms": [alarm.as_object() for alarm in alarms]})
+        return
+    for step, at_ms in passed.items():
+        at = "never" if at_ms is None else f"{dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+        click.echo(f"{step:<13} {at}" + ("" if at_ms is None else f", {(now_ms - at_ms) / 1000:.0f} s ago"))
+    for alarm in alarms:
+        click.echo(f"ALARM {alarm}")
+
+
+def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, port: int) -> None:
+    from prometheus_client import CollectorRegistry, Gauge  # here: one look needs none, and may be taken without Spark's extras
+
+    from hourmark.metrics_server import serve_metrics
+
+    passed: Passed = {}
+    stopping, log, registry = threading.Event(), AlarmLog(), CollectorRegistry()
+    passed_at = Gauge(
+        "hourmark_canary_passed_timestamp_seconds",
+        "When the last canary was written that has passed the step; of `closed` the end of its bucket; 0: none yet.",
+        ["step"],
+        registry=registry,
+    )
+    alarmed = Gauge("hourmark_canary_late", "1 where canary-late stands.", registry=registry)
+    stop_on_signals(lambda _: stopping.set())
+    stop = serve_metrics(registry, "canary", "127.0.0.1", port)
+    try:
+        while not stopping.is_set():
+            try:
+                passed = canaries.passed()
+            except Unavailable as error:  # what was seen last ages meanwhile
+                _LOG.warning("how far the canary came cannot be told for now: %s", error)
+            alarms = _alarms(config, passed, clock)
+            for step, at_ms in passed.items():
+                passed_at.labels(step=step).set((at_ms or 0) / 1000)
+            alarmed.set(len(alarms))
+            log.tell(alarms)
+            stopping.wait(every_s)
+    finally:
+        stop()

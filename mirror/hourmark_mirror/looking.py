@@ -1,0 +1,181 @@
+"""One look at both clusters, in the order that makes it true: positions, the edge's log starts and ends, then the target.
+
+It costs a handful of requests, whatever the number of partitions. Records are read of few: the first that is not copied, where a
+partition was behind at the look before already; what blocks one that stands still; and the beginning of a target that has moved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import random
+from collections.abc import Generator, Mapping, Sequence
+from typing import Final
+
+from confluent_kafka import Message
+
+from hourmark.clock import Clock
+from hourmark.committed_reader import CommittedReader
+from hourmark.kafka import Partition
+from hourmark.topic_follower import TopicFollower
+from hourmark_mirror.judging import standing_still, stretches
+from hourmark_mirror.observed import CutOff, Memory, Observed, Oversize
+from hourmark_mirror.reading import Record, read_span, span_reader
+from hourmark_mirror.sampling import Sampler
+from hourmark_mirror.sites import Sites
+from hourmark_mirror.task_status import Failure, TaskStates, status_topic
+
+READ_MAX: Final = 100  # partitions of which a look reads records, those that are furthest behind first
+BLOCKING_MAX: Final = 5000  # records looked through for one that blocks: as many as a transaction of the mirror holds
+NEIGHBOURS: Final = 200  # records of the target among which one of the edge is looked for, whose timestamps are not in order
+CLOCKS_APART_MS: Final = 300_000  # between this machine's clock and a broker's, by which it deletes
+
+
+class Looker:
+    """Looks again and again. Every look may raise Unavailable. Not thread-safe."""
+
+    def __init__(self, sites: Sites, clock: Clock, *, max_message_bytes: int, expected: Sequence[str]) -> None:
+        self._sites, self._clock = sites, clock
+        self._max_bytes, self._expected = max_message_bytes, expected
+        self._positions = sites.positions()
+        self._states = TaskStates("")
+        self._status = TopicFollower(sites.central.settings, status_topic(sites.alias))
+        self._sampler = Sampler(sites, max_message_bytes, random.Random())  # noqa: S311  # which records are looked at
+
+    def close(self) -> None:
+        """Leave the clusters."""
+        self._positions.close()
+        self._status.close()
+        self._sampler.close()
+
+    def look(self, before: Memory) -> Observed:
+        """What there is now. `before`: what is remembered tells of which partitions records are read."""
+        sites = self._sites
+        topics = sites.topics()
+        partitions = [Partition(t.name, p) for t in topics for p in t.partitions]
+        positions = self._positions.refresh()
+        starts, ends = sites.edge.starts(partitions), sites.edge.ends(partitions)
+        remotes = sites.remote_of(partitions)
+        there = list(remotes.values())
+        remote_starts, remote_ends = sites.central.starts(there), sites.central.ends(there, committed=False)
+        ids = sites.central.topics({r.topic for r in there})
+        configs = sites.edge.topic_configs(t.name for t in topics)
+        seen = Observed(
+            now_ms=self._clock.now_ms(),
+            ids={t.name: t.topic_id for t in topics},
+            remote_ids={p.topic: ids[r.topic].topic_id for p, r in remotes.items() if r.topic in ids},
+            starts=starts,
+            ends=ends,
+            positions=positions,
+            remote_starts={p: remote_starts[r] for p, r in remotes.items()},
+            remote_ends={p: remote_ends[r] for p, r in remotes.items()},
+            retention_ms={name: int(settings["retention.ms"]) for name, settings in configs.items()},
+            failures=self._failures(),
+            newest_ms=self._newest(partitions),
+        )
+        samples = self._sampler.sample(stretches(seen, before), remotes)
+        return self._read(dataclasses.replace(seen, samples=samples), before, remotes)
+
+    def _failures(self) -> tuple[Failure, ...]:
+        anew, records = self._status.poll()
+        if anew:
+            self._states = TaskStates("")
+        self._states.update(records)
+        return tuple(self._states.failed)
+
+    def _newest(self, partitions: Sequence[Partition]) -> dict[str, int | None]:
+        told = self._sites.edge.newest_ms([p for p in partitions if p.topic in self._expected])
+        return {topic: max((ms for p, ms in told.items() if p.topic == topic), default=None) for topic in self._expected}
+
+    def _read(self, seen: Observed, before: Memory, remotes: Mapping[Partition, Partition]) -> Observed:
+        behind = {
+            p: end - _next(seen, p) for p, end in seen.ends.items() if end > _next(seen, p) and _was_behind(seen, before, p)
+        }
+        behind_most = sorted(behind, key=lambda p: -behind[p])[:READ_MAX]
+        moved = [p for p in remotes if _has_moved(seen, before, p)][:READ_MAX]
+        still = standing_still(seen, before)[:READ_MAX]
+        if not (behind_most or moved or still):
+            return seen
+        with (
+            contextlib.closing(span_reader(self._sites.edge, self._max_bytes)) as edge,
+            contextlib.closing(span_reader(self._sites.central, self._max_bytes)) as central,
+        ):
+            return dataclasses.replace(
+                seen,
+                uncopied_ms=_first_times(edge, {p: _next(seen, p) for p in behind_most}),
+                blocking=self._blocking(edge, seen, remotes, still),
+                cut_off=self._cut_off(edge, central, seen, {p: remotes[p] for p in moved}),
+            )
+
+    def _blocking(
+        self, edge: CommittedReader, seen: Observed, remotes: Mapping[Partition, Partition], still: Sequence[Partition]
+    ) -> dict[Partition, Oversize]:
+        there = [p for p in still if p in remotes]
+        configs = self._sites.central.topic_configs({remotes[p].topic for p in there})
+        found = {}
+        for p in there:
+            limit = min(int(configs[remotes[p].topic]["max.message.bytes"]), 2 * self._max_bytes)
+            for message in itertools.islice(_messages(edge, p, _next(seen, p), seen.ends[p]), BLOCKING_MAX):
+                size, offset = len(message.key() or b"") + len(message.value() or b""), message.offset()
+                if size > limit and offset is not None:
+                    found[p] = Oversize(offset, size, limit)
+                    break
+        return found
+
+    def _cut_off(
+        self, edge: CommittedReader, central: CommittedReader, seen: Observed, moved: Mapping[Partition, Partition]
+    ) -> dict[Partition, CutOff]:
+        """The edge's first record that is copied, and too young for the target's retention, must be on the target."""
+        configs = self._sites.central.topic_configs({r.topic for r in moved.values()})
+        found = {}
+        for p, remote in moved.items():
+            kept_ms = int(configs[remote.topic]["retention.ms"])
+            if int(configs[remote.topic].get("retention.bytes", "-1")) >= 0:
+                continue  # what it deletes by size may be of any age
+            young_ms = seen.now_ms - kept_ms + CLOCKS_APART_MS if kept_ms >= 0 else 0
+            at_edge = self._sites.edge.at_time([p], young_ms)[p]
+            copied = min(seen.positions.get(p, 0), seen.ends[p])
+            first = _first_since(edge, p, at_edge, copied, young_ms)
+            if first is None:
+                continue
+            on_target = self._sites.central.at_time([remote], first.timestamp_ms)[remote]
+            near = itertools.islice(read_span(central, remote, on_target, seen.remote_ends[p]), NEIGHBOURS)
+            if all(record.digest != first.digest for record in near):
+                found[p] = CutOff(first.offset, first.timestamp_ms, seen.remote_starts[p])
+        return found
+
+
+def _next(seen: Observed, p: Partition) -> int:
+    """The first offset that is not copied, of those that the edge still has."""
+    return max(seen.positions.get(p, 0), seen.starts[p])
+
+
+def _was_behind(seen: Observed, before: Memory, p: Partition) -> bool:
+    """Whether it has not yet come to where the edge's end was at the look before."""
+    known = before.of(p)
+    return known is None or _next(seen, p) < known.end
+
+
+def _has_moved(seen: Observed, before: Memory, p: Partition) -> bool:
+    known = before.of(p)
+    return seen.remote_starts.get(p, 0) > (0 if known is None else known.remote_start or 0)
+
+
+def _first_times(reader: CommittedReader, begins: Mapping[Partition, int]) -> dict[Partition, int]:
+    """The timestamps of the records that stand there; a partition whose record went meanwhile is left out."""
+    found: dict[Partition, int] = {}
+    for runs in reader.read({p: (at, at + 1) for p, at in begins.items()}):
+        found |= {run.partition: run.records[0].timestamp()[1] for run in runs if run.records}
+    return found
+
+
+def _messages(reader: CommittedReader, p: Partition, start: int, end: int) -> Generator[Message, None, None]:
+    with contextlib.closing(reader.read({p: (start, end)})) as batches:
+        for runs in batches:
+            yield from (message for run in runs for message in run.records)
+
+
+def _first_since(reader: CommittedReader, p: Partition, start: int, end: int, time_ms: int) -> Record | None:
+    with contextlib.closing(read_span(reader, p, start, end)) as records:
+        return next((record for record in records if record.timestamp_ms >= time_ms), None)

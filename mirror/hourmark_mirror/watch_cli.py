@@ -1,0 +1,80 @@
+"""`hourmark mirror watch`: alarms of the mirror, before events are lost and when they are."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+
+import click
+
+from hourmark.clock import SystemClock
+from hourmark.config import Config, config_option
+from hourmark.log import set_up_logging
+from hourmark.metrics_server import serve_metrics
+from hourmark.printing import json_option, say_json
+from hourmark.stopping import stop_on_signals
+from hourmark.topics import events_topic
+from hourmark_mirror.judging import Limits, Verified
+from hourmark_mirror.looking import Looker
+from hourmark_mirror.metrics import Metrics
+from hourmark_mirror.sites import Sites
+from hourmark_mirror.watch_memory import WatchMemory
+from hourmark_mirror.watching import Watch
+
+
+@click.command(
+    epilog="Examples:  hourmark mirror watch    hourmark mirror watch --once --json    hourmark mirror watch --once --accept"
+)
+@config_option
+@click.option("--once", is_flag=True, help="Look once, print the alarms that stand, and end; exit code 1 where there are any.")
+@click.option(
+    "--accept", is_flag=True, help="With --once: accept losses as they are: their alarms end, but for what is wrong still."
+)
+@json_option
+def watch(config: Config, once: bool, accept: bool, as_json: bool) -> None:
+    """Watch the mirror, every ten seconds until SIGTERM: a line in the log for each alarm that begins and that is over.
+
+    Alarms: retention that comes near what is not copied, or has overtaken it; a topic deleted and made again; positions that are
+    stale; a target that was truncated; a task that does not run, or partitions that stand still; a record that is too large for
+    the target; types that send nothing (mirror.traffic_seconds). Losses stand until --accept, also over restarts. It changes
+    nothing. Metrics are at mirror.metrics_port. What each alarm means, and what to do: docs/runbooks.
+    """
+    if not once and (accept or as_json):
+        raise click.UsageError("--accept and --json are of --once")
+    set_up_logging(config.log_level)
+    clock, metrics = SystemClock(), Metrics()
+    expected = {events_topic(name): seconds for name, seconds in config.mirror.traffic_seconds.items()}
+    looker = Looker(Sites(config), clock, max_message_bytes=config.kafka.max_message_bytes, expected=list(expected))
+    limits = Limits(config.mirror.retention_alarm_hours, expected)
+    watching = Watch(looker, WatchMemory(config.mirror.work_dir), limits, metrics, clock)
+    with contextlib.closing(looker):
+        if once:
+            sys.exit(_once(watching, config.kafka.edge_alias, accept=accept, as_json=as_json))
+        stopping = threading.Event()
+        stop_on_signals(lambda _: stopping.set())
+        stop = serve_metrics(metrics.registry, "mirror", config.mirror.metrics_host, config.mirror.metrics_port)
+        try:
+            watching.run(stopping)
+        finally:
+            stop()
+
+
+def _once(watching: Watch, site: str, *, accept: bool, as_json: bool) -> int:
+    found = watching.look(accept=accept)
+    if as_json:
+        topics = {topic: v._asdict() for topic, v in found.verified.items()}
+        alarms = [alarm.as_object() for alarm in found.alarms]
+        say_json({"ok": not alarms, "alarms": alarms, "site": site, "verified": topics})
+    else:
+        click.echo("\n".join([*_verified(site, found.verified), *(f"ALARM {alarm}" for alarm in found.alarms)]))
+        click.echo(f"{len(found.verified)} topics of site {site} verified by samples, {len(found.alarms)} alarms")
+    return 1 if found.alarms else 0
+
+
+def _verified(site: str, verified: Mapping[str, Verified]) -> Iterator[str]:
+    for topic, v in verified.items():
+        at = dt.datetime.fromtimestamp(v.through_ms / 1000, dt.UTC)
+        yield f"{site} {topic:<40} verified through {at:%Y-%m-%dT%H:%M:%SZ}, by {v.compared} of {v.passed} records"

@@ -1,0 +1,78 @@
+"""The watch over the mirror: it looks, judges, remembers, and tells what begins and what is over. It changes nothing.
+
+It is a program of its own, because it must go on where the mirror has ended, and may watch a MirrorMaker 2 that others run.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from hourmark.alarm import Alarm, AlarmName
+from hourmark.alarm_log import AlarmLog
+from hourmark.clock import Clock
+from hourmark.errors import Unavailable
+from hourmark_mirror.judging import Judged, Limits, accepted, judged
+from hourmark_mirror.metrics import Metrics
+from hourmark_mirror.observed import Memory, Observed
+from hourmark_mirror.watch_memory import WatchMemory
+
+_LOG = logging.getLogger(__name__)
+
+LOOK_S: Final = 10.0
+UNWATCHED_S: Final = 45.0  # so long without a look is an alarm of its own; named within the minute
+
+
+class Looks(Protocol):
+    """`looking.Looker`."""
+
+    def look(self, before: Memory) -> Observed: ...
+
+
+class Watch:
+    """One look after the other, told in the log and as metrics."""
+
+    def __init__(self, looks: Looks, memory: WatchMemory, limits: Limits, metrics: Metrics, clock: Clock) -> None:
+        self._looks, self._memory, self._limits = looks, memory, limits
+        self._metrics, self._clock = metrics, clock
+        self._looked_s = clock.monotonic_s()
+        self._log = AlarmLog()
+
+    def look(self, *, accept: bool = False) -> Judged:
+        """One look; what stands now, and what is verified. Unavailable where a cluster does not answer.
+
+        `accept`: what stood is told no more.
+        """
+        with self._memory.turn() as before:
+            if accept:
+                before = accepted(before)
+            seen = self._looks.look(before)
+            found = judged(seen, before, self._limits)
+            self._memory.keep(found.memory)
+        self._looked_s = self._clock.monotonic_s()
+        self._metrics.looked(seen, found.verified)
+        self._tell(found.alarms)
+        return found
+
+    def run(self, stopping: threading.Event) -> None:
+        """Look every `LOOK_S` until it is set. Clusters that are away end nothing."""
+        while not stopping.is_set():
+            try:
+                self.look()
+            except Unavailable as error:
+                self._blind(error)
+            stopping.wait(LOOK_S)
+
+    def _blind(self, error: Unavailable) -> None:
+        _LOG.info("no look at the mirror: %s", error)
+        blind_s = self._clock.monotonic_s() - self._looked_s
+        if blind_s >= UNWATCHED_S:
+            text = f"nobody could look at the mirror for {blind_s:.0f} s: {error}"
+            others = [alarm for alarm in self._log.alarms if alarm.name != AlarmName.UNWATCHED]
+            self._tell([*others, Alarm(AlarmName.UNWATCHED, "mirror", text)])
+
+    def _tell(self, alarms: Sequence[Alarm]) -> None:
+        self._log.tell(alarms)
+        self._metrics.alarmed(alarms)

@@ -1,0 +1,78 @@
+"""`hourmark canary run`: one event a minute through the delivery service, exactly once, by the settings of the tailer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+
+import click
+
+from hourmark.canary import CANARY, INTERVAL_S
+from hourmark.clock import SystemClock
+from hourmark.config import Config, config_option
+from hourmark.errors import HourmarkError
+from hourmark.log import set_up_logging
+from hourmark.stopping import stop_on_signals
+from hourmark_producer.service_client import Busy, Refused, ServiceLink
+
+_LOG = logging.getLogger(__name__)
+
+RETRY_S = 5.0
+
+
+class Canary:
+    """Posts, and posts the same again until it is acknowledged: its name and time are in it, so it is there once."""
+
+    def __init__(self, link: ServiceLink, site: str) -> None:
+        self._link, self._site = link, site
+        self._body: bytes | None = None  # what is not acknowledged yet
+        self._failed = False
+
+    def post(self) -> bool:
+        """One try; whether it is acknowledged. What keeps it from that is said once."""
+        try:
+            if self._body is None:
+                self._body = self._event(self._link.fresh().clock_ms)
+            told = self._link.post_events(CANARY, self._body)
+        except (Busy, Refused) as error:
+            return self._not_yet(error)
+        self._body = None
+        if letters := told.get("dead_letters"):
+            _LOG.error("the canary became a dead letter (%s): is %s declared as it must be?", told, CANARY)
+        elif self._failed:
+            _LOG.warning("canaries are acknowledged again")
+        self._failed = bool(letters)
+        return not letters
+
+    def _event(self, now_ms: int) -> bytes:
+        return json.dumps(
+            {"event_id": f"{self._site}/{now_ms}", "event_time": now_ms, "site": self._site, "sent_at": now_ms}
+        ).encode()
+
+    def _not_yet(self, error: HourmarkError) -> bool:
+        if not self._failed:
+            _LOG.error("no canary is acknowledged: %s", error)
+        self._failed = True
+        return False
+
+
+@click.command(epilog="Example:  hourmark canary run --config /etc/hourmark/hourmark.toml")
+@config_option
+@click.option("--site", help="What the events name as their site; default: kafka.edge_alias.")
+def run(config: Config, site: str | None) -> None:
+    """Post one event of the type hourmark-canary a minute, until SIGTERM.
+
+    Through the services of tailer.service_urls, with tailer.token_file and tailer.tls. It shall run on a host of its own, as a
+    tailer does; no state is kept. `hourmark canary check` tells how far the last one came.
+    """
+    set_up_logging(config.log_level)
+    clock, stopping = SystemClock(), threading.Event()
+    stop_on_signals(lambda _: stopping.set())
+    with contextlib.closing(ServiceLink(config.tailer, clock)) as link:
+        posting = Canary(link, site or config.kafka.edge_alias)
+        while not stopping.is_set():
+            began_s = clock.monotonic_s()
+            pause_s = INTERVAL_S if posting.post() else RETRY_S
+            stopping.wait(max(0.0, began_s + pause_s - clock.monotonic_s()))

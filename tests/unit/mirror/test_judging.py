@@ -1,0 +1,202 @@
+"""Each alarm of the mirror, from the fault to its name: looks at a small world, as the watch takes them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from hourmark.alarm import Alarm, AlarmName
+from hourmark.kafka import Partition
+from hourmark_mirror.judging import STILL_MS, Limits, accepted, judged, retention_left_s
+from hourmark_mirror.observed import CutOff, Memory, Observed, Oversize
+from hourmark_mirror.task_status import Failure
+
+A, P = "events.a", Partition("events.a", 0)
+HOUR_MS = 3_600_000
+LOOK_MS = 10_000
+NOW_MS = 1_800_000_000_000
+WELL = Observed(
+    now_ms=NOW_MS,
+    ids={A: "id-1"},
+    remote_ids={A: "remote-1"},
+    starts={P: 0},
+    ends={P: 100},
+    positions={P: 100},
+    remote_starts={P: 0},
+    remote_ends={P: 110},
+    retention_ms={A: 168 * HOUR_MS},
+)
+
+
+class Looks:
+    """One look after the other, ten seconds apart."""
+
+    def __init__(self, **limits: float) -> None:
+        self.now, self.memory = WELL, Memory()
+        self.limits = Limits(24.0, limits)
+        assert self.look() == []
+
+    def look(self, after_ms: int = LOOK_MS, **changes: Any) -> list[Alarm]:
+        self.now = dataclasses.replace(self.now, now_ms=self.now.now_ms + after_ms, **changes)
+        found = judged(self.now, self.memory, self.limits)
+        self.memory = found.memory
+        return found.alarms
+
+    def names(self, after_ms: int = LOOK_MS, **changes: Any) -> list[tuple[str, str]]:
+        return [(alarm.name, alarm.subject) for alarm in self.look(after_ms, **changes)]
+
+
+@pytest.fixture
+def looks() -> Looks:
+    return Looks()
+
+
+def test_a_mirror_that_copies_is_no_alarm(looks: Looks) -> None:
+    for end in range(200, 2000, 100):
+        assert looks.look(ends={P: end}, positions={P: end - 50}, remote_ends={P: end}) == []
+
+
+def test_retention_that_comes_near_what_is_not_copied_is_told_in_hours_while_nothing_is_lost(looks: Looks) -> None:
+    written_ms = looks.now.now_ms - 140 * HOUR_MS
+    assert looks.look(ends={P: 500}, uncopied_ms={P: written_ms}) == [], "28 hours are left"
+    (alarm,) = looks.look(uncopied_ms={P: written_ms - 8 * HOUR_MS})
+    assert (alarm.name, alarm.subject) == (AlarmName.RETENTION_NEAR, str(P))
+    assert "offset 100" in alarm.seen and "in 20.0 hours" in alarm.seen
+    assert retention_left_s(looks.now)[P] == pytest.approx(20 * 3600, abs=60)
+    assert looks.look(positions={P: 500}, uncopied_ms={}) == [], "over once it has caught up"
+
+
+def test_of_a_short_retention_its_half_is_near(looks: Looks) -> None:
+    two_hours = {A: 2 * HOUR_MS}
+    assert looks.look(ends={P: 500}, retention_ms=two_hours, uncopied_ms={P: looks.now.now_ms - HOUR_MS // 2}) == []
+    assert looks.names(uncopied_ms={P: looks.now.now_ms - HOUR_MS * 3 // 2}) == [(AlarmName.RETENTION_NEAR, str(P))]
+    assert looks.look(retention_ms={A: -1}) == [], "what is kept for ever is never overtaken"
+
+
+def test_a_log_start_past_the_position_is_named_with_its_offsets_and_stands(looks: Looks) -> None:
+    looks.look(ends={P: 600})
+    (alarm,) = looks.look(starts={P: 500})
+    assert (alarm.name, alarm.subject) == (AlarmName.OVERTAKEN, str(P))
+    assert "offsets 100 to 499 may be missing" in alarm.seen
+    (alarm,) = looks.look(positions={P: 600})
+    assert "offsets 100 to 499" in alarm.seen, "the mirror went on from where the log begins"
+    assert "offsets 100 to 549" in looks.look(starts={P: 550})[0].seen
+    looks.memory = accepted(looks.memory)
+    assert looks.look() == []
+
+
+def test_one_that_overtook_and_was_outrun_between_two_looks_cannot_be_excluded(looks: Looks) -> None:
+    (alarm,) = looks.look(starts={P: 500}, ends={P: 600}, positions={P: 600})
+    assert alarm.name == AlarmName.OVERTAKEN and "offsets 100 to 499" in alarm.seen
+
+
+def test_retention_of_what_was_copied_is_none(looks: Looks) -> None:
+    looks.look(ends={P: 600}, positions={P: 600})
+    assert looks.look(starts={P: 600}) == []
+
+
+def test_at_a_first_look_only_what_goes_on_now_is_judged() -> None:
+    old = dataclasses.replace(WELL, starts={P: 50})
+    assert judged(old, Memory(), Limits(24, {})).alarms == [], "deleted before anybody looked"
+    new = dataclasses.replace(WELL, starts={P: 50}, positions={})
+    first = judged(new, Memory(), Limits(24, {}))
+    assert first.alarms == []
+    (alarm,) = judged(dataclasses.replace(new, starts={P: 60}), first.memory, Limits(24, {})).alarms
+    assert "offsets 50 to 59 may be missing" in alarm.seen
+    behind = dataclasses.replace(WELL, starts={P: 70}, positions={P: 60})
+    assert [a.name for a in judged(behind, Memory(), Limits(24, {})).alarms] == [AlarmName.OVERTAKEN]
+
+
+def test_a_topic_deleted_and_made_again_is_told_with_what_had_been_copied_and_stands(looks: Looks) -> None:
+    (alarm, stale) = looks.look(ids={A: "id-2"}, ends={P: 3})
+    assert (alarm.name, stale.name) == (AlarmName.STALE_OFFSETS, AlarmName.TOPIC_RECREATED)
+    assert "deleted and made again" in stale.seen and "events.a-0 up to 100" in stale.seen
+    assert AlarmName.TOPIC_RECREATED in dict(looks.names(ends={P: 300}, positions={P: 300}))
+    looks.memory = accepted(looks.memory)
+    assert looks.look() == []
+
+
+def test_a_topic_that_was_deleted_is_told_so(looks: Looks) -> None:
+    gone: dict[Any, Any] = {}
+    (alarm,) = looks.look(ids=gone, remote_ids=gone, starts=gone, ends=gone, remote_starts=gone, remote_ends=gone)
+    assert alarm.name == AlarmName.TOPIC_RECREATED and "topic events.a was deleted at the edge" in alarm.seen
+    assert looks.names() == [(AlarmName.TOPIC_RECREATED, A)]
+
+
+def test_a_position_past_the_end_stands_also_when_the_topic_has_outgrown_it(looks: Looks) -> None:
+    (alarm,) = looks.look(positions={P: 1000})
+    assert alarm.name == AlarmName.STALE_OFFSETS and "past the edge's end 100" in alarm.seen
+    assert [a.name for a in looks.look(ends={P: 1500}, positions={P: 1500})] == [AlarmName.STALE_OFFSETS]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"remote_ids": {A: "remote-2"}, "remote_ends": {P: 0}},
+        {"remote_ends": {P: 40}},
+        {"remote_starts": {P: 30}, "cut_off": {P: CutOff(12, NOW_MS - HOUR_MS, 30)}},
+    ],
+    ids=["made again", "shorter", "beginning taken away"],
+)
+def test_a_target_that_was_truncated_is_named_and_stands(looks: Looks, changes: dict[str, Any]) -> None:
+    (alarm,) = looks.look(**changes)
+    assert alarm.name == AlarmName.TARGET_TRUNCATED
+    assert [a.name for a in looks.look(cut_off={})] == [AlarmName.TARGET_TRUNCATED]
+
+
+def test_a_target_that_was_away_and_is_another_one_then_is_truncated(looks: Looks) -> None:
+    assert looks.names(remote_ids={}, remote_ends={}, remote_starts={}) == [(AlarmName.REMOTE_MISSING, A)]
+    assert looks.names(remote_ids={A: "remote-2"}, remote_ends={P: 0}) == [(AlarmName.TARGET_TRUNCATED, A)]
+
+
+def test_a_task_that_failed_is_named_with_its_cause_until_it_runs(looks: Looks) -> None:
+    failure = Failure("MirrorSourceConnector-0", "RecordTooLargeException: 9437184 bytes")
+    (alarm,) = looks.look(failures=(failure,))
+    assert (alarm.name, alarm.subject) == (AlarmName.TASK_STOPPED, "MirrorSourceConnector-0")
+    assert "RecordTooLargeException" in alarm.seen
+    assert looks.look(failures=()) == []
+
+
+def test_a_mirror_that_was_killed_is_named_within_a_minute_though_it_can_say_nothing(looks: Looks) -> None:
+    taken_ms = 0
+    while not (found := looks.look(ends={P: 500})):
+        taken_ms += LOOK_MS
+    assert [a.name for a in found] == [AlarmName.TASK_STOPPED]
+    assert "events.a-0 at 100 of 500" in found[0].seen
+    assert STILL_MS <= taken_ms <= 60_000 - LOOK_MS
+    assert looks.look(positions={P: 101}) == [], "it moves"
+
+
+def test_a_partition_that_is_always_a_little_behind_and_moves_does_not_stand_still(looks: Looks) -> None:
+    for end in range(200, 3000, 100):
+        assert looks.look(ends={P: end}, positions={P: end - 100}) == []
+    for _ in range(20):  # caught up, then one more record each time
+        looks.look(positions={P: looks.now.ends[P]})
+        assert looks.look(ends={P: looks.now.ends[P] + 1}) == []
+
+
+def test_time_in_which_nobody_looked_is_not_held_against_the_mirror(looks: Looks) -> None:
+    looks.look(ends={P: 500})
+    assert looks.look(after_ms=10 * HOUR_MS) == []
+    assert looks.look() == []
+
+
+def test_an_oversize_record_that_blocks_its_partition_is_named_by_offset_and_size(looks: Looks) -> None:
+    for _ in range(5):
+        looks.look(ends={P: 500}, blocking={})
+    (alarm,) = looks.look(blocking={P: Oversize(103, 262_144, 65_536)})
+    assert (alarm.name, alarm.subject) == (AlarmName.RECORD_BLOCKS, str(P))
+    assert "offset 103 has 262144 bytes" in alarm.seen and "takes 65536" in alarm.seen
+
+
+def test_no_traffic_is_told_of_the_types_of_which_it_is_expected_alone() -> None:
+    looks = Looks()
+    looks.limits = Limits(24.0, {A: 3600})
+    assert looks.look(newest_ms={A: looks.now.now_ms - HOUR_MS // 2}) == []
+    (alarm,) = looks.look(newest_ms={A: looks.now.now_ms - 2 * HOUR_MS})
+    assert (alarm.name, alarm.subject) == (AlarmName.NO_TRAFFIC, A)
+    assert "one each 3600 s is expected" in alarm.seen
+    assert "no record is there" in looks.look(newest_ms={A: None})[0].seen
+    assert looks.look(newest_ms={A: looks.now.now_ms}) == []

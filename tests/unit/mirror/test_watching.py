@@ -1,0 +1,132 @@
+"""The watch: what begins and is over is told once, what is lost stands over restarts, and clusters that are away are an alarm."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client import generate_latest
+from tests.support.clock import FakeClock
+from tests.support.documents import ROOT
+from tests.unit.mirror.test_judging import WELL, P
+
+from hourmark.alarm import AlarmName
+from hourmark.errors import Unavailable, UsageError
+from hourmark_mirror.judging import Limits
+from hourmark_mirror.metrics import WATCHED, Metrics
+from hourmark_mirror.observed import Memory, Observed
+from hourmark_mirror.watch_memory import WATCH, WatchMemory
+from hourmark_mirror.watching import Watch
+
+
+class Played:
+    """Looks that are played; `away`: the clusters do not answer."""
+
+    def __init__(self) -> None:
+        self.seen, self.away = WELL, False
+        self.looked: Callable[[], object] = lambda: None
+
+    def look(self, before: Memory) -> Observed:
+        self.looked()
+        if self.away:
+            raise Unavailable("the central Kafka cluster did not answer")
+        self.seen = dataclasses.replace(self.seen, now_ms=max(self.seen.now_ms, before.looked_ms) + 10_000)
+        return self.seen
+
+
+def watch(folder: Path, played: Played, clock: FakeClock | None = None) -> tuple[Watch, Metrics]:
+    metrics = Metrics()
+    return Watch(played, WatchMemory(folder), Limits(24.0, {}), metrics, clock or FakeClock()), metrics
+
+
+def alarms_of(metrics: Metrics) -> dict[str, float]:
+    counts = {name: metrics.registry.get_sample_value("hourmark_mirror_alarms", {"name": name}) for name in WATCHED}
+    return {name: count for name, count in counts.items() if count}
+
+
+def test_an_alarm_is_told_once_when_it_begins_with_what_to_do_and_once_when_it_is_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    played = Played()
+    watching, metrics = watch(tmp_path, played)
+    watching.look()
+    played.seen = dataclasses.replace(played.seen, remote_ids={}, remote_starts={}, remote_ends={})
+    for _ in range(3):
+        watching.look()
+    told = [record.message for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(told) == 1
+    assert told[0].startswith("ALARM mirror-remote-topic-missing: topic events.a has no remote topic")
+    assert told[0].endswith("(docs/runbooks/mirror-remote-topic-missing.md)")
+    assert alarms_of(metrics) == {AlarmName.REMOTE_MISSING: 1}
+    played.seen = WELL
+    watching.look()
+    assert caplog.messages[-1] == "over: mirror-remote-topic-missing of events.a"
+    assert alarms_of(metrics) == {}
+
+
+def test_a_loss_stands_over_restarts_until_it_is_accepted(tmp_path: Path) -> None:
+    played = Played()
+    watch(tmp_path, played)[0].look()
+    played.seen = dataclasses.replace(played.seen, ends={P: 600}, starts={P: 500}, positions={P: 600})
+    assert [a.name for a in watch(tmp_path, played)[0].look().alarms] == [AlarmName.OVERTAKEN]
+    assert [a.name for a in watch(tmp_path, played)[0].look().alarms] == [AlarmName.OVERTAKEN]
+    assert watch(tmp_path, played)[0].look(accept=True).alarms == []
+    assert watch(tmp_path, played)[0].look().alarms == []
+
+
+def test_clusters_that_are_away_end_nothing_and_are_an_alarm_within_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played, clock, stopping = Played(), FakeClock(), threading.Event()
+    watching, metrics = watch(tmp_path, played, clock)
+    began_s, seen = clock.monotonic_s(), dict[float, dict[str, float]]()
+
+    def waited(seconds: float) -> bool:
+        clock.advance(seconds)
+        at_s = clock.monotonic_s() - began_s
+        seen[at_s] = alarms_of(metrics)
+        played.away = 20 <= at_s < 100
+        if at_s > 150:
+            stopping.set()
+        return stopping.is_set()
+
+    monkeypatch.setattr(stopping, "wait", waited)
+    watching.run(stopping)
+    assert seen[60] == {}
+    assert seen[80] == {AlarmName.UNWATCHED: 1}, "a minute after the cluster went away"
+    assert seen[120] == {}
+
+
+def test_two_looks_of_two_processes_take_turns(tmp_path: Path) -> None:
+    played, other = Played(), Played()
+    order: list[str] = []
+    second = threading.Thread(target=lambda: watch(tmp_path, other)[0].look())
+
+    def while_it_looks() -> None:
+        second.start()
+        second.join(0.2)
+        order.append("first")
+
+    played.looked, other.looked = while_it_looks, lambda: order.append("second")
+    watch(tmp_path, played)[0].look()
+    second.join(10)
+    assert order == ["first", "second"]
+
+
+def test_a_damaged_memory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / WATCH).write_text("{")
+    with pytest.raises(UsageError, match=r"watch\.json is damaged"):
+        watch(tmp_path, Played())[0].look()
+
+
+def test_every_metric_is_documented() -> None:
+    documented = (ROOT / "docs" / "metrics.md").read_text()
+    families = [
+        line.split()[2] for line in generate_latest(Metrics().registry).decode().splitlines() if line.startswith("# HELP")
+    ]
+    assert families and [name for name in families if f"| `{name}` | gauge" not in documented] == []

@@ -1,0 +1,51 @@
+"""The canary posts one event, and the same again until it is acknowledged."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hourmark.canary import CANARY
+from hourmark_producer.canary import Canary
+from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink
+
+NOW_MS = 1_800_000_000_000
+
+
+class PlayedLink(ServiceLink):
+    """Answers what it is given, in turn."""
+
+    def __init__(self, *answers: Exception | dict[str, int]) -> None:
+        self.answers, self.bodies, self.clock_ms = list(answers), list[bytes](), NOW_MS
+
+    def fresh(self, age_max_s: float = 2.0) -> Reading:
+        self.clock_ms += 1000
+        return Reading(self.clock_ms, "1-a", 0.0)
+
+    def post_events(self, event_type: str, body: bytes) -> dict[str, int]:
+        assert event_type == CANARY
+        self.bodies.append(body)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+TAKEN = {"events": 1, "dead_letters": 0}
+
+
+def test_what_is_not_acknowledged_is_posted_again_as_it_was_and_then_comes_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    link = PlayedLink(Busy("no"), Refused("unknown type"), TAKEN, TAKEN)
+    canary = Canary(link, "edge")
+    assert [canary.post() for _ in range(4)] == [False, False, True, True]
+    first, again, third, new = (json.loads(body) for body in link.bodies)
+    assert first == again == third
+    assert first == {"event_id": f"edge/{NOW_MS + 1000}", "event_time": NOW_MS + 1000, "site": "edge", "sent_at": NOW_MS + 1000}
+    assert new["event_time"] == NOW_MS + 2000
+    assert [r.levelname for r in caplog.records] == ["ERROR", "WARNING"], "said once, and once that it is over"
+
+
+def test_a_canary_that_becomes_a_dead_letter_is_told() -> None:
+    link = PlayedLink({"events": 0, "dead_letters": 1})
+    assert not Canary(link, "edge").post()
