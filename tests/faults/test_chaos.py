@@ -1,12 +1,12 @@
-"""Faults by the hundred, the smallest tier: a schedule of its own each time, in about five minutes once the servers are up.
+"""Faults by the hundred, the smallest tier: about five minutes once the servers are up.
 
-A failure says its seed, and the command that plays the very schedule again. `HOURMARK_CHAOS_SEED=<seed>` draws it again.
+The schedule is the same each time, so that a fault found by one draw in a hundred does not make another change's run red; new
+ones are `./hourmark chaos run`'s. A failure says the command that plays it again. `HOURMARK_CHAOS_SEED=<seed>` draws another.
 """
 
 from __future__ import annotations
 
 import os
-import random
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,14 @@ from tests.faults.chaos.trials import read
 from tests.faults.chaos.workloads import WORKLOADS
 
 
+SEED = 11
+
+
 @pytest.mark.stack
 @pytest.mark.chaos
 @pytest.mark.timeout(1500)
 def test_every_promise_holds_under_faults_that_are_drawn(tmp_path: Path) -> None:
-    seed = int(os.environ.get("HOURMARK_CHAOS_SEED") or random.SystemRandom().randrange(1_000_000))
+    seed = int(os.environ.get("HOURMARK_CHAOS_SEED") or SEED)
     results = tmp_path / "trials.jsonl"
     kept = played(tmp_path / "home", draw("pr", seed, FAULTS, WORKLOADS), results)
     (trial,) = read(results)
