@@ -16,7 +16,6 @@ from tests.faults.chaos.schedule import draw
 from tests.faults.chaos.trials import read
 from tests.faults.chaos.workloads import WORKLOADS
 
-
 SEED = 11
 
 
