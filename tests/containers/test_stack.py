@@ -14,7 +14,7 @@ from pathlib import Path
 import docker
 import pytest
 from confluent_kafka.admin import AdminClient
-from tests.support.compose import ROOT, built, program
+from tests.support.compose import MISSING, ROOT, built, program
 
 from hourmark.errors import Unavailable
 from hourmark.testing import NoEngine, Stack, stack
@@ -52,13 +52,13 @@ types = ["sale"]
 @pytest.fixture(scope="module", autouse=True)
 def image(tmp_path_factory: pytest.TempPathFactory) -> None:
     command = program()
+    if command is None:
+        pytest.skip(MISSING)
     try:
         with engine():
-            pass
+            built(command, ("etl",), tmp_path_factory.mktemp("build") / "build.log")
     except NoEngine as error:
         pytest.skip(str(error))
-    if command is not None:
-        built(command, ("etl",), tmp_path_factory.mktemp("build") / "build.log")
 
 
 @pytest.fixture(scope="module")
