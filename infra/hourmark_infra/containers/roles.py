@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -67,14 +68,19 @@ def run(container: Container, arguments: list[str]) -> None:
         made = first.make_first(container.shared)
         return say_on_stderr(f"setup: {'made' if made else 'found'} ids and certificates of this site")
     if container.name == "whole":  # of no site: it has all of a stack in itself
-        sys.exit(run_whole(container.home, container.site.bucket_seconds, os.environ))
+        sys.exit(run_whole(container.home, container.site.bucket_seconds, os.environ, files_max()))
     kind = kind_of(container.name)
     container.wait_for(first.READY)
     programs = installed()
     datanode = container.name if kind == "datanode" else container.layout.shape.datanodes[0]
-    text = render_settings(container.site, container.home, programs, container.name, container.shared)
+    text = render_settings(container.site, container.home, programs, container.name, container.shared, files_max())
     write_settings(container.layout, text, datanode)
     return KINDS[kind](container, arguments)
+
+
+def files_max() -> int:
+    """How many files this container's processes may have open; a service takes all that it may."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 def installed() -> Programs:

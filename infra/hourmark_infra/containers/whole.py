@@ -26,7 +26,7 @@ from typing import Any, Final
 from hourmark.durable import write_durably
 from hourmark.errors import ConfigError
 from hourmark.toml_text import render_toml
-from hourmark_infra.containers.settings import LOGS, TYPES
+from hourmark_infra.containers.settings import LOGS, TYPES, connections
 from hourmark_infra.stack.control import Stack
 from hourmark_infra.stack.layout import PORT_NAMES
 from hourmark_infra.stack.options import Clusters
@@ -34,14 +34,14 @@ from hourmark_infra.stack.options import Clusters
 _PIECE: Final = 1 << 16
 
 
-def run_whole(home: Path, bucket_seconds: int, environment: Mapping[str, str]) -> int:
+def run_whole(home: Path, bucket_seconds: int, environment: Mapping[str, str], files: int) -> int:
     """Run until it is told to end; the exit code of `hourmark run`."""
     ports = published(environment)
     clusters: Clusters = 2 if environment.get("WHOLE_CLUSTERS") == "2" else 1
     Stack.load_or_make(home, clusters=clusters, bucket_seconds=bucket_seconds, preferred_ports=ports)
     types = Path(environment.get("WHOLE_TYPES") or TYPES)
     file = home / "whole.toml"
-    write_durably(file, render_toml(whole_settings(types, bucket_seconds)).encode())
+    write_durably(file, render_toml(whole_settings(types, bucket_seconds, files)).encode())
     command = (sys.executable, "-m", "hourmark", "run", "--config", str(file))
     return asyncio.run(relayed(command, socket.gethostbyname(socket.gethostname()), ports.values()))
 
@@ -58,7 +58,7 @@ def published(environment: Mapping[str, str]) -> dict[str, int]:
     raise ConfigError(f"WHOLE_PORTS = {text!r}: allowed is a JSON object of ports by name: {', '.join(PORT_NAMES)}")
 
 
-def whole_settings(types: Path, bucket_seconds: int) -> dict[str, dict[str, Any]]:
+def whole_settings(types: Path, bucket_seconds: int, files: int) -> dict[str, dict[str, Any]]:
     """What differs from the local stack's: quick reports and small batches, as a test waits for each bucket."""
     declared = types / "sources.toml"
     sources = tomllib.loads(declared.read_text()).get("source", []) if declared.exists() else []
@@ -66,7 +66,7 @@ def whole_settings(types: Path, bucket_seconds: int) -> dict[str, dict[str, Any]
     return {
         "parsing": {"bucket_seconds": bucket_seconds},
         "types": {"dir": str(types)},
-        "service": {"report_seconds": 1.0},
+        "service": {"report_seconds": 1.0, "connections_max": connections(files)},
         "etl": {"trigger_seconds": 4.0},
         "tailer": {"host_name": "application", "report_seconds": 1.0, "sources": tailed},
     }

@@ -88,7 +88,7 @@ def test_other_ports_are_refused_by_the_variables_name(text: str) -> None:
 
 def test_each_source_of_the_types_is_followed(tmp_path: Path) -> None:
     declared = tomllib.loads((ROOT / "examples" / "types" / "sources.toml").read_text())["source"]
-    tailed = whole_settings(ROOT / "examples" / "types", 60)["tailer"]["sources"]
+    tailed = whole_settings(ROOT / "examples" / "types", 60, 4096)["tailer"]["sources"]
     assert tailed == [{"name": s["name"], "paths": [f"/var/log/app/{s['name']}.log"]} for s in declared] and tailed
-    assert whole_settings(tmp_path, 60)["tailer"]["sources"] == [], "types that no line makes need no sources"
+    assert whole_settings(tmp_path, 60, 4096)["tailer"]["sources"] == [], "types that no line makes need no sources"
     assert str(TYPES).endswith("examples/types")
