@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -16,6 +17,7 @@ from tests.support.waiting import wait_for
 ROOT: Final = Path(__file__).parents[2]
 MISSING: Final = "no container engine here: neither docker with compose, whose daemon answers, nor podman with podman-compose"
 _ONE_OF_EACH_IMAGE: Final = ("setup", "etl", "postgres", "balancer")
+_BUILD_S: Final = 1800.0
 _ASK_S: Final = 3.0  # between questions that start a Python each
 _HOURMARK: Final = "/opt/hourmark/hourmark"
 
@@ -31,17 +33,30 @@ def _works(*command: str) -> bool:
     return subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False).returncode == 0
 
 
+def built(command: tuple[str, ...], services: tuple[str, ...], log: Path) -> None:
+    """The images of these services, as this checkout stands."""
+    _logged((*command, "build", *services), log, _BUILD_S)
+
+
+def _logged(command: tuple[str, ...], log: Path, seconds: float) -> None:
+    """Run it to a good end; what it says is in `log`."""
+    with log.open("ab") as said:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, timeout=seconds, cwd=ROOT, check=False)
+    assert done.returncode == 0, f"{' '.join(command)} failed; see {log}"
+
+
 class Site:
     """A site of its own containers and volumes, which go with it. `env_file`: its size."""
 
     def __init__(self, command: tuple[str, ...], env_file: Path, log: Path) -> None:
-        project = ("-p", f"hourmark-test-{os.getpid()}", "-f", str(ROOT / "docker-compose.yml"))
-        self._command = (*command, *project, "--env-file", str(env_file))
+        self._project = f"hourmark-test-{os.getpid()}"
+        files = ("-f", str(ROOT / "docker-compose.yml"), "--env-file", str(env_file))
+        self._command = (*command, "-p", self._project, *files)
         self._log, self.size = log, env_file
 
     def __enter__(self) -> Self:
         try:
-            self._run("build", *_ONE_OF_EACH_IMAGE, seconds=1800)
+            built(self._command, _ONE_OF_EACH_IMAGE, self._log)
             self._run("up", "-d", seconds=600)
         except BaseException:
             self._down()
@@ -74,6 +89,40 @@ class Site:
         """End a container as its engine does."""
         self._run("stop", service, seconds=60)
 
+    def kill(self, service: str) -> None:
+        """Its process ends at once, as with its machine; `start` brings it back."""
+        self._engine("kill", self._container(service))
+
+    def start(self, service: str) -> None:
+        """One that was stopped or killed."""
+        self._run("start", service, seconds=120)
+
+    @contextlib.contextmanager
+    def cut_off(self, service: str) -> Iterator[None]:
+        """It runs, and nobody can reach it, nor it anybody."""
+        container = self._container(service)
+        (network,) = json.loads(self._engine("inspect", "--format", "{{json .NetworkSettings.Networks}}", container))
+        self._engine("network", "disconnect", network, container)
+        try:
+            yield
+        finally:
+            self._engine("network", "connect", "--alias", service, network, container)
+
+    def _container(self, service: str) -> str:
+        labels = (f"com.docker.compose.project={self._project}", f"com.docker.compose.service={service}")
+        filters = [word for label in labels for word in ("--filter", f"label={label}")]
+        (container,) = self._engine("ps", "--all", "--quiet", *filters).split()
+        return container
+
+    def _engine(self, *arguments: str) -> str:
+        """What docker or podman itself says."""
+        program = self._command[0].removesuffix("-compose")
+        done = subprocess.run(
+            (program, *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, f"{program} {' '.join(arguments)}: {done.stderr[-2000:]}"
+        return done.stdout
+
     def wait(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
         """Until it holds."""
         wait_for(condition, f"{what} (see {self._log})", seconds, _ASK_S)
@@ -85,17 +134,7 @@ class Site:
         )
 
     def _run(self, *arguments: str, seconds: float) -> None:
-        with self._log.open("ab") as log:
-            done = subprocess.run(
-                (*self._command, *arguments),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                timeout=seconds,
-                cwd=ROOT,
-                check=False,
-            )
-        assert done.returncode == 0, f"compose {' '.join(arguments)} failed; see {self._log}"
+        _logged((*self._command, *arguments), self._log, seconds)
 
     def _down(self) -> None:
         self._run("--profile", "*", "down", "-v", "-t", "10", seconds=300)

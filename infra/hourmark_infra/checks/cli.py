@@ -52,8 +52,8 @@ def whole_suite(arguments: Sequence[str]) -> tuple[Sequence[Check], ...]:
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--quick", is_flag=True, help="Without the tests that need the real stack or kill parts of it.")
 @click.option("--long", "long_tier", is_flag=True, help="The tests that are too long for every run, instead of the others.")
-@click.option("--containers", is_flag=True, help="The tests of docker-compose.yml alone; they need a container engine.")
 @click.option("--acceptance", is_flag=True, help="Each way to install it, from a clean machine to closed buckets and a judge.")
+@click.option("--containers", is_flag=True, help="The tests in containers alone; they need a container engine.")
 @click.option("--pythons", is_flag=True, help="Wheels and some tests on each supported Python that is found on this machine.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
 def test(

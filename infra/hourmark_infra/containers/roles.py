@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from hourmark_infra.containers import first
 from hourmark_infra.containers.application import write_for_ever
 from hourmark_infra.containers.settings import LOGS, render_settings
 from hourmark_infra.containers.site import SPARK_PORT, Site
+from hourmark_infra.containers.whole import run_whole
 from hourmark_infra.jars.cache import cache_root, say_on_stderr
 from hourmark_infra.java.find import java_executable
 from hourmark_infra.stack import lifecycle
@@ -65,13 +67,20 @@ def run(container: Container, arguments: list[str]) -> None:
     if container.name == "setup":
         made = first.make_first(container.shared)
         return say_on_stderr(f"setup: {'made' if made else 'found'} ids and certificates of this site")
+    if container.name == "whole":  # of no site: it has all of a stack in itself
+        sys.exit(run_whole(container.home, container.site.bucket_seconds, os.environ, files_max()))
     kind = kind_of(container.name)
     container.wait_for(first.READY)
     programs = installed()
     datanode = container.name if kind == "datanode" else container.layout.shape.datanodes[0]
-    text = render_settings(container.site, container.home, programs, container.name, container.shared)
+    text = render_settings(container.site, container.home, programs, container.name, container.shared, files_max())
     write_settings(container.layout, text, datanode)
     return KINDS[kind](container, arguments)
+
+
+def files_max() -> int:
+    """How many files this container's processes may have open; a service takes all that it may."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 def installed() -> Programs:
@@ -86,7 +95,9 @@ def kind_of(name: str) -> str:
     """The role without its number. UsageError where there is no such role."""
     kind = name.rstrip("0123456789").rstrip("-")
     if kind not in KINDS:
-        raise UsageError(f"there is no role {name!r}; there are setup, {', '.join(KINDS)}, some of them with a number, as edge-1")
+        raise UsageError(
+            f"there is no role {name!r}; there are setup, whole, {', '.join(KINDS)}, some of them with a number, as edge-1"
+        )
     return kind
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import Any, Final
 
+from hourmark.config_groups import Service
 from hourmark.toml_text import render_toml
 from hourmark_infra.containers.site import BALANCER, Site
 from hourmark_infra.stack.config_file import settings_of
@@ -15,19 +17,25 @@ USER: Final = "hourmark"  # of the processes, of HDFS and of PostgreSQL
 TYPES: Final = Path("/opt/hourmark/examples/types")
 LOGS: Final = Path("/var/log/app")
 TAILER_PORT: Final = 8785  # its metrics and health
+_OTHER_FILES: Final = 256  # of a service, beside its connections
 _HEAD = "# Written when the container started: to change a setting, use the environment (HOURMARK_TAILER__SCAN_SECONDS=1).\n"
 
 
-def render_settings(site: Site, home: Path, programs: Programs, role: str, shared: Path) -> str:
-    """The file's text. `role` is the container's host name too, by which others reach it."""
+def render_settings(site: Site, home: Path, programs: Programs, role: str, shared: Path, files: int) -> str:
+    """The file's text. `role` is the container's host name too, by which others reach it; `files`: how many it may have open."""
     layout = site.layout(home)
     settings = settings_of(layout, programs, USER, site.bucket_seconds)
-    for group, more in _apart(layout.ports[SERVICE], role, shared).items():
+    for group, more in _apart(layout.ports[SERVICE], role, shared, files).items():
         settings.setdefault(group, {}).update(more)
     return _HEAD + render_toml(settings)
 
 
-def _apart(port: int, role: str, shared: Path) -> dict[str, dict[str, Any]]:
+def connections(files: int) -> int:
+    """What `service.connections_max` can be: some engines give a container 1,024 files, too few for the default."""
+    return Service().connections_max if files == resource.RLIM_INFINITY else min(Service().connections_max, files - _OTHER_FILES)
+
+
+def _apart(port: int, role: str, shared: Path, files: int) -> dict[str, dict[str, Any]]:
     """Over the network nothing is posted without certificates on both sides."""
     tls = shared / "tls"
     client = {"ca": str(tls / "ca.pem"), "certificate": str(tls / "client.pem")}
@@ -37,6 +45,7 @@ def _apart(port: int, role: str, shared: Path) -> dict[str, dict[str, Any]]:
         "service": {
             "host": "0.0.0.0",  # noqa: S104  # the container's own network
             "tls": {"certificate": str(tls / "service.pem"), "client_ca": str(tls / "ca.pem")},
+            "connections_max": connections(files),
         },
         "tailer": {
             "service_urls": [f"https://{BALANCER}:{port}"],

@@ -26,8 +26,8 @@ from hourmark_infra.stack.control import Stack
 from hourmark_infra.stack.options import SERVERS, Clusters
 from hourmark_infra.stack.state import load_state
 
-_READY_S: Final = 120.0
-_APPLY_S: Final = 180.0
+_READY_S: Final = 600.0  # as servers
+_APPLY_S: Final = 600.0
 _DRAIN_S: Final = 24 * 3600.0  # as long as the files are large
 _CLOSE_S: Final = 3 * 3600.0  # past a bucket's end: an hour that waits for a host closes after two
 _AGAIN_S: Final = 15.0  # after which it is said again what is awaited, though it is the same

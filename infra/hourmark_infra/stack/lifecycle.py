@@ -17,7 +17,7 @@ from hourmark_infra.stack.health import Health
 from hourmark_infra.stack.process import Process, is_alive, send, wait_gone
 from hourmark_infra.stack.servers import Server
 
-READY_SECONDS = 180.0  # far above the 20 s it takes: a loaded machine is slow, not broken
+READY_SECONDS = 600.0  # far above the 20 s it takes: a loaded machine is slow, not broken (180 s were seen)
 STOP_SECONDS = 20.0
 LOG_LINES = 12
 

@@ -40,6 +40,10 @@ def registry_options(layout: Layout) -> tuple[str, ...]:
         "apicurio.storage.kind": "sql",
         "apicurio.storage.sql.kind": "h2",
         "apicurio.datasource.url": f"jdbc:h2:file:{layout.data / 'registry' / 'db'}",
+        # Twenty connections at the start, none awaited over 5 s, are its defaults: beside other work it gave up and ended.
+        "apicurio.datasource.jdbc.initial-size": "1",
+        "apicurio.datasource.jdbc.min-size": "1",
+        "quarkus.datasource.h2.jdbc.acquisition-timeout": "60S",
     }
     return tuple(f"-D{key}={value}" for key, value in values.items())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 import shutil
 import ssl
 import subprocess
@@ -18,7 +19,7 @@ from hourmark.errors import ConfigError, UsageError
 from hourmark_declare.cli import types
 from hourmark_infra.containers import application, first, roles
 from hourmark_infra.containers.roles import Container
-from hourmark_infra.containers.settings import render_settings
+from hourmark_infra.containers.settings import connections, render_settings
 from hourmark_infra.containers.site import Site, site_of
 from hourmark_infra.stack import kafka
 from hourmark_infra.stack.servers import Programs
@@ -26,6 +27,7 @@ from hourmark_infra.stack.settings import write_settings
 
 PROGRAMS = Programs(Path("/java"), Path("/kafka"), Path("/hadoop"), Path("/registry"))
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl, which makes certificates, is not installed")
+FILES = 1024  # as some engines have it
 FULL = site_of({})
 SMALL = site_of(dict.fromkeys(("SITE_EDGE_BROKERS", "SITE_CENTRAL_BROKERS", "SITE_DATANODES"), "1"))
 
@@ -34,7 +36,7 @@ def loaded(site: Site, role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("HOURMARK_CONFIG", raising=False)
     (tmp_path / "ledger-password").write_text("hidden")
     layout = site.layout(tmp_path)
-    write_settings(layout, render_settings(site, tmp_path, PROGRAMS, role, tmp_path), layout.shape.datanodes[-1])
+    write_settings(layout, render_settings(site, tmp_path, PROGRAMS, role, tmp_path, FILES), layout.shape.datanodes[-1])
     return load_config(layout.config_file)
 
 
@@ -62,6 +64,12 @@ def test_events_are_posted_with_certificates_on_both_sides(tmp_path: Path, monke
     assert (
         config.tailer.service_urls == ["https://balancer:8780"] and config.tailer.tls.certificate == tmp_path / "tls/client.pem"
     )
+
+
+@pytest.mark.parametrize(("files", "most"), [(1024, 768), (2304, 2048), (1 << 20, 2048), (resource.RLIM_INFINITY, 2048)])
+def test_a_service_takes_as_many_connections_as_its_container_has_files_for(files: int, most: int) -> None:
+    """With 1,024 it refused to start, and its container began again and again."""
+    assert connections(files) == most
 
 
 @pytest.mark.parametrize(("cluster", "node"), [("edge", 2), ("central", 3)])
@@ -114,7 +122,7 @@ def test_the_certificates_are_of_the_services_and_their_balancer(tmp_path: Path)
 
 
 def test_a_role_that_there_is_not_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no role 'broker-1'; there are setup, edge"):
+    with pytest.raises(UsageError, match="no role 'broker-1'; there are setup, whole, edge"):
         roles.run(Container("broker-1", FULL, tmp_path, tmp_path, FakeClock()), [])
 
 

@@ -1,0 +1,124 @@
+"""Which container engine there is: docker's, or podman's, whose service speaks the same.
+
+Asked in this order; the first that answers is taken, but for $DOCKER_HOST, which is taken or nothing:
+
+    $DOCKER_HOST
+    /var/run/docker.sock
+    $XDG_RUNTIME_DIR/podman/podman.sock, /run/podman/podman.sock    as systemd's podman.socket has them
+    `podman system service`, on a socket of its own                 started here and ended with the tests
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import docker
+from docker.errors import DockerException
+from testcontainers.core.config import testcontainers_config
+
+from hourmark.errors import Unavailable
+
+_ANSWER_S: Final = 10
+_START_S: Final = 30.0
+_PAUSE_S: Final = 0.1
+
+
+class NoEngine(Unavailable):
+    """There is no container engine on this machine, or none that answers."""
+
+
+@contextmanager
+def engine() -> Iterator[None]:
+    """Meanwhile $DOCKER_HOST names an engine that answers, for testcontainers and whatever else reads it. Raises NoEngine."""
+    with ExitStack() as ended:
+        address, name = _found(ended)
+        before, reaps_not = os.environ.get("DOCKER_HOST"), testcontainers_config.ryuk_disabled
+        os.environ["DOCKER_HOST"] = address
+        if "podman" in name:  # the reaper of testcontainers would need podman's socket in a privileged container
+            testcontainers_config.ryuk_disabled = True
+        try:
+            yield
+        finally:
+            testcontainers_config.ryuk_disabled = reaps_not
+            os.environ.pop("DOCKER_HOST")
+            if before is not None:
+                os.environ["DOCKER_HOST"] = before
+
+
+def sockets(environment: Mapping[str, str]) -> list[Path]:
+    """Where engines listen, those of docker first."""
+    runtime = environment.get("XDG_RUNTIME_DIR")
+    of_user = [Path(runtime) / "podman" / "podman.sock"] if runtime else []
+    return [Path("/var/run/docker.sock"), *of_user, Path("/run/podman/podman.sock")]
+
+
+def _found(ended: ExitStack) -> tuple[str, str]:
+    """Address and name of the engine."""
+    named = os.environ.get("DOCKER_HOST")
+    for address in [named] if named else [f"unix://{path}" for path in sockets(os.environ) if path.exists()]:
+        if name := name_of_engine(address):
+            return address, name
+    if named:
+        raise NoEngine(f"no container engine answers at DOCKER_HOST={named}; start it, or unset DOCKER_HOST")
+    podman = shutil.which("podman")
+    if podman is None:
+        raise NoEngine("no container engine here: no socket of docker or podman that answers, and no program podman; install one")
+    return ended.enter_context(_podman_service(podman)), "podman"
+
+
+def name_of_engine(address: str) -> str:
+    """Of the engine that answers there, in small letters; "" where none does."""
+    if not _listens(address):
+        return ""
+    try:
+        client = docker.DockerClient(base_url=address, timeout=_ANSWER_S)  # asks for its version
+        try:
+            version = client.version()
+        finally:
+            client.close()
+    except DockerException:
+        return ""
+    return " ".join(["engine", *(part["Name"] for part in version.get("Components") or ())]).lower()
+
+
+def _listens(address: str) -> bool:
+    """Asked before docker's client is: where nobody listens, that leaves its socket open."""
+    scheme, _, path = address.partition("://")
+    if scheme != "unix":
+        return True
+    with socket.socket(socket.AF_UNIX) as tried:
+        try:
+            tried.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+@contextmanager
+def _podman_service(podman: str) -> Iterator[str]:
+    """The address of a service that ends with this block."""
+    with tempfile.TemporaryDirectory(prefix="hourmark-podman-") as folder:
+        address = f"unix://{folder}/podman.sock"
+        with (Path(folder) / "log").open("w+b") as log:
+            command = (podman, "system", "service", "--time=0", address)
+            service = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            try:
+                until = time.monotonic() + _START_S
+                while not name_of_engine(address):
+                    if service.poll() is not None or time.monotonic() > until:
+                        log.seek(0)
+                        raise NoEngine(f"`podman system service` does not answer: {log.read()[-1000:].decode(errors='replace')}")
+                    time.sleep(_PAUSE_S)
+                yield address
+            finally:
+                service.terminate()
+                service.wait()

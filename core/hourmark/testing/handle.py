@@ -1,0 +1,154 @@
+"""What a test does with a stack: post, write, wait, read."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from hourmark.clock import Clock, SystemClock
+from hourmark.errors import Finding, Unavailable
+from hourmark.event_id import client_event_id
+
+Event = Mapping[str, Any]
+CLOSED_S: Final = 300.0  # a bucket of a minute closes within three; a loaded machine is slow, not broken
+_POST_S: Final = 60.0
+_ANSWER_S: Final = 30.0
+_AGAIN_S: Final = 1.0
+_ASK_S: Final = 3.0  # between questions, each of which costs the container a second of CPU
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_HOURMARK: Final = "/opt/hourmark/hourmark"
+_CONFIG: Final = "/var/lib/hourmark/run/hourmark.toml"
+_APPEND: Final = 'printf "%s\\n" "$@" >> "$0"'
+
+
+class Posted(NamedTuple):
+    """Acknowledged events of one type: their ids, as buckets have them in `event_id`, in the order they were given in."""
+
+    event_type: str
+    ids: tuple[str, ...]
+
+
+class Placed(NamedTuple):
+    """An event, as `hourmark bucket cat --json` prints it, and the closed bucket (2026-11-21T05:07) that it is in for good."""
+
+    bucket: str
+    event: Event
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack that runs. Addresses are of this machine; there are neither passwords nor TLS.
+
+    kafka          bootstrap servers of the cluster that services write to
+    service_url    of the Event Delivery Service: docs/http-api.md
+    registry_url   of the schema registry, Confluent's API
+    run            runs a command within the container, and returns what it printed; `hourmark` there is /opt/hourmark/hourmark
+    """
+
+    kafka: str
+    service_url: str
+    registry_url: str
+    run: Callable[..., str]
+    clock: Clock = field(default_factory=SystemClock)
+    _read: dict[tuple[str, str], list[Event]] = field(default_factory=dict)  # what is closed never changes
+
+    def post(self, event_type: str, *events: Event) -> Posted:
+        """Post events and return once they are acknowledged, sent again until then.
+
+        Each gets an `event_time`, now, and an `event_id` of its own, unless it has them. Finding where one becomes a dead letter.
+        """
+        now_ms = self.clock.now_ms()
+        named = [{"event_time": now_ms, "event_id": str(uuid.uuid4()), **event} for event in events]
+        answer = self._acknowledged(event_type, "\n".join(map(json.dumps, named)).encode(), now_ms)
+        if answer["dead_letters"]:
+            raise Finding(
+                f"of {len(events)} events of {event_type} some are dead letters: {answer['dead_letter_reasons']}; make them fit "
+                "the type's declaration (docs/event-types.md)"
+            )
+        ids = (client_event_id(_milliseconds(event["event_time"]), event_type, event["event_id"]) for event in named)
+        return Posted(event_type, tuple(map(str, ids)))
+
+    def write(self, *lines: str, source: str = "app") -> None:
+        """Append lines to the log file that a File Tailer follows as this source, which the stack's types declare."""
+        self.run("sh", "-c", _APPEND, f"/var/log/app/{source}.log", *lines)
+
+    def closed(self, event_type: str) -> list[str]:
+        """The type's closed buckets that hold events, the oldest first."""
+        rows = self.hourmark("bucket", "ls", event_type)
+        return sorted(row["hour"] for row in rows if row["state"] == "closed" and row["events"])
+
+    def read(self, event_type: str, bucket: str) -> list[Event]:
+        """All events of a closed bucket."""
+        key = event_type, bucket
+        if key not in self._read:
+            lines = self.run(_HOURMARK, "bucket", "cat", event_type, bucket, "--json", "--config", _CONFIG).splitlines()
+            self._read[key] = list(map(json.loads, lines))
+        return self._read[key]
+
+    def wait_for(self, posted: Posted, seconds: float = CLOSED_S) -> list[Placed]:
+        """Each of these events with its bucket, once all are in closed ones; in the order they were posted in."""
+        ids = set(posted.ids)
+        placed = self.wait_until(posted.event_type, lambda event: event["event_id"] in ids, len(ids), seconds)
+        by_id = {each.event["event_id"]: each for each in placed}
+        return [by_id[event_id] for event_id in posted.ids]
+
+    def wait_until(
+        self, event_type: str, wanted: Callable[[Event], bool], count: int = 1, seconds: float = CLOSED_S
+    ) -> list[Placed]:
+        """All events in closed buckets that are wanted, once they are `count`; Unavailable, with what is waited for, if never."""
+        until = self.clock.monotonic_s() + seconds
+        while True:
+            buckets = self.closed(event_type)
+            found = [Placed(bucket, event) for bucket in buckets for event in self.read(event_type, bucket) if wanted(event)]
+            if len(found) >= count:
+                return found
+            if self.clock.monotonic_s() > until:
+                raise Unavailable(
+                    f"{len(found)} of {count} events of {event_type} in closed buckets after {seconds:g} s; {self._why()}"
+                )
+            self.clock.sleep(_ASK_S)
+
+    def hourmark(self, *arguments: str) -> Any:
+        """What a command of Hourmark says with --json, as `stack.hourmark("dead-letters", "ls")`."""
+        return json.loads(self.run(_HOURMARK, *arguments, "--json", "--config", _CONFIG))
+
+    def _why(self) -> str:
+        """What is told where a test waited in vain."""
+        waits = [
+            f"{row['type']} {row['hour']}: {row['waits_for']}"
+            for row in self.hourmark("bucket", "ls")
+            if row["state"] != "closed"
+        ]
+        dead = self.run(_HOURMARK, "dead-letters", "ls", "--config", _CONFIG)
+        return f"next buckets: {'; '.join(waits)}\n{dead}"
+
+    def _acknowledged(self, event_type: str, body: bytes, now_ms: int) -> Any:
+        headers = {"Idempotency-Key": str(uuid.uuid4()), "Hourmark-Observed-At": str(now_ms)}
+        request = urllib.request.Request(f"{self.service_url}/v1/events/{event_type}", body, headers)  # noqa: S310
+        until = self.clock.monotonic_s() + _POST_S
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:  # noqa: S310
+                    return json.load(answer)
+            except urllib.error.HTTPError as error:
+                told = error.read().decode(errors="replace")
+                if error.code not in (429, 503):
+                    raise Finding(f"the service refuses events of {event_type}: {error.code} {told}") from error
+            except OSError as error:
+                told = str(error)
+            if self.clock.monotonic_s() > until:
+                raise Unavailable(f"the service took no events of {event_type} in {_POST_S:g} s: {told}")
+            self.clock.sleep(_AGAIN_S)
+
+
+def _milliseconds(event_time: int | str) -> int:
+    """Of an `event_time` as the service takes it, cut to milliseconds."""
+    if isinstance(event_time, int):
+        return event_time
+    return (datetime.fromisoformat(event_time) - _EPOCH) // timedelta(milliseconds=1)
