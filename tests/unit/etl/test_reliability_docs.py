@@ -9,7 +9,9 @@ TEXT = (ROOT / "docs" / "reliability.md").read_text()
 
 
 def rows(text: str) -> list[str]:
-    """Of all tables, without their headers."""
+    """Of all tables, without headers; the list of trials is made by a command, and held to its file by a test of its own."""
+    text, made, _ = text.partition("<!-- made by `./hourmark chaos report`")
+    assert made, "the list of trials stands last"
     return [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| fault")]
 
 
