@@ -124,7 +124,7 @@ def save_account(file_id: str, position: Position, account: Account | None = Non
         "settled=excluded.settled, doubted=excluded.doubted, high=excluded.high, shrinks=excluded.shrinks, head=excluded.head "
         "WHERE accounts.settled <= excluded.settled"
     )
-    shrinks = json.dumps(account.shrinks)
+    shrinks = json.dumps([(*sizes, head.hex()) for *sizes, head in account.shrinks])
     return sql, (file_id, position.generation, position.settled, position.doubted, account.high, shrinks, account.head)
 
 

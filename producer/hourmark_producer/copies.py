@@ -64,7 +64,7 @@ def origin_of(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
     head = read(0, HEAD_BYTES)
     for other in _namesakes(files, file):
         seen = other.observed.of(other.progress).head
-        if _will_be_read(files, other) and _begins_alike(seen, head):
+        if _will_be_read(files, other) and begins_alike(seen, head):
             raise BeingCopied(f"it begins like {other.place.seen_at}, of which nothing is read yet")
         if growing and 0 < size < OFFSET_MIN and any(one.startswith(head) for one in (seen, *_heads(other))):
             raise BeingCopied(f"it holds too little yet to be told from a copy of {other.place.seen_at}")
@@ -157,7 +157,8 @@ def _is_hardly_known(files: Files, other: TrackedFile, head: bytes) -> bool:
     )
 
 
-def _begins_alike(one: bytes, other: bytes) -> bool:
+def begins_alike(one: bytes, other: bytes) -> bool:
+    """Whether two begin with the same bytes, as far as both are known, and these tell them from others."""
     length = min(len(one), len(other))
     return length >= OFFSET_MIN and one[:length] == other[:length] and not are_alike(one, b"")
 

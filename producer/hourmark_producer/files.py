@@ -100,7 +100,7 @@ class Account(NamedTuple):
             other = not found.head.startswith(head) or (not found.anchored and not void)
             head = found.head[:size]
         if other or size < self.high:
-            return Account(size, (*self.shrinks, Shrink(self.high, size, other)), head)
+            return Account(size, (*self.shrinks, Shrink(self.high, size, other, self.head)), head)
         return Account(max(self.high, size), self.shrinks, head)
 
 
@@ -165,6 +165,7 @@ class TrackedFile:
     older: tuple[Position, ...] = ()  # of some before that, without their anchors
     saved: Account | None = None  # what the checkpoint has of its account
     flush_at_s: float | None = None  # monotonic: when a record that waits for its end is sent as it is
+    counted_from: int | None = None  # looks that were over when a loss was to be counted
     suspected: bool = False  # packed, and perhaps never read: it is looked into, and not in the checkpoint yet
 
     @property
@@ -226,6 +227,7 @@ class Files:
     """All followed files, by id and by inode. Changed by the scanner alone."""
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:
+        self.looks = 0  # at everything, that are over
         self._by_id: dict[str, TrackedFile] = {}
         self._by_inode: _Index = {}
         self._by_birth: _Index = {}

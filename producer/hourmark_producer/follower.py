@@ -29,7 +29,8 @@ from hourmark_producer.compressing import Press, Presses
 from hourmark_producer.copies import Origin, end_of_lines, look_at, origin_of
 from hourmark_producer.counters import Counters
 from hourmark_producer.cutting import Cut, Pending
-from hourmark_producer.files import Files, Outgoing, Position, Progress, TrackedFile
+from hourmark_producer.elsewhere import Elsewhere
+from hourmark_producer.files import Account, Files, Outgoing, Position, Progress, TrackedFile
 from hourmark_producer.flight import Flight, Lanes, Sent
 from hourmark_producer.generations import Generations
 from hourmark_producer.looking import is_anchored, look_into, read_at, read_into
@@ -38,7 +39,7 @@ from hourmark_producer.marks import GENERATIONS_MAX, forget_older, next_marks, s
 from hourmark_producer.passing_over import pass_over
 from hourmark_producer.range_sizes import RangeSizes
 from hourmark_producer.refused_lines import RefusedLines
-from hourmark_producer.rests import Rests
+from hourmark_producer.rests import NotYet, Rests
 from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink, TooLarge
 from hourmark_producer.source_cutting import cut_of, extras_of, joins_lines
 from hourmark_producer.spooled_ranges import note_several, spool, unspool
@@ -63,6 +64,7 @@ class Follower:
     sources: Mapping[str, TailedSource]
     sizes: RangeSizes
     rests: Rests
+    elsewhere: Elsewhere
     generations: Generations
     counters: Counters
     refused: RefusedLines
@@ -199,7 +201,7 @@ class Follower:
             in_line=shipped.part is Part.CHUNK,
             anchor=anchor,
             size_seen=max(before.size_seen, end),
-            head=before.head,
+            head=before.head or (b"" if before.offset else bytes(shipped.body[:HEAD_BYTES])),  # nobody looks into an archive
             settled=before.settled,
             doubted=before.doubted,
             marks=next_marks(before, shipped.body, anchor),
@@ -248,6 +250,7 @@ class Follower:
             position = Position(generation=known.generation + 1, size_seen=size, head=account.head, settled=known.settled)
             file.older, file.former = (*file.older, *([file.former] if file.former else []))[-GENERATIONS_MAX:], known
         if judgement.verdict is not Verdict.SAME:
+            judgement = self._known_lost(file, known, account)
             position, quiet_to = dataclasses.replace(position, settled=known.settled + 1), position.offset
             self._write_loss(file, judgement, account.shrinks, position)
         elif self._is_received(file):
@@ -264,6 +267,14 @@ class Follower:
             quiet_to = position.offset + cut.searched
         file.progress = dataclasses.replace(before, quiet_to=quiet_to, examined_scan=due)
         return cut if isinstance(cut, Cut) else None
+
+    def _known_lost(self, file: TrackedFile, known: Position, account: Account) -> Judgement:
+        search = self.elsewhere.of(file)
+        judgement = judge(known.offset, account.shrinks, search)
+        if judgement.lost_bytes and search.was_asked and self.elsewhere.may_come(file):
+            raise NotYet("what was truncated unread may be in a copy that the next looks find")
+        file.counted_from = None
+        return judgement
 
     def _write_loss(self, file: TrackedFile, judgement: Judgement, shrinks: Sequence[Shrink], position: Position) -> None:
         known = file.progress.position

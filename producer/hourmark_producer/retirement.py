@@ -12,11 +12,12 @@ from hourmark_producer import archives
 from hourmark_producer import checkpoint as changes
 from hourmark_producer.checkpoint import Change, Checkpoint
 from hourmark_producer.counters import Counters
+from hourmark_producer.elsewhere import Elsewhere
 from hourmark_producer.files import NEVER, Account, Files, Position, Progress, TrackedFile
 from hourmark_producer.losses import Loss
-from hourmark_producer.rest import Rest
+from hourmark_producer.rest import Rest, Stage
 from hourmark_producer.schedule import Schedule
-from hourmark_producer.truncation import Judgement, Verdict, judge
+from hourmark_producer.truncation import Verdict, judge, nowhere, unread
 
 DELETED_LINGER_S: Final = 5.0  # a writer may still hold a deleted file open; so long without growth, and it is let go
 UNMATCHED_LINGER_S: Final = 600.0  # some writers keep to the old file until they are told of the rotation
@@ -31,6 +32,7 @@ class Retirement:
     checkpoint: Checkpoint
     schedule: Schedule
     counters: Counters
+    elsewhere: Elsewhere
     clock: Clock
 
     def deleted(self, file: TrackedFile) -> None:
@@ -120,8 +122,7 @@ class Retirement:
     def _count(self, file: TrackedFile, what: str, end: list[Change], *, known_to_end: bool = False) -> None:
         """What is lost with it. While it is open its size is known to the end; else it may have grown since the last look."""
         position = file.progress.position
-        judgement = judge(position.offset, self._account(file).shrinks)
-        lost = 0 if file.place.missing else judgement.lost_bytes + self._unread(file, judgement)
+        lost = 0 if file.place.missing else self._lost_with(file)
         unseen = file.descriptor is None and not (file.place.missing or known_to_end)
         unknown = int(unseen) + len(self._account(file).shrinks)
         loss = Loss(
@@ -140,9 +141,13 @@ class Retirement:
     def _account(self, file: TrackedFile) -> Account:
         return file.observed.of(file.progress)
 
-    def _unread(self, file: TrackedFile, judgement: Judgement) -> int:
-        read_to = 0 if judgement.verdict is Verdict.REPLACED else file.progress.position.offset
-        return max(0, self._account(file).high - read_to)
+    def _lost_with(self, file: TrackedFile) -> int:
+        account, offset, rest = self._account(file), file.progress.position.offset, file.rest
+        is_read = rest is not None and rest.stage is Stage.FINISHED  # to its end: what is left of it is no line
+        find = nowhere if is_read else self.elsewhere.of(file)
+        judgement = judge(offset, account.shrinks, find)
+        read_to = 0 if judgement.verdict is Verdict.REPLACED else offset
+        return judgement.lost_bytes + unread(account.high, read_to, account.head, find)
 
 
 def _why_no_rest(file: TrackedFile) -> str:

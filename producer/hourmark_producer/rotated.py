@@ -34,12 +34,16 @@ class Rotated:
         self._all_paths = [path for source in sources for path in source.paths]
         self._since_ms = dict(looked_ms)
         self._due = set(looked_ms)
+        self._truncated = set[str]()  # these are due with the next look
         self._unfound = set[TrackedFile]()
         self._untold = dict[str, dict[str, os.stat_result]]()  # by source
         self._identify = identify
 
     def add_to(self, source: str, findings: Findings, now_ms: int) -> None:
         """Where it is due, add what a look at the patterns passed over."""
+        if source in self._truncated:
+            self._truncated.discard(source)
+            self._due.add(source)
         if source not in self._due or source not in self._since_ms:
             return
         self._untold[source] = {}
@@ -61,6 +65,10 @@ class Rotated:
     def found(self, added: Iterable[TrackedFile]) -> None:
         """These are new: what was there before may have been rotated away."""
         self._due.update(file.place.source for file in added)
+
+    def truncated(self, file: TrackedFile) -> None:
+        """And nothing was read of what it held, as far as is known: perhaps a copy has it."""
+        self._truncated.add(file.place.source)
 
     def unfound(self, files: set[TrackedFile]) -> set[str]:
         """No pattern found these. Sources that are to be searched: where one was rotated, so may be what came after it."""

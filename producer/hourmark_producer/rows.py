@@ -62,7 +62,7 @@ def restore(file: TrackedFile, generation: int, settled: int, doubted: int, high
     read_head = file.former.head if file.former is not None and is_void else bytes(head)
     position = dataclasses.replace(progress.position, head=read_head, settled=settled, doubted=bool(doubted))
     file.progress = dataclasses.replace(progress, position=position)
-    seen = tuple(Shrink(*shrink) for shrink in json.loads(shrinks))
+    seen = tuple(Shrink(high, low, other, bytes.fromhex("".join(head))) for high, low, other, *head in json.loads(shrinks))
     account = Account(high if seen else max(high, position.offset), seen, bytes(head))
     file.observed = dataclasses.replace(NEVER, account=account, base_s=progress.examined_at_s)
     file.saved = account

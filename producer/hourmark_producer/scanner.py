@@ -103,6 +103,7 @@ class Scanner:
         self._unseen.end()
         seen.has_waiting = self._give_turns()
         keep_accounts(self.checkpoint, self.files)
+        self.files.looks += 1
         return seen
 
     def glance(self, number: int, files: Iterable[TrackedFile]) -> bool:
@@ -232,6 +233,8 @@ class Scanner:
         if file.descriptor is not None and (status.st_size, status.st_mtime_ns) != before.stamp:
             found, status = look_into(file.descriptor, progress.position)
         file.observed = before.next(status, at_s, progress, found)
+        if len(file.observed.account.shrinks) > max(progress.position.offset > 0, len(before.account.shrinks)):
+            self._rotated.truncated(file)
         if file.observed.stamp != before.stamp:
             file.changed_at_s = at_s
             file.due = self._number

@@ -27,6 +27,7 @@ from hourmark_producer.clock_floor import ClockFloor
 from hourmark_producer.counters import Counters
 from hourmark_producer.cutting import Limits
 from hourmark_producer.descriptors import Descriptors
+from hourmark_producer.elsewhere import Elsewhere
 from hourmark_producer.files import Files
 from hourmark_producer.flight import Lanes
 from hourmark_producer.follower import Follower
@@ -97,6 +98,11 @@ class Tailer:
         self._rests = Rests(
             files=self.files, checkpoint=checkpoint, schedule=self._schedule, clock=clock, sizes=sizes, sources=sources
         )
+        elsewhere = Elsewhere(self.files, checkpoint)
+        retirement = Retirement(
+            files=self.files, checkpoint=checkpoint, schedule=self._schedule, counters=self._counters, elsewhere=elsewhere,
+            clock=clock,
+        )  # fmt: skip
         self._follower = Follower(
             client=self._client,
             checkpoint=checkpoint,
@@ -104,6 +110,7 @@ class Tailer:
             sources=sources,
             sizes=sizes,
             rests=self._rests,
+            elsewhere=elsewhere,
             generations=generations,
             counters=self._counters,
             refused=self._refused,
@@ -122,9 +129,7 @@ class Tailer:
             files=self.files,
             checkpoint=checkpoint,
             schedule=self._schedule,
-            retirement=Retirement(
-                files=self.files, checkpoint=checkpoint, schedule=self._schedule, counters=self._counters, clock=clock
-            ),
+            retirement=retirement,
             rests=self._rests,
             generations=generations,
             throttle=throttle,

@@ -12,11 +12,12 @@ before it, less what was read. What was written between that look and the trunca
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 ANCHOR_BYTES: Final = 256  # a line or two, with its time: enough to tell, small enough to keep for each of 10,000 files
 HEAD_BYTES: Final = 256
+Find = Callable[[bytes], int]  # of content that begins so: how many of its bytes were read elsewhere, or will be
 
 
 class Shrink(NamedTuple):
@@ -25,6 +26,7 @@ class Shrink(NamedTuple):
     high: int
     low: int
     other: bool  # a fingerprint is gone: nothing of before is left, whatever the size
+    head: bytes = b""  # what began it until then
 
 
 class Verdict(enum.Enum):
@@ -42,17 +44,27 @@ class Judgement(NamedTuple):
     lost_bytes: int
 
 
-def judge(offset: int, shrinks: Sequence[Shrink]) -> Judgement:
+def nowhere(_: bytes) -> int:
+    """Nothing is elsewhere, or nobody looks."""
+    return 0
+
+
+def judge(offset: int, shrinks: Sequence[Shrink], find: Find = nowhere) -> Judgement:
     """`offset`: read before the first of these shrinks. What came after one that voids it is unread from its start."""
     verdict, lost, read_to = Verdict.SAME, 0, offset
-    for shrink in shrinks:
-        if shrink.other or shrink.low < read_to:
-            lost += max(0, shrink.high - read_to)
+    for high, low, other, head in shrinks:
+        if other or low < read_to:
+            lost += unread(high, read_to, head, find)
             verdict, read_to = Verdict.REPLACED, 0
         else:
-            lost += shrink.high - shrink.low
+            lost += min(high - low, unread(high, read_to, head, find))
             verdict = Verdict.REPLACED if verdict is Verdict.REPLACED else Verdict.SHORTENED
     return Judgement(verdict, lost)
+
+
+def unread(high: int, read_to: int, head: bytes, find: Find) -> int:
+    """How much nobody reads of content of this size. Where nothing was read of it here, it may be elsewhere as a whole."""
+    return max(0, high - (read_to or (find(head) if high else 0)))
 
 
 def next_anchor(anchor: bytes, body: bytes | memoryview) -> bytes:
