@@ -106,14 +106,13 @@ class Account(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What scans saw of a file. `at_s`: monotonic, not later than the latest look.
+    """What scans saw of a file.
 
     The account is relative to the examination that ended at `base_s`: once there was another, it says nothing.
     """
 
     size: int
     mtime_ns: int
-    at_s: float
     account: Account
     base_s: float
 
@@ -128,9 +127,7 @@ class Observation:
         account = self.of(progress)
         if at_s > progress.examined_at_s:  # else the examination may have been the later look
             account = account.next(status.st_size, found, progress.position)
-        return Observation(
-            size=status.st_size, mtime_ns=status.st_mtime_ns, at_s=at_s, account=account, base_s=progress.examined_at_s
-        )
+        return Observation(size=status.st_size, mtime_ns=status.st_mtime_ns, account=account, base_s=progress.examined_at_s)
 
     @property
     def stamp(self) -> tuple[int, int]:
@@ -138,7 +135,7 @@ class Observation:
         return self.size, self.mtime_ns
 
 
-NEVER = Observation(size=-1, mtime_ns=-1, at_s=-1.0, account=Account(0), base_s=-2.0)
+NEVER = Observation(size=-1, mtime_ns=-1, account=Account(0), base_s=-2.0)
 
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
@@ -198,6 +195,18 @@ class TrackedFile:
         return self.is_settled and self.progress.quiet_to >= self.observed.size
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether it is here, and nothing seen of it is left to do: a look that finds it as it was has nothing to add."""
+        progress, size = self.progress, self.observed.size  # one consistent moment
+        position = progress.position
+        return (
+            size == position.offset == position.size_seen == progress.quiet_to
+            and progress.examined_scan >= self.due
+            and not (progress.in_flight or self.unfound or self.deleted or self.suspected or self.place.missing or self.retired)
+            and self.rest is None
+        )
+
+    @property
     def pending_bytes(self) -> int:
         """Bytes that are not yet acknowledged, an unterminated last line included."""
         progress = self.progress
@@ -228,6 +237,7 @@ class Files:
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:
         self.looks = 0  # at everything, that are over
+        self.packed = set[TrackedFile]()  # that are read in archives, or looked into there
         self._by_id: dict[str, TrackedFile] = {}
         self._by_inode: _Index = {}
         self._by_birth: _Index = {}
@@ -244,6 +254,8 @@ class Files:
     def add(self, file: TrackedFile) -> None:
         """Follow one more."""
         self._by_id[file.file_id] = file
+        if file.is_packed:
+            self.packed.add(file)
         if not file.retired:
             self._by_name.setdefault(file.place.path, []).append(file)
             self._index(file)
@@ -266,6 +278,7 @@ class Files:
     def remove(self, file: TrackedFile) -> None:
         """Forget one."""
         self._by_id.pop(file.file_id, None)
+        self.packed.discard(file)
         self._unname(file)
         self._unindex(file)
 

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable
 
-from hourmark_producer.files import Files, TrackedFile
+from hourmark_producer.files import TrackedFile
 from hourmark_producer.schedule import Schedule
 
 
 class PendingBytes:
     """Counted by the scanning thread, asked by any."""
 
-    def __init__(self, files: Files, schedule: Schedule) -> None:
+    def __init__(self, files: Iterable[TrackedFile], schedule: Schedule) -> None:
         self._lock = threading.Lock()
-        self._files = files
         self._schedule = schedule
         self._some = set(files)  # that have something pending, or may have
 
-    def count(self) -> None:
-        """After a full look."""
+    def count(self, astir: Iterable[TrackedFile]) -> None:
+        """After a full look, which found all others at rest."""
         with self._lock:
             touched = self._schedule.touched(forget=True)
-            self._some = touched | {file for file in self._files if file.pending_bytes}
+            self._some = touched | {file for file in astir if file.pending_bytes}
 
     def by_source(self) -> Counter[str]:
         """Of all files."""

@@ -29,6 +29,7 @@ from hourmark_producer.files import Files, Place, Progress, TrackedFile
 from hourmark_producer.generations import Generations
 from hourmark_producer.identity import Identity
 from hourmark_producer.looking import look_into, read_at
+from hourmark_producer.recognition import is_as_it_was, is_still_at, target
 from hourmark_producer.rest import Stage
 from hourmark_producer.rests import Rests
 from hourmark_producer.retirement import Retirement
@@ -97,12 +98,11 @@ class Scanner:
                 untold = [path for path, at in doubted.items() if self.files.at_inode(at.st_dev, at.st_ino) is None]
                 if untold:
                     self.retirement.untold(source, untold, self._unseen.looked_ms)
-        unfound = {file for file in self.files if not (file in self._found or file.is_gone)}
-        seen.complete -= self._rotated.unfound(unfound)
+        seen.astir = [file for file in self.files if file not in self._found or not file.is_at_rest]
         self._follow_unfound(seen)
         self._unseen.end()
-        seen.has_waiting = self._give_turns()
-        keep_accounts(self.checkpoint, self.files)
+        seen.has_waiting = self._give_turns(seen.astir)
+        keep_accounts(self.checkpoint, seen.astir)
         self.files.looks += 1
         return seen
 
@@ -146,6 +146,9 @@ class Scanner:
 
     def _meet(self, source: str, path: str, status: os.stat_result, at_s: float, findings: Findings) -> None:
         file = self.files.at_inode(status.st_dev, status.st_ino)
+        if file is not None and is_as_it_was(file, source, path, status):
+            self._found.add(file)
+            return
         if file is None and self.beginnings.was_left_out(source, path, status):
             return
         if file is None or (file.descriptor is None and file.observed.stamp != (status.st_size, status.st_mtime_ns)):
@@ -161,7 +164,7 @@ class Scanner:
         if file in self._found:
             return
         self._found.add(file)
-        if file.place.seen_at != path and not _is_still_at(file, findings):
+        if file.place.seen_at != path and not is_still_at(file, findings):
             findings.unsettled = True
             self._move(file, source, path)
         elif file.place.missing or file.place.source not in self._patterns:
@@ -206,7 +209,7 @@ class Scanner:
                 place=Place(source, path, path),
                 progress=Progress(position=position, quiet_to=position.offset),
             )
-            file.target = _target(path)
+            file.target = target(path)
             self.descriptors.hold(file, descriptor)
             self.files.add(file)
             self._added.add(file)
@@ -225,7 +228,7 @@ class Scanner:
         if file.place.seen_at != path:
             _LOG.info("%s is now %s, and still followed", file.place.seen_at, path)
         owner = file.place.source if file.place.source in self._patterns else source
-        file.place, file.target = file.place._replace(source=owner, seen_at=path, missing=False), _target(path)
+        file.place, file.target = file.place._replace(source=owner, seen_at=path, missing=False), target(path)
         self._moved.add(file)
 
     def _observe(self, file: TrackedFile, status: os.stat_result, at_s: float) -> None:
@@ -266,13 +269,17 @@ class Scanner:
     def _follow_unfound(self, seen: Seen) -> None:
         """Files without a matching name: renamed, deleted, or not yet found again after a restart."""
         listings: dict[str, dict[int, str]] = {}
-        for file in self.files:
-            if file in self._found or file.is_gone:
-                file.unfound = 0
-                self.retirement.release(file)
-                if file.rest is not None and file.rest.truncated_at is None:
-                    self.schedule.unless_busy(file, file.drop_rest)
+        unfound = list[TrackedFile]()
+        for file in seen.astir:
+            if not (file in self._found or file.is_gone):
+                unfound.append(file)
                 continue
+            file.unfound = 0
+            self.retirement.release(file)
+            if file.rest is not None and file.rest.truncated_at is None:
+                self.schedule.unless_busy(file, file.drop_rest)
+        seen.complete -= self._rotated.unfound(set(unfound))
+        for file in unfound:
             if file.descriptor is None and seen.problems.get(file.place.source):
                 continue  # where it may be could not be looked at
             try:
@@ -289,11 +296,11 @@ class Scanner:
                 seen.complete.discard(file.place.source)
         self._commit()
 
-    def _give_turns(self) -> bool:
+    def _give_turns(self, astir: list[TrackedFile]) -> bool:
         """Open some of the files that were known, and unread, when there was no room for them; whether there were any."""
         waiting = [
             file
-            for file in self.files
+            for file in astir
             if file.descriptor is None and not (file.is_gone or file.is_read or file.rest) and file.place.source in self._patterns
         ]
         for file in self.descriptors.turns(waiting):
@@ -386,15 +393,3 @@ class Scanner:
         if new := findings.compressed - self._packed.get(source, set()):
             _LOG.info("passed over, being compressed: %s", ", ".join(sorted(new)[:5]))
         self._packed[source] = findings.compressed
-
-
-def _target(path: str) -> str:
-    """Where links on this path lead; empty where there are none."""
-    real = os.path.realpath(path)
-    return real if real != path else ""
-
-
-def _is_still_at(file: TrackedFile, findings: Findings) -> bool:
-    """Whether its last name still leads to it: then another one is a client."""
-    status = findings.files.get(file.place.seen_at)
-    return status is not None and (status.st_dev, status.st_ino) == (file.identity.device, file.identity.inode)

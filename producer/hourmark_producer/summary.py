@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
+
+from hourmark_producer.counters import Counters
+from hourmark_producer.files import TrackedFile
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,3 +26,33 @@ class Summary:
     finished: bool  # all that was there is acknowledged and reported
     goodbye: bool
     unterminated: dict[str, int]
+
+
+def summed_up(
+    host_id: str,
+    files: Iterable[TrackedFile],
+    counters: Counters,
+    reasons: dict[str, dict[str, int]],
+    *,
+    finished: bool,
+    goodbye: bool,
+) -> Summary:
+    """At the end of a run. `reasons`: of dead letters, by source."""
+    files = list(files)
+    waiting = {file.place.seen_at: file.pending_bytes for file in files if file.pending_bytes}
+    losses = counters.losses_in_all()
+    return Summary(
+        host_id=host_id,
+        files=len(files),
+        ranges=counters.ranges,
+        bytes=counters.bytes,
+        events=counters.events,
+        dead_letters=counters.dead_letters,
+        dead_letter_reasons=reasons,
+        pending_bytes=sum(waiting.values()),
+        lost_bytes=losses.bytes,
+        unknown_losses=losses.unknown,
+        finished=finished,
+        goodbye=goodbye,
+        unterminated=waiting if finished else {},
+    )

@@ -50,7 +50,7 @@ from hourmark_producer.senders import Senders
 from hourmark_producer.service_client import ServiceLink
 from hourmark_producer.spool.spools import Spools, followed, recover_all
 from hourmark_producer.standstill import Standstill
-from hourmark_producer.summary import Summary
+from hourmark_producer.summary import Summary, summed_up
 from hourmark_producer.throttle import QUIET_S, Throttle
 
 STOP_WITHIN_S: Final = 5.0
@@ -190,7 +190,8 @@ class Tailer:
                     file.close()
         if self._failure is not None:
             raise self._failure
-        return self._summary(finished=finished, goodbye=finished and once_s is None)
+        goodbye, reasons = finished and once_s is None, self._refused.counts()
+        return summed_up(self._host_id, self.files, self._counters, reasons, finished=finished, goodbye=goodbye)
 
     def _work(self, stop: threading.Event, *, drain: bool) -> bool:
         """Scan until there is a reason to end; whether that is that all is drained."""
@@ -247,14 +248,14 @@ class Tailer:
             self._throttle.warn(f"look {path}", f"cannot look at {path}: {problem.strerror}; its source is not caught up")
         if readings_ms:
             targets: dict[str, list[Target]] = {source: [] for source in seen.complete}
-            for file in self.files:
+            for file in seen.astir:  # of all others all is acknowledged
                 if file.place.source in targets:
                     targets[file.place.source].append(Target.of(file))
             for source, those in targets.items():
                 self._caught_up[source].begin(readings_ms, those, at_s)
         self._glances.begin(self.files)
         self._spools.release()
-        self._pending.count()
+        self._pending.count(seen.astir)
         self._pace.end(is_urgent=is_urgent or seen.has_waiting or not readings_ms)
         folders = seen.folders | self._glances.folders() if self._pace.is_slow else set[str]()
         if self._hints.watch(folders) or len(seen.complete) < len(self._caught_up):
@@ -381,21 +382,3 @@ class Tailer:
             "%d files, %.2f MB/s acknowledged, %d bytes pending, %d bytes lost so far, unknown losses: %d",
             len(self.files), rate, self._pending.by_source().total(), *self._counters.losses_in_all(),
         )  # fmt: skip
-
-    def _summary(self, *, finished: bool, goodbye: bool) -> Summary:
-        waiting = {file.place.seen_at: file.pending_bytes for file in self.files if file.pending_bytes}
-        return Summary(
-            host_id=self._host_id,
-            files=len(self.files),
-            ranges=self._counters.ranges,
-            bytes=self._counters.bytes,
-            events=self._counters.events,
-            dead_letters=self._counters.dead_letters,
-            dead_letter_reasons=self._refused.counts(),
-            pending_bytes=sum(waiting.values()),
-            lost_bytes=self._counters.losses_in_all().bytes,
-            unknown_losses=self._counters.losses_in_all().unknown,
-            finished=finished,
-            goodbye=goodbye,
-            unterminated=waiting if finished else {},
-        )

@@ -68,7 +68,7 @@ class Unseen:
 
     def reads(self, source: str) -> bool:
         """Whether packed files of it are read, or looked into."""
-        return any(file.is_packed and file.place.source == source for file in self._files)
+        return any(file.place.source == source for file in self._files.packed)
 
     def saw(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
         """Of a source these were found; whether each of them could be told apart. `settled`: nothing kept the look from more."""
@@ -121,7 +121,7 @@ class Unseen:
 
     def is_asked(self, file: TrackedFile) -> bool:
         """Whether it is not clear yet what the packed files hold that one may have become that was last seen empty."""
-        return file.is_blank and any(other.suspected and other.place.source == file.place.source for other in self._files)
+        return file.is_blank and any(other.suspected and other.place.source == file.place.source for other in self._files.packed)
 
     def holds(self, file: TrackedFile) -> str | None:
         """The packed file that one may have become that was last seen empty: each stands for one."""
@@ -198,7 +198,7 @@ class Unseen:
         self._holding.remove(file)
 
     def _at_work(self) -> int:
-        return sum(file.is_packed and file.rest is not None for file in self._files)
+        return sum(file.rest is not None for file in self._files.packed)
 
     def _know(self, stamps: list[Stamp]) -> None:
         if stamps:

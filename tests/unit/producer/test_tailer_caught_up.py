@@ -28,7 +28,7 @@ RANGE = ByteRange(
 
 
 def observed(size: int) -> Observation:
-    return Observation(size=size, mtime_ns=0, at_s=0.0, account=Account(size), base_s=0.0)
+    return Observation(size=size, mtime_ns=0, account=Account(size), base_s=0.0)
 
 
 def tracked(size: int, **progress: object) -> TrackedFile:

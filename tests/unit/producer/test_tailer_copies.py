@@ -326,7 +326,7 @@ def followed(path: Path, size: int, read_to: int, *, shrinks: tuple[Shrink, ...]
     position = Position(offset=read_to, head=b"" if shrinks else head, anchor=anchor, size_seen=size)
     file.progress = Progress(position=position, quiet_to=size, examined_at_s=1.0, examined_scan=1)
     account = Account(size, shrinks, content[: min(size, HEAD_BYTES)])
-    file.observed = Observation(size=size, mtime_ns=0, at_s=2.0, account=account, base_s=1.0)
+    file.observed = Observation(size=size, mtime_ns=0, account=account, base_s=1.0)
     return file
 
 
