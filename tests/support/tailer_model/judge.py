@@ -53,7 +53,7 @@ def _judged(world: World) -> Iterator[str]:
             yield from _records(file, ranges)
     yield from _doubles(world, came)
     yield from _left_out(world, came)
-    yield from _losses(world, sent)
+    yield from _losses(world, sent, came)
 
 
 def _retries(received: list[Received], *, rereads: int) -> Iterator[str]:
@@ -124,13 +124,19 @@ def _left_out(world: World, came: Counter[int]) -> Iterator[str]:
             yield f"{len(missing)} lines of {file.name} never came, the first is {missing[0]}"
 
 
+def _came_of(body: Body, came: Counter[int]) -> int:
+    """Bytes of a content that was copied, and came from wherever; so few tell nothing, and may be called lost."""
+    size = sum(len(line.content) for line in body.lines if line.written_ms is not None and came[line.number])
+    return max(0, size - COPY_BYTES_MIN)
+
+
 def _unended(world: World, source: str) -> int:
     """Bytes of last lines without an end in files that were packed: nobody will ever end them."""
     packed = [file.body.content for file in world.truth.named() if file.source == source and suffix_of(file.name)]
     return sum(len(content) - (content.rfind(b"\n") + 1) for content in packed)
 
 
-def _losses(world: World, sent: Counter[Body]) -> Iterator[str]:
+def _losses(world: World, sent: Counter[Body], came: Counter[int]) -> Iterator[str]:
     if (last := world.services.last_report) is None:
         yield "it never reported"
         return
@@ -140,7 +146,7 @@ def _losses(world: World, sent: Counter[Body]) -> Iterator[str]:
         copied = {line.number for file in world.truth.files if file.is_copy for line in _lines(file)}
         alone = [body for _, body in gone if not any(line.number in copied for line in body.lines)]
         least = sum(len(body.content) - sent[body] for body in alone if body.looked_at)
-        most = sum(len(body.content) - (sent[body] if body in alone else 0) for _, body in gone) + _unended(world, name)
+        most = sum(len(b.content) - (sent[b] if b in alone else _came_of(b, came)) for _, b in gone) + _unended(world, name)
         lost, unknown = said[name].lost_bytes, said[name].unknown_losses
         if lost > most and not world.rereads:  # a tailer that lost its checkpoint does not know what was sent
             yield f"{name}: {lost} bytes are said to be lost, {most} are"

@@ -229,3 +229,9 @@ def takes_what_is_cut_off_for_whole() -> None:
             return b""
 
     _put("compressed:Plain.read", read_on)
+
+
+@fault("settle", *3 * ["take_a_service_down"], *3 * ["append", "append", "copy_and_truncate", "append"], "settle")
+def calls_lost_what_copies_hold() -> None:
+    """After several truncations nobody looks for what each took."""
+    _put("elsewhere:Search.__call__", lambda *_: 0)
