@@ -68,7 +68,7 @@ def origin_of(files: Files, file: TrackedFile, looked: Looked) -> Origin | None:
             raise BeingCopied(f"it begins like {other.place.seen_at}, of which nothing is read yet")
         if growing and 0 < size < OFFSET_MIN and any(one.startswith(head) for one in (seen, *_heads(other))):
             raise BeingCopied(f"it holds too little yet to be told from a copy of {other.place.seen_at}")
-        if is_new and _is_hardly_known(files, other, head):
+        if is_new and _is_hardly_known(files, file, other, head):
             raise BeingCopied(f"it begins like {other.place.seen_at}, of which too little is known yet")
         for known in (other.progress.position, other.former, *other.older):
             if known is None or not is_telling(known) or not known.head.startswith(head[: len(known.head)]):
@@ -149,12 +149,16 @@ def _will_be_read(files: Files, other: TrackedFile) -> bool:
     return not is_over and (begins or _is_truncated(other))
 
 
-def _is_hardly_known(files: Files, other: TrackedFile, head: bytes) -> bool:
-    """Whether all that was read of it is what this begins with: there may be more in it than was seen by then."""
+def _is_hardly_known(files: Files, file: TrackedFile, other: TrackedFile, head: bytes) -> bool:
+    """Whether all that was read of it is what this begins with: there may be more in it than was seen by then.
+
+    Where nothing was read, a copy is the younger of the two; a file that was rotated is the older.
+    """
     known, is_over = other.progress.position, other.is_gone or files.is_displaced(other)
-    return (
-        0 < known.offset < OFFSET_MIN and not is_over and len(head) > known.offset and head.startswith(known.head[: known.offset])
-    )
+    if is_over or known.offset >= OFFSET_MIN or len(head) <= known.offset:
+        return False
+    is_younger = file.identity.birth_ns > other.identity.birth_ns > 0
+    return head.startswith(known.head[: known.offset]) if known.offset else is_younger
 
 
 def begins_alike(one: bytes, other: bytes) -> bool:

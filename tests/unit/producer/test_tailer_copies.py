@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -305,7 +306,7 @@ def test_a_file_that_begins_alike_is_read_though_it_is_written_all_the_time(
 def test_a_copy_in_the_making_that_has_its_first_line_alone(
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_producer.copies.COPYING_S", 1.0)
+    monkeypatch.setattr("hourmark_producer.copies.COPYING_S", 3.0)
     copy, whole = host.logs / "app.log.1", lines(40)
     host.drain(lines(1))
     host.append(whole[len(lines(1)) :])
@@ -334,7 +335,8 @@ def followed(path: Path, size: int, read_to: int, *, shrinks: tuple[Shrink, ...]
     ("size", "read_to", "shrinks", "waits"),
     [
         (23, 23, (), True),  # the log was last seen with its first line
-        (0, 0, (), False),
+        (0, 0, (), True),  # with nothing: what it holds by now may be in the copy
+        (460, 460, (), False),
         (460, 4000, (Shrink(4000, 460, other=True),), True),  # it was truncated, and what it holds now is not read yet
     ],
 )
@@ -344,7 +346,7 @@ def test_what_begins_as_a_log_of_which_too_little_is_known_waits(
     for name in ("app.log", "app.log.1"):
         (tmp_path / name).write_bytes(lines(40))
     log, copy = followed(tmp_path / "app.log", size, read_to, shrinks=shrinks), followed(tmp_path / "app.log.1", 0, 0)
-    content = lines(40)
+    content = lines(40) if size < 460 or shrinks else lines(40, 700)
     looked = Looked(len(content), lambda offset, count: content[offset : offset + count], is_new=True)
     if waits:
         with pytest.raises(BeingCopied):
@@ -353,3 +355,16 @@ def test_what_begins_as_a_log_of_which_too_little_is_known_waits(
         assert origin_of(Files([log, copy]), copy, looked) is None
     if not shrinks:
         assert origin_of(Files([log, copy]), copy, looked._replace(is_new=False)) is None, "not for ever"
+
+
+def test_a_file_that_was_rotated_does_not_wait_for_what_the_next_will_hold(tmp_path: Path) -> None:
+    """It is the older of the two; a copy is the younger."""
+    for name in ("app.log.1", "app.log"):
+        (tmp_path / name).write_bytes(lines(40))
+        wait_for(
+            lambda: time.time_ns() > (tmp_path / "app.log.1").stat().st_mtime_ns + 20_000_000, "clocks of file systems are coarse"
+        )
+    log, rotated = followed(tmp_path / "app.log", 0, 0), followed(tmp_path / "app.log.1", 0, 0)
+    content = lines(40)
+    looked = Looked(len(content), lambda offset, count: content[offset : offset + count], is_new=True)
+    assert origin_of(Files([log, rotated]), rotated, looked) is None
