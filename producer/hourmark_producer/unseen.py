@@ -131,7 +131,7 @@ class Unseen:
             if not other.suspected and _is_akin(other.place.path, file):
                 self._holding.remove(other)
                 return other.place.seen_at
-        for stamp, path in self._here.items():
+        for stamp, path in sorted(self._here.items(), key=lambda found: found[0].mtime_ns):  # a later one may be another file's
             is_later = stamp.mtime_ns >= file.identity.birth_ns - _LATER_MS * 1_000_000
             if is_later and stamp not in self._stood and _is_akin(path, file) and _is_empty(path, stamp):
                 self._stood.add(stamp)

@@ -277,3 +277,24 @@ def test_a_stop_before_it_was_looked_into(host: Host, recorder: Recorder, monkey
     summary = host.drain()
     assert sent(recorder) == distinct(lines(5100))
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
+
+
+def test_of_several_files_that_were_last_seen_empty_each_is_held_by_one(
+    host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An archive keeps its file's time, so a file is in none that is older than itself."""
+    monkeypatch.setattr("hourmark_producer.unseen._LATER_MS", 0)
+    names = [f"app.log.{number}" for number in range(9, 0, -1)]
+    with host.running() as tailer:
+        for name in names:
+            (path := host.logs / name).touch()
+            wait_for(lambda: time.time_ns() > path.stat().st_mtime_ns + 20_000_000, "it is older than the next")
+        wait_for(lambda: len(tailer.files) == len(names), "all are seen")
+    for name in names:
+        path = host.logs / name
+        written_ns = path.stat().st_mtime_ns
+        packed(host, f"{name}.gz", b"")
+        os.utime(host.logs / f"{name}.gz", ns=(written_ns, written_ns))
+        path.unlink()
+    assert host.drain().unknown_losses == 0
+    assert sent(recorder) == []
