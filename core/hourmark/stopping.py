@@ -10,12 +10,20 @@ from __future__ import annotations
 import _thread
 import signal
 from collections.abc import Callable
+from types import FrameType
 from typing import Final
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def stop_on_signals(stop: Callable[[int], object]) -> None:
-    """From now on each of the two calls this, with its number, in another thread."""
+def stop_on_signals(stop: Callable[[int], object]) -> Callable[[], bool]:
+    """From now on each of the two calls this, with its number, in another thread. What it gives says whether one came."""
+    came: list[int] = []
+
+    def take(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        _thread.start_new_thread(stop, (number,))
+
     for number in SIGNALS:
-        signal.signal(number, lambda told, _: _thread.start_new_thread(stop, (told,)) and None)
+        signal.signal(number, take)
+    return lambda: bool(came)

@@ -25,7 +25,7 @@ from hourmark_producer.credentials import Credentials
 from hourmark_producer.descriptors import granted
 from hourmark_producer.installation import REREAD_REPEATS, locked, open_installation
 from hourmark_producer.probes import answering
-from hourmark_producer.reloading import Reloading, begin_anew
+from hourmark_producer.reloading import Reloading
 from hourmark_producer.settings import checked
 from hourmark_producer.status import status_of
 from hourmark_producer.status_text import FILES_SHOWN, as_text
@@ -135,7 +135,7 @@ def _run(config_file: Path | None, *, drain: bool, once_s: float | None, reread:
     give_back_large_blocks()
     stop = threading.Event()
     reloading = Reloading(lambda: Credentials(checked(load_config(config_file).tailer), SystemClock()), stop.set)
-    stop_on_signals(lambda _: reloading.end())
+    is_over = stop_on_signals(lambda _: stop.set())
     if not drain and once_s is None:
         reloading.listen()
     with locked(settings.state_dir):
@@ -162,8 +162,7 @@ def _run(config_file: Path | None, *, drain: bool, once_s: float | None, reread:
                 summary = tailer.run(stop, drain=drain, once_s=once_s)
         finally:
             checkpoint.close()
-    if reloading.wanted:
-        begin_anew()
+    reloading.begin_anew(is_over)
     _show(summary, as_json=as_json)
     if not summary.goodbye:
         _LOG.log(logging.INFO if summary.finished else logging.WARNING, "%s", _left_waiting(settings))

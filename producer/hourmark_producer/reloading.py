@@ -2,7 +2,8 @@
 
 A tailer whose configuration changed is another one: sources, folders, services, limits. So the running one ends as on SIGTERM,
 and the same process begins anew (execv) on the same checkpoint, with the same arguments and process id: there is no second way of
-starting. A SIGHUP that comes meanwhile is held back until the new one listens to it.
+starting. Signals that come meanwhile are held back until the new one listens to them: else a SIGTERM would be forgotten with
+the one that it came to.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import Final
 
 from hourmark.errors import HourmarkError
+from hourmark.stopping import SIGNALS
 
+_HELD: Final = {signal.SIGHUP, *SIGNALS}
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -29,23 +32,31 @@ class Reloading:
         self._stop = stop
         self._lock = threading.Lock()
         self._begins_anew = False
-        self._is_over = False
         self.ok = True  # the latest
 
     def listen(self) -> None:
-        """From now on SIGHUP asks for it, also one that came since `begin_anew`."""
+        """From now on SIGHUP asks for it. All signals are taken, also such as came since `begin_anew`."""
         signal.signal(signal.SIGHUP, lambda *_: _thread.start_new_thread(self.ask, ()) and None)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
 
     @property
     def wanted(self) -> bool:
         """Whether the tailer is to begin anew, once it has ended."""
-        return self._begins_anew and not self._is_over
+        return self._begins_anew
 
-    def end(self) -> None:
-        """As on SIGTERM: also where it was about to begin anew."""
-        self._is_over = True
-        self._stop()
+    def begin_anew(self, is_over: Callable[[], bool]) -> None:
+        """Where that is wanted, this process from its beginning; not where it `is_over`, as SIGTERM came.
+
+        To be called by the main thread, once everything is closed.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)  # handlers of those that came before have run when it returns
+        if self.wanted and not is_over():
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_DFL)  # another thread, if there is any, takes it at its word
+            if not is_over():
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os.execv(sys.executable, sys.orig_argv)  # noqa: S606  # this program again
 
     def ask(self) -> None:
         """Check the configuration, and begin to end if it is in order."""
@@ -59,11 +70,3 @@ class Reloading:
             self.ok, self._begins_anew = True, True
             _LOG.info("SIGHUP: going on with the configuration as it stands now")
         self._stop()
-
-
-def begin_anew() -> NoReturn:
-    """This process, from its beginning. To be called by the main thread, once everything is closed."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    os.execv(sys.executable, sys.orig_argv)  # noqa: S606  # this program again

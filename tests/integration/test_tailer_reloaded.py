@@ -64,3 +64,31 @@ def test_the_configuration_is_taken_again_where_it_is_in_order(tmp_path: Path, r
         tail.wait()
     assert text(recorder, "app") == lines(300), "nothing twice"
     assert log.read_bytes().count(b"SIGHUP: going on") >= 2
+
+
+LATE = """
+import os, signal, sys
+begin_anew = os.execv
+def late(*arguments):
+    os.kill(os.getpid(), signal.SIGTERM)
+    begin_anew(*arguments)
+os.execv = late
+from hourmark.cli import main
+sys.exit(main())
+"""
+
+
+def test_a_sigterm_that_comes_while_it_begins_anew_is_not_forgotten(tmp_path: Path, recorder: Recorder) -> None:
+    """Found by a history: nobody had told the new one to end, which then ran for ever."""
+    host = Host(tmp_path, recorder.url)
+    config = host.configured(tmp_path)
+    host.append(lines(100))
+    tail = subprocess.Popen([sys.executable, "-c", LATE, "tail", "--config", str(config)], stderr=subprocess.PIPE)
+    try:
+        recorder.wait_text(lines(100))
+        tail.send_signal(signal.SIGHUP)
+        _, said = tail.communicate(timeout=30)
+        assert tail.returncode == 0, said.decode()
+    finally:
+        tail.kill()
+        tail.wait()

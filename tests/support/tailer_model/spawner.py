@@ -15,6 +15,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,8 @@ from typing import Any, Final
 from tests.support.tailer_model.planted import FAULTS
 
 _ASKED_TO_DIE: Final = 1  # PR_SET_PDEATHSIG
+ENDS_WITHIN_S: Final = 120.0
+NEVER: Final = 124  # as timeout(1) says it
 _MODULE: Final = "tests.support.tailer_model.spawner"
 ROOT: Final = Path(__file__).parents[3]
 
@@ -58,9 +61,16 @@ class Spawner:
         os.kill(pid, number)
 
     def end(self, pid: int, number: signal.Signals) -> int:
-        """Send it this signal, and wait."""
+        """Send it this signal, and wait: how it ended; NEVER where that took too long."""
         self.tell(pid, number)
-        return self.wait(pid)
+        deadline = time.monotonic() + ENDS_WITHIN_S
+        while (status := self.ended(pid)) is None:
+            if time.monotonic() > deadline:
+                self.tell(pid, signal.SIGKILL)
+                self.wait(pid)
+                return NEVER
+            time.sleep(0.005)
+        return status
 
     def close(self) -> None:
         """No more of them."""

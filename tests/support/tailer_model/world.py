@@ -39,7 +39,7 @@ class World:
         self._pid: int | None = None
         self.range_bytes = 4096
         self.disk_is_full = False
-        self.was_reloaded = False  # since it was started: then it may be without a handler for SIGTERM for a moment
+        self.was_reloaded = False  # since it was started
         self._reports_before = 0
         for name in FOLLOWED.values():
             (folder / name.rpartition("/")[0]).mkdir(parents=True)

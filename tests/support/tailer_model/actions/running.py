@@ -23,7 +23,7 @@ def stop(world: World) -> None:
     if world.is_running:
         status = world.end(signal.SIGTERM)
         _forget_what_has_no_name(world)
-        was_early = status == -signal.SIGTERM and (world.was_reloaded or not world.has_reported)
+        was_early = status == -signal.SIGTERM and not world.has_reported
         if status != 0 and not world.disk_is_full and not was_early:
             world.services.findings.append(f"SIGTERM ended it with {status}")
 
