@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("hourmark_infra.demo.cli:demo", "The whole path on a local stack: real files to closed, proved buckets."),
     "test": ("hourmark_infra.checks.cli:test", "Run every check and the whole test suite."),
     "bench": ("hourmark_infra.checks.bench:bench", "Run a benchmark of this checkout, side by side with its peers."),
+    "size": ("hourmark_infra.sizing.cli:size", "How many machines a load takes, by component, and what bounds each."),
     "chaos": ("hourmark_infra.checks.chaos:chaos", "Faults by the hundred, on a world of their own, and a judge."),
     "up": ("hourmark_infra.stack.cli:up", "Start the local stack: Kafka, MirrorMaker 2, HDFS, schema registry."),
     "status": ("hourmark_infra.stack.cli:status", "Show the local stack's servers, and how Hourmark's own components stand."),

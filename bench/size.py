@@ -1,0 +1,262 @@
+"""What the whole path takes for several loads, from which `hourmark size` tells what others would take.
+
+    python -m bench.size [--json] [--seconds N] [--keep]
+
+A stack of its own (three brokers, a central one, MirrorMaker 2, HDFS) carries lines of a file to closed buckets of a minute, at
+loads of different rate, size and number of types. Of each: seconds of CPU a second, by component, over whole minutes in which all
+kept up, and what a byte of line comes to on each way. The first loads are fitted to, the last are predicted. --keep puts the
+result where `hourmark size` finds it. On a machine that does nothing else; it takes half an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+import zstandard
+
+from bench.process_tree import ProcessTree
+from hourmark.clock import SystemClock
+from hourmark.config import Config, load_config
+from hourmark.toml_text import render_toml
+from hourmark_infra.components import Components, wait_for
+from hourmark_infra.demo.closing import look
+from hourmark_infra.demo.rendering import rfc5424
+from hourmark_infra.judge.buckets import closed_buckets
+from hourmark_infra.judge.webhdfs import WebHdfs, hdfs_path
+from hourmark_infra.sizing import coefficients
+from hourmark_infra.sizing.coefficients import Measured
+from hourmark_infra.sizing.fitting import Measurement
+from hourmark_infra.sizing.model import COMPONENTS, Load
+from hourmark_infra.stack import Stack
+from hourmark_infra.stack.process import marked
+
+BUCKET_SECONDS: Final = 60
+FITTED: Final = (
+    (500, 150, 4),
+    (6000, 150, 4),
+    (2000, 1500, 4),
+    (6000, 600, 4),
+    (500, 1500, 40),
+    (2000, 150, 40),
+)  # rate, bytes, types
+CHECKED: Final = ((3500, 400, 40), (4000, 1000, 40))
+FIRST_S: Final = 120.0  # until JVMs have compiled what they run
+WARM_UP_S: Final = 30.0
+KEEPS_UP_S: Final = 120.0
+_WRITES_A_SECOND: Final = 10
+_ZSTD_LEVEL: Final = 1  # the tailer's
+_WORDS: Final = [f"{random.Random(n).getrandbits(48):x}"[: 3 + n % 9] for n in range(4000)]  # text that packs about as logs do
+_TEXTS: Final = 1000
+_COMPONENTS: Final = {"namenode": "hdfs", "datanode": "hdfs", "mirror": "mirror", "service": "service", "tailer": "tailer"}
+
+
+class World:
+    """The stack and the components of one run, in a folder of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.clock, self.logs = home, SystemClock(), home / "logs"
+        self.file = home / "hourmark.toml"
+        self.types = 0
+        self.components = Components(home, self.file, self.logs, self.clock)
+
+    def start(self, ending: ExitStack) -> Config:
+        self.logs.mkdir()
+        stack = Stack.load_or_make(self.home, clusters=2, bucket_seconds=BUCKET_SECONDS)
+        ending.callback(stack.down)
+        stack.up()
+        settings = tomllib.loads(stack.layout.config_file.read_text())
+        source = {"name": "app", "paths": [str(self.logs / "app.log")]}
+        self.file.write_text(render_toml({
+            **settings, "types": {"dir": str(self.home / "types")}, "tailer": {**settings["tailer"], "sources": [source]},
+        }))  # fmt: skip
+        config = load_config(self.file)
+        self.grow_to(FITTED[0][2])
+        ending.callback(self.components.stop_all)
+        for name in ("etl", "service"):
+            self.components.start(name)
+        self.components.wait_ready(config.tailer.service_urls[0], 120.0)
+        self.components.start("tailer")
+        return config
+
+    def grow_to(self, types: int) -> None:
+        """There are so many types from now on."""
+        folder = self.home / "types"
+        folder.mkdir(exist_ok=True)
+        for name in map(type_name, range(self.types, types)):
+            fields = (
+                '[{ name = "user", type = "string" }, { name = "number", type = "long" }, { name = "text", type = "string" }]'
+            )
+            (folder / f"{name}.toml").write_text(f'name = "{name}"\nfields = {fields}\n')
+        named = ", ".join(f'"{type_name(n)}"' for n in range(types))
+        (folder / "sources.toml").write_text(f'[[source]]\nname = "app"\ntypes = [{named}]\n')
+        self.components.run_repeatable("types", "apply", seconds=300.0)
+        self.types = types
+
+    def cpu_s(self) -> dict[str, float]:
+        """So far, by component; the ETL's are watched apart."""
+        used = dict[str, float]()
+        for mark, processes in marked(f"{self.home}/").items():
+            name = mark.rpartition("::")[2]
+            component = _COMPONENTS.get(name, name.partition("-")[0])
+            for process in processes if component in COMPONENTS and component != "etl" else ():
+                times = psutil.Process(process.pid).cpu_times()
+                used[component] = used.get(component, 0.0) + times.user + times.system
+        return used
+
+    def replica_bytes(self) -> int:
+        """Of all topics at the edge, all replicas."""
+        folders = (self.home / "stack" / "data").glob("edge-*")
+        return sum(file.stat().st_size for folder in folders for file in folder.rglob("*.log"))
+
+
+class Writer(threading.Thread):
+    """Lines at a rate, until it is stopped."""
+
+    def __init__(self, path: Path, rate: int, size: int, types: int) -> None:
+        super().__init__(daemon=True)
+        self._path, self._rate, self.types = path, rate, types
+        self._chance = random.Random(rate)
+        head = len(_line(0, 0, 0, 10**7, ""))
+        long = " ".join(self._chance.choices(_WORDS, k=20 * size))
+        self._texts = [long[start : start + size - head] for start in (self._chance.randrange(60 * size) for _ in range(_TEXTS))]
+        self._over = threading.Event()
+        self.bytes = self.packed = self.lines = 0
+
+    def run(self) -> None:
+        """Ten times a second."""
+        began_s, pack = time.monotonic(), zstandard.ZstdCompressor(_ZSTD_LEVEL)
+        with self._path.open("ab", buffering=0) as file:
+            while not self._over.wait(1 / _WRITES_A_SECOND):
+                due = int((time.monotonic() - began_s) * self._rate)
+                now_ms, chance, texts = time.time_ns() // 1_000_000, self._chance, self._texts
+                lines = (
+                    _line(now_ms, n % self.types, chance.randrange(10**5), n, chance.choice(texts))
+                    for n in range(self.lines, due)
+                )
+                text = b"".join(lines)
+                file.write(text)
+                self.lines, self.bytes, self.packed = due, self.bytes + len(text), self.packed + len(pack.compress(text))
+
+    def stop(self) -> None:
+        """And wait for it."""
+        self._over.set()
+        self.join()
+
+
+def _line(now_ms: int, kind: int, user: int, number: int, text: str) -> bytes:
+    message = f'{{"user":"u-{user:05}","number":{number},"text":"{text}"}}'
+    return rfc5424(now_ms, "bench", type_name(kind), message.encode()) + b"\n"
+
+
+def type_name(number: int) -> str:
+    """Of the n-th type."""
+    return f"bench-{number:03d}"
+
+
+def _carry(world: World, point: tuple[int, int, int], seconds: float) -> None:
+    """A load that is not measured."""
+    writer = Writer(world.logs / "app.log", *point)
+    writer.start()
+    time.sleep(seconds)
+    writer.stop()
+
+
+def measure(world: World, config: Config, point: tuple[int, int, int], seconds: float) -> Measurement:
+    """One load, over whole minutes."""
+    rate, size, types = point
+    if types > world.types:
+        world.grow_to(types)
+    writer = Writer(world.logs / "app.log", rate, size, types)
+    writer.start()
+    time.sleep(WARM_UP_S)
+    tree = ProcessTree(world.components.running["etl"].pid)
+    stored, lines, written = world.replica_bytes(), writer.lines, writer.bytes
+    before, etl_before_s, began_s = world.cpu_s(), tree.cpu_seconds(), time.monotonic()
+    time.sleep(seconds)
+    lasted_s, after, etl_s = time.monotonic() - began_s, world.cpu_s(), tree.cpu_seconds() - etl_before_s
+    stored, lines, written = world.replica_bytes() - stored, writer.lines - lines, writer.bytes - written
+    tree.close()
+    writer.stop()
+    bucket = _bucket_share(world, config, writer)
+    used = {name: (after[name] - before[name]) / lasted_s for name in after} | {"etl": etl_s / lasted_s}
+    load = Load(
+        events_per_second=lines / lasted_s, event_bytes=written / lines, types=types, hosts=1, bucket_seconds=BUCKET_SECONDS
+    )
+    return Measurement(load=load, cores=used, sent=writer.packed / writer.bytes, topic=stored / 3 / written, bucket=bucket)
+
+
+def _bucket_share(world: World, config: Config, writer: Writer) -> float:
+    """Once all that was written is closed, which says that all kept up: bytes in buckets over bytes of lines."""
+    end_ms = (world.clock.now_ms() // 60_000 + 1) * 60_000
+    wait_s = (end_ms - world.clock.now_ms()) / 1000 + KEEPS_UP_S
+    with closing(WebHdfs(config.storage.webhdfs, config.storage.user)) as hdfs:
+        root = hdfs_path(config.storage.root)
+
+        def is_closed() -> bool:
+            found = look(hdfs, config.storage.root)
+            return all(type_name(n) in found and found[type_name(n)].end_ms >= end_ms for n in range(writer.types))
+
+        wait_for(is_closed, "all that was written to be closed", wait_s, world.clock, world.components.check, pause_s=4.0)
+        buckets = {bucket.path: bucket for bucket in closed_buckets(hdfs, root)}
+    held = sum(file.bytes for path, bucket in buckets.items() if path not in _SEEN for file in bucket.marker.files)
+    _SEEN.update(buckets)
+    return held / writer.bytes
+
+
+_SEEN: set[str] = set()  # buckets of loads before
+
+
+def about() -> dict[str, Any]:
+    """When, on what, of which commit."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    return {
+        "date": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}", "commit": commit, "cores": os.cpu_count(), "machine": platform.machine(),
+        "brokers": 3, "central_brokers": 1, "load_before": os.getloadavg()[0],
+    }  # fmt: skip
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="hourmark bench size", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--seconds", type=int, default=120, help="of each load; whole minutes, as buckets close once in each")
+    parser.add_argument("--keep", action="store_true", help="put the result where `hourmark size` finds it")
+    arguments = parser.parse_args()
+    told, found = about(), list[Measurement]()
+    with tempfile.TemporaryDirectory(prefix="hourmark-size-") as folder, ExitStack() as ending:
+        world = World(Path(folder))
+        config = world.start(ending)
+        _carry(world, FITTED[1], FIRST_S)
+        for point in (*FITTED, *CHECKED):
+            found.append(measure(world, config, point, arguments.seconds))
+            print(f"{point}: {json.dumps(found[-1].as_object())}", file=sys.stderr, flush=True)
+    measured = Measured(about=told, fitted=found[: len(FITTED)], checked=found[len(FITTED) :])
+    if arguments.keep:
+        path = Path(coefficients.__file__).with_name(coefficients.MEASURED)
+        path.write_text(json.dumps(measured.as_object(), indent=1) + "\n")
+    if arguments.json:
+        print(json.dumps(measured.as_object()))
+    else:
+        for point, off in zip(CHECKED, measured.off(), strict=True):
+            print(point, {name: f"{share:+.0%}" for name, share in off.items()})
+
+
+if __name__ == "__main__":
+    main()
