@@ -7,11 +7,13 @@ passed on, and the child is always reaped.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +26,7 @@ from hourmark_mirror.security import check_key
 MAIN_CLASS: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
 STOP_TIMEOUT_S: Final = 15.0  # then it is killed: its open transaction is aborted by the next start
 _PR_SET_PDEATHSIG: Final = 1
+_JAR: Final = re.compile(r"connect-mirror-(\d[\w.-]*)\.jar")
 
 # In dedicated mode the checkpoint connector is always tried, and refused since checkpoints are off: no news for an operator.
 LOG4J2: Final = """\
@@ -72,6 +75,16 @@ class MirrorMakerProcess:
         except subprocess.TimeoutExpired:
             self._child.kill()
             return self._child.wait()
+
+
+def installed_version(classpath: str) -> str:
+    """Of MirrorMaker 2 in `mirror.classpath`, by its jar's name; empty where that does not tell."""
+    jars = itertools.chain.from_iterable(_jars(part) for part in classpath.split(":") if part)
+    return next((found[1] for jar in jars if (found := _JAR.fullmatch(jar.name))), "")
+
+
+def _jars(part: str) -> Iterable[Path]:
+    return Path(part[:-1]).glob("*.jar") if part.endswith("/*") else [Path(part)]
 
 
 def prepare(config: Config) -> list[str]:

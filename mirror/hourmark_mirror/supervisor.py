@@ -61,7 +61,7 @@ class Watch(Protocol):
 
 
 class TaskWatch:
-    """Reads the states from the target cluster.
+    """Reads the states from the target cluster. What failed on another worker is for the supervisor of that one.
 
     A connector that was refused has no state at all, and no task that could fail: so it must be seen running.
     """
@@ -80,8 +80,9 @@ class TaskWatch:
     def failed(self) -> list[Failure]:
         self._states.update(self._follower.poll()[1])
         if not self._states.running(CONNECTOR) and self._clock.monotonic_s() - self._began_s > START_S:
-            return [*self._states.failed, Failure(CONNECTOR, f"not running {START_S:g} s after the start; its log says why")]
-        return self._states.failed
+            not_running = Failure(CONNECTOR, f"not running {START_S:g} s after the start; its log says why")
+            return [*self._states.failed_here, not_running]
+        return self._states.failed_here
 
 
 @dataclasses.dataclass

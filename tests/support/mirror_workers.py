@@ -12,9 +12,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 from confluent_kafka import Producer
@@ -79,12 +79,14 @@ def _answers(cluster: KafkaCluster) -> bool:
 class Worker:
     """`hourmark mirror run` with settings, work folder, port and log of its own. `run`: what its command begins with."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, object], rest: tuple[str, int], run: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, Mapping[str, Any]], rest: tuple[str, int], run: Sequence[str] = ()
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.rest, self.log = f"{rest[0]}:{rest[1]}", folder / "mirror.log"
         self._file, self._run = folder / "hourmark.toml", tuple(run)
-        mirror = {**settings["mirror"], "work_dir": str(folder / "work"), "rest_host": rest[0], "rest_port": rest[1]}  # type: ignore[dict-item]
-        self._file.write_text(render_toml({**settings, "mirror": mirror}))  # type: ignore[arg-type]
+        mirror = {**settings["mirror"], "work_dir": str(folder / "work"), "rest_host": rest[0], "rest_port": rest[1]}
+        self._file.write_text(render_toml({**settings, "mirror": mirror}))
         self._process: subprocess.Popen[bytes] | None = None
         self._began = 0  # where in its log its newest start is
 
@@ -161,8 +163,8 @@ def mirror_pair(programs: Programs, folder: Path, *, other: OtherHost | None = N
     with contextlib.ExitStack() as end:
         edge = end.enter_context(own_broker(programs, folder / "edge", here))
         central = end.enter_context(own_broker(programs, folder / "central", here))
-        kafka = {"edge_alias": alias, "edge": edge.model_dump(), "central": central.model_dump()}
-        mirror = {"java": str(programs.java), "classpath": programs.kafka_classpath, "heap_mb": 256}
+        kafka: dict[str, Any] = {"edge_alias": alias, "edge": edge.model_dump(), "central": central.model_dump()}
+        mirror: dict[str, Any] = {"java": str(programs.java), "classpath": programs.kafka_classpath, "heap_mb": 256}
         settings = {"kafka": kafka, "mirror": mirror}
         ports = free_ports(("first", "second"))
         there = (here, ()) if other is None else (other.its_address, other.run)
@@ -207,7 +209,7 @@ class Traffic:
             number += 1
         assert producer.flush(30) == 0
 
-    def _taken(self, what: tuple[str, bytes]):  # type: ignore[no-untyped-def]
+    def _taken(self, what: tuple[str, bytes]) -> Callable[[object, object], None]:
         def told(error: object, _: object) -> None:
             assert error is None, error
             self._acknowledged[what] += 1

@@ -16,7 +16,7 @@ _THERE: Final = "10.213.77.2"
 
 
 class OtherHost(NamedTuple):
-    """`address`: this machine, as seen from there; `its_address`: that one, from here. `run`: what a command there begins with."""
+    """`address`: this machine, as seen from there; `its_address`: that one, from here. `run`: what commands there begin with."""
 
     address: str
     run: tuple[str, ...]
