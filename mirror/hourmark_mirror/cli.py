@@ -20,6 +20,7 @@ from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark.state_folder import StateFolder
 from hourmark.stopping import stop_on_signals
+from hourmark_mirror.answering import AnswerWatch
 from hourmark_mirror.lag import measure
 from hourmark_mirror.plan_cli import apply, plan, status
 from hourmark_mirror.process import MirrorMakerProcess, prepare
@@ -85,8 +86,9 @@ def _run(config: Config, *, restart: bool) -> int:
 
     for step in (sites.edge.cluster_id, sites.central.cluster_id, topics):
         _until_available(step, stopping)
-    worker = f"{config.mirror.rest_host}:{config.mirror.rest_port}"
-    watches = TaskWatch(sites.central.settings, sites.alias, worker, clock), ProgressWatch(sites, clock)
+    host, port = config.mirror.rest_host, config.mirror.rest_port
+    tasks = TaskWatch(sites.central.settings, sites.alias, f"{host}:{port}", clock)
+    watches = tasks, ProgressWatch(sites, clock), AnswerWatch(host, port, clock)
     return Supervisor(
         make=lambda: MirrorMakerProcess(config), watches=watches, clock=clock, stopping=stopping, restart=restart
     ).run()

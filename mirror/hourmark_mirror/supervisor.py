@@ -1,6 +1,7 @@
 """Keeps MirrorMaker 2 running: a failure is seen, named, and answered by a new start, after a pause that grows.
 
-Seen are the end of the process, a failed connector or task, and a partition that stands still (`progress`). One failed task
+Seen are the end of the process, a failed connector or task, a partition that stands still (`progress`), and a process that does
+not answer (`answering`). One failed task
 is enough for a new start of the whole process: its partitions stand still while the others go on. Exactly-once makes a new
 start harmless: the open transaction is aborted, and copying goes on from the committed positions.
 

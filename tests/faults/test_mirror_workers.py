@@ -13,17 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from tests.support.mirror_workers import Pair, Traffic, held, mirror_pair
 from tests.support.mirrored import make_topics, topic
 from tests.support.net_namespace import other_host
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark.kafka import Cluster
+from hourmark.kafka import Cluster, client_settings
 from hourmark.mirror_positions import MirrorPositions, reached
 from hourmark.topics import central_topic
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.servers import Programs
+from hourmark_mirror.answering import SILENT_S
 from hourmark_mirror.sites import Sites
 from hourmark_mirror.verdict_text import as_lines
 from hourmark_mirror.verification import Verification
@@ -75,15 +77,22 @@ def assert_once(pair: Pair, traffic: Traffic) -> None:
     """What was acknowledged is at the centre, each record once, and nothing else."""
     promised = traffic.stop()
     copying(pair, "at the end", more=0)
-    there = held(pair.central, {central_topic(topic(n), pair.alias): topic(n) for n in NAMES})
+    there_as = {central_topic(topic(n), pair.alias): topic(n) for n in NAMES}
+    there = held(pair.central, there_as)
     assert sum(promised.values()) > 1000
     assert there == promised
     verdict = Verification(pair.workers["first"].config, SystemClock(), topics=(), accept=False).run(WITHIN_S)
     assert verdict.ok, as_lines(verdict)
+    by_hand = Producer(client_settings(pair.central))  # both checks see one record that is there twice
+    by_hand.produce(next(iter(there_as)), f"{NAMES[0]} 0".encode(), b"0", partition=0)
+    by_hand.flush(10)
+    assert sum((held(pair.central, there_as) - promised).values()) == 1
+    verdict = Verification(pair.workers["first"].config, SystemClock(), topics=(), accept=False).run(WITHIN_S)
+    assert not verdict.ok
 
 
 def come_back(pair: Pair, after: int, traffic: Traffic) -> None:
-    """Both are in one group again, and no supervisor had to start a Java anew."""
+    """Both are in one group again, and copy."""
     wait_for(lambda: pair.is_one_group(after), "both workers are in one group again", BACK_S)
     copying(pair, "with both")
     assert_once(pair, traffic)
@@ -111,6 +120,20 @@ def test_the_leading_worker_is_paused_and_wakes_as_a_zombie(pair: Pair) -> None:
         copying(pair, "after it woke")
         come_back(pair, before, traffic)
         assert (leading.starts(), other.starts()) == (1, 1)
+
+
+@pytest.mark.long
+def test_a_worker_that_hangs_is_started_again_by_its_supervisor(pair: Pair) -> None:
+    """Java alone is paused, for good: the group goes on without it, and nothing fails."""
+    with Traffic(pair.edge, NAMES) as traffic:
+        copying(pair, "before")
+        before, leading, (other,) = pair.generation(), *pair.leader()
+        leading.signal(signal.SIGSTOP, java_alone=True)
+        copying(pair, "while it hangs")
+        wait_for(lambda: leading.starts() == 2, "its supervisor starts another Java", SILENT_S + BACK_S)
+        assert leading.said("its worker has not answered at") == 1
+        come_back(pair, before, traffic)
+        assert other.starts() == 1
 
 
 @pytest.mark.long

@@ -102,12 +102,12 @@ class Worker:
             self._began = log.tell()
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
-    def signal(self, number: signal.Signals) -> None:
-        """To all of it, Java first."""
+    def signal(self, number: signal.Signals, *, java_alone: bool = False) -> None:
+        """To all of it, Java first; or to Java alone, which its supervisor sees."""
         assert self._process is not None
         with contextlib.suppress(psutil.NoSuchProcess):
             parent = psutil.Process(self._process.pid)
-            for process in (*parent.children(recursive=True), parent):
+            for process in (*parent.children(recursive=True), *(() if java_alone else (parent,))):
                 process.send_signal(number)
 
     def stop(self) -> None:
@@ -125,7 +125,11 @@ class Worker:
 
     def starts(self) -> int:
         """How often it has started Java."""
-        return self.log.read_text(errors="replace").count("MirrorMaker 2 started, pid")
+        return self.said("MirrorMaker 2 started, pid")
+
+    def said(self, text: str) -> int:
+        """How often its log says so."""
+        return self.log.read_text(errors="replace").count(text)
 
 
 class Pair:
