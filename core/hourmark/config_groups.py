@@ -325,7 +325,7 @@ class Mirror(Group):
     rest_port: Port = 8783
     """exactly-once source support needs it"""
     rest_host: str = "127.0.0.1"
-    """where its REST listens, without TLS; where several workers share a mirror, a name by which the others reach this one"""
+    """where its REST listens, without TLS; of several workers of one mirror each a name by which the others reach this one"""
     tasks_max: Positive = 2
     """copying tasks at once, for each connector"""
     retention_alarm_hours: float = Field(24.0, gt=0)

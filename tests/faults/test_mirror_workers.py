@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.support.mirror_workers import Pair, Traffic, held, mirror_pair
+from tests.support.mirror_workers import Pair, Traffic, held, mirror_pair, own_broker, site
 from tests.support.mirrored import make_topics, topic
 from tests.support.net_namespace import other_host
 from tests.support.waiting import wait_for
@@ -26,9 +26,10 @@ from hourmark.topics import central_topic
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.servers import Programs
 from hourmark_mirror.answering import SILENT_S
+from hourmark_mirror.group import running_settings
 from hourmark_mirror.sites import Sites
 from hourmark_mirror.verdict_text import as_lines
-from hourmark_mirror.verification import Verification
+from hourmark_mirror.verification import Verdict, Verification
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -73,22 +74,28 @@ def away(pair: Pair, what: str) -> None:
         copying(pair, what)
 
 
-def assert_once(pair: Pair, traffic: Traffic) -> None:
-    """What was acknowledged is at the centre, each record once, and nothing else."""
+def verdict_of(pair: Pair, timeout_s: float = WITHIN_S) -> Verdict:
+    """What the mirror's own check says."""
+    return Verification(pair.workers["first"].config, SystemClock(), topics=(), accept=False).run(timeout_s)
+
+
+def assert_once(pair: Pair, traffic: Traffic, *, planted: bool = True) -> None:
+    """What was acknowledged is at the centre, each record once, and nothing else; a record that is `planted` twice is seen."""
     promised = traffic.stop()
     copying(pair, "at the end", more=0)
     there_as = {central_topic(topic(n), pair.alias): topic(n) for n in NAMES}
     there = held(pair.central, there_as)
     assert sum(promised.values()) > 1000
     assert there == promised
-    verdict = Verification(pair.workers["first"].config, SystemClock(), topics=(), accept=False).run(WITHIN_S)
+    verdict = verdict_of(pair)
     assert verdict.ok, as_lines(verdict)
-    by_hand = Producer(client_settings(pair.central))  # both checks see one record that is there twice
-    by_hand.produce(next(iter(there_as)), f"{NAMES[0]} 0".encode(), b"0", partition=0)
+    if not planted:
+        return
+    by_hand = Producer(client_settings(pair.central))
+    by_hand.produce(next(iter(there_as)), b"record 0", b"0", partition=0)
     by_hand.flush(10)
     assert sum((held(pair.central, there_as) - promised).values()) == 1
-    verdict = Verification(pair.workers["first"].config, SystemClock(), topics=(), accept=False).run(WITHIN_S)
-    assert not verdict.ok
+    assert not verdict_of(pair).ok
 
 
 def come_back(pair: Pair, after: int, traffic: Traffic) -> None:
@@ -158,3 +165,45 @@ def test_the_leading_worker_is_cut_off_and_comes_back(programs: Programs, tmp_pa
             copying(pair, "after it is back")
             come_back(pair, before, traffic)
             assert (first.starts(), second.starts()) == started
+
+
+@pytest.mark.long
+def test_workers_take_changed_settings_one_after_the_other(pair: Pair) -> None:
+    """Whoever leads writes what all run with; so the change is in force once the last of them was restarted."""
+    tasks = {"tasks_max": 3}
+    with Traffic(pair.edge, NAMES) as traffic:
+        copying(pair, "before")
+        started = pair.generation()
+        for worker in pair.workers.values():
+            before = pair.generation()
+            worker.stop()
+            worker.change(**tasks)
+            worker.start()
+            wait_for(lambda before=before: pair.is_one_group(before), "both are in one group", BACK_S)  # type: ignore[misc]
+            copying(pair, "with one more worker that was changed")
+        wait_for(lambda: running_settings(pair.central, pair.alias)["tasks.max"] == "3", "the change is in force", BACK_S)
+        come_back(pair, started, traffic)
+
+
+@pytest.mark.long
+def test_two_sites_share_a_centre_and_neither_is_the_others_matter(programs: Programs, tmp_path: Path) -> None:
+    """The same types at two edges, a mirror for each. One stands still: it is behind, and the other is well and goes on."""
+    with (
+        own_broker(programs, tmp_path / "central") as central,
+        site(programs, tmp_path / "east", central, alias="east") as east,
+        site(programs, tmp_path / "west", central, alias="west") as west,
+    ):
+        for pair in (east, west):
+            make_topics(pair.workers["first"].config, central, NAMES)
+            pair.workers["first"].start()
+        with Traffic(east.edge, NAMES, told="east") as at_east, Traffic(west.edge, NAMES, told="west") as at_west:
+            for pair in (east, west):
+                copying(pair, f"of {pair.alias}")
+            west.workers["first"].signal(signal.SIGSTOP)
+            away(east, "while the other site's mirror is paused")
+            assert verdict_of(east).ok
+            assert verdict_of(west, 0.0).behind
+            west.workers["first"].signal(signal.SIGCONT)
+            copying(west, "after it woke")
+            assert_once(east, at_east, planted=False)
+            assert_once(west, at_west, planted=False)

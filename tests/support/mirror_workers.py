@@ -80,13 +80,14 @@ class Worker:
     """`hourmark mirror run` with settings, work folder, port and log of its own. `run`: what its command begins with."""
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, Mapping[str, Any]], rest: tuple[str, int], run: Sequence[str] = ()
+        self, folder: Path, settings: Mapping[str, dict[str, Any]], rest: tuple[str, int], run: Sequence[str] = ()
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.rest, self.log = f"{rest[0]}:{rest[1]}", folder / "mirror.log"
         self._file, self._run = folder / "hourmark.toml", tuple(run)
-        mirror = {**settings["mirror"], "work_dir": str(folder / "work"), "rest_host": rest[0], "rest_port": rest[1]}
-        self._file.write_text(render_toml({**settings, "mirror": mirror}))
+        own: dict[str, Any] = {"work_dir": str(folder / "work"), "rest_host": rest[0], "rest_port": rest[1]}
+        self._settings: dict[str, dict[str, Any]] = {**settings, "mirror": {**settings["mirror"], **own}}
+        self.change()
         self._process: subprocess.Popen[bytes] | None = None
         self._began = 0  # where in its log its newest start is
 
@@ -94,6 +95,11 @@ class Worker:
     def config(self) -> Config:
         """Its settings."""
         return load_config(self._file)
+
+    def change(self, **mirror: object) -> None:
+        """Other settings of the group `mirror`, from its next start on."""
+        self._settings["mirror"] |= mirror
+        self._file.write_text(render_toml(self._settings))
 
     def start(self) -> None:
         """Start it; its log is appended to."""
@@ -161,12 +167,21 @@ class Pair:
 
 
 @contextlib.contextmanager
-def mirror_pair(programs: Programs, folder: Path, *, other: OtherHost | None = None, alias: str = "edge") -> Iterator[Pair]:
+def mirror_pair(programs: Programs, folder: Path, *, other: OtherHost | None = None) -> Iterator[Pair]:
     """Two brokers, and two workers that are not started yet, the second of them on the other host."""
+    here = other.address if other is not None else "127.0.0.1"
+    with own_broker(programs, folder / "central", here) as central, site(programs, folder, central, other) as pair:
+        yield pair
+
+
+@contextlib.contextmanager
+def site(
+    programs: Programs, folder: Path, central: KafkaCluster, other: OtherHost | None = None, alias: str = "edge"
+) -> Iterator[Pair]:
+    """The same, of a central cluster that is there, and that several sites may have."""
     here = other.address if other is not None else "127.0.0.1"
     with contextlib.ExitStack() as end:
         edge = end.enter_context(own_broker(programs, folder / "edge", here))
-        central = end.enter_context(own_broker(programs, folder / "central", here))
         kafka: dict[str, Any] = {"edge_alias": alias, "edge": edge.model_dump(), "central": central.model_dump()}
         mirror: dict[str, Any] = {"java": str(programs.java), "classpath": programs.kafka_classpath, "heap_mb": 256}
         settings = {"kafka": kafka, "mirror": mirror}
@@ -184,8 +199,8 @@ def mirror_pair(programs: Programs, folder: Path, *, other: OtherHost | None = N
 class Traffic:
     """A program that writes to topics of the edge until it is stopped, and remembers what was acknowledged."""
 
-    def __init__(self, edge: KafkaCluster, names: Sequence[str], pause_s: float = 0.005) -> None:
-        self._edge, self._names, self._pause_s = edge, names, pause_s
+    def __init__(self, edge: KafkaCluster, names: Sequence[str], *, told: str = "record", pause_s: float = 0.005) -> None:
+        self._edge, self._names, self._told, self._pause_s = edge, names, told.encode(), pause_s
         self._acknowledged: collections.Counter[tuple[str, bytes]] = collections.Counter()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="traffic")
@@ -207,7 +222,7 @@ class Traffic:
         producer, number = Producer(client_settings(self._edge, enable_idempotence=True)), 0
         while not self._stop.wait(self._pause_s):
             for name in self._names:
-                what = topic(name), b"%s %d" % (name.encode(), number)
+                what = topic(name), b"%s %d" % (self._told, number)
                 producer.produce(*what, key=b"%d" % number, on_delivery=self._taken(what))
             producer.poll(0)
             number += 1
