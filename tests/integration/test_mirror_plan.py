@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.support.mirrored import Sites, make_topics, numbered, topic
 from tests.support.waiting import wait_for
 
@@ -18,6 +17,7 @@ from hourmark.config_groups import KafkaCluster
 from hourmark.kafka import Cluster
 from hourmark.topic_setup import add_partitions, alter_topic
 from hourmark_infra.stack import Stack
+from hourmark_mirror.cli import mirror
 
 pytestmark = pytest.mark.stack
 
@@ -40,17 +40,8 @@ def sites(config: Config, central: KafkaCluster, tmp_path: Path) -> Sites:
 
 def asked(stack: Stack, *command: str, code: int, **environment: str) -> dict[str, Any]:
     """One of `hourmark mirror`'s commands with --json, which ends so."""
-    called = [sys.executable, "-m", "hourmark", "mirror", *command, "--config", str(stack.layout.config_file), "--json"]
-    done = subprocess.run(
-        called,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
+    done = CliRunner().invoke(mirror, [*command, "--config", str(stack.layout.config_file), "--json"], env=environment)
+    assert done.exit_code == code, done.output
     return dict(json.loads(done.stdout))
 
 
@@ -73,9 +64,8 @@ def test_what_changes_at_the_edge_is_carried_to_the_centre(sites: Sites, stack: 
     planned = asked(stack, "plan", *only, code=1)
     assert settings_of(planned, "differences") == {name: (before[name], value) for name, value in changed.items()}
 
-    refused = [sys.executable, "-m", "hourmark", "mirror", "apply", *only, "--config", str(stack.layout.config_file)]
-    done = subprocess.run(refused, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
-    assert done.returncode == 1 and "Aborted" in done.stderr, "it asks, and nobody answers"
+    refused = CliRunner().invoke(mirror, ["apply", *only, "--config", str(stack.layout.config_file)])
+    assert refused.exit_code == 1 and "Aborted" in refused.stderr, "it asks, and nobody answers"
     assert central.topic_configs([remote])[remote] == before
 
     applied = asked(stack, "apply", *only, "--yes", code=0)
