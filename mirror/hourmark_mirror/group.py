@@ -42,7 +42,7 @@ def group_of(central: KafkaCluster, edge_alias: str) -> Group:
     """What is known of the mirror of this edge now; Unavailable where the target does not answer."""
     states = TaskStates("")
     states.update(read_topic(central, status_topic(edge_alias), cluster_name="central"))
-    hosts, leader = _members(Cluster(central, "central"), f"{edge_alias}-mm2")
+    hosts, leader = members(Cluster(central, "central"), edge_alias)
     return Group(hosts, leader, states.all(), running_settings(central, edge_alias))
 
 
@@ -53,16 +53,18 @@ def running_settings(central: KafkaCluster, edge_alias: str) -> dict[str, str]:
     return dict(json.loads(written)["properties"]) if written else {}
 
 
-def _members(central: Cluster, group: str) -> tuple[tuple[str, ...], str]:
+def members(central: Cluster, edge_alias: str) -> tuple[tuple[str, ...], str]:
+    """Hosts of the workers that are in the group now, and the leader's address. Unavailable."""
+    group = f"{edge_alias}-mm2"
     with warnings.catch_warnings():  # what should be used instead knows groups of consumers only
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             found = central.admin.list_groups(group, timeout=TIMEOUT_S)
         except KafkaException as error:
             raise Unavailable(f"the central cluster did not tell of group {group}: {error.args[0].str()}") from error
-    members = [member for each in found for member in each.members]
-    leaders = [leader for member in members if (leader := leader_in(member.assignment))]
-    return tuple(sorted(str(member.client_host).lstrip("/") for member in members)), next(iter(leaders), "")
+    there = [member for each in found for member in each.members]
+    leaders = [leader for member in there if (leader := leader_in(member.assignment))]
+    return tuple(sorted(str(member.client_host).lstrip("/") for member in there)), next(iter(leaders), "")
 
 
 def leader_in(assignment: bytes | None) -> str:
