@@ -7,18 +7,21 @@ mirror's own check says the same. Within `WITHIN_S` of the fault everything is c
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
 from tests.support.mirror_workers import Pair, Traffic, held, mirror_pair, own_broker, site
 from tests.support.mirrored import make_topics, topic
 from tests.support.net_namespace import other_host
 from tests.support.waiting import wait_for
 
+from hourmark.alarm import AlarmName
 from hourmark.clock import SystemClock
 from hourmark.kafka import Cluster, client_settings
 from hourmark.mirror_positions import MirrorPositions, reached
@@ -26,6 +29,7 @@ from hourmark.topics import central_topic
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.servers import Programs
 from hourmark_mirror.answering import SILENT_S
+from hourmark_mirror.cli import mirror
 from hourmark_mirror.group import running_settings
 from hourmark_mirror.sites import Sites
 from hourmark_mirror.verdict_text import as_lines
@@ -38,6 +42,7 @@ WITHIN_S = 45.0  # the group's session (10 s), the zombie's fencing, the tasks' 
 AWAY_S = 35.0  # far longer than the session
 MORE = 100  # records of each partition: a second
 BACK_S = 90.0
+NAMED_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +103,13 @@ def assert_once(pair: Pair, traffic: Traffic, *, planted: bool = True) -> None:
     assert not verdict_of(pair).ok
 
 
+def alarms(pair: Pair) -> set[str]:
+    """Names of those that a watch tells, by whose settings there are two workers."""
+    file, two = str(pair.workers["first"].file), {"HOURMARK_MIRROR__WORKERS": "2"}
+    said = CliRunner().invoke(mirror, ["watch", "--once", "--json", "--config", file], env=two).stdout
+    return {alarm["name"] for alarm in json.loads(said)["alarms"]}
+
+
 def come_back(pair: Pair, after: int, traffic: Traffic) -> None:
     """Both are in one group again, and copy."""
     wait_for(lambda: pair.is_one_group(after), "both workers are in one group again", BACK_S)
@@ -111,7 +123,9 @@ def test_the_leading_worker_is_killed_and_the_other_goes_on(pair: Pair) -> None:
         before, leading, (other,) = pair.generation(), *pair.leader()
         leading.stop()
         copying(pair, "after the kill")
+        wait_for(lambda: AlarmName.WORKER_MISSING in alarms(pair), "that a worker is missing is named", NAMED_S, 2.0)
         leading.start()
+        wait_for(lambda: AlarmName.WORKER_MISSING not in alarms(pair), "it is over", BACK_S, 2.0)
         come_back(pair, before, traffic)
         assert other.starts() == 1
 

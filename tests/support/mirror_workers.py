@@ -84,7 +84,7 @@ class Worker:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.rest, self.log = f"{rest[0]}:{rest[1]}", folder / "mirror.log"
-        self._file, self._run = folder / "hourmark.toml", tuple(run)
+        self.file, self._run = folder / "hourmark.toml", tuple(run)
         own: dict[str, Any] = {"work_dir": str(folder / "work"), "rest_host": rest[0], "rest_port": rest[1]}
         self._settings: dict[str, dict[str, Any]] = {**settings, "mirror": {**settings["mirror"], **own}}
         self.change()
@@ -94,16 +94,16 @@ class Worker:
     @property
     def config(self) -> Config:
         """Its settings."""
-        return load_config(self._file)
+        return load_config(self.file)
 
     def change(self, **mirror: object) -> None:
         """Other settings of the group `mirror`, from its next start on."""
         self._settings["mirror"] |= mirror
-        self._file.write_text(render_toml(self._settings))
+        self.file.write_text(render_toml(self._settings))
 
     def start(self) -> None:
         """Start it; its log is appended to."""
-        command = [*self._run, sys.executable, "-m", "hourmark", "mirror", "run", "--config", str(self._file)]
+        command = [*self._run, sys.executable, "-m", "hourmark", "mirror", "run", "--config", str(self.file)]
         with self.log.open("a") as log:
             self._began = log.tell()
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
