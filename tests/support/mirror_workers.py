@@ -20,13 +20,12 @@ import psutil
 from confluent_kafka import Producer
 from tests.support.mirrored import topic
 from tests.support.net_namespace import OtherHost
-from tests.support.own_kafka import new_cluster_id, own_server
+from tests.support.own_kafka import answers, new_cluster_id, own_server
 from tests.support.waiting import wait_for
 
 from hourmark.committed_reader import CommittedReader
 from hourmark.config import Config, load_config
 from hourmark.config_groups import KafkaCluster
-from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, Partition, client_settings
 from hourmark.toml_text import render_toml
 from hourmark_infra.stack.kafka import MESSAGE_BYTES_MAX
@@ -64,16 +63,8 @@ def own_broker(programs: Programs, folder: Path, host: str = "127.0.0.1") -> Ite
     }
     with own_server(programs, folder, properties, new_cluster_id()):
         cluster = KafkaCluster(bootstrap=f"{host}:{port}", replication_factor=1, min_insync_replicas=1)
-        wait_for(lambda: _answers(cluster), f"the broker of {folder} answers")
+        wait_for(lambda: answers(cluster), f"the broker of {folder} answers")
         yield cluster
-
-
-def _answers(cluster: KafkaCluster) -> bool:
-    try:
-        Cluster(cluster, "own").names()
-    except Unavailable:
-        return False
-    return True
 
 
 class Worker:
