@@ -39,12 +39,13 @@ def status(config: Config, as_json: bool) -> None:
     sites = Sites(config)
     group = group_of(sites.central.settings, sites.alias)
     if as_json:
-        say_json(_group_as_object(sites, group, installed_version(config.mirror.classpath)))
+        say_json(as_object(sites.alias, group, installed_version(config.mirror.classpath)))
         return
-    click.echo("\n".join(_group_as_lines(sites, group, installed_version(config.mirror.classpath))))
+    click.echo("\n".join(as_lines(sites.alias, group, installed_version(config.mirror.classpath))))
 
 
-def _group_as_object(sites: Sites, group: Group, installed: str) -> dict[str, object]:
+def as_object(site: str, group: Group, installed: str) -> dict[str, object]:
+    """Of `status`, for programs."""
     states = {
         name: {
             "state": s.state,
@@ -55,7 +56,7 @@ def _group_as_object(sites: Sites, group: Group, installed: str) -> dict[str, ob
         for name, s in group.states.items()
     }
     return {
-        "site": sites.alias,
+        "site": site,
         "workers": list(group.hosts),
         "leader": group.leader or None,
         "installed_version": installed or None,
@@ -64,10 +65,13 @@ def _group_as_object(sites: Sites, group: Group, installed: str) -> dict[str, ob
     }
 
 
-def _group_as_lines(sites: Sites, group: Group, installed: str) -> Iterator[str]:
+def as_lines(site: str, group: Group, installed: str) -> Iterator[str]:
+    """Of `status`, for people."""
     hosts = f" on {', '.join(group.hosts)}" if group.hosts else ""
-    yield f"site {sites.alias}: {len(group.hosts)} workers{hosts}, led by {group.leader or 'nobody'}"
+    yield f"site {site}: {len(group.hosts)} workers{hosts}, led by {group.leader or 'nobody'}"
     yield f"MirrorMaker 2 installed here: {installed or 'unknown'}"
+    if not group.hosts:
+        yield "no worker is there now: what follows was said by those that were"
     for name, s in group.states.items():
         if s.state != "UNASSIGNED":
             cause = f": {s.cause}" if s.state == "FAILED" else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ from hourmark.config_groups import Kafka, KafkaCluster, Mirror
 from hourmark.kafka import TopicInfo
 from hourmark.topic_setup import WantedTopic
 from hourmark_mirror.group import Group, leader_in
+from hourmark_mirror.plan_cli import as_lines, as_object
 from hourmark_mirror.planning import Kind, connector_settings, topics_differ, version_differs, worker_differs
 from hourmark_mirror.process import installed_version
 from hourmark_mirror.properties import TARGET_ALIAS, properties
+from hourmark_mirror.task_status import State
 
 CLICK = "edge.events.click"
 WANTED = WantedTopic(CLICK, 3, {"retention.ms": "3600000", "max.message.bytes": "8388608"})
@@ -100,3 +103,17 @@ def test_a_leader_that_other_hosts_cannot_reach_is_seen() -> None:
     assert Group(("10.0.0.1", "10.0.0.2"), "127.0.0.1:8783", {}, {}).cut_in_two
     assert not Group(("10.0.0.1", "10.0.0.2"), "mirror-1:8783", {}, {}).cut_in_two
     assert not Group(("10.0.0.1",), "127.0.0.1:8783", {}, {}).cut_in_two
+
+
+def test_status_hides_secrets_and_says_when_nobody_is_there() -> None:
+    states = {
+        "MirrorSourceConnector-0": State("FAILED", "mirror-1:8783", 3, "4.3.0", "RecordTooLargeException"),
+        "MirrorSourceConnector-1": State("UNASSIGNED", "mirror-1:8783", 3, "", ""),
+    }
+    settings = {"tasks.max": "2", "target.cluster.sasl.jaas.config": 'password="planted-s3cret"'}
+    group = Group((), "", states, settings)
+    text = "\n".join(as_lines("edge", group, "4.3.0"))
+    assert "no worker is there now" in text
+    assert "FAILED     mirror-1:8783  4.3.0: RecordTooLargeException" in text and "UNASSIGNED" not in text
+    assert "tasks.max = 2" in text
+    assert "s3cret" not in text + json.dumps(as_object("edge", group, "4.3.0"))
