@@ -55,7 +55,12 @@ class MirrorMakerProcess:
         sys.stderr.flush()
         try:
             self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=2, stderr=2, preexec_fn=_dies_with(os.getpid())
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                stderr=2,
+                cwd=config.mirror.work_dir,  # where the file of secrets is looked for
+                preexec_fn=_dies_with(os.getpid()),
             )
         except OSError as error:
             raise ConfigError(
@@ -79,8 +84,12 @@ class MirrorMakerProcess:
 
 def installed_version(classpath: str) -> str:
     """Of MirrorMaker 2 in `mirror.classpath`, by its jar's name; empty where that does not tell."""
-    jars = itertools.chain.from_iterable(_jars(part) for part in classpath.split(":") if part)
+    jars = itertools.chain.from_iterable(_jars(part) for part in _parts(classpath))
     return next((found[1] for jar in jars if (found := _JAR.fullmatch(jar.name))), "")
+
+
+def _parts(classpath: str) -> list[str]:
+    return [part for part in classpath.split(":") if part]
 
 
 def _jars(part: str) -> Iterable[Path]:
@@ -97,12 +106,12 @@ def prepare(config: Config) -> list[str]:
     write_durably(settings, render(properties(config)).encode("latin-1"))
     write_durably(log4j2, LOG4J2.format(level=config.log_level).encode())
     return [
-        config.mirror.java,
+        str(Path(config.mirror.java).absolute()) if "/" in config.mirror.java else config.mirror.java,
         f"-Xmx{config.mirror.heap_mb}m",
         "-XX:+UseSerialGC",
         "-XX:+ExitOnOutOfMemoryError",
         f"-Dlog4j2.configurationFile={log4j2}",
-        *(["-cp", config.mirror.classpath] if config.mirror.classpath else []),
+        *(["-cp", ":".join(str(Path(p).absolute()) for p in _parts(config.mirror.classpath))] if config.mirror.classpath else []),
         MAIN_CLASS,
         str(settings),
     ]

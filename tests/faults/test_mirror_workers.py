@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from confluent_kafka import Producer
 from tests.support.mirror_workers import Pair, Traffic, held, mirror_pair, own_broker, site
 from tests.support.mirrored import make_topics, topic
 from tests.support.net_namespace import other_host
+from tests.support.secure_broker import secure_broker
 from tests.support.waiting import wait_for
 
 from hourmark.alarm import AlarmName
@@ -221,3 +223,18 @@ def test_two_sites_share_a_centre_and_neither_is_the_others_matter(programs: Pro
             copying(west, "after it woke")
             assert_once(east, at_east, planted=False)
             assert_once(west, at_west, planted=False)
+
+
+@pytest.mark.long
+def test_workers_with_passwords_need_no_file_of_each_other(programs: Programs, tmp_path: Path) -> None:
+    """The leader writes the settings that all run with; what they refer to must be each worker's own."""
+    with secure_broker(tmp_path / "central", programs) as broker, site(programs, tmp_path, broker.scram) as pair:
+        begin(pair)
+        with Traffic(pair.edge, NAMES) as traffic:
+            copying(pair, "before")
+            leading, (other,) = pair.leader()
+            leading.stop()
+            shutil.rmtree(leading.config.mirror.work_dir)  # as if it had been on another host
+            copying(pair, "by the other")
+            assert_once(pair, traffic)
+            assert other.starts() == 1
