@@ -24,6 +24,7 @@ class AlarmName(StrEnum):
     TARGET_TRUNCATED = "mirror-target-truncated"
     REMOTE_MISSING = "mirror-remote-topic-missing"
     TASK_STOPPED = "mirror-task-stopped"
+    WORKER_MISSING = "mirror-worker-missing"
     RECORD_BLOCKS = "mirror-record-blocks"
     CONTENTS_DIFFER = "mirror-contents-differ"
     ONLY_CENTRAL = "mirror-only-central"
@@ -41,6 +42,7 @@ _TO_DO: Final = {
     AlarmName.TARGET_TRUNCATED: "name what is missing with `hourmark mirror verify`, while the edge still has it",
     AlarmName.REMOTE_MISSING: "start `hourmark mirror run` again: it makes the topics that are missing",
     AlarmName.TASK_STOPPED: "see that `hourmark mirror run` runs, and what its log says of this task",
+    AlarmName.WORKER_MISSING: "start `hourmark mirror run` on the host that is missing: copying goes on, with less in reserve",
     AlarmName.RECORD_BLOCKS: "raise max.message.bytes of the topic on the central cluster above the record's size",
     AlarmName.CONTENTS_DIFFER: "look at the records that `hourmark mirror verify` names; who else writes there?",
     AlarmName.ONLY_CENTRAL: "find out who made it; if it may be there: `hourmark mirror verify --accept`",

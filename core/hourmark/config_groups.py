@@ -325,9 +325,11 @@ class Mirror(Group):
     rest_port: Port = 8783
     """exactly-once source support needs it"""
     rest_host: str = "127.0.0.1"
-    """where its REST listens, without TLS; where several workers share a mirror, a name by which the others reach this one"""
+    """where its REST listens, without TLS; of several workers of one mirror each a name by which the others reach this one"""
     tasks_max: Positive = 2
     """copying tasks at once, for each connector"""
+    workers: int = Field(0, ge=0)
+    """workers that share this mirror, on all hosts; fewer of them are an alarm of `hourmark mirror watch`. 0: nobody counts"""
     retention_alarm_hours: float = Field(24.0, gt=0)
     """so long before the edge's retention reaches what is not copied, it is an alarm; of a shorter retention, half of it"""
     traffic_seconds: dict[str, Seconds] = {}

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
 
 from hourmark.errors import Finding, Unavailable
 from hourmark.kafka import TIMEOUT_S, Cluster, Partition
@@ -29,7 +29,7 @@ def ensure_topics(cluster: Cluster, wanted: Sequence[WantedTopic]) -> list[str]:
     """
     existing = cluster.topics([t.name for t in wanted])
     missing = [t for t in wanted if t.name not in existing]
-    _create(cluster, missing)
+    create_topics(cluster, missing)
     there = [(t, len(existing[t.name].partitions)) for t in wanted if t.name in existing]
     wrong = [f"{t.name} has {count} partitions, not {t.partitions}" for t, count in there if count < t.partitions]
     wrong += _wrong_settings(cluster, [t for t, _ in there])
@@ -42,7 +42,8 @@ def ensure_topics(cluster: Cluster, wanted: Sequence[WantedTopic]) -> list[str]:
     return [t.name for t in missing]
 
 
-def _create(cluster: Cluster, missing: Sequence[WantedTopic]) -> None:
+def create_topics(cluster: Cluster, missing: Sequence[WantedTopic]) -> None:
+    """Create these, and wait until they can be used; that another was faster is fine."""
     if not missing:
         return
     replication = cluster.settings.replication_factor
@@ -60,6 +61,29 @@ def _create(cluster: Cluster, missing: Sequence[WantedTopic]) -> None:
         except TimeoutError as error:
             raise Unavailable(f"the {cluster.name} cluster did not create {name} within {TIMEOUT_S:.0f} s") from error
     _wait_for_leaders(cluster, [Partition(t.name, n) for t in missing for n in range(t.partitions)])
+
+
+def add_partitions(cluster: Cluster, topic: str, count: int) -> None:
+    """The topic has so many partitions afterwards; that another was faster is fine."""
+    future = cluster.admin.create_partitions([NewPartitions(topic, count)], operation_timeout=TIMEOUT_S)[topic]
+    try:
+        future.result(TIMEOUT_S + 1)
+    except KafkaException as error:
+        there = cluster.topics([topic]).get(topic)
+        if there is None or len(there.partitions) < count:
+            raise Unavailable(f"the {cluster.name} cluster did not add partitions to {topic}: {error.args[0].str()}") from error
+    _wait_for_leaders(cluster, [Partition(topic, n) for n in range(count)])
+
+
+def alter_topic(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> None:
+    """Change these settings of a topic, and no others."""
+    changes = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+    (future,) = cluster.admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values()
+    try:
+        future.result(TIMEOUT_S + 1)
+    except KafkaException as error:
+        raise Unavailable(f"the {cluster.name} cluster did not alter {topic}: {error.args[0].str()}") from error
 
 
 def _wait_for_leaders(cluster: Cluster, partitions: Sequence[Partition]) -> None:

@@ -1,4 +1,4 @@
-"""Hourmark's own daemons as child processes: the service, the tailer, the ETL. Chaos tests use them too.
+"""Hourmark's own daemons as child processes: the service, the tailer, the ETL. Chaos tests use them too, and a mirror's worker.
 
 Each carries a mark in its environment, as the stack's servers do, and so do its children (Spark's JVM): by that they are found
 and ended again, also those of a demo that was killed before it could.
@@ -28,12 +28,12 @@ _STOP_SECONDS: Final = 10.0
 _RETRIES: Final = 3
 _RETRY_SECONDS: Final = 2.0
 
-COMMANDS: Final = {"service": ("serve",), "tailer": ("tail",), "etl": ("etl", "run")}
+COMMANDS: Final = {"service": ("serve",), "tailer": ("tail",), "etl": ("etl", "run"), "mirror": ("mirror", "run")}
 
 
 @dataclass
 class Components:
-    """The three daemons of one configuration. `home` makes their mark; their logs are in `logs`."""
+    """The daemons of one configuration. `home` makes their mark; their logs are in `logs`."""
 
     home: Path
     config: Path

@@ -3,8 +3,10 @@
 - `properties`: MirrorMaker 2's properties, a pure function of the configuration
 - `sites`: both clusters, and which topics are copied
 - `remote_topics`: the remote topics, made by Hourmark with the settings of the edge's
-- `process`, `task_status`, `progress`, `supervisor`: MirrorMaker 2 as a child that never outlives its parent, and is started
-  again when it ends, when a task fails, or when it stands still
+- `planning`: what differs between the edge's topics, the remote ones and what workers run with, a pure function of what was read
+- `process`, `task_status`, `progress`, `answering`, `supervisor`: MirrorMaker 2 as a child that never outlives its parent, and is
+  started again when it ends, when one of its tasks fails, when it stands still, or does not answer
+- `group`: the workers of one mirror, as the target cluster knows them
 - `lag`, `reading`, `comparison`, `verification`: how far it is, and whether the target holds what the source holds
 - `checks`: what is remembered between two checks, so that a gap between them is seen
 - `observed`, `judging`: alarms, a pure function of one look and of what is remembered of those before; `looking`, `watch_memory`,

@@ -1,4 +1,4 @@
-"""`hourmark mirror`: run MirrorMaker 2, show its lag, verify and watch it."""
+"""`hourmark mirror`: run MirrorMaker 2, show its lag, verify and watch it, keep its topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from hourmark.log import set_up_logging
 from hourmark.printing import json_option, say_json
 from hourmark.state_folder import StateFolder
 from hourmark.stopping import stop_on_signals
+from hourmark_mirror.answering import AnswerWatch
 from hourmark_mirror.lag import measure
+from hourmark_mirror.plan_cli import apply, plan, status
 from hourmark_mirror.process import MirrorMakerProcess, prepare
 from hourmark_mirror.progress import ProgressWatch
 from hourmark_mirror.remote_topics import ensure_remote_topics
@@ -37,10 +39,11 @@ BACKOFF_S: Final = (1.0, 15.0)
 
 @click.group()
 def mirror() -> None:
-    """MirrorMaker 2 between the edge and the central cluster: run it, show its lag, verify and watch it."""
+    """MirrorMaker 2 between the edge and the central cluster: run it, show its lag, verify and watch it, keep its topics."""
 
 
-mirror.add_command(watch)
+for _command in (watch, status, plan, apply):
+    mirror.add_command(_command)
 
 
 @mirror.command(epilog="Example:  hourmark mirror run --config /etc/hourmark/hourmark.toml")
@@ -49,9 +52,10 @@ mirror.add_command(watch)
 def run(config: Config, no_restart: bool) -> None:
     """Run MirrorMaker 2, edge to central, exactly once, until SIGTERM.
 
-    Makes the remote topics that are missing, and checks those that exist. Starts MirrorMaker 2 again when it ends or when one
-    of its tasks fails. Its log goes to stderr; what it was given is in mirror.work_dir. One mirror is enough: a second one
-    on the same mirror.work_dir is refused.
+    Makes the remote topics that are missing, and tells what differs of those that exist (`hourmark mirror plan`). Starts
+    MirrorMaker 2 again when it ends or when one of its tasks fails. Its log goes to stderr; what it was given is in
+    mirror.work_dir, where a second one is refused. On several hosts, each with a mirror.rest_host by which the others reach it,
+    all are workers of one mirror: they share its tasks, and what one leaves the others take over.
     """
     set_up_logging(config.log_level)
     with _alone(config.mirror.work_dir):
@@ -82,8 +86,9 @@ def _run(config: Config, *, restart: bool) -> int:
 
     for step in (sites.edge.cluster_id, sites.central.cluster_id, topics):
         _until_available(step, stopping)
-    worker = f"{config.mirror.rest_host}:{config.mirror.rest_port}"
-    watches = TaskWatch(sites.central.settings, sites.alias, worker, clock), ProgressWatch(sites, clock)
+    host, port = config.mirror.rest_host, config.mirror.rest_port
+    tasks = TaskWatch(sites.central.settings, sites.alias, f"{host}:{port}", clock)
+    watches = tasks, ProgressWatch(sites, clock), AnswerWatch(host, port, clock)
     return Supervisor(
         make=lambda: MirrorMakerProcess(config), watches=watches, clock=clock, stopping=stopping, restart=restart
     ).run()

@@ -6,6 +6,7 @@ and a topic outgrows a position that is not its own. Everything else is over onc
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -23,14 +24,19 @@ LOSSES: Final = (
     AlarmName.CONTENTS_DIFFER,
 )
 STILL_MS: Final = 40_000  # behind for so long at one position: with looks every ten seconds it is named within the minute
+FEW_MS: Final = 20_000  # a worker that is restarted is away for less
 BLIND_MS: Final = 60_000  # looks that lie further apart say nothing of what stood still between them
 
 
 class Limits(NamedTuple):
-    """What is too little and too long. `retention_hours`: before retention; of a shorter one its half. `expected_s`: by topic."""
+    """What is too little and too long. `retention_hours`: before retention; of a shorter one its half. `expected_s`: by topic.
+
+    `workers`: how many share the mirror; 0: nobody counts.
+    """
 
     retention_hours: float
     expected_s: Mapping[str, float]
+    workers: int = 0
 
 
 class Verified(NamedTuple):
@@ -51,7 +57,7 @@ class Judged(NamedTuple):
 
 def judged(seen: Observed, before: Memory, limits: Limits) -> Judged:
     """The alarms of this look, and what to remember for the next."""
-    still = standing_still(seen, before)
+    still, few_since_ms = standing_still(seen, before), _few_since_ms(seen, before, limits)
     checks: tuple[Callable[[], Iterator[Alarm]], ...] = (
         lambda: _recreated(seen, before),
         lambda: _overtaken(seen, before),
@@ -62,6 +68,7 @@ def judged(seen: Observed, before: Memory, limits: Limits) -> Judged:
         lambda: _near(seen, limits),
         lambda: _blocked(seen, still),
         lambda: _stopped(seen, still),
+        lambda: _few(seen, few_since_ms, limits),
         lambda: _quiet(seen, limits),
     )
     found = {(a.name, a.subject): a for check in checks for a in check()}
@@ -69,7 +76,7 @@ def judged(seen: Observed, before: Memory, limits: Limits) -> Judged:
     kept = {(a.name, a.subject): a for a in before.standing if (a.name, a.subject) not in found or a.name != AlarmName.OVERTAKEN}
     every = {**found, **kept}
     standing = tuple(alarm for alarm in every.values() if alarm.name in LOSSES)
-    memory = _remembered(seen, before, standing)
+    memory = dataclasses.replace(_remembered(seen, before, standing), few_since_ms=few_since_ms)
     return Judged(sorted(every.values(), key=lambda a: (a.name, a.subject)), memory, verified(seen, memory))
 
 
@@ -212,6 +219,18 @@ def _stopped(seen: Observed, still: list[Partition]) -> Iterator[Alarm]:
             f"{seen.positions.get(first, 'its beginning')} of {seen.ends[first]}"
         )
         yield Alarm(AlarmName.TASK_STOPPED, CONNECTOR, text)
+
+
+def _few_since_ms(seen: Observed, before: Memory, limits: Limits) -> int | None:
+    if seen.workers is None or seen.workers >= limits.workers:
+        return None
+    return before.few_since_ms or seen.now_ms
+
+
+def _few(seen: Observed, since_ms: int | None, limits: Limits) -> Iterator[Alarm]:
+    if since_ms is not None and seen.now_ms - since_ms >= FEW_MS:
+        text = f"{seen.workers} of {limits.workers} workers share this mirror, since {_at(since_ms)}"
+        yield Alarm(AlarmName.WORKER_MISSING, "mirror", text)
 
 
 def _quiet(seen: Observed, limits: Limits) -> Iterator[Alarm]:

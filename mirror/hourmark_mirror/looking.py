@@ -19,6 +19,7 @@ from hourmark.clock import Clock
 from hourmark.committed_reader import CommittedReader
 from hourmark.kafka import Partition
 from hourmark.topic_follower import TopicFollower
+from hourmark_mirror.group import members
 from hourmark_mirror.judging import standing_still, stretches
 from hourmark_mirror.observed import CutOff, Memory, Observed, Oversize
 from hourmark_mirror.reading import Record, read_span, span_reader
@@ -35,9 +36,11 @@ CLOCKS_APART_MS: Final = 300_000  # between this machine's clock and a broker's,
 class Looker:
     """Looks again and again. Every look may raise Unavailable. Not thread-safe."""
 
-    def __init__(self, sites: Sites, clock: Clock, *, max_message_bytes: int, expected: Sequence[str]) -> None:
+    def __init__(
+        self, sites: Sites, clock: Clock, *, max_message_bytes: int, expected: Sequence[str], counts_workers: bool = False
+    ) -> None:
         self._sites, self._clock = sites, clock
-        self._max_bytes, self._expected = max_message_bytes, expected
+        self._max_bytes, self._expected, self._counts_workers = max_message_bytes, expected, counts_workers
         self._positions = sites.positions()
         self._states = TaskStates("")
         self._status = TopicFollower(sites.central.settings, status_topic(sites.alias))
@@ -73,6 +76,7 @@ class Looker:
             retention_ms={name: int(settings["retention.ms"]) for name, settings in configs.items()},
             failures=self._failures(),
             newest_ms=self._newest(partitions),
+            workers=len(members(sites.central, sites.alias)[0]) if self._counts_workers else None,
         )
         samples = self._sampler.sample(stretches(seen, before), remotes)
         return self._read(dataclasses.replace(seen, samples=samples), before, remotes)

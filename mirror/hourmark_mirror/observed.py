@@ -52,6 +52,7 @@ class Observed:
     `uncopied_ms`: when the first record that is not copied was written, of partitions that were behind at the look before, too.
     `cut_off`: of partitions whose log start moved on the target. `blocking`: of partitions that stand still.
     `newest_ms`: when the newest record of a topic was written, None where it has none; of topics with traffic to be expected.
+    `workers`: how many share this mirror now; None where nobody counts them.
     """
 
     now_ms: int
@@ -68,6 +69,7 @@ class Observed:
     blocking: Mapping[Partition, Oversize] = dataclasses.field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     newest_ms: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
+    workers: int | None = None
     samples: Mapping[Partition, Sample] = dataclasses.field(default_factory=dict)
 
 
@@ -103,11 +105,15 @@ class KnownTopic:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What is remembered from one look to the next. `standing`: losses, which stand until an operator accepts them."""
+    """What is remembered from one look to the next. `standing`: losses, which stand until an operator accepts them.
+
+    `few_since_ms`: since when there are fewer workers than there should be.
+    """
 
     looked_ms: int = 0
     topics: Mapping[str, KnownTopic] = dataclasses.field(default_factory=dict)
     standing: tuple[Alarm, ...] = ()
+    few_since_ms: int | None = None
     format: Literal[1] = 1
 
     def of(self, partition: Partition) -> KnownPartition | None:

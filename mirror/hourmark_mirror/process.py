@@ -7,11 +7,13 @@ passed on, and the child is always reaped.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +26,7 @@ from hourmark_mirror.security import check_key
 MAIN_CLASS: Final = "org.apache.kafka.connect.mirror.MirrorMaker"
 STOP_TIMEOUT_S: Final = 15.0  # then it is killed: its open transaction is aborted by the next start
 _PR_SET_PDEATHSIG: Final = 1
+_JAR: Final = re.compile(r"connect-mirror-(\d[\w.-]*)\.jar")
 
 # In dedicated mode the checkpoint connector is always tried, and refused since checkpoints are off: no news for an operator.
 LOG4J2: Final = """\
@@ -52,7 +55,12 @@ class MirrorMakerProcess:
         sys.stderr.flush()
         try:
             self._child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=2, stderr=2, preexec_fn=_dies_with(os.getpid())
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                stderr=2,
+                cwd=config.mirror.work_dir,  # where the file of secrets is looked for
+                preexec_fn=_dies_with(os.getpid()),
             )
         except OSError as error:
             raise ConfigError(
@@ -74,6 +82,20 @@ class MirrorMakerProcess:
             return self._child.wait()
 
 
+def installed_version(classpath: str) -> str:
+    """Of MirrorMaker 2 in `mirror.classpath`, by its jar's name; empty where that does not tell."""
+    jars = itertools.chain.from_iterable(_jars(part) for part in _parts(classpath))
+    return next((found[1] for jar in jars if (found := _JAR.fullmatch(jar.name))), "")
+
+
+def _parts(classpath: str) -> list[str]:
+    return [part for part in classpath.split(":") if part]
+
+
+def _jars(part: str) -> Iterable[Path]:
+    return Path(part[:-1]).glob("*.jar") if part.endswith("/*") else [Path(part)]
+
+
 def prepare(config: Config) -> list[str]:
     """Write the generated files into `mirror.work_dir`, for its owner's eyes; returns the command."""
     for alias, cluster in ((config.kafka.edge_alias, config.kafka.edge), (TARGET_ALIAS, target_of(config))):
@@ -84,12 +106,12 @@ def prepare(config: Config) -> list[str]:
     write_durably(settings, render(properties(config)).encode("latin-1"))
     write_durably(log4j2, LOG4J2.format(level=config.log_level).encode())
     return [
-        config.mirror.java,
+        str(Path(config.mirror.java).absolute()) if "/" in config.mirror.java else config.mirror.java,
         f"-Xmx{config.mirror.heap_mb}m",
         "-XX:+UseSerialGC",
         "-XX:+ExitOnOutOfMemoryError",
         f"-Dlog4j2.configurationFile={log4j2}",
-        *(["-cp", config.mirror.classpath] if config.mirror.classpath else []),
+        *(["-cp", ":".join(str(Path(p).absolute()) for p in _parts(config.mirror.classpath))] if config.mirror.classpath else []),
         MAIN_CLASS,
         str(settings),
     ]

@@ -76,6 +76,7 @@ emit.heartbeats.enabled = false  # at this level too, or a worker for the opposi
 """
 # Its default, `rebootstrap`, has an admin client whose brokers are all away spin: a core, and 3,000 lines of log a second.
 _RECOVERY: Final = "metadata.recovery.strategy"
+_SECRETS: Final = "mm2-secrets.properties"
 
 
 def target_of(config: Config) -> KafkaCluster:
@@ -108,7 +109,7 @@ def properties(config: Config) -> dict[str, str]:
         "message_bytes_four_times": 4 * message_bytes,
     }
     settings = (line.partition("  #")[0].split(" = ") for line in _SETTINGS.splitlines())
-    clients = _client(source, config.kafka.edge, secrets_file(config)) | _client(target, central, secrets_file(config))
+    clients = _client(source, config.kafka.edge) | _client(target, central)
     return {
         "clusters": f"{source},{target}",
         **clients,
@@ -123,8 +124,8 @@ def secret_properties(config: Config) -> dict[str, str]:
 
 
 def secrets_file(config: Config) -> Path:
-    """Beside the generated properties."""
-    return config.mirror.work_dir.absolute() / "mm2-secrets.properties"
+    """Beside the generated properties, in the folder where Java runs."""
+    return config.mirror.work_dir.absolute() / _SECRETS
 
 
 def render(values: Mapping[str, str]) -> str:
@@ -142,6 +143,6 @@ def _unicode(char: str) -> str:
     return "".join(f"\\u{utf16[i]:02x}{utf16[i + 1]:02x}" for i in range(0, len(utf16), 2))
 
 
-def _client(alias: str, cluster: KafkaCluster, secrets_file: Path) -> dict[str, str]:
+def _client(alias: str, cluster: KafkaCluster) -> dict[str, str]:
     known = {f"{alias}.bootstrap.servers": bootstrap_of(cluster), f"{alias}.{_RECOVERY}": "none"}
-    return known | security(alias, cluster, secrets_file)
+    return known | security(alias, cluster, _SECRETS)

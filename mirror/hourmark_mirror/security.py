@@ -1,7 +1,9 @@
 """How MirrorMaker 2 gets into a cluster: librdkafka's settings in Java's names. What cannot be said in Java stops the start.
 
 Secrets stand in a file of their own, and MirrorMaker's properties refer to it: it writes these, as they are, into a topic of
-the target (its connectors' configurations). Files of certificates and keys are referred to as well, and read at each start.
+the target (its connectors' configurations), from where other workers take them: so the file is named without its folder, which
+is where each worker's Java runs. Files of certificates and keys are referred to as well, and read at each start; their paths must
+be the same for all workers.
 """
 
 from __future__ import annotations
@@ -40,15 +42,19 @@ _ALLOWED: Final = (*_JAVA_NAMES, *_FILES, *_SECRETS, *_LOGIN)
 _KEYS_OF_JAVA: Final = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
 
 
-def security(alias: str, cluster: KafkaCluster, secrets_file: Path) -> dict[str, str]:
-    """Security in Java's names, with references in place of secrets and of what stands in files of PEM."""
+def security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dict[str, str]:
+    """Security in Java's names, with references in place of secrets and of what stands in files of PEM.
+
+    `secrets_file`: its name, in the folder where Java runs.
+    """
     given = cluster.properties
     values: dict[str, str] = {}
     for name, value in given.items():
         if name in _JAVA_NAMES:
             values[_JAVA_NAMES[name]] = value
         elif name in _FILES:
-            values |= {"ssl.keystore.type": "PEM", _FILES[name]: _reference("directory", Path(value).parent, Path(value).name)}
+            folder = str(Path(value).parent.absolute())
+            values |= {"ssl.keystore.type": "PEM", _FILES[name]: _reference("directory", folder, Path(value).name)}
         elif name.startswith(("ssl.", "sasl.", "security.")) and name not in _ALLOWED:
             raise ConfigError(
                 f"kafka properties: {name} of cluster {alias!r} cannot be passed to MirrorMaker 2; "
@@ -84,8 +90,8 @@ def check_key(alias: str, cluster: KafkaCluster) -> None:
         )
 
 
-def _reference(provider: str, place: Path, key: str) -> str:
-    return f"${{{provider}:{place.absolute()}:{key}}}"
+def _reference(provider: str, place: str, key: str) -> str:
+    return f"${{{provider}:{place}:{key}}}"
 
 
 def _login(alias: str, given: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Keeps MirrorMaker 2 running: a failure is seen, named, and answered by a new start, after a pause that grows.
 
-Seen are the end of the process, a failed connector or task, and a partition that stands still (`progress`). One failed task
+Seen are the end of the process, a failed connector or task, a partition that stands still (`progress`), and a process that does
+not answer (`answering`). One failed task
 is enough for a new start of the whole process: its partitions stand still while the others go on. Exactly-once makes a new
 start harmless: the open transaction is aborted, and copying goes on from the committed positions.
 
@@ -61,7 +62,7 @@ class Watch(Protocol):
 
 
 class TaskWatch:
-    """Reads the states from the target cluster.
+    """Reads the states from the target cluster. What failed on another worker is for the supervisor of that one.
 
     A connector that was refused has no state at all, and no task that could fail: so it must be seen running.
     """
@@ -80,8 +81,9 @@ class TaskWatch:
     def failed(self) -> list[Failure]:
         self._states.update(self._follower.poll()[1])
         if not self._states.running(CONNECTOR) and self._clock.monotonic_s() - self._began_s > START_S:
-            return [*self._states.failed, Failure(CONNECTOR, f"not running {START_S:g} s after the start; its log says why")]
-        return self._states.failed
+            not_running = Failure(CONNECTOR, f"not running {START_S:g} s after the start; its log says why")
+            return [*self._states.failed_here, not_running]
+        return self._states.failed_here
 
 
 @dataclasses.dataclass

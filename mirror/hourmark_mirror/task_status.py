@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from hourmark.topic_follower import KeyValue
 
@@ -30,13 +30,30 @@ def status_topic(edge_alias: str) -> str:
     return f"mm2-status.{edge_alias}.internal"
 
 
+class State(NamedTuple):
+    """The last that was said of a connector or task: `RUNNING`, `FAILED` and the like, and by which worker (`host:port`).
+
+    `version`: of MirrorMaker 2, as far as it was told. `cause`: of what has failed.
+    """
+
+    state: str
+    worker: str
+    generation: int
+    version: str
+    cause: str
+
+
 class TaskStates:
-    """The last known state of every connector and task. `worker`: this one's address, as its REST listens."""
+    """The last known state of every connector and task. `worker`: this one's address, as its REST listens.
+
+    A worker that was paused or cut off does not know, once it is back, that its task runs elsewhere by now, and may say that it
+    has failed. Such words are of an older generation of the workers' group than those of who runs it: they are passed over.
+    """
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
-        self._failed: dict[str, Failure] = {}
-        self._running: dict[str, str] = {}  # and on which worker
+        self._last: dict[str, State] = {}
+        self._over: set[str] = set()  # said by a run before this one
 
     def update(self, records: Iterable[KeyValue]) -> None:
         """Take in records of the status topic, in their order. What is no status is not looked at."""
@@ -44,28 +61,54 @@ class TaskStates:
             match = _KEY.fullmatch((key or b"").decode("utf-8", "replace"))
             if match is None:
                 continue
-            state = json.loads(value) if value else {}
-            name, said = match["name"], state.get("state")
-            self._running.pop(name, None)
-            self._failed.pop(name, None)
-            if said == "RUNNING":
-                self._running[name] = str(state.get("worker_id"))
-            elif said == "FAILED":
-                self._failed[name] = Failure(name, _cause(state.get("trace") or ""))
+            name = match["name"]
+            if not value:  # it is there no longer
+                self._last.pop(name, None)
+                continue
+            said = _state(json.loads(value))
+            if said.state == "RUNNING" or not _is_stale(said, self._last.get(name)):
+                self._last[name] = said
+                self._over.discard(name)
 
     def forget(self) -> None:
         """Before a start: what an earlier run said is over. What runs on another worker goes on, and is not said again."""
-        self._failed.clear()
-        self._running = {name: on for name, on in self._running.items() if on.partition("/")[0] != self._worker}
+        self._over |= {name for name, last in self._last.items() if last.state != "RUNNING" or last.worker == self._worker}
 
     def running(self, name: str) -> bool:
         """Whether this connector or task said that it runs."""
-        return name in self._running
+        return name in self._last and name not in self._over and self._last[name].state == "RUNNING"
+
+    def all(self) -> dict[str, State]:
+        """What each said last, by its name."""
+        return dict(sorted(self._last.items()))
 
     @property
     def failed(self) -> list[Failure]:
         """Those that have failed and were not started again."""
-        return sorted(self._failed.values())
+        return [Failure(name, last.cause) for name, last in self._failed()]
+
+    @property
+    def failed_here(self) -> list[Failure]:
+        """Those of them that this worker ran; the others are for the supervisors of theirs."""
+        return [Failure(name, last.cause) for name, last in self._failed() if last.worker == self._worker]
+
+    def _failed(self) -> list[tuple[str, State]]:
+        return [(name, last) for name, last in self.all().items() if last.state == "FAILED" and name not in self._over]
+
+
+def _state(value: Mapping[str, Any]) -> State:
+    worker = str(value.get("worker_id")).partition("/")[0]
+    return State(
+        state=str(value.get("state")),
+        worker=worker,
+        generation=int(value.get("generation") or 0),
+        version=str(value.get("version") or ""),
+        cause=_cause(value.get("trace") or ""),
+    )
+
+
+def _is_stale(said: State, last: State | None) -> bool:
+    return last is not None and last.state == "RUNNING" and said.worker != last.worker and said.generation < last.generation
 
 
 def _cause(trace: str) -> str:

@@ -39,16 +39,18 @@ def watch(config: Config, once: bool, accept: bool, as_json: bool) -> None:
 
     Alarms: retention that comes near what is not copied, or has overtaken it; a topic deleted and made again; positions that are
     stale; a target that was truncated; a task that does not run, or partitions that stand still; a record that is too large for
-    the target; types that send nothing (mirror.traffic_seconds). Losses stand until --accept, also over restarts. It changes
-    nothing. Metrics are at mirror.metrics_port. What each alarm means, and what to do: docs/runbooks.
+    the target; a worker that is missing (mirror.workers); types that send nothing (mirror.traffic_seconds). Losses stand until
+    --accept, also over restarts. It changes nothing. Metrics are at mirror.metrics_port. What each alarm means, and what to do:
+    docs/runbooks.
     """
     if not once and (accept or as_json):
         raise click.UsageError("--accept and --json are of --once")
     set_up_logging(config.log_level)
     clock, metrics = SystemClock(), Metrics()
     expected = {events_topic(name): seconds for name, seconds in config.mirror.traffic_seconds.items()}
-    looker = Looker(Sites(config), clock, max_message_bytes=config.kafka.max_message_bytes, expected=list(expected))
-    limits = Limits(config.mirror.retention_alarm_hours, expected)
+    workers, max_bytes = config.mirror.workers, config.kafka.max_message_bytes
+    looker = Looker(Sites(config), clock, max_message_bytes=max_bytes, expected=list(expected), counts_workers=workers > 0)
+    limits = Limits(config.mirror.retention_alarm_hours, expected, workers)
     watching = Watch(looker, WatchMemory(config.mirror.work_dir), limits, metrics, clock)
     with contextlib.closing(looker):
         if once:

@@ -217,7 +217,7 @@ def test_a_task_that_failed_is_named_and_goes_on_once_its_cause_is_gone(sites: S
         wait_for(lambda: b"stands still: MirrorSourceConnector-" in log.read_bytes()[told:], "the failed task is named", 90)
         assert b"RecordTooLargeException" in log.read_bytes()[told:]
         assert sites.verify("refused", timeout_s=0).behind
-    finally:  # the mirror refuses to start while a remote topic is not as it must be
+    finally:
         set_topic(sites.central, remote, "max.message.bytes", str(sites.config.kafka.max_message_bytes))
     sites.verified("refused", timeout_s=90)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import psutil
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
@@ -18,7 +17,7 @@ from hourmark.config import Config
 from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import Cluster, client_settings, topic_settings
-from hourmark.topic_setup import WantedTopic, ensure_topics
+from hourmark.topic_setup import WantedTopic, alter_topic, ensure_topics
 from hourmark.topics import central_topic, events_topic
 from hourmark_infra.stack import Stack
 from hourmark_mirror.verdict_text import as_lines
@@ -123,11 +122,7 @@ def make_topics(config: Config, central: KafkaCluster, names: Iterable[str]) -> 
 
 def set_topic(cluster: KafkaCluster, name: str, setting: str, value: str) -> None:
     """One setting of a topic, as an operator does it."""
-    entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
-    asked = Cluster(cluster, "central")  # kept: its handle must outlive the futures
-    for future in asked.admin.incremental_alter_configs([resource]).values():
-        future.result(15)
+    alter_topic(Cluster(cluster, "named"), name, {setting: value})
 
 
 def make_anew(sites: Sites, name: str) -> None:

@@ -16,10 +16,20 @@ _THERE: Final = "10.213.77.2"
 
 
 class OtherHost(NamedTuple):
-    """`address`: this machine, as seen from there. `run`: what a command there begins with."""
+    """`address`: this machine, as seen from there; `its_address`: that one, from here. `run`: what commands there begin with."""
 
     address: str
     run: tuple[str, ...]
+    its_address: str = _THERE
+    cable: str = ""
+
+    def pull(self) -> None:
+        """Nothing comes through any more, without a word to anybody."""
+        _ip("link", "set", self.cable, "down")
+
+    def plug(self) -> None:
+        """The cable is in again."""
+        _ip("link", "set", self.cable, "up")
 
 
 @contextlib.contextmanager
@@ -39,7 +49,7 @@ def other_host() -> Iterator[OtherHost]:
         _ip("link", "set", near, "up")
         for command in (("addr", "add", f"{_THERE}/30", "dev", far), ("link", "set", far, "up"), ("link", "set", "lo", "up")):
             _ip("-n", name, *command)
-        yield OtherHost(_HERE, ("ip", "netns", "exec", name))
+        yield OtherHost(_HERE, ("ip", "netns", "exec", name), cable=near)
     finally:
         _ip("netns", "del", name)  # the cable goes with it
 

@@ -9,6 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from hourmark.config_groups import KafkaCluster
+from hourmark.errors import Unavailable
+from hourmark.kafka import Cluster
 from hourmark_infra.stack.kafka import render_properties
 from hourmark_infra.stack.servers import Programs
 
@@ -25,6 +28,15 @@ def run_tool(programs: Programs, main: str, *arguments: str) -> str:
     done = subprocess.run([*_java(programs, 128), main, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def answers(cluster: KafkaCluster) -> bool:
+    """Whether it tells its topics."""
+    try:
+        Cluster(cluster, "own").names()
+    except Unavailable:
+        return False
+    return True
 
 
 @contextlib.contextmanager

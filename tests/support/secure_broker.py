@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.support.certificates import Authority
-from tests.support.own_kafka import new_cluster_id, own_server
+from tests.support.own_kafka import answers, new_cluster_id, own_server
 from tests.support.waiting import wait_for
 
 from hourmark.config_groups import KafkaCluster
-from hourmark.errors import Unavailable
-from hourmark.kafka import Cluster
 from hourmark_infra.stack.kafka import MESSAGE_BYTES_MAX
 from hourmark_infra.stack.layout import free_ports
 from hourmark_infra.stack.servers import Programs
@@ -38,7 +36,7 @@ def secure_broker(folder: Path, programs: Programs) -> Iterator[SecureBroker]:
     scram_user = f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"
     with own_server(programs, folder, _properties(folder, authority, ports), new_cluster_id(), "--add-scram", scram_user):
         broker = _clients(authority, ports)
-        wait_for(lambda: _answers(broker.scram), f"the broker of {folder} answers")
+        wait_for(lambda: answers(broker.scram), f"the broker of {folder} answers")
         yield broker
 
 
@@ -88,11 +86,3 @@ def _clients(authority: Authority, ports: list[int]) -> SecureBroker:
         cluster(mtls, trust | {"security.protocol": "SSL"} | by_certificate),
         cluster(mtls, trust | {"security.protocol": "SSL"}),
     )
-
-
-def _answers(cluster: KafkaCluster) -> bool:
-    try:
-        Cluster(cluster, "secure").names()
-    except Unavailable:
-        return False
-    return True

@@ -1,8 +1,8 @@
 """The world that faults happen to, all of it real: servers, components, links between them.
 
-Three edge brokers, a central one, MirrorMaker 2 under its supervisor, NameNode, DataNode, registry; two hosts, each with a tailer
-and a delivery service; the driver with its ledger in PostgreSQL (SQLite where that is not installed). Tailers, the API's program,
-the driver's way to NameNode and ledger, and everybody's to the registry go over links that can be bad networks.
+Three edge brokers, a central one, two workers of MirrorMaker 2 under their supervisors, NameNode, DataNode, registry; two hosts,
+each with a tailer and a delivery service; the driver with its ledger in PostgreSQL (SQLite where that is not installed). Tailers,
+the API's program, the driver's way to NameNode and ledger, everybody's to the registry go over links that can be bad networks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import Final
 
 from tests.faults.chaos.link import Link, Network
-from tests.faults.chaos.settings import HOSTS, Ports, all_types, center_settings, declare, host_settings, second_driver_settings
+from tests.faults.chaos.settings import (
+    HOSTS,
+    Ports,
+    all_types,
+    center_settings,
+    declare,
+    host_settings,
+    second_driver_settings,
+    second_worker_settings,
+)
 from tests.faults.chaos.victims import Component, Database, Server, Victim
 from tests.support import postgres
 from tests.support.crash import ORDER_VARIABLE
@@ -39,6 +48,7 @@ from hourmark_infra.stack.purge import purge_stack
 
 CENTER: Final = "center"
 SECOND: Final = "second"  # another driver, where a fault wants two
+WORKER: Final = "mirror-b"  # another worker of the mirror, beside the stack's
 CRASH_ORDER: Final = "crash-order.json"
 CRASHING_DRIVER: Final = "tests.support.crashing_driver"
 _READY_S: Final = 120.0
@@ -68,6 +78,7 @@ class World:
     hosts: dict[str, Components]
     center: Components
     second_driver: Components
+    second_worker: Components
     ports: dict[str, Ports]
     kinds: int
     clock: Clock
@@ -81,6 +92,7 @@ class World:
         for host, components in self.hosts.items():
             self.victims |= {f"{name}-{host}": Component(components, name) for name in ("tailer", "service")}
         self.victims["etl"] = Component(self.center, "etl")
+        self.victims[WORKER] = Component(self.second_worker, "mirror")
         if self.ledger is not None:
             self.victims["ledger"] = Database(self.ledger)
         self.config: Config = load_config(self.center.config)
@@ -115,6 +127,7 @@ class World:
         """Types are applied, all components run, and services take ranges."""
         self.center.run_repeatable("types", "apply", seconds=_APPLY_S)
         self.center.start("etl")  # first, as Spark takes longest
+        self.second_worker.start("mirror")
         for components in self.hosts.values():
             components.start("service")
         for host in HOSTS:
@@ -130,7 +143,7 @@ class World:
 
     def stop(self) -> None:
         """End all components."""
-        for components in (*self.hosts.values(), self.center, self.second_driver):
+        for components in (*self.hosts.values(), self.center, self.second_driver, self.second_worker):
             components.stop_all()
 
 
@@ -139,7 +152,7 @@ def standing(home: Path, kinds: int, clock: Clock, say: Say) -> Iterator[World]:
     """A world of its own below `home`, from nothing; taken down at the end, whatever happened. Its logs stay."""
     os.environ["TZ"] = ZONE
     work = home / "work"
-    for components in (Components(home / part, work / part, work, clock) for part in (*HOSTS, CENTER, SECOND)):
+    for components in (Components(home / part, work / part, work, clock) for part in (*HOSTS, CENTER, SECOND, WORKER)):
         components.stop_all()  # of a run that was killed
     purge_stack(home, say)
     shutil.rmtree(work, ignore_errors=True)
@@ -153,7 +166,7 @@ def standing(home: Path, kinds: int, clock: Clock, say: Say) -> Iterator[World]:
             say(f"{str(error).splitlines()[0]}; trying once more")
             stack.down()
             stack.up()
-        names = ["ledger", "link-registry", "link-namenode", "link-ledger"]
+        names = [WORKER, "ledger", "link-registry", "link-namenode", "link-ledger"]
         names += [f"{of}-{host}" for host in HOSTS for of in ("service", "metrics", "api", *(f"to-{there}" for there in HOSTS))]
         port = free_ports(tuple(names))
         ledger = at_the_end.enter_context(postgres.running(port["ledger"])) if postgres.binaries() else None
@@ -188,6 +201,7 @@ def _made(
     }
     (work / f"{CENTER}.toml").write_text(render_toml(center))
     (work / f"{SECOND}.toml").write_text(render_toml(second_driver_settings(center, work / SECOND)))
+    (work / f"{WORKER}.toml").write_text(render_toml(second_worker_settings(center, work / WORKER, port[WORKER])))
     for host in HOSTS:
         logs = work / "logs" / host
         own = host_settings(center, host, ports[host], work / host, logs, ("app-events", "kinds"))
@@ -197,4 +211,4 @@ def _made(
         return kind(home / name, work / f"{name}.toml", work / "said" / name, clock)
 
     hosts = {host: at(host) for host in HOSTS}
-    return World(work, stack, ledger, links, hosts, at(CENTER, Center), at(SECOND), ports, kinds, clock, say)
+    return World(work, stack, ledger, links, hosts, at(CENTER, Center), at(SECOND), at(WORKER), ports, kinds, clock, say)

@@ -35,7 +35,7 @@ class Looks:
 
     def __init__(self, **limits: float) -> None:
         self.now, self.memory = WELL, Memory()
-        self.limits = Limits(24.0, limits)
+        self.limits = Limits(24.0, limits, 2)
         assert self.look() == []
 
     def look(self, after_ms: int = LOOK_MS, **changes: Any) -> list[Alarm]:
@@ -200,3 +200,13 @@ def test_no_traffic_is_told_of_the_types_of_which_it_is_expected_alone() -> None
     assert "one each 3600 s is expected" in alarm.seen
     assert "no record is there" in looks.look(newest_ms={A: None})[0].seen
     assert looks.look(newest_ms={A: looks.now.now_ms}) == []
+
+
+def test_a_worker_that_is_missing_is_named_once_it_is_away_for_longer_than_a_restart(looks: Looks) -> None:
+    assert looks.look(workers=2) == []
+    assert looks.look(workers=1) == looks.look(workers=1) == []
+    (alarm,) = looks.look(workers=1)
+    assert (alarm.name, alarm.subject) == (AlarmName.WORKER_MISSING, "mirror")
+    assert "1 of 2 workers" in alarm.seen
+    assert looks.look(workers=3) == looks.look(workers=1) == [], "it came back, and more of them; then one went for a moment"
+    assert looks.look(workers=None) == [], "nobody counts"

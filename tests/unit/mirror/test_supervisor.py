@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import threading
 from collections.abc import Callable
@@ -159,6 +160,36 @@ def test_states_follow_the_topic() -> None:
     states.update([failed])
     states.forget()
     assert states.failed == []
+
+
+def said(state: str, worker: str, generation: int) -> tuple[bytes, bytes]:
+    status = {"state": state, "trace": "fenced", "worker_id": f"{worker}/edge->central", "generation": generation}
+    return KEY, json.dumps(status).encode()
+
+
+def test_a_task_that_failed_on_another_worker_is_for_its_own_supervisor() -> None:
+    """Else one failed task starts all workers again, and nobody copies meanwhile."""
+    here, there = TaskStates("mirror-1:8783"), TaskStates("mirror-2:8783")
+    for states in (here, there):
+        states.update([said("FAILED", "mirror-2:8783", 4)])
+    assert not here.failed_here
+    assert there.failed_here == here.failed == [Failure("MirrorSourceConnector-0", "fenced")]
+
+
+def test_what_a_woken_zombie_says_of_its_old_task_is_not_believed() -> None:
+    """It was away while its task went to another worker, does not know, and says that the task has failed."""
+    states = TaskStates("mirror-1:8783")
+    states.update([said("RUNNING", "mirror-1:8783", 3), said("RUNNING", "mirror-2:8783", 4), said("FAILED", "mirror-1:8783", 3)])
+    assert not states.failed
+    assert states.running("MirrorSourceConnector-0")
+    states.update([said("UNASSIGNED", "mirror-1:8783", 3), said("FAILED", "mirror-2:8783", 4)])
+    assert states.failed == [Failure("MirrorSourceConnector-0", "fenced")], "who runs it says so"
+
+
+def test_a_group_that_begins_at_its_first_generation_again_is_believed() -> None:
+    states = TaskStates("mirror-1:8783")
+    states.update([said("RUNNING", "mirror-2:8783", 40), said("RUNNING", "mirror-1:8783", 1), said("FAILED", "mirror-1:8783", 1)])
+    assert states.failed_here == [Failure("MirrorSourceConnector-0", "fenced")]
 
 
 def test_a_connector_that_runs_on_another_worker_is_not_waited_for() -> None:

@@ -1,0 +1,151 @@
+"""`hourmark mirror status`, `plan` and `apply`: what runs, and with which settings; what is not as it should be, and made so."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import click
+
+from hourmark.config import Config, config_option
+from hourmark.hidden import shown
+from hourmark.log import set_up_logging
+from hourmark.printing import json_option, say_json
+from hourmark.topics import events_topic
+from hourmark_mirror.group import Group, group_of
+from hourmark_mirror.planning import Difference, Kind, connector_settings, version_differs, worker_differs
+from hourmark_mirror.process import installed_version
+from hourmark_mirror.properties import TARGET_ALIAS, properties
+from hourmark_mirror.remote_topics import differences, mend
+from hourmark_mirror.sites import Sites
+
+topic_option = click.option("--topic", "topics", multiple=True, help="Only this topic or event type; may be repeated.")
+
+
+class _Plan(NamedTuple):
+    sites: Sites
+    found: list[Difference]
+
+
+@click.command(epilog="Examples:  hourmark mirror status    hourmark mirror status --json | jq .settings")
+@config_option
+@json_option
+def status(config: Config, as_json: bool) -> None:
+    """Show the workers of this mirror, what each runs and in which version, and the settings in force (secrets are hidden).
+
+    It asks the central cluster, so it tells the same on any host. Workers are named by the hosts that they are on.
+    """
+    sites = Sites(config)
+    group = group_of(sites.central.settings, sites.alias)
+    if as_json:
+        say_json(as_object(sites.alias, group, installed_version(config.mirror.classpath)))
+        return
+    click.echo("\n".join(as_lines(sites.alias, group, installed_version(config.mirror.classpath))))
+
+
+def as_object(site: str, group: Group, installed: str) -> dict[str, object]:
+    """Of `status`, for programs."""
+    states = {
+        name: {
+            "state": s.state,
+            "worker": s.worker,
+            "version": s.version or None,
+            "cause": s.cause if s.state == "FAILED" else None,
+        }
+        for name, s in group.states.items()
+    }
+    return {
+        "site": site,
+        "workers": list(group.hosts),
+        "leader": group.leader or None,
+        "installed_version": installed or None,
+        "running": states,
+        "settings": shown(dict(sorted(group.settings.items()))),
+    }
+
+
+def as_lines(site: str, group: Group, installed: str) -> Iterator[str]:
+    """Of `status`, for people."""
+    hosts = f" on {', '.join(group.hosts)}" if group.hosts else ""
+    yield f"site {site}: {len(group.hosts)} workers{hosts}, led by {group.leader or 'nobody'}"
+    yield f"MirrorMaker 2 installed here: {installed or 'unknown'}"
+    if not group.hosts:
+        yield "no worker is there now: what follows was said by those that were"
+    for name, s in group.states.items():
+        if s.state != "UNASSIGNED":
+            cause = f": {s.cause}" if s.state == "FAILED" else ""
+            yield f"  {name:<30} {s.state:<10} {s.worker}  {s.version}{cause}"
+    yield "settings in force:"
+    yield from (f"  {name} = {shown(value, name)}" for name, value in sorted(group.settings.items()))
+
+
+@click.command(epilog="Examples:  hourmark mirror plan    hourmark mirror plan --topic click --json")
+@config_option
+@topic_option
+@json_option
+def plan(config: Config, topics: tuple[str, ...], as_json: bool) -> None:
+    """Show what is not as it should be: remote topics against the edge's, what runs against this configuration.
+
+    Of topics: those that are missing, partitions, retention, message size, policies. Of workers: the connector's settings, their
+    version, a leader that others cannot reach. It changes nothing. Exit code 1 where there is a difference.
+    """
+    set_up_logging(config.log_level)
+    found = _plan(config, topics).found
+    if as_json:
+        say_json({"ok": not found, "differences": [d.as_object() for d in found]})
+    else:
+        click.echo("\n".join(_as_lines(found)))
+    sys.exit(1 if found else 0)
+
+
+@click.command(epilog="Examples:  hourmark mirror apply    hourmark mirror apply --yes --json")
+@config_option
+@topic_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def apply(config: Config, topics: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Make remote topics as they are at the edge: create them, add partitions, alter settings. May be repeated.
+
+    A shorter retention deletes at the centre what it no longer covers. Workers take changed settings at their next start: restart
+    `hourmark mirror run` on each host. What is left is named. Exit code 1 where something is.
+    """
+    set_up_logging(config.log_level)
+    planned = _plan(config, topics)
+    to_do = [d for d in planned.found if d.applicable]
+    if to_do and not yes:
+        click.echo("\n".join(_as_lines(planned.found)), err=True)
+        click.confirm(f"Change {len({d.subject for d in to_do})} topics of the central cluster?", abort=True, err=True)
+    mend(config, planned.sites, to_do)
+    left = _plan(config, topics).found if to_do else planned.found
+    if as_json:
+        say_json({"ok": not left, "applied": [d.as_object() for d in to_do], "left": [d.as_object() for d in left]})
+    else:
+        click.echo("\n".join([*(f"done  {d}" for d in to_do), *_as_lines(left)]))
+    sys.exit(1 if left else 0)
+
+
+def _plan(config: Config, topics: Sequence[str]) -> _Plan:
+    sites = Sites(config)
+    found = differences(config, sites, _selected(topics))
+    group = group_of(sites.central.settings, sites.alias)
+    wanted = connector_settings(properties(config), sites.alias, TARGET_ALIAS)
+    found += worker_differs(wanted, group.settings)
+    found += version_differs(installed_version(config.mirror.classpath), (s.version for s in group.states.values()))
+    if group.cut_in_two:
+        found.append(Difference(Kind.RESTART, "worker", "mirror.rest_host", group.leader, "a name by which other hosts reach it"))
+    return _Plan(sites, found)
+
+
+def _selected(topics: Sequence[str]) -> Callable[[str], bool]:
+    return lambda topic: not topics or any(topic in (name, events_topic(name)) for name in topics)
+
+
+def _as_lines(found: Sequence[Difference]) -> Iterator[str]:
+    yield from (f"{'apply' if d.applicable else d.kind.value:<20}  {d}" for d in found)
+    if not found:
+        yield "nothing to do: remote topics are as those of the edge, and workers run with these settings"
+    if any(d.kind is Kind.RESTART for d in found):
+        yield "restart `hourmark mirror run` on each host, with the same settings: its workers take them at their start"
+    if any(d.kind is Kind.TOO_MANY_PARTITIONS for d in found):
+        yield "Kafka takes no partition away; `hourmark mirror verify` names what is in those that the edge does not have"

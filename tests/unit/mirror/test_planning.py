@@ -1,0 +1,119 @@
+"""What `mirror plan` names: differences of topics and workers, found in what was read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hourmark.config import Config
+from hourmark.config_groups import Kafka, KafkaCluster, Mirror
+from hourmark.kafka import TopicInfo
+from hourmark.topic_setup import WantedTopic
+from hourmark_mirror.group import Group, leader_in
+from hourmark_mirror.plan_cli import as_lines, as_object
+from hourmark_mirror.planning import Kind, connector_settings, topics_differ, version_differs, worker_differs
+from hourmark_mirror.process import installed_version
+from hourmark_mirror.properties import TARGET_ALIAS, properties
+from hourmark_mirror.task_status import State
+
+CLICK = "edge.events.click"
+WANTED = WantedTopic(CLICK, 3, {"retention.ms": "3600000", "max.message.bytes": "8388608"})
+
+
+def there(partitions: int, **settings: str) -> tuple[dict[str, TopicInfo], dict[str, dict[str, str]]]:
+    now = {**WANTED.settings, **{name.replace("_", "."): value for name, value in settings.items()}}
+    return {CLICK: TopicInfo(CLICK, "id", tuple(range(partitions)))}, {CLICK: now}
+
+
+def test_topics_that_are_as_they_should_be_differ_in_nothing() -> None:
+    assert not list(topics_differ([WANTED], *there(3, segment_bytes="1")))
+
+
+@pytest.mark.parametrize(
+    ("partitions", "settings", "kind", "said"),
+    [
+        (2, {}, Kind.ADD_PARTITIONS, f"{CLICK}: partitions: 2 → 3"),
+        (4, {}, Kind.TOO_MANY_PARTITIONS, f"{CLICK}: partitions: 4 → 3"),
+        (3, {"retention_ms": "-1"}, Kind.SET, f"{CLICK}: retention.ms: -1 → 3600000"),
+        (3, {"max_message_bytes": "1048576"}, Kind.SET, f"{CLICK}: max.message.bytes: 1048576 → 8388608"),
+    ],
+)
+def test_each_difference_of_a_topic_is_named(partitions: int, settings: dict[str, str], kind: Kind, said: str) -> None:
+    (found,) = topics_differ([WANTED], *there(partitions, **settings))
+    assert (found.kind, str(found), found.applicable) == (kind, said, kind is not Kind.TOO_MANY_PARTITIONS)
+
+
+def test_a_topic_that_is_missing_is_to_be_created() -> None:
+    (found,) = topics_differ([WANTED], {}, {})
+    assert str(found) == f"{CLICK}: is to be created, with 3 partitions"
+    assert found.applicable
+
+
+def settings(**mirror: int) -> dict[str, str]:
+    central = KafkaCluster(bootstrap="c:9092", properties={"sasl.username": "u", "sasl.password": "planted-s3cret"})
+    config = Config(kafka=Kafka(edge=KafkaCluster(bootstrap="e:9092"), central=central), mirror=Mirror(**mirror))
+    return connector_settings(properties(config), "edge", TARGET_ALIAS)
+
+
+def test_the_settings_of_a_connector_are_named_as_mirror_maker_names_them() -> None:
+    made = settings()
+    assert made["tasks.max"] == "2"
+    assert made["source.consumer.isolation.level"] == "read_committed"
+    assert made["target.cluster.exactly.once.source.support"] == "enabled"
+    assert made["target.producer.acks"] == "all"
+
+
+def test_workers_that_run_with_other_settings_are_to_be_restarted() -> None:
+    running = {**settings(), "name": "MirrorSourceConnector", "source.admin.bootstrap.servers": "e:9092", "source.cluster.x": "1"}
+    assert [str(d) for d in worker_differs(settings(tasks_max=4), running)] == [
+        "worker: source.cluster.x: 1 → absent",
+        "worker: tasks.max: 2 → 4",
+    ]
+    assert not any(d.applicable for d in worker_differs(settings(tasks_max=4), running))
+    assert not list(worker_differs(settings(), {})), "no worker ever ran: there is none to be restarted"
+
+
+def test_a_secret_is_shown_in_no_difference() -> None:
+    running = {**settings(), "target.cluster.sasl.jaas.config": 'password="old-s3cret"'}
+    (found,) = worker_differs(settings(), running)
+    assert "s3cret" not in f"{found} {found.as_object()}"
+
+
+def test_a_worker_of_another_version_is_named(tmp_path: Path) -> None:
+    (tmp_path / "connect-mirror-client-4.9.9.jar").touch()
+    (tmp_path / "connect-mirror-4.3.0.jar").touch()
+    installed = installed_version(f"/nowhere/x.jar:{tmp_path}/*")
+    assert installed == "4.3.0"
+    assert [d.now for d in version_differs(installed, ["4.3.0", "", "4.2.0"])] == ["4.2.0"]
+    assert installed_version("") == ""
+    assert not list(version_differs("", ["4.2.0"])), "what is installed here is not known"
+
+
+def test_who_leads_is_read_from_an_assignment() -> None:
+    """As a worker of 4.3.0 was told it."""
+    told = b"\x00\x02\x00\x00\x00\x04abcd\x00\x17http://127.0.0.1:20029/\x00\x00\x00\x00\x00\x00\x00\x0e\x00\x00\x00\x00\x00\x00\x00\x00"
+    assert leader_in(told) == "127.0.0.1:20029"
+    assert leader_in(b"") == leader_in(None) == ""
+    assert leader_in(b"\x00\x02\x00\x00\xff\xff\xff\xff") == "", "no leader yet"
+
+
+def test_a_leader_that_other_hosts_cannot_reach_is_seen() -> None:
+    assert Group(("10.0.0.1", "10.0.0.2"), "127.0.0.1:8783", {}, {}).cut_in_two
+    assert not Group(("10.0.0.1", "10.0.0.2"), "mirror-1:8783", {}, {}).cut_in_two
+    assert not Group(("10.0.0.1",), "127.0.0.1:8783", {}, {}).cut_in_two
+
+
+def test_status_hides_secrets_and_says_when_nobody_is_there() -> None:
+    states = {
+        "MirrorSourceConnector-0": State("FAILED", "mirror-1:8783", 3, "4.3.0", "RecordTooLargeException"),
+        "MirrorSourceConnector-1": State("UNASSIGNED", "mirror-1:8783", 3, "", ""),
+    }
+    settings = {"tasks.max": "2", "target.cluster.sasl.jaas.config": 'password="planted-s3cret"'}
+    group = Group((), "", states, settings)
+    text = "\n".join(as_lines("edge", group, "4.3.0"))
+    assert "no worker is there now" in text
+    assert "FAILED     mirror-1:8783  4.3.0: RecordTooLargeException" in text and "UNASSIGNED" not in text
+    assert "tasks.max = 2" in text
+    assert "s3cret" not in text + json.dumps(as_object("edge", group, "4.3.0"))
