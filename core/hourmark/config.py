@@ -22,7 +22,8 @@ import click
 from pydantic import ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
-from hourmark.config_groups import Buckets, Etl, Kafka, Mirror, Registry, Service, Storage, Tailer, Types
+from hourmark.config_groups import Buckets, Etl, Kafka, Registry, Service, Storage, Tailer, Types
+from hourmark.config_mirror import Mirror
 from hourmark.errors import ConfigError
 from hourmark.hidden import shown
 from hourmark.references import resolved

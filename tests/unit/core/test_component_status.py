@@ -10,7 +10,8 @@ import pytest
 
 from hourmark.component_status import COMPONENTS, ComponentStatus, State, age, component_statuses, must_listen
 from hourmark.config import Config
-from hourmark.config_groups import Kafka, KafkaCluster, Mirror
+from hourmark.config_groups import Kafka, KafkaCluster
+from hourmark.config_mirror import Mirror
 from hourmark.errors import Unavailable
 from hourmark.state_folder import StateFolder
 from hourmark_mirror.component_status import mirror

@@ -16,7 +16,8 @@ from tests.support.tailer.spooled import spooled
 
 from hourmark.alarm import Alarm, AlarmName
 from hourmark.config import Config, load_config
-from hourmark.config_groups import Kafka, KafkaCluster, Mirror, Tailer
+from hourmark.config_groups import Kafka, KafkaCluster, Tailer
+from hourmark.config_mirror import Mirror
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.rollback import rooms
 from hourmark.rollback.cli import check

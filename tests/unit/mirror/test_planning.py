@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hourmark.config import Config
-from hourmark.config_groups import Kafka, KafkaCluster, Mirror
+from hourmark.config_groups import Kafka, KafkaCluster
+from hourmark.config_mirror import Mirror
 from hourmark.kafka import TopicInfo
 from hourmark.topic_setup import WantedTopic
 from hourmark_mirror.group import Group, leader_in

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hourmark.config import Config
-from hourmark.config_groups import Kafka, KafkaCluster, Mirror
+from hourmark.config_groups import Kafka, KafkaCluster
+from hourmark.config_mirror import Mirror
 from hourmark.errors import ConfigError
 from hourmark.known_brokers import learn
 from hourmark_mirror.process import prepare

@@ -15,7 +15,8 @@ import pytest
 from tests.support.clock import FakeClock
 
 from hourmark.config import Config
-from hourmark.config_groups import Kafka, KafkaCluster, Mirror
+from hourmark.config_groups import Kafka, KafkaCluster
+from hourmark.config_mirror import Mirror
 from hourmark.kafka import Partition, TopicInfo
 from hourmark_mirror import contents, verification
 from hourmark_mirror.reading import Record, digest_of
