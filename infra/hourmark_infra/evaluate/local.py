@@ -19,7 +19,11 @@ from hourmark_infra.stack import Stack
 from hourmark_infra.stack.process import send
 from hourmark_infra.stack.servers import MIRROR
 
-_TOO_MANY: Final = "99"  # in-sync replicas that no topic has
+_LIMIT: Final = "max.message.bytes"
+_SET, _UNSET = AlterConfigOpType.SET, AlterConfigOpType.DELETE
+# Bytes: less than a batch of one record, and more than a transaction's marker (78). Where markers do not fit either, Kafka 4.3's
+# coordinator gives up on the transaction without an end, and no restart of the mirror gets past it.
+_TOO_SMALL: Final = "100"
 
 
 def servers(stack: Stack) -> tuple[str, ...]:
@@ -43,11 +47,10 @@ def hands(stack: Stack, central: Brokers | None) -> Hands:
     workers = [name for name in servers(stack) if name.startswith(MIRROR)]
     if central is None or not workers:
         return of_brokers
-    needed = str(central.settings.min_insync_replicas)
     return dataclasses.replace(
         of_brokers,
-        refuse_target=lambda topic: _set_insync(central, topic, _TOO_MANY),
-        accept_target=lambda topic: _set_insync(central, topic, needed),
+        refuse_target=lambda topic: _limit(central, topic, ConfigEntry(_LIMIT, _TOO_SMALL, incremental_operation=_SET)),
+        accept_target=lambda topic: _limit(central, topic, ConfigEntry(_LIMIT, None, incremental_operation=_UNSET)),
         stop_mirror=lambda: _each(stack.kill, workers),
         start_mirror=lambda: _each(stack.start, workers),
     )
@@ -75,9 +78,11 @@ def _signal(stack: Stack, broker: int, number: signal.Signals) -> None:
         raise Unavailable(f"{_name(broker)} does not run, so it cannot be sent {number.name}")
 
 
-def _set_insync(central: Brokers, topic: str, replicas: str) -> None:
-    """More than there are: the target refuses each write with NOT_ENOUGH_REPLICAS."""
-    entry = ConfigEntry("min.insync.replicas", replicas, incremental_operation=AlterConfigOpType.SET)
+def _limit(central: Brokers, topic: str, entry: ConfigEntry) -> None:
+    """Below the size of any record, the target refuses each write with MESSAGE_TOO_LARGE, which no retry mends.
+
+    Too few in-sync replicas would be no refusal where the topic has one replica: brokers ask for no more than there are.
+    """
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     for future in central.cluster.admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values():
         future.result(TIMEOUT_S + 1)
