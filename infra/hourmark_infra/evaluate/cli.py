@@ -66,7 +66,9 @@ def _command_options(function: Any) -> Any:
 @click.option("--trial", "trials", multiple=True, type=click.Choice([*TRIALS]), help="Only this one; may be repeated.")
 @click.option("--seconds", type=click.FloatRange(5, 3600), help="Length of the load; outages follow it.  [default: 60]")
 @click.option("--quick", is_flag=True, help=f"The same as --seconds {QUICK_SECONDS:.0f}: to see that it works, not to measure.")
-@click.option("--rate", type=click.IntRange(10, 1_000_000), default=Wish.rate, show_default=True, help="Events a second at the peak.")
+@click.option(
+    "--rate", type=click.IntRange(10, 1_000_000), default=Wish.rate, show_default=True, help="Events a second at the peak."
+)
 @click.option("--event-bytes", type=click.IntRange(64, 900_000), default=Wish.event_bytes, show_default=True)
 @click.option("--partitions", type=click.IntRange(1, 100), default=Wish.partitions, show_default=True, help="Of each topic.")
 @click.option("--report", type=click.Path(path_type=Path, file_okay=False), help="Folder of the result.  [default: evaluation]")
@@ -76,11 +78,12 @@ def _command_options(function: Any) -> Any:
 def command(kept: Path | None, report: Path | None, markdown: Path | None, as_json_: bool, **given: Any) -> None:
     """Try Kafka as it was tried by those who gave it up, and say for each property whether it is kept.
 
-    On a local stack that it starts and stops (about eight minutes), or on clusters of yours, in topics of its own that are deleted
-    at the end. There, what stops a server is a command that you give: without it the trial is reported as not tried. In commands,
-    {broker} stands for a broker's id, {host} and {port} for its address, {topic} for a topic of the central cluster.
+    On a local stack that it starts and stops (about ten minutes), or on clusters of yours, in topics of its own, which are
+    deleted at the end. There, what stops a server is a command that you give: without it the trial is reported as not tried. In
+    commands, {broker} stands for a broker's id, {host} and {port} for its address, {topic} for a topic of the central cluster.
 
-    The result is in the folder evaluation: evaluation.html to look at, evaluation.json to keep. Exit 1 where a property is broken.
+    The result is in the folder evaluation: evaluation.html to look at, evaluation.json to keep. Exit 1 where a property is
+    broken.
 
     \b
     Examples:
@@ -144,7 +147,9 @@ def _world(given: dict[str, Any]) -> Iterator[World]:
     if not given["bootstrap"]:
         named = [hands.flag(name) for name in ("central", *commands, "jmx", "properties") if given[name]]
         if named:
-            raise UsageError(f"{', '.join(named)}: of clusters of yours, so --bootstrap must name the edge; the local stack needs none")
+            raise UsageError(
+                f"{', '.join(named)}: of clusters of yours, so --bootstrap must name the edge; the local stack needs none"
+            )
         with local_world(home() / "evaluate", wish, clock, say_on_stderr) as world:
             yield world
         return

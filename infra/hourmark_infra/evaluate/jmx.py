@@ -1,4 +1,4 @@
-"""The brokers' own counts, by JMX, asked with Kafka's JmxTool: no client of JMX is needed beside the jars that brokers run from."""
+"""The brokers' own counts, by JMX, asked with Kafka's JmxTool: the jars that brokers run from have a client of JMX."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from hourmark.errors import Unavailable
 
 ASK_SECONDS: Final = 60.0
 _TOOL: Final = "org.apache.kafka.tools.JmxTool"
-_END: Final = re.compile(r"^kafka\.log:type=Log,name=LogEndOffset,topic=(?P<topic>[^,]+),partition=(?P<partition>\d+):Value=(?P<n>\d+)$")
+_END: Final = re.compile(
+    r"^kafka\.log:type=Log,name=LogEndOffset,topic=(?P<topic>[^,]+),partition=(?P<partition>\d+):Value=(?P<n>\d+)$"
+)
 _IN: Final = re.compile(r"^kafka\.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=(?P<topic>[^,:]+):Count=(?P<n>\d+)$")
 
 

@@ -1,7 +1,7 @@
 """One producer under a paced load, in a thread of its own, from its start to its end: it is never started anew.
 
-Its settings are those of the delivery service's producer (`hourmark_delivery_service/kafka_queue.py`), but for the time in which a
-record must be delivered: longer than any outage that is made here, so that what is seen is whether the client comes through.
+Its settings are those of the delivery service's producer (`hourmark_delivery_service/kafka_queue.py`), but for the time in which
+a record must be delivered: longer than any outage that is made here, so that what is seen is whether the client comes through.
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ class Load:
         self.plan = plan
         self.fatal = ""  # what ended the producer for good
         self._form, self._rate, self._clock = form, rate, clock
-        self._producer = Producer(
-            {**client_settings(cluster, **_SETTINGS), "error_cb": self._on_error}, logger=quiet_logger()
-        )
+        self._producer = Producer({**client_settings(cluster, **_SETTINGS), "error_cb": self._on_error}, logger=quiet_logger())
         self._sent_s, self._answered_s, self._flags = array("d"), array("d"), bytearray()
         self._first_open = 0
         self._newest_s = -1.0  # when the newest record that is acknowledged was sent

@@ -1,6 +1,6 @@
 """A record that can be told from any other: whose run it is, which number it has, and whether a byte of it changed.
 
-    16 bytes run | 8 bytes number, big-endian | text up to the length wanted | 4 bytes CRC-32 of all before
+16 bytes run | 8 bytes number, big-endian | text up to the length wanted | 4 bytes CRC-32 of all before
 """
 
 from __future__ import annotations

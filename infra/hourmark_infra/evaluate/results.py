@@ -1,5 +1,6 @@
-"""What trials leave behind, as plain data: all that verdicts, pages and JSON are made of. Times are seconds since the trial began.
+"""What trials leave behind, as plain data: all that verdicts, pages and JSON are made of.
 
+Times are seconds since the trial began.
 A trial that was not tried has a reason in `not_tried`, and nothing else.
 """
 

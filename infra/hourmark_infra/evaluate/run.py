@@ -45,7 +45,7 @@ def evaluate(world: World, names: Sequence[str], where: str, command: str) -> Ev
         for number, name in enumerate(names, 1):
             world.say(f"{number} of {len(names)}: {TRIALS[name].title}")
             trial = play(world, name)
-            world.say(f"{name}: {trial.not_tried and f'not tried: {trial.not_tried}' or _line(trial)}")
+            world.say(f"{name}: {_line(trial)}")
             played.append(trial)
     return Evaluation(
         version=version("hourmark"),
@@ -89,8 +89,8 @@ def world_of(stack: Stack, wish: Wish, clock: Clock, say: Callable[[str], None])
     programs = stack.programs
     jmx = Jmx(addresses=addresses, java=lambda: programs.java, jars=lambda: programs.kafka, user=ROLE, password=PASSWORD)
     return World(
-        edge=edge, central=central, alias="edge", hands=local.hands(stack, central), wish=wish, form=new_form(wish), run=new_run(),
-        clock=clock, say=say, jmx=jmx if stack.jmx else None, broker_cpu=lambda: local.cpu_seconds(stack),
+        edge=edge, central=central, alias="edge", hands=local.hands(stack, central), wish=wish, form=new_form(wish),
+        run=new_run(), clock=clock, say=say, jmx=jmx if stack.jmx else None, broker_cpu=lambda: local.cpu_seconds(stack),
     )  # fmt: skip
 
 
@@ -138,9 +138,13 @@ def _sweep(brokers: Brokers, run: str) -> list[str]:
 
 
 def _line(trial: Trial) -> str:
+    if trial.not_tried:
+        return f"not tried: {trial.not_tried}"
     lost, doubled = sum(c.lost for c in trial.counts), sum(c.doubled for c in trial.counts)
     slowest = max((d.recovered_s for d in trial.disturbances if d.recovered_s is not None), default=None)
-    after = "" if slowest is None else f", {len(trial.disturbances)} disturbances, all well {slowest:.1f} s after them at the latest"
+    after = (
+        "" if slowest is None else f", {len(trial.disturbances)} disturbances, all well {slowest:.1f} s after them at the latest"
+    )
     if any(d.recovered_s is None for d in trial.disturbances):
         after = ", and not all went on by themselves"
     acknowledged = trial.counts[0].acknowledged

@@ -139,7 +139,7 @@ class Stack:
         return known if is_alive(known) else None
 
     def up(self, only: Container[str] | None = None) -> dict[str, str]:
-        """Start what does not run and wait until all are well; says of each server "started" or "running". `only`: these names."""
+        """Start what does not run and wait until all are well; says of each server "started" or "running". `only`: of these."""
         programs = self.programs  # before the lock: a download takes minutes
         with _one_at_a_time(self.home, self._say):
             self._adopt()

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from hourmark_infra.stack import health
 from hourmark_infra.stack.health import Health
-from hourmark_infra.stack.layout import CLUSTERS, JMX, Layout
 from hourmark_infra.stack.jmx import jmx_options
+from hourmark_infra.stack.layout import CLUSTERS, JMX, Layout
 from hourmark_infra.stack.options import Clusters
 from hourmark_infra.stack.registry import registry_options, runner_jar
 
@@ -87,8 +87,9 @@ class _Servers(NamedTuple):
         properties = str(self.layout.settings / f"{name}.properties")
         formatting = ("kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", cluster_id, "-c", properties)
         brokers = len(self.layout.nodes(cluster))
+        running = partial(self._kafka, 400, *self._metrics_of(name), "kafka.Kafka", properties)
         return self._server(
-            name, name, partial(self._kafka, 400, *self._metrics_of(name), "kafka.Kafka", properties), partial(health.of_broker, node=node),
+            name, name, running, partial(health.of_broker, node=node),
             ask_whole=partial(health.of_broker, self.layout.address(name), node, brokers),
             format_command=partial(self._kafka, 128, *formatting),
         )  # fmt: skip

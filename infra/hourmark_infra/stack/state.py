@@ -24,7 +24,7 @@ from hourmark_infra.stack.process import Process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Ports, cluster ids and `clusters` never change once made; `mirror`, `bucket_seconds` and `jmx` say what the last `up` wanted.
+    """Ports, cluster ids and `clusters` never change once made; `mirror`, `bucket_seconds`, `jmx` say what the last `up` wanted.
 
     `clusters`: 2 are an edge and a central one, with a mirror between them; 1 is both, as a site has it that needs no other.
     """

@@ -17,9 +17,10 @@ def begins(stage: Stage) -> bool:
 
 def no_copy(world: World) -> str:
     """Why nothing of the mirror could be tried."""
+    prefix = world.wish.mirrored_prefix
     return (
-        f"the mirror copied nothing of a new topic {world.wish.mirrored_prefix}… to {world.alias}.{world.wish.mirrored_prefix}… within "
-        f"{FIRST_COPY_SECONDS:.0f} s: does it run, and copy such topics (--mirrored-prefix, --alias)?"
+        f"the mirror copied nothing of a new topic {prefix}… to {world.alias}.{prefix}… within {FIRST_COPY_SECONDS:.0f} s: does it run, "
+        "and copy such topics (--mirrored-prefix, --alias)?"
     )
 
 

@@ -1,0 +1,66 @@
+"""The report as Markdown, beside what others published: the source of docs/evaluation.md. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hourmark_infra.evaluate import peers, wording
+from hourmark_infra.evaluate.results import Evaluation
+
+_INTRO: Final = """\
+The system that this project follows tried Kafka, and gave it up: the mirror said “done” when the target had refused, several
+mirror workers confused their leader, and producers stuck after brokers came and went until they were started anew. These are the
+same trials, in the same order, with the Kafka of today. This page is made by `hourmark evaluate --markdown FILE`.
+
+Each record carries a number of its own and a checksum. What was acknowledged is held against what an ordinary consumer reads back
+(`read_committed`), record by record, on the edge and on the central cluster. *Lost*: acknowledged, and never read. *Doubled*: read
+once too often. *Phantom*: read, and never sent so. *Longest wait*: of a record that was under way meanwhile, for its
+acknowledgement, or for its copy on the central cluster. *Well again after*: from when the servers were back until all that was
+sent before was through."""
+
+_LIMITS: Final = """\
+- A run is a handful of faults. That nothing was lost in it says that loss is rarer than that; `hourmark chaos` plays faults by the
+  hundred.
+- Times and rates are those of the machine above, with client, brokers and mirror on the same cores where it is the local stack.
+  Only ratios within a run mean something elsewhere.
+- A broker killed on one machine leaves the page cache to its successor. A power cut would not: acknowledged means in the memory of
+  all in-sync replicas.
+- The client is librdkafka with the settings of the delivery service's producer. It waits three minutes for an acknowledgement, where
+  the service gives up after half of one and has its clients send again.
+- The disks of replaced brokers are emptied, their names and addresses stay. Brokers with new addresses are a test of the project's
+  own.
+- Metrics are compared where they mean the same: ends of logs always; counts of incoming records only where no broker was started
+  anew, as they begin again from 0."""
+
+
+def as_markdown(evaluation: Evaluation) -> str:
+    """The whole page."""
+    parts = (
+        "# Kafka, evaluated",
+        _INTRO,
+        f"{wording.setting(evaluation)} Repeated by `{evaluation.command}`.",
+        "## Verdicts",
+        table(wording.PROPERTIES, wording.property_rows(evaluation)),
+        "## Trials",
+        table(wording.TRIALS, wording.trial_rows(evaluation)),
+        "## What was done, and how long it took",
+        table(wording.DISTURBANCES, wording.disturbance_rows(evaluation)),
+        "## What it cost",
+        table(wording.COSTS, wording.cost_rows(evaluation)),
+        "## Also seen",
+        "\n".join(f"- {remark}" for remark in wording.remarks(evaluation)),
+        "## Beside what others published",
+        table(peers.HEAD, peers.rows(evaluation)),
+        "## What this can and cannot say",
+        _LIMITS,
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Cells are text; a bar in one is escaped."""
+    if not rows:
+        return "Nothing."
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
