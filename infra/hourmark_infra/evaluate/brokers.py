@@ -11,6 +11,7 @@ from hourmark.config_groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import TIMEOUT_S, Cluster
 from hourmark.topic_setup import WantedTopic, ensure_topics
+from hourmark_infra.stack.health import ANSWER_SECONDS, listens
 
 REPLICAS_MAX: Final = 3
 
@@ -20,7 +21,9 @@ class Brokers:
 
     def __init__(self, name: str, bootstrap: str, properties: dict[str, str]) -> None:
         asked = Cluster(KafkaCluster(bootstrap=bootstrap, properties=properties), name)
-        self.ids = tuple(sorted(_metadata(asked).brokers))
+        told = _metadata(asked).brokers
+        self.ids = tuple(sorted(told))
+        self._addresses = {broker: f"{told[broker].host}:{told[broker].port}" for broker in self.ids}
         replicas = min(REPLICAS_MAX, len(self.ids))
         self.settings = asked.settings.model_copy(
             update={"replication_factor": replicas, "min_insync_replicas": max(1, replicas - 1)}
@@ -66,28 +69,33 @@ class Brokers:
         return int(leader)
 
     def address(self, broker: int) -> str:
-        """host:port, as clients are told."""
-        told = _metadata(self.cluster).brokers[broker]
-        return f"{told.host}:{told.port}"
+        """host:port, as clients were told at the beginning."""
+        return self._addresses[broker]
 
     def all_there(self) -> bool:
-        """Whether all brokers of the beginning are there, and each replica of each partition is in sync."""
-        return set(self.ids) <= set(self.there()) and not self.out_of_sync()
+        """Whether each broker answers for itself, and sees all of them, and each replica of each partition in sync.
 
-    def there(self) -> tuple[int, ...]:
-        """Ids of the brokers that the cluster knows now; none where it does not answer."""
-        try:
-            return tuple(sorted(_metadata(self.cluster).brokers))
-        except Unavailable:
-            return ()
+        Each is asked, as others do not miss a broker before its session is over, and believe it in sync so long.
+        """
+        return all(map(self._sees_all, self._addresses.values()))
 
     def out_of_sync(self) -> int:
-        """Partitions with a replica that is not in sync, of all topics; at least 1 where the cluster does not answer."""
+        """Partitions with a replica that is not in sync, of all topics."""
+        return _out_of_sync(_metadata(self.cluster))
+
+    def _sees_all(self, address: str) -> bool:
+        if not listens(address):
+            return False
+        alone = Cluster(self.settings.model_copy(update={"bootstrap": address}), self.cluster.name)
         try:
-            topics = _metadata(self.cluster).topics.values()
-        except Unavailable:
-            return 1
-        return sum(len(p.isrs) < len(p.replicas) or p.leader < 0 for topic in topics for p in topic.partitions.values())
+            seen = alone.admin.list_topics(timeout=ANSWER_SECONDS)
+        except KafkaException:
+            return False
+        return set(self.ids) <= seen.brokers.keys() and not _out_of_sync(seen)
+
+
+def _out_of_sync(seen: Any) -> int:
+    return sum(len(p.isrs) < len(p.replicas) or p.leader < 0 for topic in seen.topics.values() for p in topic.partitions.values())
 
 
 def _metadata(cluster: Cluster, topic: str | None = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import shlex
 import signal
 import sys
@@ -17,6 +18,7 @@ from hourmark.clock import SystemClock
 from hourmark.config import home
 from hourmark.durable import write_durably
 from hourmark.errors import UsageError
+from hourmark.kafka import quiet_logger
 from hourmark_infra import jars
 from hourmark_infra.evaluate import hands
 from hourmark_infra.evaluate.jmx import Jmx
@@ -97,6 +99,7 @@ def command(kept: Path | None, report: Path | None, markdown: Path | None, as_js
     if kept is not None:
         result = _read(kept)
     else:
+        quiet_logger().addHandler(logging.NullHandler())  # what librdkafka says of brokers that are away is what is tried here
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.default_int_handler)  # as Ctrl-C: topics are deleted, servers are started again
         with _world(given) as world:

@@ -14,22 +14,22 @@ mirror workers confused their leader, and producers stuck after brokers came and
 same trials, in the same order, with the Kafka of today. This page is made by `hourmark evaluate --markdown FILE`.
 
 Each record carries a number of its own and a checksum. What was acknowledged is held against what an ordinary consumer reads back
-(`read_committed`), record by record, on the edge and on the central cluster. *Lost*: acknowledged, and never read. *Doubled*: read
-once too often. *Phantom*: read, and never sent so. *Longest wait*: of a record that was under way meanwhile, for its
+(`read_committed`), record by record, on the edge and on the central cluster. *Lost*: acknowledged, and never read. *Doubled*:
+read once too often. *Phantom*: read, and never sent so. *Longest wait*: of a record that was under way meanwhile, for its
 acknowledgement, or for its copy on the central cluster. *Well again after*: from when the servers were back until all that was
 sent before was through."""
 
 _LIMITS: Final = """\
-- A run is a handful of faults. That nothing was lost in it says that loss is rarer than that; `hourmark chaos` plays faults by the
-  hundred.
+- A run is a handful of faults. That nothing was lost in it says that loss is rarer than that; `hourmark chaos` plays faults by
+  the hundred.
 - Times and rates are those of the machine above, with client, brokers and mirror on the same cores where it is the local stack.
   Only ratios within a run mean something elsewhere.
-- A broker killed on one machine leaves the page cache to its successor. A power cut would not: acknowledged means in the memory of
-  all in-sync replicas.
-- The client is librdkafka with the settings of the delivery service's producer. It waits three minutes for an acknowledgement, where
-  the service gives up after half of one and has its clients send again.
-- The disks of replaced brokers are emptied, their names and addresses stay. Brokers with new addresses are a test of the project's
-  own.
+- A broker killed on one machine leaves the page cache to its successor. A power cut would not: acknowledged means in the memory
+  of all in-sync replicas.
+- The client is librdkafka with the settings of the delivery service's producer. It waits three minutes for an acknowledgement,
+  where the service gives up after half of one and has its clients send again.
+- The disks of replaced brokers are emptied, their names and addresses stay. Brokers with new addresses are a test of the
+  project's own.
 - Metrics are compared where they mean the same: ends of logs always; counts of incoming records only where no broker was started
   anew, as they begin again from 0."""
 

@@ -144,7 +144,7 @@ PEERS: Final = (
     Peer(
         "completeness", "99.99 % of what was produced is available", _UBER, _completeness,
         "a goal, for a whole company's topics; not what was measured",
-        "what was measured, of every single record, under these faults; by the rule of three, loss is likely below 3 in that many",
+        "what was measured, of every single record, under these faults; nothing of others",
     ),
     Peer(
         "export, hours closed", "20,000 events/s on 4 to 24 workers; hours closed in 2 to 3 h, a quarter of that later",

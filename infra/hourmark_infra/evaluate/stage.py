@@ -218,7 +218,7 @@ class Stage:
 def on_stage(
     world: World, name: str, title: str, rate: Rate, *, shares: tuple[int, ...] = (1,), mirrored: bool = False
 ) -> Iterator[Stage]:
-    """New topics, one for each share, and the load, which has begun; `mirrored`: those of the central cluster too, and a watch."""
+    """New topics, one for each share, and the load, which has begun. `mirrored`: the central ones too, and a watch."""
     prefix = world.wish.mirrored_prefix if mirrored else world.wish.prefix
     topics = tuple(f"{prefix}{world.run}-{name}-{n}" for n in range(1, len(shares) + 1))
     partitions = world.wish.partitions

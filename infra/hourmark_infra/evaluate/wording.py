@@ -42,9 +42,9 @@ def setting(evaluation: Evaluation) -> str:
     e = evaluation
     central = f", a central cluster of {e.central_brokers}" if e.central_brokers else ""
     return (
-        f"Tried on {e.where}: {e.edge_brokers} edge brokers{central}, {e.replication} copies of each topic, events of {e.event_bytes} bytes, "
-        f"{e.peak_rate:,} a second at the peak; the client's machine has {e.cores} cores. Begun {e.began}, took {e.seconds / 60:.0f} "
-        f"minutes, Hourmark {e.version}."
+        f"Tried on {e.where}: {e.edge_brokers} edge brokers{central}, {e.replication} copies of each topic, events of "
+        f"{e.event_bytes} bytes, {e.peak_rate:,} a second at the peak; the client's machine has {e.cores} cores. Begun "
+        f"{e.began}, took {e.seconds / 60:.0f} minutes, Hourmark {e.version}."
     )
 
 

@@ -19,8 +19,8 @@ def no_copy(world: World) -> str:
     """Why nothing of the mirror could be tried."""
     prefix = world.wish.mirrored_prefix
     return (
-        f"the mirror copied nothing of a new topic {prefix}… to {world.alias}.{prefix}… within {FIRST_COPY_SECONDS:.0f} s: does it run, "
-        "and copy such topics (--mirrored-prefix, --alias)?"
+        f"the mirror copied nothing of a new topic {prefix}… to {world.alias}.{prefix}… within {FIRST_COPY_SECONDS:.0f} s: "
+        "does it run, and copy such topics (--mirrored-prefix, --alias)?"
     )
 
 

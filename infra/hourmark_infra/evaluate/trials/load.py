@@ -1,6 +1,7 @@
 """Two topics at 7 to 3, as one system's largest types were, while a day passes in the time of the load; then a burst.
 
-What an event costs is taken from the burst: under a paced load, librdkafka's threads wait busily, the more the less there is to do.
+What an event costs is taken from the burst: under a paced load, librdkafka's threads wait busily, the more so the
+less there is to do.
 """
 
 from __future__ import annotations
