@@ -28,13 +28,17 @@ class Follower:
         self.readings = Readings()
         self.held: dict[Partition, int] = {}  # records read, by partition
         self._cluster, self._form = cluster, form
-        self._next = {Partition(topic, n): Offset(0) for topic in topics for n in range(partitions)}
+        self._partitions = [Partition(topic, n) for topic in topics for n in range(partitions)]
+        self._next: dict[Partition, Offset] = {}
         self._reader = CommittedReader(cluster.settings, cluster.name)
         self.new: list[int] = []  # numbers that the last `poll` brought
 
     def poll(self) -> None:
         """Read what is new; Unavailable where the cluster does not answer."""
-        ends = self._cluster.ends(list(self._next))
+        self._next = self._next or self._cluster.starts(
+            self._partitions
+        )  # what was deleted before them is missing, and counts so
+        ends = self._cluster.ends(self._partitions)
         self.new = []
         for runs in self._reader.read({p: (self._next[p], end) for p, end in ends.items()}):
             for run in runs:

@@ -1,0 +1,127 @@
+"""`hourmark evaluate` on the test stack: what it sees there, what it does not try, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from tests.support.waiting import wait_for
+
+from hourmark.clock import SystemClock
+from hourmark_infra.evaluate.load import steady
+from hourmark_infra.evaluate.results import from_json
+from hourmark_infra.evaluate.run import evaluate, world_of
+from hourmark_infra.evaluate.stage import on_stage
+from hourmark_infra.evaluate.verdicts import Property, Verdict, verdicts
+from hourmark_infra.evaluate.world import Wish, World
+from hourmark_infra.stack import Stack
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+
+WISH = Wish(seconds=5.0, rate=2000)
+
+
+@pytest.fixture
+def world(stack: Stack) -> World:
+    return world_of(stack, WISH, SystemClock(), lambda line: print(line, file=sys.stderr))
+
+
+def topics_of(stack: Stack, part: str) -> list[str]:
+    """On both clusters."""
+    admins = [AdminClient({"bootstrap.servers": stack.layout.bootstrap(cluster)}) for cluster in ("edge", "central")]
+    return [name for admin in admins for name in admin.list_topics(timeout=20).topics if part in name]
+
+
+def test_a_short_run_keeps_all_that_it_tries(stack: Stack, world: World) -> None:
+    result = evaluate(world, ["load", "backlog", "mirror-refused"], "the test stack", "hourmark evaluate")
+    found = {one.property: one for one in verdicts(result)}
+    assert [one.faults for one in found.values() if one.faults] == []
+    assert [trial.not_tried for trial in result.trials] == ["", "", ""]
+    load, backlog, mirror = result.trials
+    assert load.cost and load.cost.events > 0 and load.cost.broker_cpu_s
+    assert backlog.backlog and backlog.backlog.caught_up_s is not None
+    assert {counts.place for counts in mirror.counts} == {"edge", "central"}
+    assert mirror.claims and mirror.claims.samples > 0
+    assert mirror.claims.waiting_max > WISH.steady_rate, "records waited while the target refused"
+    assert (found[Property.METRICS_AGREE].verdict is Verdict.KEPT) == stack.jmx
+    assert topics_of(stack, world.run) == []
+
+
+def test_what_is_planted_in_real_topics_is_found(stack: Stack, world: World) -> None:
+    with on_stage(world, "planted", "faults planted in a real topic", steady(500.0)) as stage:
+        stage.pause(2.0)
+        stage.load.stop()
+        topic = stage.load.plan.topics[0]
+        producer = Producer({"bootstrap.servers": stack.layout.bootstrap("edge")})
+        producer.produce(topic, world.form.encode(0), partition=0)
+        producer.produce(topic, b"of somebody else", partition=0)
+        assert producer.flush(20) == 0
+        gone = TopicPartition(topic, 1, 2)
+        for future in world.edge.cluster.admin.delete_records([gone]).values():
+            future.result(20)
+        trial = stage.conclude()
+    (counts,) = trial.counts
+    assert (counts.lost, counts.doubled, counts.phantom, counts.disordered) == (2, 1, 1, 0)
+    if stack.jmx:
+        assert not all(c.ours == c.brokers for c in trial.comparisons), "the brokers' log ends know of what was deleted"
+
+
+def test_on_clusters_of_the_user_what_stops_servers_is_not_tried_without_a_command(stack: Stack, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "hourmark", "evaluate", "--seconds", "5", "--rate", "2000", "--report", str(tmp_path)),
+            *("--bootstrap", stack.layout.bootstrap("edge"), "--central", stack.layout.bootstrap("central")),
+        ],
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = from_json((tmp_path / "evaluation.json").read_bytes())
+    reasons = {trial.name: trial.not_tried for trial in result.trials}
+    assert reasons == {
+        "load": "",
+        "brokers-replaced": "needs --stop-broker and --start-broker",
+        "backlog": "",
+        "mirror-refused": "needs --refuse-target and --accept-target",
+        "leaders": "needs --stop-broker and --start-broker",
+        "producers": "needs --stop-broker and --start-broker",
+    }
+    assert all("needs --jmx" in trial.not_compared for trial in result.trials if trial.tried)
+    page = (tmp_path / "evaluation.html").read_text()
+    assert "not tried" in page and "--refuse-target" in page
+    assert topics_of(stack, "hourmark-evaluate.") == []
+
+
+@contextlib.contextmanager
+def begun(stack: Stack, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A run on the edge alone that has made its topics."""
+    where = ("--bootstrap", stack.layout.bootstrap("edge"), "--report", str(folder))
+    running = subprocess.Popen([sys.executable, "-m", "hourmark", "evaluate", "--seconds", "600", "--trial", "load", *where])
+    try:
+        wait_for(lambda: topics_of(stack, "hourmark-evaluate.") != [], "its topics are made", 60, 0.5)
+        yield running
+    finally:
+        running.kill()
+        running.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_cut_short_takes_its_topics_away(stack: Stack, tmp_path: Path, number: signal.Signals) -> None:
+    with begun(stack, tmp_path) as running:
+        running.send_signal(number)
+        assert running.wait(60) != 0
+    wait_for(lambda: topics_of(stack, "hourmark-evaluate.") == [], "nothing is left", 30, 0.5)
+
+
+def test_a_mirror_that_copies_no_such_topic_is_not_tried(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hourmark_infra.evaluate.trials.copying.FIRST_COPY_SECONDS", 3.0)
+    other = dataclasses.replace(world, wish=dataclasses.replace(world.wish, mirrored_prefix="nobody-copies-this."))
+    (trial,) = evaluate(other, ["mirror-refused"], "the test stack", "hourmark evaluate").trials
+    assert "copied nothing of a new topic nobody-copies-this." in trial.not_tried
