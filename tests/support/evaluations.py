@@ -45,6 +45,7 @@ def evaluation(*trials: Trial) -> Evaluation:
         where="the local stack",
         command="hourmark evaluate",
         cores=2,
+        load_average=(0.5, 3.0),
         edge_brokers=3,
         central_brokers=1,
         replication=3,

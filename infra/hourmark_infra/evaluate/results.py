@@ -125,6 +125,7 @@ class Evaluation:
     where: str  # "the local stack", or "clusters of the user"
     command: str
     cores: int
+    load_average: tuple[float, float]  # of the client's machine, in the minute before the first trial and in the last
     edge_brokers: int
     central_brokers: int
     replication: int

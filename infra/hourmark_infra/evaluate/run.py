@@ -39,7 +39,7 @@ def new_run() -> str:
 
 def evaluate(world: World, names: Sequence[str], where: str, command: str) -> Evaluation:
     """Play these trials. A trial that cannot be ended is a result too; the topics of all are gone afterwards."""
-    began_s, began_ms = world.clock.monotonic_s(), world.clock.now_ms()
+    began_s, began_ms, load_before = world.clock.monotonic_s(), world.clock.now_ms(), os.getloadavg()[0]
     played = []
     with _swept(world):
         for number, name in enumerate(names, 1):
@@ -54,6 +54,7 @@ def evaluate(world: World, names: Sequence[str], where: str, command: str) -> Ev
         where=where,
         command=command,
         cores=os.cpu_count() or 1,
+        load_average=(round(load_before, 1), round(os.getloadavg()[0], 1)),
         edge_brokers=len(world.edge.ids),
         central_brokers=len(world.central.ids) if world.central else 0,
         replication=world.edge.replication,

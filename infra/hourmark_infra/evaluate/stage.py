@@ -25,7 +25,7 @@ from hourmark_infra.evaluate.world import World
 
 BACK_SECONDS: Final = 180.0  # for servers to be there again; a quarter of a minute is usual
 AGAIN_S: Final = 15.0  # a broker that found no controller in time has ended by itself, and is started again
-DRAIN_SECONDS: Final = 120.0  # for a mirror or a consumer to come to the end, once the load has ended
+STILL_SECONDS: Final = 120.0  # without one more record, a mirror or a consumer that has not come to the end will not
 
 Victim = Literal["producer", "mirror"]
 
@@ -153,12 +153,13 @@ class Stage:
     def _count_others(self, counts: list[Counts], acknowledged: accounting.Flags) -> accounting.Floats | None:
         """At the consumer and on the target, once they had time to come to the end; when each record was copied."""
         if (group := self.group) is not None:
-            self.world.wait(lambda: group.read >= counts[0].read, DRAIN_SECONDS)
+            self.world.wait_while_it_moves(lambda: group.read >= counts[0].read, lambda: group.read, STILL_SECONDS)
             group.stop()
             counts.append(accounting.account("consumer", self.load.plan, acknowledged, group.readings))
         if (watch := self.watch) is None:
             return None
-        self.world.wait(lambda: watch.arrived >= counts[0].read, DRAIN_SECONDS, watch.look)
+        wanted = counts[0].read
+        self.world.wait_while_it_moves(lambda: watch.arrived >= wanted, lambda: watch.arrived, STILL_SECONDS, watch.look)
         self.world.wait(lambda: False, 2.0, watch.look)  # what comes too often comes late
         counts.append(accounting.account("central", watch.plan, acknowledged, watch.follower.readings))
         return watch.copied.of(len(acknowledged))

@@ -43,8 +43,9 @@ def setting(evaluation: Evaluation) -> str:
     central = f", a central cluster of {e.central_brokers}" if e.central_brokers else ""
     return (
         f"Tried on {e.where}: {e.edge_brokers} edge brokers{central}, {e.replication} copies of each topic, events of "
-        f"{e.event_bytes} bytes, {e.peak_rate:,} a second at the peak; the client's machine has {e.cores} cores. Begun "
-        f"{e.began}, took {e.seconds / 60:.0f} minutes, Hourmark {e.version}."
+        f"{e.event_bytes} bytes, {e.peak_rate:,} a second at the peak; the client's machine has {e.cores} cores, with a load of "
+        f"{e.load_average[0]:.1f} before it began and {e.load_average[1]:.1f} in its last minute. Begun {e.began}, "
+        f"took {e.seconds / 60:.0f} minutes, Hourmark {e.version}."
     )
 
 

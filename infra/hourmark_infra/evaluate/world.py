@@ -34,12 +34,12 @@ class Wish:
     @property
     def away_s(self) -> float:
         """How long a server stays away."""
-        return max(2.0, self.seconds / 6)
+        return max(2.0, self.seconds / 10)
 
     @property
     def recovery_s(self) -> float:
         """Until who has not gone on is said to be stuck."""
-        return max(60.0, 2 * self.seconds)
+        return max(120.0, 4 * self.seconds)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,17 @@ class World:
     say: Callable[[str], None]
     jmx: Jmx | None = None
     broker_cpu: Callable[[], dict[int, float]] | None = None
+
+    def wait_while_it_moves(
+        self, condition: Callable[[], bool], count: Callable[[], int], still_s: float, each: Callable[[], None] = lambda: None
+    ) -> bool:
+        """As `wait`, for as long as `count` goes on growing: what is slow has time, what stands still so long has none."""
+        before = -1
+        while count() > before:
+            before = count()
+            if self.wait(condition, still_s, each):
+                return True
+        return False
 
     def wait(self, condition: Callable[[], bool], seconds: float, each: Callable[[], None] = lambda: None) -> bool:
         """Whether the condition came to hold in so many seconds; `each` is called between looks."""

@@ -19,7 +19,7 @@ class Play(NamedTuple):
 
 
 TRIALS: Final = {
-    "load": Play("load at 7 to 3 over two topics, a day in a minute, then a burst", lambda _: "", load.play),
+    "load": Play("load at 7 to 3 over two topics, a day's curve compressed in time, then a burst", lambda _: "", load.play),
     "brokers-replaced": Play("brokers removed and replaced under load", replaced.why_not, replaced.play),
     "backlog": Play("a consumer's backlog under live load", lambda _: "", backlog.play),
     "mirror-refused": Play("a mirror whose target refuses", refusing.why_not, refusing.play),

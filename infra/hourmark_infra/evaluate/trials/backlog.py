@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hourmark_infra.evaluate.load import steady
 from hourmark_infra.evaluate.results import Backlog, Trial
-from hourmark_infra.evaluate.stage import DRAIN_SECONDS, on_stage
+from hourmark_infra.evaluate.stage import STILL_SECONDS, on_stage
 from hourmark_infra.evaluate.trials.load import SHARES
 from hourmark_infra.evaluate.world import World
 
@@ -17,7 +17,7 @@ def play(world: World, name: str, title: str) -> Trial:
         piled, began_s = stage.load.sent, stage.load.now_s
         stage.say(f"{piled:,} records are waiting; the consumer begins, and the load goes on")
         group = stage.join_group()
-        done = world.wait(lambda: stage.load.sent - group.read < rate, DRAIN_SECONDS)
+        done = world.wait_while_it_moves(lambda: stage.load.sent - group.read < rate, lambda: group.read, STILL_SECONDS)
         took_s = stage.load.now_s - began_s
         stage.backlog = Backlog(
             records=piled,

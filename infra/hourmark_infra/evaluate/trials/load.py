@@ -37,5 +37,5 @@ def play(world: World, name: str, title: str) -> Trial:
         stage.pause(wish.seconds)
         stage.say(f"a day has passed with {stage.load.sent:,} records; now as fast as it goes")
         stage.meter()
-        stage.pause(wish.seconds / 6)
+        stage.pause(wish.away_s)
         return stage.conclude()
