@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shlex
 import signal
 import subprocess
 import sys
@@ -96,6 +97,31 @@ def test_on_clusters_of_the_user_what_stops_servers_is_not_tried_without_a_comma
     assert all("needs --jmx" in trial.not_compared for trial in result.trials if trial.tried)
     page = (tmp_path / "evaluation.html").read_text()
     assert "not tried" in page and "--refuse-target" in page
+    assert topics_of(stack, "hourmark-evaluate.") == []
+
+
+@pytest.mark.long
+def test_commands_of_the_user_take_brokers_away_and_bring_them_back(stack: Stack, tmp_path: Path) -> None:
+    """Each is killed and started by a command, as a user would have it over ssh."""
+    script = tmp_path / "hand.py"
+    script.write_text(
+        "import sys\nfrom pathlib import Path\nfrom hourmark_infra.stack import Stack\n"
+        f"stack = Stack.load(Path({str(stack.home)!r}))\n"
+        "getattr(stack, sys.argv[1])('edge-' + sys.argv[2])\n"
+    )
+    hand = f"{shlex.quote(sys.executable)} {shlex.quote(str(script))}"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "hourmark", "evaluate", "--seconds", "5", "--rate", "2000", "--trial", "brokers-replaced"),
+            *("--bootstrap", stack.layout.bootstrap("edge"), "--report", str(tmp_path)),
+            *("--stop-broker", f"{hand} kill {{broker}}", "--start-broker", f"{hand} start {{broker}}"),
+        ],
+        capture_output=True, text=True, check=False, timeout=500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (trial,) = from_json((tmp_path / "evaluation.json").read_bytes()).trials
+    assert len(trial.disturbances) == 3 and all(d.recovered_s is not None for d in trial.disturbances)
+    assert "with --wipe-broker they would be new ones" in trial.notes[0]
     assert topics_of(stack, "hourmark-evaluate.") == []
 
 

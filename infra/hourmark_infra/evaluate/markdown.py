@@ -39,7 +39,7 @@ def as_markdown(evaluation: Evaluation) -> str:
     parts = (
         "# Kafka, evaluated",
         _INTRO,
-        f"{wording.setting(evaluation)} Repeated by `{evaluation.command}`.",
+        f"{wording.setting(evaluation)} Repeated by `{evaluation.command}`; one trial by `--trial NAME`.",
         "## Verdicts",
         table(wording.PROPERTIES, wording.property_rows(evaluation)),
         "## Trials",

@@ -10,10 +10,11 @@ from hourmark_infra.evaluate.verdicts import Property, PropertyVerdict, of_trial
 Row = tuple[str, ...]
 
 NOTHING: Final = "-"
+_RECORDS: Final = "acknowledged records, at each place"
 _LOOKED: Final = {
     Property.RECOVERS: "disturbances",
     Property.CATCHES_UP: "backlogs",
-    Property.NO_FALSE_CLAIM: "times that it was asked",
+    Property.NO_FALSE_CLAIM: "times it was asked",
     Property.METRICS_AGREE: "comparisons",
 }
 PROPERTIES: Final = ("property", "verdict", "trials", "looked at")
@@ -29,7 +30,7 @@ TRIALS: Final = (
     "well again after",
 )
 DISTURBANCES: Final = ("trial", "what was done", "away", "longest wait", "well again after")
-COSTS: Final = ("trial", "events", "a second", "for a core of the client", "client", "brokers")
+COSTS: Final = ("trial", "events", "a second", "for a second of the client's CPU", "client", "brokers")
 
 
 def seconds(value: float | None) -> str:
@@ -101,7 +102,7 @@ def _compared(comparisons: tuple[Comparison, ...]) -> str:
 
 
 def _property_row(one: PropertyVerdict) -> Row:
-    looked = f"{one.looked:,} {_LOOKED.get(one.property, 'acknowledged records')}" if one.trials else NOTHING
+    looked = f"{_LOOKED.get(one.property, _RECORDS)}: {one.looked:,}" if one.trials else NOTHING
     return str(one.property), str(one.verdict), str(one.trials), "; ".join((looked, *one.faults))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.support.documents import ROOT
 
 from hourmark.errors import Unavailable, UsageError
 from hourmark_infra.evaluate.cli import command
@@ -53,6 +55,17 @@ def test_what_is_missing_is_named_by_its_options() -> None:
     assert missing(_hands(stop_broker="true", start_broker="true"), "stop_broker", "start_broker") == ""
     with pytest.raises(UsageError, match="--wipe-broker is run between"):
         _hands(wipe_broker="true")
+
+
+def test_the_commands_of_the_readme_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "client.properties").touch()
+    text = (ROOT / "README.md").read_text().replace("\\\n", "")
+    shown = [shlex.split(line)[3:] for line in text.splitlines() if line.startswith("$ ./hourmark evaluate")]
+    assert len(shown) == 2
+    for arguments in shown:
+        with command.make_context("evaluate", arguments) as context:
+            assert arguments == [] or context.params["start_broker"] == "ssh {host} sudo systemctl start kafka"
 
 
 @pytest.mark.parametrize(
