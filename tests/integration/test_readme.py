@@ -20,8 +20,7 @@ from hourmark.hours import Hour
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
-# Run by tests of their own: the demo by test_demo.py, `run` by test_run.py, `evaluate` by test_evaluate.py, the tests by whoever runs
-# this.
+# Run by tests of their own: the demo by test_demo.py, `run` by test_run.py, `evaluate` by test_evaluate.py; the tests by you.
 FIRST_BUCKET_S = 300.0  # from the event to the closed bucket: the README's three minutes, and two for a busy machine
 ELSEWHERE = (
     "./hourmark demo", "./hourmark demo --lines /var/log/dpkg.log --keep", "./hourmark test",
