@@ -52,7 +52,7 @@ def _trial(trial: Trial) -> str:
     if not plot:
         return ""
     verdict = of_trial(trial)
-    legend = "records a second: grey sent, green acknowledged; a band: servers away"
+    legend = "records a second: grey sent, green acknowledged; a band: servers away; heights are square roots"
     return f'<h3 class="{_CLASSES[verdict]}">{escape(trial.title)}: {escape(verdict)}</h3>\n{plot}\n<p>{legend}</p>'
 
 

@@ -1,7 +1,11 @@
-"""Plots as SVG text. Pure: the same data give the same bytes."""
+"""Plots as SVG text. Pure: the same data give the same bytes.
+
+Heights are square roots: what comes at once after an outage is so much more than the load that the load would be a flat line.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import Final
@@ -41,7 +45,7 @@ def _x(second: float, seconds: int) -> float:
 
 
 def _y(count: float, highest: int) -> float:
-    return round(HEIGHT - _BOTTOM - (HEIGHT - _BOTTOM - _TOP) * count / highest, 1)
+    return round(HEIGHT - _BOTTOM - (HEIGHT - _BOTTOM - _TOP) * math.sqrt(count / highest), 1)
 
 
 def _line(values: Sequence[tuple[int, int]], seconds: int, highest: int, colour: str, title: str) -> str:
@@ -61,6 +65,7 @@ def _axes(seconds: int, highest: int) -> tuple[str, ...]:
     return (
         f'<line x1="{_LEFT}" y1="{floor}" x2="{WIDTH - 8}" y2="{floor}" stroke="#52606d"/>',
         f'<text x="{_LEFT - 6}" y="{_TOP + 9}" text-anchor="end" {text}>{highest:,}/s</text>',
+        f'<text x="{_LEFT - 6}" y="{_y(highest / 4, highest) + 4}" text-anchor="end" {text}>{highest // 4:,}</text>',
         f'<text x="{_LEFT - 6}" y="{floor}" text-anchor="end" {text}>0</text>',
         f'<text x="{_LEFT}" y="{HEIGHT - 6}" {text}>0 s</text>',
         f'<text x="{WIDTH - 8}" y="{HEIGHT - 6}" text-anchor="end" {text}>{seconds} s</text>',
