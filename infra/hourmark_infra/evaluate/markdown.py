@@ -19,9 +19,21 @@ read once too often. *Phantom*: read, and never sent so. *Longest wait*: of a re
 acknowledgement, or for its copy on the central cluster. *Well again after*: from when the servers were back until all that was
 sent before was through."""
 
+_FOUND: Final = """\
+Of Kafka 4.3.0, whoever runs these trials:
+
+- A topic's `max.message.bytes` below 78, the size of a transaction's marker, leaves a transaction without an end: its coordinator
+  cannot write the marker, throws, and does not try again. A mirror that copies exactly once stood still from then on, through its
+  own restarts, until the coordinator's broker was started anew. The trial's limit is 100 bytes since.
+- More `min.insync.replicas` than a topic has replicas is no refusal: writes go on.
+- A broker that is killed and started within its session (9 s) is missed by nobody, but writes to all partitions that it has a copy
+  of wait until the session is over or the broker has come back: the longest waits above.
+
+Of Hourmark: offsets that were asked for right after a leader had changed were refused to a client that knew the old one, once, and
+taken for an outage; they are asked for again now, by a new client."""
+
 _LIMITS: Final = """\
-- A run is a handful of faults. That nothing was lost in it says that loss is rarer than that; `hourmark chaos` plays faults by
-  the hundred.
+- A run is a handful of faults. It says little of what happens once in a hundred; `hourmark chaos` plays faults by the hundred.
 - Times and rates are those of the machine above, with client, brokers and mirror on the same cores where it is the local stack.
   Only ratios within a run mean something elsewhere.
 - A broker killed on one machine leaves the page cache to its successor. A power cut would not: acknowledged means in the memory
@@ -54,6 +66,8 @@ def as_markdown(evaluation: Evaluation) -> str:
         "\n".join(f"- {remark}" for remark in wording.remarks(evaluation)),
         "## Beside what others published",
         table(peers.HEAD, peers.rows(evaluation)),
+        "## Found when the trials were made",
+        _FOUND,
         "## What this can and cannot say",
         _LIMITS,
     )

@@ -142,6 +142,10 @@ PEERS: Final = (
         "a bare consumer that reads and counts, and stores nothing",
     ),
     Peer(
+        "delay, from a line to the queue at the centre", "about 20 s on average", _FOLLOWED, lambda _: NOT_HERE,
+        "a whole path, with batches of seconds", "the tests of Hourmark's mirror measure its part",
+    ),
+    Peer(
         "completeness", "99.99 % of what was produced is available", _UBER, _completeness,
         "a goal, for a whole company's topics; not what was measured",
         "what was measured, of every single record, under these faults; nothing of others",
