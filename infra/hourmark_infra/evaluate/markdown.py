@@ -22,15 +22,15 @@ sent before was through."""
 _FOUND: Final = """\
 Of Kafka 4.3.0, whoever runs these trials:
 
-- A topic's `max.message.bytes` below 78, the size of a transaction's marker, leaves a transaction without an end: its coordinator
-  cannot write the marker, throws, and does not try again. A mirror that copies exactly once stood still from then on, through its
-  own restarts, until the coordinator's broker was started anew. The trial's limit is 100 bytes since.
+- A topic's `max.message.bytes` of 1, less than a transaction's marker, left a transaction without an end: its coordinator could
+  not write the marker, threw, and did not try again. A mirror that copies exactly once stood still from then on, through a restart of
+  its own, until the coordinator's broker was started anew. The trial's limit is 100 bytes since.
 - More `min.insync.replicas` than a topic has replicas is no refusal: writes go on.
-- A broker that is killed and started within its session (9 s) is missed by nobody, but writes to all partitions that it has a copy
-  of wait until the session is over or the broker has come back: the longest waits above.
+- A broker that is killed and started within its session (9 s) is missed by nobody, but writes to all partitions that it has a
+  copy of wait until the session is over or the broker has come back: the longest waits above.
 
-Of Hourmark: offsets that were asked for right after a leader had changed were refused to a client that knew the old one, once, and
-taken for an outage; they are asked for again now, by a new client."""
+Of Hourmark: offsets that were asked for right after a leader had changed were refused to a client that knew the old one, once,
+and taken for an outage; they are asked for again now, by a new client."""
 
 _LIMITS: Final = """\
 - A run is a handful of faults. It says little of what happens once in a hundred; `hourmark chaos` plays faults by the hundred.
