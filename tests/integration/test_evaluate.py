@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from tests.support.servers import come_back
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
@@ -100,16 +101,20 @@ def test_on_clusters_of_the_user_what_stops_servers_is_not_tried_without_a_comma
     assert topics_of(stack, "hourmark-evaluate.") == []
 
 
-@pytest.mark.long
-def test_commands_of_the_user_take_brokers_away_and_bring_them_back(stack: Stack, tmp_path: Path) -> None:
-    """Each is killed and started by a command, as a user would have it over ssh."""
-    script = tmp_path / "hand.py"
+def hand_of(stack: Stack, folder: Path) -> str:
+    """A command that kills or starts a broker, as a user would have one over ssh."""
+    script = folder / "hand.py"
     script.write_text(
         "import sys\nfrom pathlib import Path\nfrom hourmark_infra.stack import Stack\n"
         f"stack = Stack.load(Path({str(stack.home)!r}))\n"
         "getattr(stack, sys.argv[1])('edge-' + sys.argv[2])\n"
     )
-    hand = f"{shlex.quote(sys.executable)} {shlex.quote(str(script))}"
+    return f"{shlex.quote(sys.executable)} {shlex.quote(str(script))}"
+
+
+@pytest.mark.long
+def test_commands_of_the_user_take_brokers_away_and_bring_them_back(stack: Stack, tmp_path: Path) -> None:
+    hand = hand_of(stack, tmp_path)
     done = subprocess.run(
         [
             *(sys.executable, "-m", "hourmark", "evaluate", "--seconds", "5", "--rate", "2000", "--trial", "brokers-replaced"),
@@ -123,6 +128,26 @@ def test_commands_of_the_user_take_brokers_away_and_bring_them_back(stack: Stack
     assert len(trial.disturbances) == 3 and all(d.recovered_s is not None for d in trial.disturbances)
     assert "with --wipe-broker they would be new ones" in trial.notes[0]
     assert topics_of(stack, "hourmark-evaluate.") == []
+
+
+@pytest.mark.long
+def test_a_run_that_is_cut_short_in_an_outage_brings_the_brokers_back_first(stack: Stack, tmp_path: Path) -> None:
+    hand, where = hand_of(stack, tmp_path), ("--bootstrap", stack.layout.bootstrap("edge"), "--report", str(tmp_path))
+    commands = ("--stop-broker", f"{hand} kill {{broker}}", "--start-broker", f"{hand} start {{broker}}")
+    running = subprocess.Popen(
+        [sys.executable, "-m", "hourmark", "evaluate", "--seconds", "600", "--trial", "producers", *where, *commands]
+    )
+    try:
+        wait_for(lambda: stack.process("edge-1") is None, "a broker is taken away", 120, 0.5)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(240) != 0
+        assert stack.process("edge-1") is not None
+        stack.wait_ready("edge-1")
+        assert topics_of(stack, "hourmark-evaluate.") == []
+    finally:
+        running.kill()
+        running.wait()
+        come_back(stack, *stack.brokers)
 
 
 @contextlib.contextmanager

@@ -71,6 +71,7 @@ def _command_options(function: Any) -> Any:
 @click.option(
     "--rate", type=click.IntRange(10, 1_000_000), default=Wish.rate, show_default=True, help="Events a second at the peak."
 )
+@click.option("--burst/--no-burst", default=True, show_default=True, help="Then as much as one client can send, for a while.")
 @click.option("--event-bytes", type=click.IntRange(64, 900_000), default=Wish.event_bytes, show_default=True)
 @click.option("--partitions", type=click.IntRange(1, 100), default=Wish.partitions, show_default=True, help="Of each topic.")
 @click.option("--report", type=click.Path(path_type=Path, file_okay=False), help="Folder of the result.  [default: evaluation]")
@@ -81,8 +82,8 @@ def command(kept: Path | None, report: Path | None, markdown: Path | None, as_js
     """Try Kafka as it was tried by those who gave it up, and say for each property whether it is kept.
 
     On a local stack that it starts and stops (about ten minutes), or on clusters of yours, in topics of its own, which are
-    deleted at the end. There, what stops a server is a command that you give: without it the trial is reported as not tried. In
-    commands, {broker} stands for a broker's id, {host} and {port} for its address, {topic} for a topic of the central cluster.
+    deleted at the end. There, mind --rate and --no-burst; what stops a server is a command that you give: without it the trial is
+    reported as not tried. In commands, {broker} stands for a broker's id, {host} and {port} for its address, {topic} for a topic of the central cluster.
 
     The result is in the folder evaluation: evaluation.html to look at, evaluation.json to keep. Exit 1 where a property is
     broken.
@@ -187,6 +188,7 @@ def _called(given: dict[str, Any]) -> str:
     words = ["hourmark", "evaluate"]
     words += ["--bootstrap", given["bootstrap"]] if given["bootstrap"] else []
     words += ["--quick"] if given["quick"] else []
+    words += [] if given["burst"] else ["--no-burst"]
     for name in ("seconds", "rate", "event_bytes", "partitions"):
         if given[name] is not None and given[name] != getattr(Wish, name, None):
             words += [hands.flag(name), f"{given[name]:g}"]

@@ -23,8 +23,8 @@ _FOUND: Final = """\
 Of Kafka 4.3.0, whoever runs these trials:
 
 - A topic's `max.message.bytes` of 1, less than a transaction's marker, left a transaction without an end: its coordinator could
-  not write the marker, threw, and did not try again. A mirror that copies exactly once stood still from then on, through a restart of
-  its own, until the coordinator's broker was started anew. The trial's limit is 100 bytes since.
+  not write the marker, threw, and did not try again. A mirror that copies exactly once stood still from then on, through a
+  restart of its own, until the coordinator's broker was started anew. The trial's limit is 100 bytes since.
 - More `min.insync.replicas` than a topic has replicas is no refusal: writes go on.
 - A broker that is killed and started within its session (9 s) is missed by nobody, but writes to all partitions that it has a
   copy of wait until the session is over or the broker has come back: the longest waits above.

@@ -29,6 +29,7 @@ from hourmark_infra.stack.jmx import PASSWORD, ROLE
 from hourmark_infra.stack.layout import JMX
 from hourmark_infra.stack.purge import purge_stack
 
+GIVE_UP_SECONDS: Final = 180.0  # for brokers that are still on their way back when a run is cut short
 SWEEP_SECONDS: Final = 15.0  # a mirror may make a topic anew that it still believes in, for as long as it looks seldom
 
 
@@ -116,16 +117,19 @@ def _swept(world: World) -> Iterator[None]:
     try:
         yield
     finally:
-        mirrored = world.central is not None
-        until_s = world.clock.monotonic_s() + (SWEEP_SECONDS if mirrored else 0.0)
-        left: list[str] = []
-        while True:
-            left = [name for brokers in (world.edge, world.central) if brokers for name in _sweep(brokers, world.run)]
-            if world.clock.monotonic_s() >= until_s:
-                break
+        began_s = world.clock.monotonic_s()
+        while left := _left(world, world.clock.monotonic_s() - began_s):
             world.clock.sleep(1.0)
-        if left:
-            world.say(f"topics are left and must be deleted by hand: {', '.join(left)}")
+            if world.clock.monotonic_s() - began_s > GIVE_UP_SECONDS:
+                world.say(f"topics are left and must be deleted by hand: {', '.join(left)}")
+                break
+
+
+def _left(world: World, waited_s: float) -> list[str]:
+    """What could not be deleted now, or may come again; none where all is over."""
+    failed = [name for brokers in (world.edge, world.central) if brokers for name in _sweep(brokers, world.run)]
+    again = ["those that the mirror makes"] if world.central and waited_s < SWEEP_SECONDS else []
+    return failed or again
 
 
 def _sweep(brokers: Brokers, run: str) -> list[str]:

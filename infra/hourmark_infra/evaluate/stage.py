@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -15,6 +15,7 @@ from typing import Final, Literal
 from hourmark.errors import Unavailable
 from hourmark.topics import central_topic
 from hourmark_infra.evaluate import accounting
+from hourmark_infra.evaluate.brokers import Brokers
 from hourmark_infra.evaluate.comparison import comparisons
 from hourmark_infra.evaluate.load import Load, Rate
 from hourmark_infra.evaluate.mirror_watch import MirrorWatch
@@ -227,9 +228,9 @@ def on_stage(
         watch, central = None, world.central if mirrored else None
         if central is not None:
             remote = [central_topic(topic, world.alias) for topic in topics]
-            at_the_end.callback(central.delete, remote)
+            at_the_end.callback(_delete, central, remote)
             central.make(remote, partitions)
-        at_the_end.callback(world.edge.delete, topics)
+        at_the_end.callback(_delete, world.edge, topics)
         world.edge.make(topics, partitions)
         load = Load(world.edge.settings, world.form, Plan(topics, shares, partitions), rate, world.clock)
         if central is not None:
@@ -240,6 +241,12 @@ def on_stage(
         at_the_end.callback(stage.leave_group)
         load.start()
         yield stage
+
+
+def _delete(brokers: Brokers, topics: Sequence[str]) -> None:
+    """Where that fails now, as when a run is cut short in an outage, `run` deletes them at its end."""
+    with contextlib.suppress(Unavailable):
+        brokers.delete(topics)
 
 
 def _cpu_s() -> float:

@@ -23,6 +23,7 @@ class Wish:
     rate: int = 10_000  # events a second at the day's peak
     event_bytes: int = 250
     partitions: int = 3
+    burst: bool = True  # for a tenth of the time as much as one client can send
     prefix: str = "hourmark-evaluate."
     mirrored_prefix: str = "events.evaluate-"  # what the mirror copies
 

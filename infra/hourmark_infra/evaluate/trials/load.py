@@ -35,6 +35,9 @@ def play(world: World, name: str, title: str) -> Trial:
     wish = world.wish
     with on_stage(world, name, title, day_and_burst(wish.rate, wish.seconds), shares=SHARES) as stage:
         stage.pause(wish.seconds)
+        if not wish.burst:
+            stage.notes.append("no burst, so what an event costs was not measured (--burst)")
+            return stage.conclude()
         stage.say(f"a day has passed with {stage.load.sent:,} records; now as fast as it goes")
         stage.meter()
         stage.pause(wish.away_s)
