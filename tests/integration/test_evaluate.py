@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import shlex
 import signal
 import subprocess
@@ -22,9 +23,11 @@ from hourmark_infra.evaluate.load import steady
 from hourmark_infra.evaluate.results import from_json
 from hourmark_infra.evaluate.run import evaluate, world_of
 from hourmark_infra.evaluate.stage import on_stage
+from hourmark_infra.evaluate.trials import TRIALS
 from hourmark_infra.evaluate.verdicts import Property, Verdict, verdicts
 from hourmark_infra.evaluate.world import Wish, World
 from hourmark_infra.stack import Stack
+from hourmark_infra.stack.process import marked
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -99,6 +102,22 @@ def test_on_clusters_of_the_user_what_stops_servers_is_not_tried_without_a_comma
     page = (tmp_path / "evaluation.html").read_text()
     assert "not tried" in page and "--refuse-target" in page
     assert topics_of(stack, "hourmark-evaluate.") == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2400)
+def test_the_whole_command_on_a_stack_of_its_own(tmp_path: Path) -> None:
+    """Every trial, short; brokers lose their disks here, so not on the stack of other tests."""
+    command = (sys.executable, "-m", "hourmark", "evaluate", "--quick", "--rate", "2000", "--report", str(tmp_path / "report"))
+    environment = {**os.environ, "HOURMARK_HOME": str(tmp_path / "home")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=2000)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = from_json((tmp_path / "report" / "evaluation.json").read_bytes())
+    assert {trial.name: trial.not_tried for trial in result.trials} == dict.fromkeys(TRIALS, "")
+    assert {one.verdict for one in verdicts(result)} == {Verdict.KEPT}
+    assert sum(len(trial.disturbances) for trial in result.trials) == 12
+    assert "none of the disks is left" in result.trials[1].notes[0]
+    assert marked(f"{tmp_path / 'home'}/") == {}, "no server runs on"
 
 
 def hand_of(stack: Stack, folder: Path) -> str:

@@ -83,7 +83,8 @@ def command(kept: Path | None, report: Path | None, markdown: Path | None, as_js
 
     On a local stack that it starts and stops (about ten minutes), or on clusters of yours, in topics of its own, which are
     deleted at the end. There, mind --rate and --no-burst; what stops a server is a command that you give: without it the trial is
-    reported as not tried. In commands, {broker} stands for a broker's id, {host} and {port} for its address, {topic} for a topic of the central cluster.
+    reported as not tried. In commands, {broker} stands for a broker's id, {host} and {port} for its address, {topic} for a topic
+    of the central cluster.
 
     The result is in the folder evaluation: evaluation.html to look at, evaluation.json to keep. Exit 1 where a property is
     broken.

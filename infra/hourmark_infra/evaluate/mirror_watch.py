@@ -37,7 +37,7 @@ class MirrorWatch:
         except Unavailable:
             return  # the target is away: nothing can be compared, and the next look reads on
         self.copied.note(self.follower.new, self._load.now_s)
-        self._compare(claimed, sent)
+        self.claims = asked(self.claims, self._expected(claimed), self.follower.held, sent - self.arrived)
 
     def through(self, number: int) -> bool:
         """Whether all records before this number are on the target."""
@@ -53,18 +53,22 @@ class MirrorWatch:
         self.follower.close()
         self._positions.close()
 
-    def _compare(self, claimed: Mapping[Partition, int], sent: int) -> None:
-        held = self.follower.held
-        ours = {(t, n): claimed.get(Partition(t, n), 0) for t in self._load.plan.topics for n in range(self.plan.partitions)}
-        false = sum(
-            max(0, offset - held.get(Partition(central_topic(topic, self._alias), n), 0)) for (topic, n), offset in ours.items()
-        )
-        before = self.claims
-        self.claims = Claims(
-            samples=before.samples + any(ours.values()),
-            false_records=max(before.false_records, false),
-            waiting_max=max(before.waiting_max, sent - self.arrived),
-        )
+    def _expected(self, claimed: Mapping[Partition, int]) -> dict[Partition, int]:
+        """What the target must hold by these claims, by its own partitions: ours are new, so each offset of theirs is a record."""
+        return {
+            Partition(central_topic(p.topic, self._alias), p.partition): offset
+            for p, offset in claimed.items()
+            if p.topic in self._load.plan.topics
+        }
+
+
+def asked(before: Claims, claimed: Mapping[Partition, int], held: Mapping[Partition, int], waiting: int) -> Claims:
+    """The account after one more time. Pure."""
+    return Claims(
+        samples=before.samples + any(claimed.values()),
+        false_records=max(before.false_records, sum(max(0, count - held.get(p, 0)) for p, count in claimed.items())),
+        waiting_max=max(before.waiting_max, waiting),
+    )
 
 
 def workers(central: Brokers, alias: str) -> int:
