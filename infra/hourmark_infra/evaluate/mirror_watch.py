@@ -54,7 +54,7 @@ class MirrorWatch:
         self._positions.close()
 
     def _expected(self, claimed: Mapping[Partition, int]) -> dict[Partition, int]:
-        """What the target must hold by these claims, by its own partitions: ours are new, so each offset of theirs is a record."""
+        """What the target must hold by these claims, by its own partitions; our topics are new, so each offset is a record."""
         return {
             Partition(central_topic(p.topic, self._alias), p.partition): offset
             for p, offset in claimed.items()
