@@ -27,6 +27,8 @@ from hourmark_infra.evaluate.trials import TRIALS
 from hourmark_infra.evaluate.verdicts import Property, Verdict, verdicts
 from hourmark_infra.evaluate.world import Wish, World
 from hourmark_infra.stack import Stack
+from hourmark_infra.stack.jmx import PASSWORD, ROLE
+from hourmark_infra.stack.layout import JMX
 from hourmark_infra.stack.process import marked
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
@@ -80,11 +82,15 @@ def test_what_is_planted_in_real_topics_is_found(stack: Stack, world: World) -> 
 
 
 def test_on_clusters_of_the_user_what_stops_servers_is_not_tried_without_a_command(stack: Stack, tmp_path: Path) -> None:
+    jmx = [word for name in stack.brokers for word in ("--jmx", stack.layout.address(f"{name}-{JMX}"))] if stack.jmx else []
     done = subprocess.run(
         [
             *(sys.executable, "-m", "hourmark", "evaluate", "--seconds", "5", "--rate", "2000", "--report", str(tmp_path)),
             *("--bootstrap", stack.layout.bootstrap("edge"), "--central", stack.layout.bootstrap("central")),
+            *jmx,
+            *(("--jmx-user", ROLE) if jmx else ()),
         ],
+        env={**os.environ, "HOURMARK_JMX_PASSWORD": PASSWORD},
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -98,7 +104,8 @@ def test_on_clusters_of_the_user_what_stops_servers_is_not_tried_without_a_comma
         "leaders": "needs --stop-broker and --start-broker",
         "producers": "needs --stop-broker and --start-broker",
     }
-    assert all("needs --jmx" in trial.not_compared for trial in result.trials if trial.tried)
+    for trial in (trial for trial in result.trials if trial.tried):
+        assert len(trial.comparisons) == 3 if jmx else "needs --jmx" in trial.not_compared
     page = (tmp_path / "evaluation.html").read_text()
     assert "not tried" in page and "--refuse-target" in page
     assert topics_of(stack, "hourmark-evaluate.") == []

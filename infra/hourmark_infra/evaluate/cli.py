@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import shlex
 import signal
 import sys
@@ -33,6 +34,7 @@ from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.java.find import java_executable
 
 QUICK_SECONDS = 10.0
+JMX_PASSWORD = "HOURMARK_JMX_PASSWORD"  # noqa: S105  # of the environment; JmxTool takes it as an argument, which others may see
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 _BROKER = "{broker} is its id, {host} and {port} its address."
@@ -64,6 +66,7 @@ def _command_options(function: Any) -> Any:
 @click.option("--prefix", default=Wish.prefix, show_default=True, help="Of this run's topics.")
 @click.option("--mirrored-prefix", default=Wish.mirrored_prefix, show_default=True, help="Of those that the mirror must copy.")
 @click.option("--jmx", multiple=True, metavar="HOST:PORT", help="A broker's JMX; once for each of the edge.")
+@click.option("--jmx-user", default="", metavar="NAME", help=f"Where JMX asks for one; its password is in {JMX_PASSWORD}.")
 @_command_options
 @click.option("--trial", "trials", multiple=True, type=click.Choice([*TRIALS]), help="Only this one; may be repeated.")
 @click.option("--seconds", type=click.FloatRange(5, 3600), help="Length of the load; outages follow it.  [default: 60]")
@@ -158,16 +161,25 @@ def _world(given: dict[str, Any]) -> Iterator[World]:
         with local_world(home() / "evaluate", wish, clock, say_on_stderr) as world:
             yield world
         return
+    hands.check(commands)
+    jmx = _jmx(given["jmx"], given["jmx_user"]) if given["jmx"] else None
     properties = _properties(given["properties"])
     edge = reachable("edge", given["bootstrap"], properties)
     of_central = _properties(given["central_properties"]) if given["central_properties"] else properties
     central = reachable("central", given["central"], of_central) if given["central"] else None
-    jmx = _jmx(given["jmx"]) if given["jmx"] else None
     yield users_world(edge, central, given["alias"], hands.of_commands(commands, edge.address), jmx, wish, clock, say_on_stderr)
 
 
-def _jmx(addresses: tuple[str, ...]) -> Jmx:
-    return Jmx(addresses=addresses, java=java_executable, jars=lambda: jars.ensure("kafka", java_executable, say_on_stderr))
+def _jmx(addresses: tuple[str, ...], user: str) -> Jmx:
+    if user and JMX_PASSWORD not in os.environ:
+        raise UsageError(f"--jmx-user {user}: the environment has no {JMX_PASSWORD}")
+    return Jmx(
+        addresses=addresses,
+        java=java_executable,
+        jars=lambda: jars.ensure("kafka", java_executable, say_on_stderr),
+        user=user,
+        password=os.environ.get(JMX_PASSWORD, ""),
+    )
 
 
 def _properties(file: Path | None) -> dict[str, str]:

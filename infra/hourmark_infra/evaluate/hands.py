@@ -54,18 +54,24 @@ PAIRS: Final = (
 )
 
 
-def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str]) -> Hands:
-    """By the user's commands: `{broker}`, `{host}` and `{port}` stand for a broker, `{topic}` for a topic of the target.
-
-    UsageError where one of a pair is without the other: what is stopped must be started again.
-    """
-    given = {name: text for name, text in commands.items() if text}
-    for one, other in PAIRS:
-        if (one in given) != (other in given):
-            lone, absent = (one, other) if one in given else (other, one)
+def check(commands: Mapping[str, str | None]) -> None:
+    """UsageError where one of a pair is without the other: what is done must be undone."""
+    given = {name for name, text in commands.items() if text}
+    for pair in PAIRS:
+        if len(given.intersection(pair)) == 1:
+            (lone,), (absent,) = given.intersection(pair), set(pair) - given
             raise UsageError(f"{flag(lone)} needs {flag(absent)} beside it: what is done must be undone")
     if "wipe_broker" in given and "stop_broker" not in given:
         raise UsageError("--wipe-broker is run between --stop-broker and --start-broker; give these too")
+
+
+def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str]) -> Hands:
+    """By the user's commands: `{broker}`, `{host}` and `{port}` stand for a broker, `{topic}` for a topic of the target.
+
+    UsageError as `check` has it.
+    """
+    check(commands)
+    given = {name: text for name, text in commands.items() if text}
 
     def on_broker(text: str) -> OnBroker:
         def act(broker: int) -> None:

@@ -28,6 +28,7 @@ from hourmark_infra.stack import Stack
 from hourmark_infra.stack.jmx import PASSWORD, ROLE
 from hourmark_infra.stack.layout import JMX
 from hourmark_infra.stack.purge import purge_stack
+from hourmark_infra.stack.servers import mirror_is_there
 
 GIVE_UP_SECONDS: Final = 180.0  # for brokers that are still on their way back when a run is cut short
 SWEEP_SECONDS: Final = 15.0  # a mirror may make a topic anew that it still believes in, for as long as it looks seldom
@@ -74,8 +75,9 @@ def local_world(home: Path, wish: Wish, clock: Clock, say: Say) -> Iterator[Worl
 
     with one_at_a_time(home / "evaluate.lock", refuse):
         purge_stack(home, say)
-        say("starting three edge brokers, a central one and MirrorMaker 2")
-        stack = Stack.load_or_make(home, jmx=True, say=say)
+        mirror = mirror_is_there()
+        say(f"starting three edge brokers, a central one and {'MirrorMaker 2' if mirror else 'no mirror, as none is installed'}")
+        stack = Stack.load_or_make(home, mirror=mirror, jmx=True, say=say)
         try:
             stack.up(local.servers(stack))
             yield world_of(stack, wish, clock, say)

@@ -73,6 +73,10 @@ def test_the_commands_of_the_readme_are_taken(tmp_path: Path, monkeypatch: pytes
     [
         (["--stop-broker", "x", "--jmx", "a:1"], "--stop-broker, --jmx: of clusters of yours, so --bootstrap must name the edge"),
         (["--quick", "--seconds", "9"], "--quick is a number of --seconds"),
+        (
+            ["--bootstrap", "127.0.0.1:1", "--stop-broker", "true"],
+            "--stop-broker needs --start-broker beside it",
+        ),
         (["--from", "FILE"], "is no result of `hourmark evaluate`"),
         (["--bootstrap", "127.0.0.1:1", "--properties", "FILE"], "FILE:1: not NAME=VALUE"),
     ],
