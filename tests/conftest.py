@@ -35,7 +35,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         existing.up()
         yield existing
         return
-    made = Stack.load_or_make(tmp_path_factory.mktemp("hourmark-home"), mirror=mirror_is_there())
+    made = Stack.load_or_make(tmp_path_factory.mktemp("hourmark-home"), mirror=mirror_is_there(), jmx=True)
     try:
         made.up()
         yield made

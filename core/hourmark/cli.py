@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "bench": ("hourmark_infra.checks.bench:bench", "Run a benchmark of this checkout, side by side with its peers."),
     "size": ("hourmark_infra.sizing.cli:size", "How many machines a load takes, by component, and what bounds each."),
     "chaos": ("hourmark_infra.checks.chaos:chaos", "Faults by the hundred, on a world of their own, and a judge."),
+    "evaluate": ("hourmark_infra.evaluate.cli:command", "What Kafka does today, tried on a local stack or on your clusters."),
     "up": ("hourmark_infra.stack.cli:up", "Start the local stack: Kafka, MirrorMaker 2, HDFS, schema registry."),
     "status": ("hourmark_infra.stack.cli:status", "Show the local stack's servers, and how Hourmark's own components stand."),
     "down": ("hourmark_infra.stack.cli:down", "Stop what `up` started; data stays."),

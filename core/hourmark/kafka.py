@@ -81,7 +81,8 @@ def quiet_logger() -> logging.Logger:
 
 _NAMED_MAX: Final = 5
 _NO_SUCH_TIME: Final = -1  # the broker's answer where no record is so late; librdkafka's own codes lie below -1000
-_NO_LEADER: Final = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE")
+# The last two: a client knows a leader of before, or of after; a new one asks anew.
+_NO_LEADER: Final = ("NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH")
 
 
 class _NoLeader(Unavailable):

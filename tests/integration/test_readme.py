@@ -20,7 +20,7 @@ from hourmark.hours import Hour
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
-# Run by tests of their own: the demo by test_demo.py, `run` by test_run.py, the tests by whoever runs this.
+# Run by tests of their own: the demo by test_demo.py, `run` by test_run.py, `evaluate` by test_evaluate.py; the tests by you.
 FIRST_BUCKET_S = 300.0  # from the event to the closed bucket: the README's three minutes, and two for a busy machine
 ELSEWHERE = (
     "./hourmark demo", "./hourmark demo --lines /var/log/dpkg.log --keep", "./hourmark test",
@@ -110,7 +110,7 @@ def test_no_command_of_the_readme_is_left_out() -> None:
     covered = (
         "./hourmark up", "./hourmark types check", "./hourmark types apply", "./hourmark serve", "./hourmark etl run &", "curl",
         "minute=", "./hourmark status", "./hourmark bucket ls", "./hourmark bucket why", "./hourmark bucket show",
-        "./hourmark bucket cat", "./hourmark etl run", "PYSPARK_PYTHON=",
+        "./hourmark bucket cat", "./hourmark etl run", "PYSPARK_PYTHON=", "./hourmark evaluate",
     )  # fmt: skip
     for command in commands():
         assert command in ELSEWHERE or command.startswith(covered), f"{command}: documented, but not tested here"

@@ -36,7 +36,7 @@ PLACES: dict[str, tuple[set[str], set[str]]] = {
     "hourmark-etl": ({"etl", "ledger", "bucket"}, set()),
     "hourmark-etl[arrow]": ({"etl", "ledger", "bucket", "audit", "trace"}, {"numpy", "pyarrow"}),
     "hourmark-declare": ({"types", "doctor"}, set()),
-    "hourmark-infra": ({"demo", "test", "bench", "up", "status", "down", "purge", "judge"}, {"numpy", "pyspark"}),
+    "hourmark-infra": ({"demo", "evaluate", "test", "bench", "up", "status", "down", "purge", "judge"}, {"numpy", "pyspark"}),
 }
 FULL = "hourmark-etl[spark]"
 every_place = pytest.mark.parametrize("asked", [*PLACES, pytest.param(FULL, marks=pytest.mark.long)])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import getpass
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -70,7 +70,7 @@ class Stack:
     @classmethod
     def load_or_make(
         cls, home: Path, *, clusters: Clusters | None = None, mirror: bool = True, bucket_seconds: int | None = None,
-        preferred_ports: Mapping[str, int] = ANY_PORTS, say: Say = say_on_stderr,
+        jmx: bool = False, preferred_ports: Mapping[str, int] = ANY_PORTS, say: Say = say_on_stderr,
     ) -> Stack:  # fmt: skip
         """The stack of this home, with new ports and no data where there was none yet.
 
@@ -89,6 +89,7 @@ class Stack:
                 state,
                 ports={**state.ports, **free_ports(missing)},
                 mirror=mirror,
+                jmx=jmx,
                 bucket_seconds=bucket_seconds or state.bucket_seconds,
             )
             save_state(home, state)
@@ -104,6 +105,11 @@ class Stack:
     def bucket_seconds(self) -> int:
         """The length of buckets in `hourmark.toml`."""
         return self._state.bucket_seconds
+
+    @property
+    def jmx(self) -> bool:
+        """Whether brokers are started so that they tell their metrics."""
+        return self._state.jmx
 
     @property
     def clusters(self) -> Clusters:
@@ -132,15 +138,16 @@ class Stack:
         known = (load_state(self.home) or self._state).processes.get(name)
         return known if is_alive(known) else None
 
-    def up(self) -> dict[str, str]:
-        """Start what does not run and wait until all are well; says of each server "started" or "running"."""
+    def up(self, only: Container[str] | None = None) -> dict[str, str]:
+        """Start what does not run and wait until all are well; says of each server "started" or "running". `only`: of these."""
         programs = self.programs  # before the lock: a download takes minutes
         with _one_at_a_time(self.home, self._say):
             self._adopt()
             self.renew_taken_ports()
             write_settings(self.layout, self._config_text(programs))
-            before = {name: "running" if self.process(name) else "started" for name in self._servers}
-            self._bring_up()
+            wanted = [name for name in self._servers if only is None or name in only]
+            before = {name: "running" if self.process(name) else "started" for name in wanted}
+            self._bring_up(wanted)
         return before
 
     def down(self) -> dict[str, str]:
@@ -180,12 +187,12 @@ class Stack:
         """Wait until the server is well; Unavailable where it ends or is not well in time."""
         return lifecycle.wait_ready(self.server(name), lambda: self.process(name), self._clock, seconds)
 
-    def _bring_up(self) -> None:
-        """Start all, each after what it needs; the first failure ends the waiting for the others, which stay up."""
+    def _bring_up(self, wanted: Sequence[str]) -> None:
+        """Start these, each after what it needs; the first failure ends the waiting for the others, which stay up."""
         failed = threading.Event()
         done: dict[str, Future[None]] = {}
-        with ThreadPoolExecutor(len(self._servers)) as pool:
-            for name in self._servers:
+        with ThreadPoolExecutor(len(wanted)) as pool:
+            for name in wanted:
                 done[name] = pool.submit(self._start_and_wait, name, done, failed.is_set)
             try:
                 for future in as_completed(done.values()):
@@ -261,8 +268,9 @@ class Stack:
             self._servers = self._table()
 
     def _table(self) -> dict[str, Server]:
+        state = self._state
         return server_table(
-            self.layout, lambda: self.programs, self._state.cluster_ids, mirror=self._state.mirror, clusters=self.clusters
+            self.layout, lambda: self.programs, state.cluster_ids, mirror=state.mirror, clusters=self.clusters, jmx=state.jmx
         )
 
     def _remember(self, name: str, process: Process | None) -> None:

@@ -20,6 +20,7 @@ CLUSTERS = ("edge", "central")
 ANY_PORTS: Mapping[str, int] = MappingProxyType({})  # none is preferred
 SERVICE = "service"  # the delivery service: none of the stack's servers, but its port and state folder are chosen here
 METRICS = "etl-metrics"  # of the ETL's driver, likewise
+JMX = "jmx"  # of each broker, where a stack is made so
 
 PORT_NAMES = (
     *EDGE_NAMES,
@@ -33,6 +34,7 @@ PORT_NAMES = (
     "datanode-ipc",
     "registry",
     "mirror-rest",
+    *(f"{broker}-{JMX}" for broker in (*EDGE_NAMES, "central-1")),
     SERVICE,
     METRICS,
 )
@@ -87,7 +89,7 @@ class Layout(NamedTuple):
 
     def host(self, port_name: str) -> str:
         """Where the server is that has this port; all its ports begin with its name."""
-        return re.sub(r"-(controller|http|ipc|rest)$", "", port_name) if self.shape.apart else "127.0.0.1"
+        return re.sub(r"-(controller|http|ipc|rest|jmx)$", "", port_name) if self.shape.apart else "127.0.0.1"
 
     def nodes(self, cluster: str) -> range:
         """Node ids of the brokers of `cluster` ("edge" or "central")."""

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from hourmark_infra.stack import health
 from hourmark_infra.stack.health import Health
-from hourmark_infra.stack.layout import CLUSTERS, Layout
+from hourmark_infra.stack.jmx import jmx_options
+from hourmark_infra.stack.layout import CLUSTERS, JMX, Layout
 from hourmark_infra.stack.options import Clusters
 from hourmark_infra.stack.registry import registry_options, runner_jar
 
@@ -57,10 +58,11 @@ FindPrograms = Callable[[], Programs]
 
 
 def server_table(
-    layout: Layout, programs: FindPrograms, cluster_ids: dict[str, str], *, mirror: bool, clusters: Clusters = 2
-) -> dict[str, Server]:
+    layout: Layout, programs: FindPrograms, cluster_ids: dict[str, str], *, mirror: bool, clusters: Clusters = 2,
+    jmx: bool = False,
+) -> dict[str, Server]:  # fmt: skip
     """All servers by name, in the order of their start; with one cluster there is nothing to mirror."""
-    made = _Servers(layout, programs)
+    made = _Servers(layout, programs, jmx)
     brokers = [
         made.broker(cluster, node, cluster_ids[cluster]) for cluster in CLUSTERS[:clusters] for node in layout.nodes(cluster)
     ]
@@ -78,14 +80,16 @@ def mirror_is_there() -> bool:
 class _Servers(NamedTuple):
     layout: Layout
     programs: FindPrograms
+    jmx: bool = False
 
     def broker(self, cluster: str, node: int, cluster_id: str) -> Server:
         name = f"{cluster}-{node}"
         properties = str(self.layout.settings / f"{name}.properties")
         formatting = ("kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", cluster_id, "-c", properties)
         brokers = len(self.layout.nodes(cluster))
+        running = partial(self._kafka, 400, *self._metrics_of(name), "kafka.Kafka", properties)
         return self._server(
-            name, name, partial(self._kafka, 400, "kafka.Kafka", properties), partial(health.of_broker, node=node),
+            name, name, running, partial(health.of_broker, node=node),
             ask_whole=partial(health.of_broker, self.layout.address(name), node, brokers),
             format_command=partial(self._kafka, 128, *formatting),
         )  # fmt: skip
@@ -116,6 +120,9 @@ class _Servers(NamedTuple):
         # Small heaps and the first compiler only: a local stack shares few cores, and starts in half the time.
         options = (f"-Xmx{heap_mb}m", "-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError")
         return (str(self.programs().java), *options, *more)
+
+    def _metrics_of(self, broker: str) -> tuple[str, ...]:
+        return jmx_options(self.layout.settings, self.layout.ports[f"{broker}-{JMX}"]) if self.jmx else ()
 
     def _kafka(self, heap_mb: int, *more: str) -> Command:
         log4j = f"-Dlog4j2.configurationFile={(self.layout.settings / 'kafka-log4j2.properties').as_uri()}"

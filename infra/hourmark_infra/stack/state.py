@@ -1,7 +1,7 @@
 """`state.json`: what must be remembered of a stack, replaced durably as a whole.
 
 {"version": 1, "ports": {name: port}, "cluster_ids": {"edge": …, "central": …}, "clusters": 2, "mirror": true,
- "bucket_seconds": 3600, "processes": {server: {"pid": …, "started": …}}}
+ "bucket_seconds": 3600, "jmx": false, "processes": {server: {"pid": …, "started": …}}}
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hourmark_infra.stack.process import Process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """Ports, cluster ids and `clusters` never change once made; `mirror` and `bucket_seconds` say what the last `up` wanted.
+    """Ports, cluster ids and `clusters` never change once made; `mirror`, `bucket_seconds`, `jmx` say what the last `up` wanted.
 
     `clusters`: 2 are an edge and a central one, with a mirror between them; 1 is both, as a site has it that needs no other.
     """
@@ -35,6 +35,7 @@ class State:
     clusters: Clusters = 2
     mirror: bool = True
     bucket_seconds: int = 3600
+    jmx: bool = False  # brokers started from now on tell their metrics
     version: Literal[1] = 1
 
     def with_process(self, server: str, process: Process | None) -> State:

@@ -70,3 +70,17 @@ def test_the_mirror_is_in_the_table_only_where_it_is_wanted(tmp_path: Path) -> N
     without = server_table(Layout(tmp_path, PORTS), lambda: PROGRAMS, ids, mirror=False)
     assert set(with_mirror) - set(without) == {"mirror"}
     assert set(with_mirror["mirror"].needs) == {"edge-1", "edge-2", "edge-3", "central-1"}
+
+
+def test_brokers_tell_their_metrics_only_where_it_is_wanted_and_only_to_who_reads_on_loopback(tmp_path: Path) -> None:
+    layout, ids = Layout(tmp_path, PORTS), {"edge": "e", "central": "c"}
+    write_settings(layout, render_config(layout, PROGRAMS, "me", 3600))
+    for wanted in (False, True):
+        servers = server_table(layout, lambda: PROGRAMS, ids, mirror=False, jmx=wanted)
+        options = {word.partition("=")[0]: word.partition("=")[2] for word in servers["edge-2"].command() if "jmxremote" in word}
+        assert bool(options) is wanted
+    assert options["-Dcom.sun.management.jmxremote.port"] == str(PORTS["edge-2-jmx"])
+    assert options["-Dcom.sun.management.jmxremote.host"] == "127.0.0.1"
+    assert options["-Dcom.sun.management.jmxremote.authenticate"] == "true"
+    assert Path(options["-Dcom.sun.management.jmxremote.access.file"]).read_text().split()[1:] == ["readonly"]
+    assert Path(options["-Dcom.sun.management.jmxremote.password.file"]).stat().st_mode & 0o077 == 0, "Java wants it so"

@@ -1,0 +1,102 @@
+"""What may be done to servers. Whoever lends a hand says how: the local stack by itself, a user by commands.
+
+A hand that is not lent is None, and what needs it is not tried.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from hourmark.errors import Unavailable, UsageError
+
+COMMAND_SECONDS: Final = 120.0
+
+OnBroker = Callable[[int], None]  # by broker id; comes back at once, or once it is done
+OnTopic = Callable[[str], None]  # by name of the topic on the target
+OnMirror = Callable[[], None]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Hands:
+    """Each pair is done and undone; all may be repeated."""
+
+    stop_broker: OnBroker | None = None
+    start_broker: OnBroker | None = None
+    wipe_broker: OnBroker | None = None  # between a stop and a start: it comes back with an empty disk
+    pause_broker: OnBroker | None = None
+    resume_broker: OnBroker | None = None
+    refuse_target: OnTopic | None = None
+    accept_target: OnTopic | None = None
+    stop_mirror: OnMirror | None = None
+    start_mirror: OnMirror | None = None
+
+
+def flag(hand: str) -> str:
+    """The option by which a user lends it."""
+    return f"--{hand.replace('_', '-')}"
+
+
+def missing(hands: Hands, *wanted: str) -> str:
+    """Why something cannot be tried, with the options that would let it; "" where all hands are there."""
+    absent = [flag(name) for name in wanted if getattr(hands, name) is None]
+    return f"needs {' and '.join(absent)}" if absent else ""
+
+
+PAIRS: Final = (
+    ("stop_broker", "start_broker"),
+    ("pause_broker", "resume_broker"),
+    ("refuse_target", "accept_target"),
+    ("stop_mirror", "start_mirror"),
+)
+
+
+def check(commands: Mapping[str, str | None]) -> None:
+    """UsageError where one of a pair is without the other: what is done must be undone."""
+    given = {name for name, text in commands.items() if text}
+    for pair in PAIRS:
+        if len(given.intersection(pair)) == 1:
+            (lone,), (absent,) = given.intersection(pair), set(pair) - given
+            raise UsageError(f"{flag(lone)} needs {flag(absent)} beside it: what is done must be undone")
+    if "wipe_broker" in given and "stop_broker" not in given:
+        raise UsageError("--wipe-broker is run between --stop-broker and --start-broker; give these too")
+
+
+def of_commands(commands: Mapping[str, str | None], address: Callable[[int], str]) -> Hands:
+    """By the user's commands: `{broker}`, `{host}` and `{port}` stand for a broker, `{topic}` for a topic of the target.
+
+    UsageError as `check` has it.
+    """
+    check(commands)
+    given = {name: text for name, text in commands.items() if text}
+
+    def on_broker(text: str) -> OnBroker:
+        def act(broker: int) -> None:
+            host, _, port = address(broker).rpartition(":")
+            _run(text, broker=str(broker), host=host, port=port)
+
+        return act
+
+    def on_topic(text: str) -> OnTopic:
+        return lambda topic: _run(text, topic=topic)
+
+    def on_mirror(text: str) -> OnMirror:
+        return lambda: _run(text)
+
+    makers: dict[str, Callable[[str], Any]] = {"broker": on_broker, "target": on_topic, "mirror": on_mirror}
+    return Hands(**{name: makers[name.rpartition("_")[2]](text) for name, text in given.items()})
+
+
+def _run(text: str, **values: str) -> None:
+    """A command of the user, by the shell, as it was written for one; what it says goes to stderr."""
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", shlex.quote(value))
+    try:
+        subprocess.run(("sh", "-c", text), stdin=subprocess.DEVNULL, stdout=2, check=True, timeout=COMMAND_SECONDS)
+    except subprocess.CalledProcessError as error:
+        raise Unavailable(f"the command `{text}` failed with exit code {error.returncode}") from error
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"the command `{text}` was not done after {COMMAND_SECONDS:.0f} s") from error

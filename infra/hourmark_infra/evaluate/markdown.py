@@ -1,0 +1,82 @@
+"""The report as Markdown, beside what others published: the source of docs/evaluation.md. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hourmark_infra.evaluate import peers, wording
+from hourmark_infra.evaluate.results import Evaluation
+
+_INTRO: Final = """\
+The system that this project follows tried Kafka, and gave it up: the mirror said “done” when the target had refused, several
+mirror workers confused their leader, and producers stuck after brokers came and went until they were started anew. These are the
+same trials, in the same order, with the Kafka of today. This page is made by `hourmark evaluate --markdown FILE`.
+
+Each record carries a number of its own and a checksum. What was acknowledged is held against what an ordinary consumer reads back
+(`read_committed`), record by record, on the edge and on the central cluster. *Lost*: acknowledged, and never read. *Doubled*:
+read once too often. *Phantom*: read, and never sent so. *Longest wait*: of a record that was under way meanwhile, for its
+acknowledgement, or for its copy on the central cluster. *Well again after*: from when the servers were back until all that was
+sent before was through."""
+
+_FOUND: Final = """\
+Of Kafka 4.3.0, whoever runs these trials:
+
+- A topic's `max.message.bytes` of 1, less than a transaction's marker, left a transaction without an end: its coordinator could
+  not write the marker, threw, and did not try again. A mirror that copies exactly once stood still from then on, through a
+  restart of its own, until the coordinator's broker was started anew. The trial's limit is 100 bytes since.
+- More `min.insync.replicas` than a topic has replicas is no refusal: writes go on.
+- A broker that is killed and started within its session (9 s) is missed by nobody, but writes to all partitions that it has a
+  copy of wait until the session is over or the broker has come back: the longest waits above.
+
+Of Hourmark: offsets that were asked for right after a leader had changed were refused to a client that knew the old one, once,
+and taken for an outage; they are asked for again now, by a new client."""
+
+_LIMITS: Final = """\
+- A run is a handful of faults. It says little of what happens once in a hundred; `hourmark chaos` plays faults by the hundred.
+- Times and rates are those of the machine above, with client, brokers and mirror on the same cores where it is the local stack.
+  Only ratios within a run mean something elsewhere.
+- A broker killed on one machine leaves the page cache to its successor. A power cut would not: acknowledged means in the memory
+  of all in-sync replicas.
+- The client is librdkafka with the settings of the delivery service's producer. It waits three minutes for an acknowledgement,
+  where the service gives up after half of one and has its clients send again.
+- The disks of replaced brokers are emptied, their names and addresses stay. Brokers with new addresses are a test of the
+  project's own.
+- Metrics are compared where they mean the same: ends of logs always; counts of incoming records only where no broker was started
+  anew, as they begin again from 0.
+- Others' figures: Raccoon's and LoongCollector's were read on their pages, LinkedIn's in summaries of its post, in November 2026.
+  Those of the system that this one follows, and the goal of 2018, are taken from this project's notes."""
+
+
+def as_markdown(evaluation: Evaluation) -> str:
+    """The whole page."""
+    parts = (
+        "# Kafka, evaluated",
+        _INTRO,
+        f"{wording.setting(evaluation)} Repeated by `{evaluation.command}`; one trial by `--trial NAME`.",
+        "## Verdicts",
+        table(wording.PROPERTIES, wording.property_rows(evaluation)),
+        "## Trials",
+        table(wording.TRIALS, wording.trial_rows(evaluation)),
+        "## What was done, and how long it took",
+        table(wording.DISTURBANCES, wording.disturbance_rows(evaluation)),
+        "## What it cost",
+        table(wording.COSTS, wording.cost_rows(evaluation)),
+        "## Also seen",
+        "\n".join(f"- {remark}" for remark in wording.remarks(evaluation)),
+        "## Beside what others published",
+        table(peers.HEAD, peers.rows(evaluation)),
+        "## Found when the trials were made",
+        _FOUND,
+        "## What this can and cannot say",
+        _LIMITS,
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Cells are text; a bar in one is escaped."""
+    if not rows:
+        return "Nothing."
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -1,0 +1,134 @@
+"""What is in the topics, by ordinary consumers: all of it once, a copy as it grows, and a group that falls behind."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from confluent_kafka import Consumer, KafkaException, Message
+
+from hourmark.committed_reader import CommittedReader
+from hourmark.config_groups import KafkaCluster
+from hourmark.errors import Unavailable
+from hourmark.kafka import Cluster, Offset, Partition, client_settings, quiet_logger
+from hourmark_infra.evaluate.accounting import Floats, Readings
+from hourmark_infra.evaluate.records import Form
+
+_BATCH: Final = 2_000
+
+
+class Follower:
+    """Reads topics from their beginning, each time up to the end that they have then. Not thread-safe."""
+
+    def __init__(self, cluster: Cluster, form: Form, topics: Sequence[str], partitions: int) -> None:
+        self.readings = Readings()
+        self.held: dict[Partition, int] = {}  # records read, by partition
+        self._cluster, self._form = cluster, form
+        self._partitions = [Partition(topic, n) for topic in topics for n in range(partitions)]
+        self._next: dict[Partition, Offset] = {}
+        self._reader = CommittedReader(cluster.settings, cluster.name)
+        self.new: list[int] = []  # numbers that the last `poll` brought
+
+    def poll(self) -> None:
+        """Read what is new; Unavailable where the cluster does not answer."""
+        self._next = self._next or self._cluster.starts(
+            self._partitions
+        )  # what was deleted before them is missing, and counts so
+        ends = self._cluster.ends(self._partitions)
+        self.new = []
+        for runs in self._reader.read({p: (self._next[p], end) for p, end in ends.items()}):
+            for run in runs:
+                numbers = [self._form.number_of(message.value()) for message in run.records]
+                self.readings.add(run.partition.topic, run.partition.partition, numbers)
+                self.held[run.partition] = self.held.get(run.partition, 0) + len(numbers)
+                self.new += [number for number in numbers if number is not None]
+        self._next = ends
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._reader.close()
+
+
+def read_all(cluster: Cluster, form: Form, topics: Sequence[str], partitions: int) -> Readings:
+    """All that is in them now."""
+    with contextlib.closing(Follower(cluster, form, topics, partitions)) as follower:
+        follower.poll()
+        return follower.readings
+
+
+class Copied:
+    """When each record was first seen on the target, by number."""
+
+    def __init__(self) -> None:
+        self._seen_s = array("d")
+        self._first_missing = 0
+
+    @property
+    def first_missing(self) -> int:
+        """The lowest number that was not seen yet."""
+        while self._first_missing < len(self._seen_s) and self._seen_s[self._first_missing] == self._seen_s[self._first_missing]:
+            self._first_missing += 1
+        return self._first_missing
+
+    def note(self, numbers: Sequence[int], now_s: float) -> None:
+        """These are there now."""
+        if numbers and (missing := max(numbers) + 1 - len(self._seen_s)) > 0:
+            self._seen_s.extend([float("nan")] * missing)
+        for number in numbers:
+            if self._seen_s[number] != self._seen_s[number]:
+                self._seen_s[number] = now_s
+
+    def of(self, sent: int) -> Floats:
+        """For so many numbers; NaN: never seen."""
+        seen: Floats = np.full(sent, np.nan)
+        known = np.array(self._seen_s[:sent])
+        seen[: len(known)] = known
+        return seen
+
+
+class Group:
+    """A consumer group of one, in a thread; its offsets are committed, and it begins where the topics begin."""
+
+    def __init__(self, cluster: KafkaCluster, form: Form, topics: Sequence[str], name: str) -> None:
+        self.readings = Readings()
+        self.read = 0
+        self._form = form
+        self._ending = threading.Event()
+        self._error = ""
+        settings = client_settings(
+            cluster, group_id=name, auto_offset_reset="earliest", enable_auto_commit=True, isolation_level="read_committed"
+        )
+        self._consumer = Consumer(settings, logger=quiet_logger())
+        self._topics = list(topics)
+        self._thread = threading.Thread(target=self._run, name="group", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._consumer.subscribe(self._topics)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Leave the group; Unavailable where reading had failed. May be called again."""
+        if not self._ending.is_set():
+            self._ending.set()
+            self._thread.join()
+            self._consumer.close()
+        if self._error:
+            raise Unavailable(f"the consumer group could not read: {self._error}")
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                self._take(self._consumer.consume(_BATCH, 0.1))
+        except KafkaException as error:
+            self._error = str(error)
+
+    def _take(self, messages: list[Message]) -> None:
+        for message in messages:
+            if message.error() is None:
+                self.readings.add(str(message.topic()), message.partition() or 0, [self._form.number_of(message.value())])
+                self.read += 1

@@ -1,0 +1,29 @@
+"""A consumer is away while the load goes on; it comes back, and the load still goes on."""
+
+from __future__ import annotations
+
+from hourmark_infra.evaluate.load import steady
+from hourmark_infra.evaluate.results import Backlog, Trial
+from hourmark_infra.evaluate.stage import STILL_SECONDS, on_stage
+from hourmark_infra.evaluate.trials.load import SHARES
+from hourmark_infra.evaluate.world import World
+
+
+def play(world: World, name: str, title: str) -> Trial:
+    """Caught up: less than a second of the load is left to read."""
+    rate, away_s = world.wish.rate / 2, world.wish.seconds / 2
+    with on_stage(world, name, title, steady(rate), shares=SHARES) as stage:
+        stage.pause(away_s)
+        piled, began_s = stage.load.sent, stage.load.now_s
+        stage.say(f"{piled:,} records are waiting; the consumer begins, and the load goes on")
+        group = stage.join_group()
+        done = world.wait_while_it_moves(lambda: stage.load.sent - group.read < rate, lambda: group.read, STILL_SECONDS)
+        took_s = stage.load.now_s - began_s
+        stage.backlog = Backlog(
+            records=piled,
+            piled_s=round(began_s, 1),
+            caught_up_s=round(took_s, 2) if done else None,
+            read_per_s=round(group.read / took_s, 1),
+        )
+        stage.pause(2.0)  # and it stays caught up
+        return stage.conclude()

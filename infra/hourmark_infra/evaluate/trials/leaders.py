@@ -1,0 +1,57 @@
+"""Who leads is taken away: killed, paused until another leads and then awake again, and the mirror's worker killed."""
+
+from __future__ import annotations
+
+from hourmark_infra.evaluate.hands import missing
+from hourmark_infra.evaluate.load import steady
+from hourmark_infra.evaluate.results import Trial
+from hourmark_infra.evaluate.stage import Stage, on_stage
+from hourmark_infra.evaluate.trials import copying
+from hourmark_infra.evaluate.trials.outage import away
+from hourmark_infra.evaluate.trials.outage import why_not as why_not
+from hourmark_infra.evaluate.world import World
+
+PAUSE_S = 15.0  # longer than a broker's session (9 s): another leads by then, and the old leader does not know
+
+
+def play(world: World, name: str, title: str) -> Trial:
+    """Topics are mirrored where there is a central cluster, so that the mirror meets each change of leaders too."""
+    with on_stage(world, name, title, steady(world.wish.steady_rate), mirrored=True) as stage:
+        copies = world.central is not None and copying.begins(stage)
+        if not copies:
+            stage.watch = None
+        stage.pause(1.0)
+        first = world.edge.leader(stage.load.plan.topics[0])
+        away(stage, [first], f"broker {first}, a leader, killed")
+        _pause(stage)
+        if copies:
+            _mirror(stage)
+        else:
+            stage.notes.append(copying.no_copy(world) if world.central else "the mirror was not tried: needs --central HOST:PORT")
+        return stage.conclude()
+
+
+def _pause(stage: Stage) -> None:
+    world = stage.world
+    if reason := missing(world.hands, "pause_broker", "resume_broker"):
+        stage.notes.append(f"a paused leader was not tried: {reason}")
+        return
+    topic = stage.load.plan.topics[0]
+    leader = world.edge.leader(topic)
+    pause, resume = world.hands.pause_broker, world.hands.resume_broker
+    assert pause and resume, "nothing is missing"
+    stage.disturb(
+        f"broker {leader}, a leader, paused for {PAUSE_S:.0f} s",
+        lambda: pause(leader), lambda: resume(leader), PAUSE_S, world.edge.all_there,
+    )  # fmt: skip
+
+
+def _mirror(stage: Stage) -> None:
+    world = stage.world
+    stage.notes.append(copying.told_workers(world))
+    if reason := missing(world.hands, "stop_mirror", "start_mirror"):
+        stage.notes.append(f"a killed mirror was not tried: {reason}")
+        return
+    stop, start = world.hands.stop_mirror, world.hands.start_mirror
+    assert stop and start, "nothing is missing"
+    stage.disturb("the mirror killed", stop, start, world.wish.away_s, victim="mirror")

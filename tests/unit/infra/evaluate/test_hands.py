@@ -1,0 +1,89 @@
+"""Commands of the user: filled in, run, and never half of a pair."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.support.documents import ROOT
+
+from hourmark.errors import Unavailable, UsageError
+from hourmark_infra.evaluate.cli import command
+from hourmark_infra.evaluate.hands import Hands, missing, of_commands
+
+ADDRESS = "kafka-2.example:9092"
+
+
+def _hands(**commands: str) -> Hands:
+    return of_commands(commands, lambda _: ADDRESS)
+
+
+def test_what_stands_for_a_broker_is_filled_in_for_a_shell(tmp_path: Path) -> None:
+    out = tmp_path / "it's here"
+    text = f'echo {{broker}} {{host}} {{port}} "$((1 + 1))" >> "{out}"'
+    hands = _hands(stop_broker=text, start_broker=text)
+    assert hands.stop_broker and hands.start_broker
+    hands.stop_broker(2)
+    hands.start_broker(2)
+    assert out.read_text() == "2 kafka-2.example 9092 2\n" * 2
+
+
+def test_a_topic_is_filled_in_and_quoted(tmp_path: Path) -> None:
+    hands = _hands(refuse_target=f"echo {{topic}} > {tmp_path}/out", accept_target="true")
+    assert hands.refuse_target
+    hands.refuse_target("a; rm -rf b")
+    assert (tmp_path / "out").read_text() == "a; rm -rf b\n"
+
+
+def test_a_command_that_fails_is_named() -> None:
+    hands = _hands(stop_mirror="exit 3", start_mirror="true")
+    assert hands.stop_mirror
+    with pytest.raises(Unavailable, match="`exit 3` failed with exit code 3"):
+        hands.stop_mirror()
+
+
+@pytest.mark.parametrize("lone", ["stop_broker", "resume_broker", "refuse_target", "start_mirror"])
+def test_half_of_a_pair_is_refused(lone: str) -> None:
+    with pytest.raises(UsageError, match="what is done must be undone"):
+        _hands(**{lone: "true"})
+
+
+def test_what_is_missing_is_named_by_its_options() -> None:
+    assert missing(Hands(), "stop_broker", "start_broker") == "needs --stop-broker and --start-broker"
+    assert missing(_hands(stop_broker="true", start_broker="true"), "stop_broker", "start_broker") == ""
+    with pytest.raises(UsageError, match="--wipe-broker is run between"):
+        _hands(wipe_broker="true")
+
+
+def test_the_commands_of_the_readme_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "client.properties").touch()
+    text = (ROOT / "README.md").read_text().replace("\\\n", "")
+    shown = [shlex.split(line)[3:] for line in text.splitlines() if line.startswith("$ ./hourmark evaluate")]
+    assert len(shown) == 2
+    for arguments in shown:
+        with command.make_context("evaluate", arguments) as context:
+            assert arguments == [] or context.params["start_broker"] == "ssh {host} sudo systemctl start kafka"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--stop-broker", "x", "--jmx", "a:1"], "--stop-broker, --jmx: of clusters of yours, so --bootstrap must name the edge"),
+        (["--quick", "--seconds", "9"], "--quick is a number of --seconds"),
+        (
+            ["--bootstrap", "127.0.0.1:1", "--stop-broker", "true"],
+            "--stop-broker needs --start-broker beside it",
+        ),
+        (["--from", "FILE"], "is no result of `hourmark evaluate`"),
+        (["--bootstrap", "127.0.0.1:1", "--properties", "FILE"], "FILE:1: not NAME=VALUE"),
+    ],
+)
+def test_wrong_use_is_told_before_anything_is_tried(arguments: list[str], says: str, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("nothing of the kind\n")
+    result = CliRunner().invoke(command, [str(file) if word == "FILE" else word for word in arguments])
+    assert isinstance(result.exception, UsageError), result.output
+    assert says.replace("FILE", str(file)) in str(result.exception)
