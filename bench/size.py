@@ -168,12 +168,13 @@ def type_name(number: int) -> str:
     return f"bench-{number:03d}"
 
 
-def _carry(world: World, point: tuple[int, int, int], seconds: float) -> None:
+def _carry(world: World, config: Config, point: tuple[int, int, int], seconds: float) -> None:
     """A load that is not measured."""
     writer = Writer(world.logs / "app.log", *point)
     writer.start()
     time.sleep(seconds)
     writer.stop()
+    _bucket_share(world, config, writer)
 
 
 def measure(world: World, config: Config, point: tuple[int, int, int], seconds: float) -> Measurement:
@@ -243,7 +244,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="hourmark-size-") as folder, ExitStack() as ending:
         world = World(Path(folder))
         config = world.start(ending)
-        _carry(world, FITTED[1], FIRST_S)
+        _carry(world, config, FITTED[1], FIRST_S)
         for point in (*FITTED, *CHECKED):
             found.append(measure(world, config, point, arguments.seconds))
             print(f"{point}: {json.dumps(found[-1].as_object())}", file=sys.stderr, flush=True)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hourmark_infra.sizing.model import Coefficients, Cost, Load
+from hourmark_infra.sizing.model import BY_BUCKET, Coefficients, Cost, Load
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +41,9 @@ class Measurement:
 def fit(measured: Sequence[Measurement]) -> Coefficients:
     """From several loads, of different rates, sizes and buckets."""
     names = measured[0].cores
-    costs = {name: _fit_one([m.load for m in measured], [m.cores[name] for m in measured]) for name in names}
-    sent, topic, bucket = (float(np.mean([getattr(m, way) for m in measured])) for way in ("sent", "topic", "bucket"))
+    loads = [m.load for m in measured]
+    costs = {name: _fit_one(loads, [m.cores[name] for m in measured], by_bucket=name in BY_BUCKET) for name in names}
+    sent, topic, bucket = (statistics.median(getattr(m, way) for m in measured) for way in ("sent", "topic", "bucket"))
     return Coefficients(costs=costs, sent=sent, topic=topic, bucket=bucket)
 
 
@@ -52,10 +54,15 @@ def off_by(measured: Measurement, coefficients: Coefficients) -> dict[str, float
     return by_component | {"all": sum(predicted.values()) / sum(measured.cores.values()) - 1}
 
 
-def _fit_one(loads: Sequence[Load], cores: Sequence[float]) -> Cost:
+def _fit_one(loads: Sequence[Load], cores: Sequence[float], *, by_bucket: bool) -> Cost:
     weights = 1 / np.maximum(np.array(cores), 1e-6)
-    rows = np.array([[1.0, r := load.events_per_second, r * load.event_bytes / 1000, load.buckets_per_second] for load in loads])
-    return Cost(*(float(x) for x in _without_negatives(rows * weights[:, None], np.array(cores) * weights)))
+    rows = np.array([_row(load, load.buckets_per_second if by_bucket else float(load.types)) for load in loads])
+    there, event, kb, last = map(float, _without_negatives(rows * weights[:, None], np.array(cores) * weights))
+    return Cost(there, event, kb, **{"bucket" if by_bucket else "type": last})
+
+
+def _row(load: Load, last: float) -> list[float]:
+    return [1.0, load.events_per_second, load.events_per_second * load.event_bytes / 1000, last]
 
 
 def _without_negatives(rows: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

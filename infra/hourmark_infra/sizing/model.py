@@ -1,8 +1,9 @@
 """What a load takes, component by component. Pure.
 
-CPU is linear: so much for being there, for each event, each KB of its line, each closed bucket. Bytes are the line's, times what
-was measured of them on each way. A component needs as many machines as the scarcest of CPU, network and disk demands at the
-utilisation that is allowed, rounded up, and as many as it must have so that one may be away.
+CPU is linear: so much for being there, for each event, each KB of its line, and for each type (where it has topics and requests
+of its own) or closed bucket. Bytes are the line's, times what was measured of them on each way. A component needs as many
+machines as the scarcest of CPU, network and disk demands at the utilisation that is allowed, rounded up, and as many as it must
+have so that one may be away.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+BY_BUCKET: Final = frozenset(("etl", "hdfs"))  # what a type takes there, it takes with each of its buckets
 COMPONENTS: Final = ("tailer", "service", "edge", "mirror", "central", "etl", "hdfs")
 _DAY_S: Final = 86_400
 _HOUR_S: Final = 3600
@@ -49,18 +51,19 @@ class Machine:
 
 
 class Cost(NamedTuple):
-    """Of a component, in seconds of CPU: `there` for each second that it runs, the others for each event, KB of line, bucket."""
+    """Of a component, in seconds of CPU: `there`, and `type` of each type, for each second; else for each event, KB, bucket."""
 
     there: float
     event: float
     kb: float
-    bucket: float
+    type: float = 0.0
+    bucket: float = 0.0
 
     def cores(self, load: Load, times: int = 1) -> float:
         """Of CPU, while it lasts. `times`: so often it is there for itself; however many share one's work, that counts once."""
         rate = load.events_per_second
-        work = rate * self.event + rate * load.event_bytes / _KB * self.kb + load.buckets_per_second * self.bucket
-        return times * self.there + work
+        work = rate * self.event + rate * load.event_bytes / _KB * self.kb
+        return times * self.there + work + load.types * self.type + load.buckets_per_second * self.bucket
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
