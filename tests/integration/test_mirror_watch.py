@@ -151,7 +151,9 @@ def test_a_topic_made_again_is_named_and_so_is_the_position_of_the_old_one(watch
     make_anew(w.sites, w.name)
     w.sites.produce(w.name, numbered(3), partition=0)
     assert f"{topic(w.name)}-0 up to 30" in w.until(AlarmName.TOPIC_RECREATED).seen
-    assert w.names() == [AlarmName.STALE_OFFSETS, AlarmName.TOPIC_RECREATED]
+    *others, last = w.names()
+    assert last == AlarmName.TOPIC_RECREATED, "it stands"
+    assert others in ([AlarmName.STALE_OFFSETS], []), "until MirrorMaker 2 has begun anew, which may be soon"
 
 
 def test_an_oversize_record_is_named_by_offset_and_size(watched: Callable[..., Watched]) -> None:
