@@ -86,11 +86,12 @@ class Rests:
     def await_of(self, file: TrackedFile, paths: Iterable[str]) -> bool:
         """Whether a rest of this file, which is not to be found, is awaited still. `paths`: where it may be."""
         if file.rest is None:
-            candidates = _candidates(file, paths)
-            if not candidates or not _is_telling_at_all(file):
+            shrinks = file.observed.of(file.progress).shrinks
+            rest = _rest_of_truncated(file, shrinks[0].high) if shrinks else _rest_of(file, paths)
+            if rest is None:
                 return False
             if sum(_is_at_work(other.rest) for other in self.files) < AT_ONCE_MAX:
-                file.rest = Rest(candidates)
+                file.rest = rest
                 self.schedule.add(file)
             return True
         return _is_at_work(file.rest)
@@ -124,11 +125,10 @@ class Rests:
         `high`: the largest size that was seen before that. Raises as `next_cut`.
         """
         if file.rest is None:
-            position = file.progress.position
-            if not is_telling(position):
+            if (rest := _rest_of_truncated(file, high)) is None:
                 return None
             self._make_room()
-            file.rest = Rest(_copies(file), truncated_at=high, head=position.head)
+            file.rest = rest
         found = self.next_cut(file, file.rest)
         if found is None:
             file.drop_rest()
@@ -318,9 +318,17 @@ def _is_sought(file: TrackedFile) -> bool:
     return not is_here and (file.unfound > 0 or _is_at_work(file.rest))
 
 
-def _is_telling_at_all(file: TrackedFile) -> bool:
-    account, position = file.observed.of(file.progress), file.progress.position
-    return bool(account.head) and not account.shrinks and not are_alike(account.head, position.anchor)
+def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Rest | None:
+    """Of one that vanished; None where nothing can hold it, or tells it from others."""
+    account, candidates = file.observed.of(file.progress), _candidates(file, paths)
+    is_telling_at_all = bool(account.head) and not are_alike(account.head, file.progress.position.anchor)
+    return Rest(candidates) if candidates and is_telling_at_all else None
+
+
+def _rest_of_truncated(file: TrackedFile, high: int) -> Rest | None:
+    """Of what it held before that, whether or not it is there; None where nothing tells it from others."""
+    position = file.progress.position
+    return Rest(_copies(file), truncated_at=high, head=position.head) if is_telling(position) else None
 
 
 def _candidates(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:

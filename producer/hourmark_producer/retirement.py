@@ -143,7 +143,8 @@ class Retirement:
 
     def _lost_with(self, file: TrackedFile) -> int:
         account, offset, rest = self._account(file), file.progress.position.offset, file.rest
-        is_read = rest is not None and rest.stage is Stage.FINISHED  # to its end: what is left of it is no line
+        # to its end: what is left of it is no line
+        is_read = rest is not None and rest.stage is Stage.FINISHED and rest.truncated_at is None
         find = nowhere if is_read else self.elsewhere.of(file)
         judgement = judge(offset, account.shrinks, find)
         read_to = 0 if judgement.verdict is Verdict.REPLACED else offset

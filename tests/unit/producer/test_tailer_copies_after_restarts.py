@@ -344,3 +344,32 @@ def test_a_rotation_gives_a_packed_file_the_name_of_another_while_it_is_looked_f
         summary = host.drain()
     assert recorder.files() == sorted([lines(200), lines(10, 1000)])
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
+
+
+def test_what_was_left_to_a_file_is_read_in_its_copy_though_that_file_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its copy was passed over while it was whole; then it was truncated, and removed while nobody looked."""
+    monkeypatch.setattr(copies, "COPYING_S", 0.0)
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.drain(lines(100))
+        recorder.behaviour = lambda one: 503 if one.range.path.endswith("app.log") else 200
+        with host.running(lines(5000, 100)) as tailer:
+            wait_for(lambda: any(file.progress.in_flight for file in tailer.files), "some of it is on its way")
+            host.append(lines(5000, 5100))
+            (host.logs / "app.log.1").write_bytes(host.app.read_bytes())
+            wait_for(
+                lambda: (
+                    len(tailer.files) == 2
+                    and all(f.observed.size == f.progress.quiet_to for f in tailer.files if f.place.path.endswith(".1"))
+                ),
+                "it is passed over",
+            )
+            host.app.write_bytes(b"")
+            scans = tailer._scans
+            wait_for(lambda: tailer._scans > scans + 3, "it is seen")
+        host.app.unlink()
+        recorder.behaviour = lambda _: 200
+        host.drain()
+    assert sorted(recorder.text().splitlines()) == lines(10_100).splitlines()
