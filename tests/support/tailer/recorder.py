@@ -100,8 +100,8 @@ class Recorder:
         return self.reports[-1].sources[0]
 
     def wait_stored(self, count: int) -> None:
-        """Until so many ranges are stored."""
-        wait_for(lambda: len(self.stored) >= count, f"{count} ranges stored")
+        """Until exactly so many ranges are stored."""
+        wait_for(lambda: len(self.stored) == count, f"{count} ranges stored")
 
     def wait_received(self, count: int) -> None:
         """Until so many requests have come, or more."""

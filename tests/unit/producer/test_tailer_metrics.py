@@ -87,12 +87,12 @@ def test_they_tell_of_a_tailer_at_work(host: Host, recorder: Recorder) -> None:
 
 
 def test_it_is_not_well_while_nothing_is_acknowledged_and_well_again_after(host: Host, recorder: Recorder) -> None:
-    host.settings["unwell_seconds"] = 0.3
+    host.settings["unwell_seconds"] = 2.0  # a look, or a report, takes less on a busy machine too
     recorder.behaviour = lambda _: 503
     with host.running(lines(10)) as tailer, answering(tailer, "127.0.0.1", free_port()) as port:
         wait_for(lambda: ask(port, "/healthz")[0] == 503, "it is unwell")
-        wait_for(lambda: any("nothing was acknowledged" in reason for reason in tailer.unwell()), "it says why")
-        assert set(json.loads(ask(port, "/healthz")[1])) == {"well", "reasons"}
+        (reason,) = json.loads(ask(port, "/healthz")[1])["reasons"]
+        assert "nothing was acknowledged" in reason
         recorder.behaviour = lambda _: 200
         wait_for(lambda: ask(port, "/healthz")[0] == 200, "it is well")
 
