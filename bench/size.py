@@ -44,6 +44,7 @@ from hourmark_infra.sizing.fitting import Measurement
 from hourmark_infra.sizing.model import COMPONENTS, Load
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.process import marked
+from hourmark_producer.compressing import ZSTD_LEVEL
 
 BUCKET_SECONDS: Final = 60
 FITTED: Final = (
@@ -59,7 +60,6 @@ FIRST_S: Final = 120.0  # until JVMs have compiled what they run
 WARM_UP_S: Final = 30.0
 KEEPS_UP_S: Final = 120.0
 _WRITES_A_SECOND: Final = 10
-_ZSTD_LEVEL: Final = 1  # the tailer's
 _WORDS: Final = [f"{random.Random(n).getrandbits(48):x}"[: 3 + n % 9] for n in range(4000)]  # text that packs about as logs do
 _TEXTS: Final = 1000
 _COMPONENTS: Final = {"namenode": "hdfs", "datanode": "hdfs", "mirror": "mirror", "service": "service", "tailer": "tailer"}
@@ -72,6 +72,7 @@ class World:
         self.home, self.clock, self.logs = home, SystemClock(), home / "logs"
         self.file = home / "hourmark.toml"
         self.types = 0
+        self.seen = set[str]()  # buckets of loads before
         self.components = Components(home, self.file, self.logs, self.clock)
 
     def start(self, ending: ExitStack) -> Config:
@@ -139,7 +140,7 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         """Ten times a second."""
-        began_s, pack = time.monotonic(), zstandard.ZstdCompressor(_ZSTD_LEVEL)
+        began_s, pack = time.monotonic(), zstandard.ZstdCompressor(ZSTD_LEVEL)
         with self._path.open("ab", buffering=0) as file:
             while not self._over.wait(1 / _WRITES_A_SECOND):
                 due = int((time.monotonic() - began_s) * self._rate)
@@ -214,12 +215,9 @@ def _bucket_share(world: World, config: Config, writer: Writer) -> float:
 
         wait_for(is_closed, "all that was written to be closed", wait_s, world.clock, world.components.check, pause_s=4.0)
         buckets = {bucket.path: bucket for bucket in closed_buckets(hdfs, root)}
-    held = sum(file.bytes for path, bucket in buckets.items() if path not in _SEEN for file in bucket.marker.files)
-    _SEEN.update(buckets)
+    held = sum(file.bytes for path, bucket in buckets.items() if path not in world.seen for file in bucket.marker.files)
+    world.seen.update(buckets)
     return held / writer.bytes
-
-
-_SEEN: set[str] = set()  # buckets of loads before
 
 
 def about() -> dict[str, Any]:
