@@ -75,11 +75,8 @@ class Tailer:
         open_files_max: int = 800,
         reloading: Reloading | None = None,
     ) -> None:
-        self._config = config
-        self._clock = clock
-        self._checkpoint = checkpoint
-        self._host_id = host_id
-        self._reloading = reloading
+        self._config, self._clock, self._checkpoint = config, clock, checkpoint
+        self._host_id, self._reloading = host_id, reloading
         recover_all(config, checkpoint, identify)
         self.files = Files(checkpoint.files())
         self._counters = Counters(checkpoint.losses())
@@ -87,8 +84,7 @@ class Tailer:
         self._client = ServiceLink(config, clock, ClockFloor(config.state_dir / clock_floor.FILE))
         self._schedule = Schedule(clock)
         throttle = self._throttle = Throttle(clock, max(QUIET_S, 3 * config.backoff_max_seconds))
-        self._started_at_ms = clock.now_ms()
-        self._stood_s = float("-inf")
+        self._started_at_ms, self._stood_s = clock.now_ms(), float("-inf")
         self._health = Health(clock, throttle, config.unwell_seconds)
         self.unwell = self._health.reasons
         generations = Generations([config.state_dir, *filter(None, [config.second_state_dir])], host_id)
@@ -99,59 +95,34 @@ class Tailer:
             files=self.files, checkpoint=checkpoint, schedule=self._schedule, clock=clock, sizes=sizes, sources=sources
         )
         elsewhere = Elsewhere(self.files, checkpoint)
-        retirement = Retirement(
-            files=self.files, checkpoint=checkpoint, schedule=self._schedule, counters=self._counters, elsewhere=elsewhere,
-            clock=clock,
-        )  # fmt: skip
         self._follower = Follower(
-            client=self._client,
-            checkpoint=checkpoint,
-            files=self.files,
-            sources=sources,
-            sizes=sizes,
-            rests=self._rests,
-            elsewhere=elsewhere,
-            generations=generations,
-            counters=self._counters,
-            refused=self._refused,
-            clock=clock,
-            host_id=host_id,
-            host_name=host_name,
-            lanes=Lanes(),
-            window_max=config.ranges_in_flight,
-        )
+            client=self._client, checkpoint=checkpoint, files=self.files, sources=sources, sizes=sizes, rests=self._rests,
+            elsewhere=elsewhere, generations=generations, counters=self._counters, refused=self._refused, clock=clock,
+            host_id=host_id, host_name=host_name, lanes=Lanes(), window_max=config.ranges_in_flight,
+        )  # fmt: skip
         self._senders = Senders(
             follower=self._follower, schedule=self._schedule, throttle=throttle,
             backoff_max_s=config.backoff_max_seconds, failed=self._fail,
         )  # fmt: skip
-        self._scanner = Scanner(
-            sources=list(sources.values()),
-            files=self.files,
-            checkpoint=checkpoint,
-            schedule=self._schedule,
-            retirement=retirement,
-            rests=self._rests,
-            generations=generations,
-            throttle=throttle,
+        retirement = Retirement(
+            files=self.files, checkpoint=checkpoint, schedule=self._schedule, counters=self._counters, elsewhere=elsewhere,
             clock=clock,
-            identify=identify,
+        )  # fmt: skip
+        self._scanner = Scanner(
+            sources=list(sources.values()), files=self.files, checkpoint=checkpoint, schedule=self._schedule,
+            retirement=retirement, rests=self._rests, generations=generations, throttle=throttle, clock=clock, identify=identify,
             descriptors=Descriptors(files=self.files, schedule=self._schedule, clock=clock, limit=open_files_max),
             beginnings=Beginnings(list(sources.values()), checkpoint.begun(), clock),
-        )
+        )  # fmt: skip
         self._spools = Spools(
             config=config, files=self.files, checkpoint=checkpoint, schedule=self._schedule, counters=self._counters,
             throttle=throttle, clock=clock, failed=self._fail,
         )  # fmt: skip
         self._caught_up = {source.name: CaughtUp() for source in config.sources}
         self._reporter = Reporter(
-            client=self._client,
-            describe=self._describe,
-            throttle=throttle,
-            host_id=host_id,
-            host_name=host_name,
-            arrived=self._report_arrived,
-            clock=clock,
-        )
+            client=self._client, describe=self._describe, throttle=throttle, host_id=host_id, host_name=host_name,
+            arrived=self._report_arrived, clock=clock,
+        )  # fmt: skip
         self._stop_reports = threading.Event()
         self._report_thread = threading.Thread(
             target=self._reporter.run, args=(config.report_seconds, self._stop_reports), name="reports", daemon=True
