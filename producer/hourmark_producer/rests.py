@@ -313,9 +313,9 @@ def _is_at_work(rest: Rest | None) -> bool:
 
 
 def _is_sought(file: TrackedFile) -> bool:
-    """Whether it vanished, and may yet be found in a packed file."""
-    is_here = file.descriptor is not None or file.is_gone or file.is_packed
-    return not is_here and (file.unfound > 0 or _is_at_work(file.rest))
+    """Whether it vanished, and may yet be found in a packed file by what is known of it."""
+    is_elsewhere = file.descriptor is None and not (file.is_gone or file.is_packed or file.is_blank)
+    return is_elsewhere and (file.unfound > 0 or _is_at_work(file.rest))
 
 
 def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Rest | None:

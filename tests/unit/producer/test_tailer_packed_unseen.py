@@ -298,3 +298,20 @@ def test_of_several_files_that_were_last_seen_empty_each_is_held_by_one(
         path.unlink()
     assert host.drain().unknown_losses == 0
     assert sent(recorder) == []
+
+
+@pytest.mark.parametrize("fault", ["cut off", "damaged", "too little is known"])
+def test_one_that_cannot_be_told_and_a_file_that_was_last_seen_empty_do_not_wait_for_each_other(
+    host: Host, recorder: Recorder, fault: str
+) -> None:
+    host.drain(b"")
+    host.append(b"=== started ===\n", host.logs / "app.log.2")
+    host.drain()
+    path = packed(host, "app.log.1.gz", b"=== started ===\n" + lines(100))
+    if fault != "too little is known":
+        content = path.read_bytes()
+        path.write_bytes(content[: len(content) // 2] if fault == "cut off" else b"x" + content[1:])
+    host.app.unlink()
+    summary = host.drain()
+    assert sent(recorder) == distinct(b"=== started ===\n")
+    assert summary.unknown_losses == 2, "what the archive holds, and what became of the file"
