@@ -368,3 +368,23 @@ def test_a_file_that_was_rotated_does_not_wait_for_what_the_next_will_hold(tmp_p
     content = lines(40)
     looked = Looked(len(content), lambda offset, count: content[offset : offset + count], is_new=True)
     assert origin_of(Files([log, rotated]), rotated, looked) is None
+
+
+@pytest.mark.parametrize("excluded", [True, False])
+@pytest.mark.parametrize("has_log_begun_anew", [True, False])
+def test_a_backup_that_is_written_again_in_place_comes_twice_unless_it_is_excluded(
+    host: Host, recorder: Recorder, has_log_begun_anew: bool, excluded: bool
+) -> None:
+    """As docs/rotation.md says: its second content is a file's own, though it is that of another."""
+    host.settings["sources"][0].exclude[:] = ["*.bak"] if excluded else []
+    host.drain(lines(100))
+    shutil.copyfile(host.app, host.logs / "app.log.bak")
+    host.drain()
+    if has_log_begun_anew:
+        os.truncate(host.app, 0)
+    host.drain(lines(50, 1000))
+    shutil.copyfile(host.app, host.logs / "app.log.bak")
+    assert host.drain().lost_bytes == 0
+    times = 1 if excluded else 2
+    sent = b"".join(one.body for one in recorder.stored)
+    assert sorted(sent.splitlines()) == sorted((lines(100) + times * lines(50, 1000)).splitlines())
