@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hourmark.ranges import ByteRange
 from hourmark_producer.discovery import PACKED
@@ -157,6 +157,7 @@ class TrackedFile:
     failures: int = 0  # in a row, of its current step
     window: int = 1  # so many of its ranges may be on their way at a time; grows with each that is acknowledged
     target: str = ""  # where its latest name leads, if that is a link
+    other_names: tuple[str, ...] = ()  # that it was seen under beside, as a hard link or a link
     rest: Rest | None = None  # it vanished, or was truncated: what was unread of it may be in another file
     former: Position | None = None  # of the generation before: a copy of it may yet be found
     older: tuple[Position, ...] = ()  # of some before that, without their anchors
@@ -230,6 +231,7 @@ class TrackedFile:
 
 
 _Index = dict[tuple[int, int], TrackedFile]
+_OTHER_NAMES_MAX: Final = 8  # the latest: backups by hard link have a new name each day
 
 
 class Files:
@@ -265,29 +267,39 @@ class Files:
         return file_id in self._by_id
 
     def first_seen_at(self, path: str) -> Iterator[TrackedFile]:
-        """Files whose first name this was; the latest first."""
+        """Files whose first name this was, or another one beside; the latest first."""
         return reversed(self._by_name.get(path, ()))
+
+    def also_at(self, file: TrackedFile, path: str) -> None:
+        """It has another name beside its own."""
+        if path == file.place.path or path in file.other_names:
+            return
+        if len(file.other_names) == _OTHER_NAMES_MAX:
+            self._unname(file, file.other_names[0])
+        file.other_names = (*file.other_names[1 - _OTHER_NAMES_MAX :], path)
+        self._by_name.setdefault(path, []).append(file)
 
     def retire(self, file: TrackedFile) -> None:
         """Nothing more will be read from it; it stays as long as a range of it is on its way."""
         file.retired = True
         file.close()
-        self._unname(file)
+        self._unname(file, file.place.path, *file.other_names)
         self._unindex(file)
 
     def remove(self, file: TrackedFile) -> None:
         """Forget one."""
         self._by_id.pop(file.file_id, None)
         self.packed.discard(file)
-        self._unname(file)
+        self._unname(file, file.place.path, *file.other_names)
         self._unindex(file)
 
-    def _unname(self, file: TrackedFile) -> None:
-        named = self._by_name.get(file.place.path, [])
-        if file in named:
-            named.remove(file)
-        if not named:
-            self._by_name.pop(file.place.path, None)
+    def _unname(self, file: TrackedFile, *names: str) -> None:
+        for name in names:
+            named = self._by_name.get(name, [])
+            if file in named:
+                named.remove(file)
+            if not named:
+                self._by_name.pop(name, None)
 
     def at_inode(self, device: int, inode: int) -> TrackedFile | None:
         """The file last known to have this inode."""

@@ -65,6 +65,14 @@ class _Found(NamedTuple):
     content: Content
 
 
+class _Claim(NamedTuple):
+    """Whose rest a file holds, and from which byte on."""
+
+    file_id: str
+    offset: int
+    of_truncated: bool
+
+
 @dataclasses.dataclass(kw_only=True)
 class Rests:
     """Looks for rests, and reads them. `await_of` is the scanner's, `next_cut` that of a file's worker."""
@@ -80,7 +88,7 @@ class Rests:
         self.stopping = threading.Event()
         self._lock = threading.Lock()
         self._of_truncated: set[TrackedFile] = set()  # whose copies are open
-        self._taken: dict[Identity, str] = {}  # packed files, and whose rest they hold
+        self._taken: dict[Identity, _Claim] = {}  # packed files and copies
         self._nowhere = list[set[int]]()  # inodes of packed files that a rest was looked for in, and none was told to be it
 
     def await_of(self, file: TrackedFile, paths: Iterable[str]) -> bool:
@@ -90,7 +98,7 @@ class Rests:
             rest = _rest_of_truncated(file, shrinks[0].high) if shrinks else _rest_of(file, paths)
             if rest is None:
                 return False
-            if sum(_is_at_work(other.rest) for other in self.files) < AT_ONCE_MAX:
+            if sum(_takes_room(other.rest) for other in self.files) < AT_ONCE_MAX:
                 file.rest = rest
                 self.schedule.add(file)
             return True
@@ -235,9 +243,8 @@ class Rests:
             return None
         with contextlib.closing(plain):
             content = plain.holds(known) if isinstance(plain, Unpacked) else compare(plain, known, self._pause)
-            copy = self.files.at_inode(status.st_dev, status.st_ino)
-            if content is not None and isinstance(plain, Unpacked) and copy and (passed := copy.progress.position.offset):
-                content = content._replace(readable=min(content.readable, passed))  # what is behind that, it sends itself
+            if content is not None and rest.truncated_at is not None and (passed := self._passed_over(file, plain, status)):
+                content = content._replace(readable=min(content.readable, passed))  # what is behind that, the copy sends itself
         if content is not None and content.grows:
             now_s = self.clock.monotonic_s()
             size_before, since_s = rest.unfinished.get(path, (-1, now_s))
@@ -248,6 +255,16 @@ class Rests:
                 raise NotYet(f"{path} has no end yet; perhaps {file.place.seen_at} is being packed")
         return None if content is None else _Found(path, content)
 
+    def _passed_over(self, file: TrackedFile, plain: Plain | Unpacked, status: os.stat_result) -> int:
+        """Up to where the copy that this is, or was packed into, was passed over; 0 where it was not. NotYet."""
+        if isinstance(plain, Unpacked):
+            copy = self.files.at_inode(status.st_dev, status.st_ino)
+            return 0 if copy is None else copy.progress.position.offset
+        claims = [claim for identity, claim in self._taken.items() if identity.inode == status.st_ino]
+        if not claims and any(_is_sought(other) and not other.progress.is_untouched for other in self.files if other is not file):
+            raise NotYet("what is packed may be a copy that was passed over, which is looked for first")
+        return max((claim.offset for claim in claims if claim.file_id != file.file_id), default=0)
+
     def _open(self, file: TrackedFile, path: str, rest: Rest, *, take: bool = False) -> tuple[Plain | Unpacked, os.stat_result]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
@@ -255,8 +272,10 @@ class Rests:
             older = 0 < identity.birth_ns < file.identity.birth_ns
             if status.st_ino != rest.candidates[path]:
                 raise FileNotFoundError(errno.ENOENT, "it is another file by now", path)
-            owner = self._taken.setdefault(identity, file.file_id) if take else self._taken.get(identity, file.file_id)
-            if not stat.S_ISREG(status.st_mode) or older or owner != file.file_id or identity == file.identity:
+            own = _Claim(file.file_id, file.progress.position.offset, rest.truncated_at is not None)
+            claim = self._taken.setdefault(identity, own) if take else self._taken.get(identity, own)
+            is_others = claim.file_id != file.file_id and (file.suspected or claim.of_truncated == own.of_truncated)
+            if not stat.S_ISREG(status.st_mode) or older or is_others or identity == file.identity:
                 raise _Another(path)
             if path.endswith(PACKED):
                 return Plain(descriptor, path), status
@@ -312,6 +331,11 @@ def _is_at_work(rest: Rest | None) -> bool:
     return rest is not None and rest.stage in (Stage.LOOKING, Stage.READING)
 
 
+def _takes_room(rest: Rest | None) -> bool:
+    """Whether it holds a descriptor and a window; that of a log that was truncated only once it is found, as it may wait for others."""
+    return rest is not None and (rest.stage is Stage.READING or (rest.stage is Stage.LOOKING and rest.truncated_at is None))
+
+
 def _is_sought(file: TrackedFile) -> bool:
     """Whether it vanished, and may yet be found in a packed file by what is known of it."""
     is_elsewhere = file.descriptor is None and not (file.is_gone or file.is_packed or file.is_blank)
@@ -349,7 +373,7 @@ def _copies(file: TrackedFile) -> dict[str, int]:
     OSError where its folder cannot be looked into: that says nothing of what is in it, unless the file is deleted.
     """
     dated: list[tuple[int, str, int]] = []
-    for place in dict.fromkeys(path for path in (file.place.seen_at, file.target) if path):
+    for place in dict.fromkeys(path for path in (file.place.seen_at, file.target, *file.other_names) if path):
         folder, name = os.path.split(place)
         stem = name.rpartition(".")[0] or name
         with contextlib.suppress(*([OSError] if file.deleted else [])), os.scandir(folder) as entries:

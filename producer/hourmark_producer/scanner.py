@@ -161,10 +161,13 @@ class Scanner:
                 f"twice {path}",
                 f"{path} matches source {source} too, but is followed as {file.place.source}; narrow one of the patterns",
             )
+        is_here = file.place.seen_at == path or is_still_at(file, findings)
+        if is_here and file.place.seen_at != path:
+            self.files.also_at(file, path)
         if file in self._found:
             return
         self._found.add(file)
-        if file.place.seen_at != path and not is_still_at(file, findings):
+        if not is_here:
             findings.unsettled = True
             self._move(file, source, path)
         elif file.place.missing or file.place.source not in self._patterns:

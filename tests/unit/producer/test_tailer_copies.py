@@ -388,3 +388,26 @@ def test_a_backup_that_is_written_again_in_place_comes_twice_unless_it_is_exclud
     times = 1 if excluded else 2
     sent = b"".join(one.body for one in recorder.stored)
     assert sorted(sent.splitlines()) == sorted((lines(100) + times * lines(50, 1000)).splitlines())
+
+
+def test_a_copy_is_known_by_each_name_that_its_log_had(host: Host, recorder: Recorder) -> None:
+    """It had two, and lost the one that the copy is named after before the copy was looked into."""
+    kept = host.logs / "app.log-kept"
+    host.settings["range_bytes"] = 1024
+    recorder.behaviour = lambda one: 200 if one.range.end <= 2048 else 503
+    host.append(lines(500), kept)
+    with host.running() as tailer:
+        wait_for(lambda: len(tailer.files) == 1 and bool(recorder.stored), "some of it is sent")
+        host.app.hardlink_to(kept)
+        scans = tailer._scans
+        wait_for(lambda: tailer._scans > scans + 3, "its other name is seen")
+        (copy := host.logs / "being-made").write_bytes(host.app.read_bytes())
+        os.truncate(host.app, 0)
+        host.app.unlink()
+        copy.rename(host.logs / "app.log.1")
+        wait_for(lambda: len(tailer.files) == 2, "the copy is followed")
+        recorder.behaviour = lambda _: 200
+        wait_for(lambda: all(file.is_read for file in tailer.files), "all is read")
+        assert recorder.last.lost_bytes == 0
+    once = {(one.range.file_id, one.range.start): one.body for one in recorder.stored}
+    assert sorted(b"".join(once.values()).splitlines()) == lines(500).splitlines()
