@@ -173,6 +173,23 @@ def awaited_origins(files: Files) -> set[TrackedFile]:
     return {origin for file in unread for origin in _namesakes(files, file)}
 
 
+def held_copy_size(files: Files, file: TrackedFile) -> int:
+    """How large the largest is of the files that are held open, were not looked into yet, and have all that was read of this one.
+
+    Each is read on from there, once this one is gone or has begun anew.
+    """
+    known, sizes = file.progress.position, [0]
+    for other in files if is_telling(known) else ():
+        descriptor = other.descriptor
+        if descriptor is None or not other.progress.is_untouched or file not in _namesakes(files, other):
+            continue
+        with contextlib.suppress(OSError):  # let go by now
+            status, read = os.fstat(descriptor), functools.partial(read_at, descriptor)
+            if status.st_ino == other.identity.inode and read(0, len(known.head)) == known.head and _has_it_all(known, read):
+                sizes.append(status.st_size)
+    return max(sizes)
+
+
 def end_of_lines(descriptor: int) -> int:
     """Where its last whole line ends, looking back as far as is sensible; 0 where that finds none."""
     size = os.fstat(descriptor).st_size

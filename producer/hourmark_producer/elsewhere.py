@@ -2,8 +2,9 @@
 
 A service that is away for a day keeps a file from being read while copytruncate empties it each hour. What each truncation took
 was seen, and stands in copies, which are read as what they are. So it is lost only as far as nothing else of its source begins
-like it: a file accounts for one such content, and only where its beginning tells it from others. A copy may be found by a later
-look than the truncation, so nothing is counted before a few more are over.
+like it: a file accounts for one such content, and only where its beginning tells it from others. Of content that was read in
+part a copy is known to the byte: one that is held open is read on from there, though it may be deleted by now. A copy may be
+found by a later look than the truncation, so nothing is counted before a few more are over.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from typing import Final
 from hourmark_producer import archives
 from hourmark_producer.checkpoint import Checkpoint
 from hourmark_producer.compressed import CutOff, Damaged, Plain
-from hourmark_producer.copies import OFFSET_MIN, begins_alike
+from hourmark_producer.copies import OFFSET_MIN, begins_alike, held_copy_size
 from hourmark_producer.files import Files, TrackedFile
 from hourmark_producer.rest import NOTHING, Known, compare
-from hourmark_producer.truncation import Find, are_alike
+from hourmark_producer.truncation import are_alike
 
+_Begun = Callable[[bytes], int]  # its bytes, if it begins so
 LOOKS: Final = 3  # a listing may miss what is renamed meanwhile, and what is being packed is found by the one after
 
 
@@ -35,7 +37,7 @@ class Elsewhere:
 
     def of(self, file: TrackedFile) -> Search:
         """For one count."""
-        return Search(lambda: [*_followed(self.files, file), *self._over()])
+        return Search(lambda: [*_followed(self.files, file), *self._over()], lambda: held_copy_size(self.files, file))
 
     def may_come(self, file: TrackedFile) -> bool:
         """Whether a look that is not over yet may find more."""
@@ -43,7 +45,7 @@ class Elsewhere:
             file.counted_from = self.files.looks
         return self.files.looks < file.counted_from + LOOKS
 
-    def _over(self) -> Iterator[Find]:
+    def _over(self) -> Iterator[_Begun]:
         departed = self.checkpoint.read(archives.departed)
         return (functools.partial(_read, past.head, past.offset) for past in departed if past.anchor)  # else nothing was read
 
@@ -51,17 +53,16 @@ class Elsewhere:
 class Search:
     """Answers for the contents of one file; what was found is another's with the next question. CheckpointFailed."""
 
-    def __init__(self, begin: Callable[[], list[Find]]) -> None:
-        self._begin = begin
-        self._left: list[Find] | None = None
+    def __init__(self, begin: Callable[[], list[_Begun]], copied: Callable[[], int]) -> None:
+        self._begin, self._copied = begin, copied
+        self._left: list[_Begun] | None = None
+        self.was_asked = False  # whether anything was looked for
 
-    @property
-    def was_asked(self) -> bool:
-        """Whether anything was looked for."""
-        return self._left is not None
-
-    def __call__(self, head: bytes) -> int:
-        """How many bytes of what begins so are elsewhere."""
+    def __call__(self, head: bytes, read_to: int) -> int:
+        """How many bytes of what begins so are elsewhere. `read_to`: of the file as it was at first, what it had sent."""
+        self.was_asked = True
+        if read_to:
+            return self._copied()
         if self._left is None:
             self._left = self._begin()
         if len(head) < OFFSET_MIN or are_alike(head, b""):  # anything may begin so
@@ -73,7 +74,7 @@ class Search:
         return most
 
 
-def _followed(files: Files, file: TrackedFile) -> Iterator[Find]:
+def _followed(files: Files, file: TrackedFile) -> Iterator[_Begun]:
     for other in files:
         if other is file or other.place.source != file.place.source:
             continue

@@ -332,7 +332,7 @@ def _is_at_work(rest: Rest | None) -> bool:
 
 
 def _takes_room(rest: Rest | None) -> bool:
-    """Whether it holds a descriptor and a window; that of a log that was truncated only once it is found, as it may wait for others."""
+    """Whether it holds a descriptor and a window; a truncated log's only once it is found, as it may wait for others."""
     return rest is not None and (rest.stage is Stage.READING or (rest.stage is Stage.LOOKING and rest.truncated_at is None))
 
 
@@ -368,12 +368,12 @@ def _candidates(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
 
 
 def _copies(file: TrackedFile) -> dict[str, int]:
-    """Files beside it whose name is its own, with something behind it or before its last dot; packed or not, the newest first.
+    """Files beside it with a name of its own and something behind it or before its last dot; packed or not, the newest first.
 
     OSError where its folder cannot be looked into: that says nothing of what is in it, unless the file is deleted.
     """
     dated: list[tuple[int, str, int]] = []
-    for place in dict.fromkeys(path for path in (file.place.seen_at, file.target, *file.other_names) if path):
+    for place in dict.fromkeys(path for path in (file.place.seen_at, file.target, file.place.path, *file.other_names) if path):
         folder, name = os.path.split(place)
         stem = name.rpartition(".")[0] or name
         with contextlib.suppress(*([OSError] if file.deleted else [])), os.scandir(folder) as entries:

@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 ANCHOR_BYTES: Final = 256  # a line or two, with its time: enough to tell, small enough to keep for each of 10,000 files
 HEAD_BYTES: Final = 256
-Find = Callable[[bytes], int]  # of content that begins so: how many of its bytes were read elsewhere, or will be
+# Of content that begins so, and was read here to there: how many of its bytes were read elsewhere, or will be.
+Find = Callable[[bytes, int], int]
 
 
 class Shrink(NamedTuple):
@@ -44,7 +45,7 @@ class Judgement(NamedTuple):
     lost_bytes: int
 
 
-def nowhere(_: bytes) -> int:
+def nowhere(_head: bytes, _read_to: int) -> int:
     """Nothing is elsewhere, or nobody looks."""
     return 0
 
@@ -63,8 +64,8 @@ def judge(offset: int, shrinks: Sequence[Shrink], find: Find = nowhere) -> Judge
 
 
 def unread(high: int, read_to: int, head: bytes, find: Find) -> int:
-    """How much nobody reads of content of this size. Where nothing was read of it here, it may be elsewhere as a whole."""
-    return max(0, high - (read_to or (find(head) if high else 0)))
+    """How much nobody reads of content of this size."""
+    return max(0, high - read_to) and max(0, high - max(read_to, find(head, read_to)))
 
 
 def next_anchor(anchor: bytes, body: bytes | memoryview) -> bytes:

@@ -39,7 +39,7 @@ def test_a_file_accounts_for_one_content(checkpoint: Checkpoint) -> None:
     log = followed(0)
     search = Elsewhere(Files([log, followed(1, offset=700), followed(2, offset=500)]), checkpoint).of(log)
     assert not search.was_asked
-    assert [search(HEAD) for _ in range(3)] == [700, 500, 0]
+    assert [search(HEAD, 0) for _ in range(3)] == [700, 500, 0]
     assert search.was_asked
 
 
@@ -48,13 +48,13 @@ def test_what_was_read_in_generations_before_or_is_over_counts(checkpoint: Check
     other.former, other.older = Position(head=HEAD, offset=300), (Position(head=HEAD, offset=200),)
     checkpoint.commit(depart(Position(head=HEAD, offset=100, anchor=HEAD[:100])))
     search = Elsewhere(Files([log, other]), checkpoint).of(log)
-    assert [search(HEAD) for _ in range(4)] == [300, 200, 100, 0]
+    assert [search(HEAD, 0) for _ in range(4)] == [300, 200, 100, 0]
 
 
 def test_what_is_over_and_was_one_line_without_its_end_was_not_read(checkpoint: Checkpoint) -> None:
     log = followed(0)
     checkpoint.commit(depart(Position(), (HEAD, 1000)))
-    assert Elsewhere(Files([log]), checkpoint).of(log)(HEAD) == 0
+    assert Elsewhere(Files([log]), checkpoint).of(log)(HEAD, 0) == 0
 
 
 def test_an_archive_that_is_to_be_looked_into_counts_if_it_begins_so(checkpoint: Checkpoint, tmp_path: Path) -> None:
@@ -65,8 +65,8 @@ def test_an_archive_that_is_to_be_looked_into_counts_if_it_begins_so(checkpoint:
     log = followed(0)
     files = Files([log, *(followed(number, head=b"", suspected=path) for number, path in enumerate(paths, 1))])
     search = Elsewhere(files, checkpoint).of(log)
-    assert search(HEAD) == len(lines(50))
-    assert search(lines(50, 1000)[:HEAD_BYTES]) == 0
+    assert search(HEAD, 0) == len(lines(50))
+    assert search(lines(50, 1000)[:HEAD_BYTES], 0) == 0
 
 
 @pytest.mark.parametrize("head", [b"", HEAD[:63], ALIKE[:HEAD_BYTES]], ids=["empty", "short", "alike"])
@@ -76,12 +76,12 @@ def test_what_anything_may_begin_with_is_nowhere(checkpoint: Checkpoint, tmp_pat
         path.write_bytes(gzip.compress(content))
         log = followed(0)
         files = Files([log, followed(1, head=content[:HEAD_BYTES], offset=700), followed(9, head=b"", suspected=path)])
-        assert Elsewhere(files, checkpoint).of(log)(head) == 0
+        assert Elsewhere(files, checkpoint).of(log)(head, 0) == 0
 
 
 def test_files_of_other_sources_do_not_count(checkpoint: Checkpoint) -> None:
     log = followed(0)
-    assert Elsewhere(Files([log, followed(1, offset=700, source="other")]), checkpoint).of(log)(HEAD) == 0
+    assert Elsewhere(Files([log, followed(1, offset=700, source="other")]), checkpoint).of(log)(HEAD, 0) == 0
 
 
 def test_a_few_more_looks_are_waited_for(checkpoint: Checkpoint) -> None:

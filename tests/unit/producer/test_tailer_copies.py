@@ -411,3 +411,26 @@ def test_a_copy_is_known_by_each_name_that_its_log_had(host: Host, recorder: Rec
         assert recorder.last.lost_bytes == 0
     once = {(one.range.file_id, one.range.start): one.body for one in recorder.stored}
     assert sorted(b"".join(once.values()).splitlines()) == lines(500).splitlines()
+
+
+def test_what_a_copy_holds_that_was_deleted_while_it_was_held_open_is_no_loss(host: Host, recorder: Recorder) -> None:
+    """It is looked into a moment later, and read on from where its log was."""
+    host.settings["range_bytes"] = 1024
+    recorder.behaviour = lambda one: 200 if one.range.end <= 2048 else 503
+    copy = host.logs / "app.log.1"
+    with host.running(lines(500)) as tailer:
+        recorder.wait_stored(2)
+        shutil.copyfile(host.app, copy)
+        wait_for(lambda: len(tailer.files) == 2, "the copy is followed")
+        host.append(lines(10, 500))
+        (log,) = tailer.files.first_seen_at(str(host.app))
+        wait_for(lambda: log.observed.size == len(lines(510)), "it grew, and that was seen")
+        os.truncate(host.app, 0)
+        copy.unlink()
+        recorder.behaviour = lambda _: 200
+        wait_for(lambda: len(tailer.files) == 1 and log.is_read, "all is read")
+        recorder.reports.clear()
+        wait_for(lambda: bool(recorder.reports), "a report")
+        assert recorder.last.lost_bytes == len(lines(10))
+    once = {(one.range.file_id, one.range.start): one.body for one in recorder.stored}
+    assert sorted(b"".join(once.values()).splitlines()) == lines(500).splitlines()

@@ -373,3 +373,20 @@ def test_what_was_left_to_a_file_is_read_in_its_copy_though_that_file_is_gone(
         recorder.behaviour = lambda _: 200
         host.drain()
     assert sorted(recorder.text().splitlines()) == lines(10_100).splitlines()
+
+
+def test_a_log_that_was_copied_truncated_and_moved_away_has_its_rest_read_in_the_copy(tmp_path: Path) -> None:
+    """Under its latest name nothing is called after it."""
+    with recording() as recorder:
+        host = Host(tmp_path, recorder.url)
+        host.settings["range_bytes"] = 1024
+        recorder.behaviour = lambda one: 200 if one.range.end <= 2048 else 503
+        with host.running(lines(500)):
+            recorder.wait_stored(2)
+        recorder.behaviour = lambda _: 200
+        copytruncate(host, host.logs / "app.log.1")
+        host.app.rename(host.logs / "old-18.log")
+        summary = host.drain(lines(10, 9000))
+    once = {(one.range.file_id, one.range.start): one.body for one in recorder.stored}
+    assert sorted(b"".join(once.values()).splitlines()) == [*lines(500).splitlines(), *lines(10, 9000).splitlines()]
+    assert (summary.lost_bytes, summary.unknown_losses) == (0, 1)
