@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -51,13 +52,15 @@ def bare_debian(into: Path) -> BareDebian:
     root.must("useradd", "--create-home", _USER)
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(root.at(f"{_HOME}/hourmark"))], check=True)
     root.must("chown", "--recursive", _USER, _HOME)
+    root.at("/etc/hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {socket.gethostname()}\n")  # as Debian's installer does
     _trust_as_here(root)
     return BareDebian(root)
 
 
 def _trust_as_here(root: DebianRoot) -> None:
     """Packages come from where this machine gets them, and are trusted as here."""
-    shutil.copytree("/etc/ssl/certs", root.at("/etc/ssl/certs"), dirs_exist_ok=True)
+    shutil.rmtree(root.at("/etc/ssl/certs"))
+    shutil.copytree("/etc/ssl/certs", root.at("/etc/ssl/certs"), ignore_dangling_symlinks=True)
     if Path("/etc/pip.conf").is_file():
         shutil.copy("/etc/pip.conf", root.at("/etc/pip.conf"))
 

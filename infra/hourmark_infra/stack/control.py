@@ -26,6 +26,7 @@ from hourmark_infra.stack.config_file import render_config
 from hourmark_infra.stack.health import Health
 from hourmark_infra.stack.layout import ANY_PORTS, EDGE_NAMES, METRICS, PORT_NAMES, SERVICE, Layout, free_ports, is_free
 from hourmark_infra.stack.options import Clusters
+from hourmark_infra.stack.own_name import check_own_name
 from hourmark_infra.stack.process import Process, is_alive, marked, memory_mb, of_mark, spawn
 from hourmark_infra.stack.registry import unpacked
 from hourmark_infra.stack.servers import MIRROR, Programs, Server, server_table
@@ -140,6 +141,7 @@ class Stack:
 
     def up(self, only: Container[str] | None = None) -> dict[str, str]:
         """Start what does not run and wait until all are well; says of each server "started" or "running". `only`: of these."""
+        check_own_name()
         programs = self.programs  # before the lock: a download takes minutes
         with _one_at_a_time(self.home, self._say):
             self._adopt()
