@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from tests.support.tailer.recorder import Received
 from tests.support.tailer_model.forms import FLUSH_S, POD_FIELDS, SOURCES, is_torn, joins_lines, numbers_of
 from tests.support.tailer_model.packing import suffix_of
-from tests.support.tailer_model.truth import Body, File, Line
+from tests.support.tailer_model.truth import TELLING_BYTES, Body, File, Line
 from tests.support.tailer_model.world import World
 
-COPY_BYTES_MIN = 64  # of which less was read is not told from what is equal by chance, and is sent again
 _Place = tuple[str, int]  # file id, generation
 
 
@@ -104,7 +103,7 @@ def _records(file: File, ranges: list[Received]) -> Iterator[str]:
 
 def _doubles(world: World, came: Counter[int]) -> Iterator[str]:
     truncated = {line.number for file in world.truth.files if len(file.bodies) > 1 or file.is_copy for line in _lines(file)}
-    tiny = {n for file in world.truth.files for body in file.bodies for n in numbers_of(bytes(body.content[:COPY_BYTES_MIN]))}
+    tiny = {n for file in world.truth.files for body in file.bodies for n in numbers_of(bytes(body.content[:TELLING_BYTES]))}
     excused = tiny | (truncated if world.rereads else set())
     doubled = [n for n, count in came.items() if count > 1 and n not in excused]
     if doubled:
@@ -117,7 +116,7 @@ def _lines(file: File) -> Iterator[Line]:
 
 def _left_out(world: World, came: Counter[int]) -> Iterator[str]:
     for file in world.truth.named():
-        if file.body.destroyed or not (file.is_followed or file.looked_at):
+        if file.body.destroyed or not (file.is_followed or file.looked_at) or world.truth.may_be_another(file):
             continue
         missing = [line.number for line in file.body.lines if line.written_ms is not None and not came[line.number]]
         if missing:
@@ -127,7 +126,7 @@ def _left_out(world: World, came: Counter[int]) -> Iterator[str]:
 def _came_of(body: Body, came: Counter[int]) -> int:
     """Bytes of a content that was copied, and came from wherever; so few tell nothing, and may be called lost."""
     size = sum(len(line.content) for line in body.lines if line.written_ms is not None and came[line.number])
-    return max(0, size - COPY_BYTES_MIN)
+    return max(0, size - TELLING_BYTES)
 
 
 def _unended(world: World, source: str) -> int:

@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tests.support.tailer_model.forms import line_of, numbers_of
+from tests.support.tailer_model.packing import suffix_of
 
+TELLING_BYTES: Final = 64  # less than this is not told from what is equal by chance
+_SMALL_BYTES: Final = 256
 _FILLER: Final = b"abcdefghijklmnopqrstuvwxyz" * 8
 
 
@@ -106,6 +109,14 @@ class Truth:
     def is_begun(self, body: Body) -> bool:
         """Whether some of it is delivered."""
         return any(line.written_ms is not None and line.number not in self.undelivered for line in body.lines)
+
+    def may_be_another(self, file: File) -> bool:
+        """Whether a small file was packed beside an archive that was cut off, and too little was delivered to tell the two."""
+        if not suffix_of(file.name) or len(file.body.content) >= _SMALL_BYTES:
+            return False
+        lines = [line for line in file.body.lines if line.written_ms is not None and line.number not in self.undelivered]
+        cut_off = (other for other in self.named() if suffix_of(other.name) and other.body.destroyed and other is not file)
+        return sum(len(line.content) for line in lines) < TELLING_BYTES and any(cut_off)
 
     def delivered(self, content: bytes) -> None:
         """A service has these lines."""
