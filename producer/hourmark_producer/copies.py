@@ -20,6 +20,7 @@ from hourmark_producer.files import Files, Position, TrackedFile
 from hourmark_producer.former_names import former_names
 from hourmark_producer.looking import read_at
 from hourmark_producer.marks import is_marked
+from hourmark_producer.rest import Stage
 from hourmark_producer.truncation import ANCHOR_BYTES, HEAD_BYTES, are_alike
 
 OFFSET_MIN: Final = 64  # less content than this could be equal by chance
@@ -144,9 +145,15 @@ def _opened(path: str, flags: int) -> int:
 
 def _will_be_read(files: Files, other: TrackedFile) -> bool:
     """Whether so little of what it holds now was read that nothing tells it from others, and there is more."""
-    is_over = other.is_gone or files.is_displaced(other)
+    is_over = other.is_gone or files.is_displaced(other) or _has_left_nothing(other)
     begins = other.progress.position.offset < OFFSET_MIN and not other.is_read
     return not is_over and (begins or _is_truncated(other))
+
+
+def _has_left_nothing(other: TrackedFile) -> bool:
+    """Whether it vanished, and no more of it is read elsewhere: it is kept until what may be its copies was looked into."""
+    is_away = other.descriptor is None and other.unfound > 0
+    return is_away and other.rest is not None and other.rest.stage in (Stage.FINISHED, Stage.NOWHERE)
 
 
 def _is_hardly_known(files: Files, file: TrackedFile, other: TrackedFile, head: bytes) -> bool:

@@ -113,7 +113,6 @@ class Rest:
         self.stage = Stage.LOOKING
         self.found_in = ""
         self.flaw = ""  # why not all of it, or nothing, can be had
-        self.unfinished: dict[str, tuple[int, float]] = {}  # of candidates without an end: size, and since when it is that
         self._plain: Plain | Unpacked | None = None
         self._readable = 0
         self._start, self._window = 0, b""  # of plain content

@@ -40,6 +40,7 @@ from hourmark_producer.rest import NOTHING, Content, Known, Rest, Stage, Unpacke
 from hourmark_producer.schedule import Schedule
 from hourmark_producer.source_cutting import cut_of
 from hourmark_producer.truncation import are_alike
+from hourmark_producer.unfinished import Unfinished
 
 AT_ONCE_MAX: Final = 4  # each holds a descriptor and a window
 TRUNCATED_MAX: Final = 16
@@ -89,6 +90,7 @@ class Rests:
         self._lock = threading.Lock()
         self._of_truncated: set[TrackedFile] = set()  # whose copies are open
         self._taken: dict[Identity, _Claim] = {}  # packed files and copies
+        self._unfinished = Unfinished(self.clock)
         self._nowhere = list[set[int]]()  # inodes of packed files that a rest was looked for in, and none was told to be it
 
     def await_of(self, file: TrackedFile, paths: Iterable[str]) -> bool:
@@ -243,16 +245,10 @@ class Rests:
             return None
         with contextlib.closing(plain):
             content = plain.holds(known) if isinstance(plain, Unpacked) else compare(plain, known, self._pause)
+            if content is not None and content.grows and self._unfinished.unchanged_s(status) < PACKING_S:
+                raise NotYet(f"{path} has no end yet; perhaps {file.place.seen_at} is being packed")
             if content is not None and rest.truncated_at is not None and (passed := self._passed_over(file, plain, status)):
                 content = content._replace(readable=min(content.readable, passed))  # what is behind that, the copy sends itself
-        if content is not None and content.grows:
-            now_s = self.clock.monotonic_s()
-            size_before, since_s = rest.unfinished.get(path, (-1, now_s))
-            if size_before != status.st_size:
-                since_s = now_s
-            rest.unfinished[path] = status.st_size, since_s
-            if now_s - since_s < PACKING_S:
-                raise NotYet(f"{path} has no end yet; perhaps {file.place.seen_at} is being packed")
         return None if content is None else _Found(path, content)
 
     def _passed_over(self, file: TrackedFile, plain: Plain | Unpacked, status: os.stat_result) -> int:

@@ -79,3 +79,27 @@ def test_each_line_comes_once_whichever_is_looked_for_first(
     assert sent(recorder) == sorted((UNREAD + own + lines(10, 9000)).splitlines(keepends=True))
     assert summary.lost_bytes == 0
     assert summary.unknown_losses == 1, "what was written between copy and truncation"
+
+
+def test_a_log_that_is_gone_does_not_wait_for_the_copy_of_what_it_held_last(
+    host: Host, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody has read of that, and the copy waited for somebody to."""
+    host.settings["range_bytes"] = 1024
+    recorder.behaviour = lambda one: 200 if one.range.end <= 2048 else 503
+    with host.running(UNREAD) as tailer:
+        recorder.wait_stored(1)
+        shutil.copyfile(host.app, host.logs / "app.log.1")
+        os.truncate(host.app, 0)
+        wait_for(lambda: "is a copy of" in caplog.text, "the copy is passed over")
+        host.append(ITS_OWN)
+        (log,) = tailer.files.first_seen_at(str(host.app))
+        wait_for(lambda: log.observed.size == len(ITS_OWN), "what it holds now is seen")
+    recorder.behaviour = lambda _: 200
+    (host.logs / "app.log.1").rename(host.logs / "app.log.2")
+    shutil.copyfile(host.app, host.logs / "app.log.1")
+    host.app.unlink()
+    summary = host.once(give_up_s=15)
+    assert summary.finished
+    assert sent(recorder) == sorted((UNREAD + ITS_OWN).splitlines(keepends=True))
+    assert summary.lost_bytes == 0
