@@ -111,12 +111,15 @@ class Truth:
         return any(line.written_ms is not None and line.number not in self.undelivered for line in body.lines)
 
     def may_be_another(self, file: File) -> bool:
-        """Whether a small file was packed beside an archive that was cut off, and too little was delivered to tell the two."""
-        if not suffix_of(file.name) or len(file.body.content) >= _SMALL_BYTES:
+        """Whether too little of a packed file was delivered to tell it: the copy of a log that goes on from one that was read
+        before, or a small one from another that was cut off."""
+        if not suffix_of(file.name):
             return False
         lines = [line for line in file.body.lines if line.written_ms is not None and line.number not in self.undelivered]
-        cut_off = (other for other in self.named() if suffix_of(other.name) and other.body.destroyed and other is not file)
-        return sum(len(line.content) for line in lines) < TELLING_BYTES and any(cut_off)
+        delivered = sum(len(line.content) for line in lines)
+        cut_off = any(suffix_of(other.name) and other.body.destroyed for other in self.named() if other is not file)
+        is_small = len(file.body.content) < _SMALL_BYTES
+        return delivered < TELLING_BYTES and ((file.is_copy and delivered > 0) or (is_small and cut_off))
 
     def delivered(self, content: bytes) -> None:
         """A service has these lines."""
