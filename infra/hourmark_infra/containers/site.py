@@ -3,6 +3,8 @@
 SITE_EDGE_BROKERS, SITE_CENTRAL_BROKERS, SITE_DATANODES   how many; 3, 3, 3
 SITE_BUCKET_SECONDS                                       length of buckets; 60
 SITE_SPARK_MASTER                                         what spark-submit takes as --master; spark://spark-master:7077
+SITE_MIRRORS                                              workers of the mirror; 2
+COMPOSE_PROFILES                                          with `canary` among them the site's types declare the canary
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.errors import ConfigError
-from hourmark_infra.stack.layout import CLUSTERS, METRICS, SERVICE, Layout, Shape
+from hourmark_infra.stack.layout import CLUSTERS, METRICS, SERVICE, WATCH, Layout, Shape
 
 SHARED: Final = Path("/site")  # a volume that every container has: what `first` made
 SPARK_PORT: Final = 7077
@@ -21,7 +23,15 @@ BALANCER: Final = "balancer"
 # Each server has a host of its own, so these may be everywhere the same.
 _BROKER, _CONTROLLER = 9092, 9093
 _DATANODE: Final = {"": 9866, "-http": 9864, "-ipc": 9867}
-_PORTS: Final = {"namenode": 8020, "namenode-http": 9870, "registry": 8081, "mirror-rest": 8783, SERVICE: 8780, METRICS: 8784}
+_PORTS: Final = {
+    "namenode": 8020,
+    "namenode-http": 9870,
+    "registry": 8081,
+    "mirror-rest": 8783,
+    SERVICE: 8780,
+    METRICS: 8784,
+    WATCH: 8786,
+}
 
 
 class Site(NamedTuple):
@@ -32,6 +42,8 @@ class Site(NamedTuple):
     datanodes: int
     bucket_seconds: int
     spark_master: str
+    mirrors: int
+    canary: bool
 
     def layout(self, home: Path) -> Layout:
         """Ports and hosts, and the folders of a container whose home this is."""
@@ -53,6 +65,8 @@ def site_of(environment: Mapping[str, str]) -> Site:
         datanodes=_count(environment, "SITE_DATANODES", 3),
         bucket_seconds=_count(environment, "SITE_BUCKET_SECONDS", 60),
         spark_master=environment.get("SITE_SPARK_MASTER") or f"spark://spark-master:{SPARK_PORT}",
+        mirrors=_count(environment, "SITE_MIRRORS", 2),
+        canary="canary" in environment.get("COMPOSE_PROFILES", "").split(","),
     )
 
 
