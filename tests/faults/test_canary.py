@@ -1,0 +1,122 @@
+"""`hourmark run` with a mirror where the types declare the canary: to a closed bucket, and what is said where the mirror stands.
+
+A stack of its own, of two clusters. Took … minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from tests.support.mirrored import java_of
+from tests.support.waiting import wait_for
+
+from hourmark.canary import CANARY, DECLARATION, Step
+from hourmark_infra.stack import Stack
+
+pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1500)]
+
+BUCKET_S: Final = 60
+UP_S: Final = 600.0
+ALARM_S: Final = BUCKET_S + 120.0  # what is promised
+TASK_STOPPED_S: Final = 60.0
+CONFIG: Final = f"""
+[parsing]
+bucket_seconds = {BUCKET_S}
+[types]
+dir = "types"
+[[tailer.sources]]
+name = "app"
+paths = ["/nowhere/app.log"]
+"""
+
+
+class Site:
+    """`hourmark run` of a folder, and what it says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.home, self.log = folder, folder / "home", folder / "run.log"
+
+    def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command with the run's own configuration."""
+        command = [sys.executable, "-m", "hourmark", *arguments, "--config", str(self.home / "run" / "hourmark.toml")]
+        return subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=120, check=False)
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "HOURMARK_HOME": str(self.home)}
+
+    def seen(self) -> dict[str, Any]:
+        """What `canary check` says; nothing where it cannot be asked yet."""
+        done = self.ask("canary", "check", "--json")
+        said: dict[str, Any] = json.loads(done.stdout) if done.returncode in (0, 1) and done.stdout else {}
+        assert not said or said["ok"] == (done.returncode == 0)
+        return said
+
+    def says(self, pattern: str, until_s: float, since: int) -> None:
+        """Wait until the one log says so, past this place."""
+        found = re.compile(pattern)
+        wait_for(lambda: found.search(self.log.read_text(), since) is not None, pattern, until_s - time.monotonic(), 0.1)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """It runs, as far as its servers and components came."""
+    made = Site(tmp_path)
+    (tmp_path / "types").mkdir()
+    (tmp_path / "types" / "canary.toml").write_text(DECLARATION)
+    (tmp_path / "hourmark.toml").write_text(CONFIG)
+    command = [sys.executable, "-m", "hourmark", "run", "--config", "hourmark.toml", "--clusters", "2"]
+    with made.log.open("w") as log:
+        process = subprocess.Popen(command, cwd=tmp_path, env=made.environment(), stdout=log, stderr=log)
+    try:
+        yield made
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(120)
+        made.ask("down")
+        subprocess.run([sys.executable, "-m", "hourmark", "purge", "--yes"], env=made.environment(), check=False)
+
+
+@contextlib.contextmanager
+def paused(stack: Stack) -> Iterator[None]:
+    java = java_of(stack)
+    java.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        java.send_signal(signal.SIGCONT)
+
+
+def test_a_canary_comes_to_its_closed_bucket_and_where_the_mirror_stands_still_it_is_named_and_so_is_the_mirror(
+    site: Site,
+) -> None:
+    wait_for(lambda: site.seen().get("age_seconds", {}).get("closed") is not None, f"closed (see {site.log})", UP_S, 1.0)
+    seen = site.seen()
+    assert seen["ok"] and [*seen["age_seconds"]] == [*Step]
+    buckets = json.loads(site.ask("bucket", "ls", "--json").stdout)
+    assert [row["grade"] for row in buckets if row["type"] == CANARY and row["events"]], "one of its own, with an event"
+    assert "ALARM canary-late" not in site.log.read_text(), "what has only begun is not late"
+
+    stack = Stack.load(site.home)
+    before, paused_s = len(site.log.read_text()), time.monotonic()
+    with paused(stack):
+        site.says(r"mirror-watch +\| .*ALARM mirror-task-stopped", paused_s + TASK_STOPPED_S, before)
+        by_watch_s = time.monotonic() - paused_s
+        site.says(r"canary-check +\| .*ALARM canary-late: .* mirrored ", paused_s + ALARM_S, before)
+        by_canary_s = time.monotonic() - paused_s
+    print(f"named after {by_watch_s:.0f} s by the watch, {by_canary_s:.0f} s by the canary")
+    site.says(r"canary-check +\| .*over: canary-late", time.monotonic() + ALARM_S, before)
+
+    watch = stack.process("mirror-watch")
+    stack.kill("mirror-watch")
+    wait_for(lambda: stack.runs("mirror-watch") and Stack.load(site.home).process("mirror-watch") != watch, "it is watched again")
