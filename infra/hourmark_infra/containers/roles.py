@@ -20,7 +20,7 @@ from hourmark.errors import UsageError
 from hourmark_infra import jars
 from hourmark_infra.containers import first
 from hourmark_infra.containers.application import write_for_ever
-from hourmark_infra.containers.settings import CANARY_PORT, LOGS, TYPES, render_settings
+from hourmark_infra.containers.settings import CANARY_PORT, LOGS, TYPES, WATCH_PORT, render_settings
 from hourmark_infra.containers.site import SPARK_PORT, Site
 from hourmark_infra.containers.whole import run_whole
 from hourmark_infra.jars.cache import cache_root, say_on_stderr
@@ -208,7 +208,7 @@ def _become(command: list[str], environment: Mapping[str, str]) -> NoReturn:
 KINDS: Final[dict[str, Callable[[Container, list[str]], None]]] = {
     **dict.fromkeys(("edge", "central", "namenode", "datanode", "registry"), _server),
     "mirror": _hourmark("mirror", "run"),
-    "mirror-watch": _hourmark("mirror", "watch"),
+    "mirror-watch": _hourmark("mirror", "watch", "--metrics-port", str(WATCH_PORT)),
     "canary": _hourmark("canary", "run", "--metrics-port", str(CANARY_PORT)),
     "canary-check": _hourmark("canary", "check", "--every", "10", "--metrics-port", str(CANARY_PORT), after=first.APPLIED),
     "delivery": _hourmark("serve"),

@@ -17,6 +17,7 @@ USER: Final = "hourmark"  # of the processes, of HDFS and of PostgreSQL
 TYPES: Final = Path("/opt/hourmark/examples/types")
 LOGS: Final = Path("/var/log/app")
 TAILER_PORT: Final = 8785  # its metrics and health
+WATCH_PORT: Final = 8786  # of the mirror's watch, for its metrics
 CANARY_PORT: Final = 8787  # likewise, and of its check the metrics
 _OTHER_FILES: Final = 256  # of a service, beside its connections
 _HEAD = "# Written when the container started: to change a setting, use the environment (HOURMARK_TAILER__SCAN_SECONDS=1).\n"

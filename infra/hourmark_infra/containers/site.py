@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.errors import ConfigError
-from hourmark_infra.stack.layout import CLUSTERS, METRICS, SERVICE, WATCH, Layout, Shape
+from hourmark_infra.stack.layout import CLUSTERS, METRICS, SERVICE, Layout, Shape
 
 SHARED: Final = Path("/site")  # a volume that every container has: what `first` made
 SPARK_PORT: Final = 7077
@@ -23,15 +23,7 @@ BALANCER: Final = "balancer"
 # Each server has a host of its own, so these may be everywhere the same.
 _BROKER, _CONTROLLER = 9092, 9093
 _DATANODE: Final = {"": 9866, "-http": 9864, "-ipc": 9867}
-_PORTS: Final = {
-    "namenode": 8020,
-    "namenode-http": 9870,
-    "registry": 8081,
-    "mirror-rest": 8783,
-    SERVICE: 8780,
-    METRICS: 8784,
-    WATCH: 8786,
-}
+_PORTS: Final = {"namenode": 8020, "namenode-http": 9870, "registry": 8081, "mirror-rest": 8783, SERVICE: 8780, METRICS: 8784}
 
 
 class Site(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hourmark.toml_text import render_toml
-from hourmark_infra.stack.layout import CLUSTERS, METRICS, SERVICE, WATCH, Layout, replication
+from hourmark_infra.stack.layout import CLUSTERS, METRICS, SERVICE, Layout, replication
 from hourmark_infra.stack.options import Clusters
 from hourmark_infra.stack.registry import CONFLUENT_PATH
 from hourmark_infra.stack.servers import Programs
@@ -39,7 +39,6 @@ def settings_of(
             "classpath": programs.kafka_classpath,
             "work_dir": str(layout.state / "mirror"),
             "rest_port": layout.ports["mirror-rest"],
-            "metrics_port": layout.ports.get(WATCH, 0),
         },
         "etl": {
             "ledger": f"sqlite:///{layout.state / 'ledger.sqlite'}",

@@ -109,8 +109,8 @@ class _Servers(NamedTuple):
         """It, and its watch; a stack of an earlier version has no port for that until the next `up`."""
         of = partial(self._server, data=self.layout.state / "mirror", needs=brokers)
         yield of(MIRROR, "mirror-rest", lambda: self._hourmark("mirror", "run"), health.of_mirror)
-        if WATCH in self.layout.ports:
-            yield of(WATCH, WATCH, lambda: self._hourmark("mirror", "watch"), health.of_watch)
+        if (port := self.layout.ports.get(WATCH)) is not None:
+            yield of(WATCH, WATCH, lambda: self._hourmark("mirror", "watch", "--metrics-port", str(port)), health.of_watch)
 
     def _hourmark(self, *words: str) -> Command:
         return (sys.executable, "-m", "hourmark", *words, "--config", str(self.layout.config_file))
