@@ -5,7 +5,6 @@ A stack of its own, of two clusters. Took … minutes.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.support.mirrored import java_of
+from tests.support.mirrored import paused
 from tests.support.waiting import wait_for
 
 from hourmark.canary import CANARY, DECLARATION, Step
@@ -37,7 +36,7 @@ bucket_seconds = {BUCKET_S}
 dir = "types"
 [[tailer.sources]]
 name = "app"
-paths = ["/nowhere/app.log"]
+paths = ["LOG"]
 """
 
 
@@ -45,7 +44,10 @@ class Site:
     """`hourmark run` of a folder, and what it says."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.home, self.log = folder, folder / "home", folder / "run.log"
+        self.home, self.log = folder / "home", folder / "run.log"
+        command = [sys.executable, "-m", "hourmark", "run", "--config", "hourmark.toml", "--clusters", "2"]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, cwd=folder, env=self.environment(), stdout=log, stderr=log)
 
     def ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command with the run's own configuration."""
@@ -57,6 +59,7 @@ class Site:
 
     def seen(self) -> dict[str, Any]:
         """What `canary check` says; nothing where it cannot be asked yet."""
+        assert self.process.poll() is None, self.log.read_text()[-3000:]
         done = self.ask("canary", "check", "--json")
         said: dict[str, Any] = json.loads(done.stdout) if done.returncode in (0, 1) and done.stdout else {}
         assert not said or said["ok"] == (done.returncode == 0)
@@ -71,30 +74,16 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     """It runs, as far as its servers and components came."""
-    made = Site(tmp_path)
     (tmp_path / "types").mkdir()
-    (tmp_path / "types" / "canary.toml").write_text(DECLARATION)
-    (tmp_path / "hourmark.toml").write_text(CONFIG)
-    command = [sys.executable, "-m", "hourmark", "run", "--config", "hourmark.toml", "--clusters", "2"]
-    with made.log.open("w") as log:
-        process = subprocess.Popen(command, cwd=tmp_path, env=made.environment(), stdout=log, stderr=log)
+    (tmp_path / "types" / f"{CANARY}.toml").write_text(DECLARATION)
+    (tmp_path / "hourmark.toml").write_text(CONFIG.replace("LOG", str(tmp_path / "app.log")))
+    made = Site(tmp_path)
     try:
         yield made
     finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(120)
-        made.ask("down")
+        made.process.send_signal(signal.SIGINT)
+        made.process.wait(120)
         subprocess.run([sys.executable, "-m", "hourmark", "purge", "--yes"], env=made.environment(), check=False)
-
-
-@contextlib.contextmanager
-def paused(stack: Stack) -> Iterator[None]:
-    java = java_of(stack)
-    java.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        java.send_signal(signal.SIGCONT)
 
 
 def test_a_canary_comes_to_its_closed_bucket_and_where_the_mirror_stands_still_it_is_named_and_so_is_the_mirror(
@@ -119,4 +108,4 @@ def test_a_canary_comes_to_its_closed_bucket_and_where_the_mirror_stands_still_i
 
     watch = stack.process("mirror-watch")
     stack.kill("mirror-watch")
-    wait_for(lambda: stack.runs("mirror-watch") and Stack.load(site.home).process("mirror-watch") != watch, "it is watched again")
+    wait_for(lambda: Stack.load(site.home).process("mirror-watch") not in (None, watch), "it is watched again")
