@@ -1,4 +1,4 @@
-"""`hourmark run` with a mirror where the types declare the canary: to a closed bucket, and what is said where the mirror stands.
+"""`hourmark run` with a mirror where the types declare the canary: to a closed bucket, and what is said where the mirror ends.
 
 A stack of its own, of two clusters. Took … minutes.
 """
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.support.mirrored import paused
 from tests.support.waiting import wait_for
 
 from hourmark.canary import CANARY, DECLARATION, Step
@@ -57,12 +56,18 @@ class Site:
     def environment(self) -> dict[str, str]:
         return {**os.environ, "HOURMARK_HOME": str(self.home)}
 
-    def seen(self) -> dict[str, Any]:
-        """What `canary check` says; nothing where it cannot be asked yet."""
+    def closed(self) -> list[dict[str, Any]]:
+        """The canary's closed buckets that hold any; none where nobody can be asked yet."""
         assert self.process.poll() is None, self.log.read_text()[-3000:]
+        done = self.ask("bucket", "ls", "--json")
+        rows = json.loads(done.stdout) if done.returncode == 0 else []
+        return [row for row in rows if row["type"] == CANARY and row["state"] == "closed" and row["events"]]
+
+    def seen(self) -> dict[str, Any]:
+        """What `canary check` says."""
         done = self.ask("canary", "check", "--json")
-        said: dict[str, Any] = json.loads(done.stdout) if done.returncode in (0, 1) and done.stdout else {}
-        assert not said or said["ok"] == (done.returncode == 0)
+        said: dict[str, Any] = json.loads(done.stdout)
+        assert said["ok"] == (done.returncode == 0), done.stderr
         return said
 
     def says(self, pattern: str, until_s: float, since: int) -> None:
@@ -86,25 +91,25 @@ def site(tmp_path: Path) -> Iterator[Site]:
         subprocess.run([sys.executable, "-m", "hourmark", "purge", "--yes"], env=made.environment(), check=False)
 
 
-def test_a_canary_comes_to_its_closed_bucket_and_where_the_mirror_stands_still_it_is_named_and_so_is_the_mirror(
+def test_a_canary_comes_to_its_closed_bucket_and_where_the_mirror_has_ended_both_are_named(
     site: Site,
 ) -> None:
-    wait_for(lambda: site.seen().get("age_seconds", {}).get("closed") is not None, f"closed (see {site.log})", UP_S, 1.0)
+    wait_for(site.closed, f"a canary in a closed bucket (see {site.log})", UP_S, 1.0)
+    assert {row["grade"] for row in site.closed()} == {"proved"}
     seen = site.seen()
     assert seen["ok"] and [*seen["age_seconds"]] == [*Step]
-    buckets = json.loads(site.ask("bucket", "ls", "--json").stdout)
-    assert [row["grade"] for row in buckets if row["type"] == CANARY and row["events"]], "one of its own, with an event"
     assert "ALARM canary-late" not in site.log.read_text(), "what has only begun is not late"
 
     stack = Stack.load(site.home)
-    before, paused_s = len(site.log.read_text()), time.monotonic()
-    with paused(stack):
-        site.says(r"mirror-watch +\| .*ALARM mirror-task-stopped", paused_s + TASK_STOPPED_S, before)
-        by_watch_s = time.monotonic() - paused_s
-        site.says(r"canary-check +\| .*ALARM canary-late: .* mirrored ", paused_s + ALARM_S, before)
-        by_canary_s = time.monotonic() - paused_s
-    print(f"named after {by_watch_s:.0f} s by the watch, {by_canary_s:.0f} s by the canary")
-    site.says(r"canary-check +\| .*over: canary-late", time.monotonic() + ALARM_S, before)
+    before, stopped_s = len(site.log.read_text()), time.monotonic()
+    stack.stop("mirror")
+    site.says(r"mirror-watch +\| .*ALARM mirror-task-stopped", stopped_s + TASK_STOPPED_S, before)
+    by_watch_s = time.monotonic() - stopped_s
+    site.says(r"canary-check +\| .*ALARM canary-late: .* mirrored ", stopped_s + ALARM_S, before)
+    print(f"named after {by_watch_s:.0f} s by the watch, {time.monotonic() - stopped_s:.0f} s by the canary")
+    stack.start("mirror")
+    for name in ("mirror-watch +\\| .*over: mirror-task-stopped", "canary-check +\\| .*over: canary-late"):
+        site.says(name, time.monotonic() + ALARM_S, before)
 
     watch = stack.process("mirror-watch")
     stack.kill("mirror-watch")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,10 +16,10 @@ from confluent_kafka import TopicPartition
 from tests.support.mirrored import (
     Sites,
     delete_records,
+    java_of,
     make_anew,
     make_topics,
     numbered,
-    paused,
     set_topic,
     topic,
 )
@@ -90,6 +91,17 @@ def watched(config: Config, central: KafkaCluster, tmp_path: os.PathLike[str]) -
             return made
 
         yield make
+
+
+@contextlib.contextmanager
+def paused(stack: Stack) -> Iterator[None]:
+    """MirrorMaker 2 stands still meanwhile."""
+    java = java_of(stack)
+    java.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        java.send_signal(signal.SIGCONT)
 
 
 def test_records_taken_from_the_targets_beginning_are_named(watched: Callable[..., Watched]) -> None:

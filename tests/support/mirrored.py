@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import signal
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
@@ -107,18 +106,6 @@ def java_of(stack: Stack) -> psutil.Process:
 
     wait_for(is_there, "Java runs", 20)
     return found[0]
-
-
-@contextlib.contextmanager
-def paused(stack: Stack) -> Iterator[None]:
-    """MirrorMaker 2 stands still meanwhile, or until `hourmark mirror run` puts another in its place."""
-    java = java_of(stack)
-    java.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            java.send_signal(signal.SIGCONT)
 
 
 def start_mirror(stack: Stack) -> None:
