@@ -94,7 +94,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def test_a_canary_comes_to_its_closed_bucket_and_where_the_mirror_has_ended_both_are_named(
     site: Site,
 ) -> None:
-    wait_for(site.closed, f"a canary in a closed bucket (see {site.log})", UP_S, 1.0)
+    wait_for(lambda: bool(site.closed()), f"a canary in a closed bucket (see {site.log})", UP_S, 1.0)
     assert {row["grade"] for row in site.closed()} == {"proved"}
     seen = site.seen()
     assert seen["ok"] and [*seen["age_seconds"]] == [*Step]
