@@ -15,8 +15,8 @@ import shutil
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -47,6 +47,16 @@ _NOT_NEEDED: Final = (  # Debian's tzdata is the machine's; the rest is for who 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """What systemd runs, as a table of `packages.toml` says: the package's own, or one `beside` it."""
+
+    command: str
+    unit: str
+    wanted: bool = False
+    state: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
     """One table of `packages.toml`. `rooms`, with their extras, are all of Hourmark's; `sources`: what has no wheel; `jars`: sets
     of the servers' lock; `private`: others may not read its configuration."""
@@ -64,6 +74,21 @@ class Package:
     jars: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     depends: tuple[str, ...] = ()
+    beside: Mapping[str, Unit] = field(default_factory=dict)
+
+    @property
+    def units(self) -> dict[str, Unit]:
+        """By name; its own first."""
+        others = {f"hourmark-{name}": unit for name, unit in self.beside.items()}
+        return {self.full_name: Unit(command=self.command, unit=self.unit), **others}
+
+    def unit_text(self, name: str) -> str:
+        """The file of one."""
+        unit = self.units[name]
+        wanted = [f"{other}.service" for other, it in self.units.items() if it.wanted and name == self.full_name]
+        state = f"StateDirectory=hourmark/{self.name}\nStateDirectoryMode=0700\n" if unit.state else ""
+        wants = f"Wants={' '.join(wanted)}\n" if wanted else ""
+        return self.filled("unit", command=unit.command, unit=unit.unit.strip(), wants=wants, state=state)
 
     @property
     def full_name(self) -> str:
@@ -76,7 +101,8 @@ class Package:
     def filled(self, part: str, **more: str) -> str:
         """A file of packaging/debian with its @…@ filled."""
         known = {
-            "name": self.name, "user": self.user, "command": self.command, "synopsis": self.synopsis, "unit": self.unit.strip(),
+            "name": self.name, "user": self.user, "synopsis": self.synopsis,
+            "services": " ".join(f"{name}.service" for name in self.units),
             "description": self.description, "first_step": self.first_step, "private": str(self.private).lower(),
             "priority": str(10 * (1 + list(PACKAGES).index(self.name))), **more,
         }  # fmt: skip
@@ -149,7 +175,7 @@ def _place_parts(package: Package, tree: Path, version: str) -> None:
     parts = bundled(tree / library)
     texts = {
         f"{library}/bin/hourmark": package.filled("hourmark"),
-        f"usr/lib/systemd/system/{package.full_name}.service": package.filled("unit"),
+        **{f"usr/lib/systemd/system/{name}.service": package.unit_text(name) for name in package.units},
         f"etc/hourmark/{package.name}.toml": package.filled(f"{package.name}.toml"),
         f"{documents}/copyright": package.filled("copyright"),
         f"{documents}/licences.txt": listed(parts),

@@ -2,6 +2,8 @@
 
 So "no traffic" and "broken" are told apart: where the canary comes and a type does not, its sources are silent; where the canary
 stops, so do all types, and the step that is named is the first that it did not pass.
+
+A site whose types declare it has a canary, and no other: nobody finds a type among their buckets that they did not declare.
 """
 
 from __future__ import annotations
@@ -14,7 +16,22 @@ from typing import Final
 from hourmark.alarm import Alarm, AlarmName
 from hourmark.topics import events_topic
 
-CANARY: Final = "hourmark-canary"  # the type, declared as any other: examples/canary/hourmark-canary.toml
+CANARY: Final = "hourmark-canary"  # the type
+DECLARATION: Final = f"""\
+# The canary: `hourmark canary run` posts one such event a minute. Without this file in the folder of your types there is none.
+name = "{CANARY}"
+doc = "One quiet event a minute, to tell silence from a broken path."
+partitions = 1
+
+[[fields]]
+name = "site"
+type = "string"
+
+[[fields]]
+name = "sent_at"
+type = "long"
+doc = "Unix milliseconds, by the delivery service's clock"
+"""
 INTERVAL_S: Final = 60.0
 PATIENCE_S: Final = 120.0  # of one step: an interval, and as long again. Of a bucket besides its length
 
@@ -28,15 +45,16 @@ class Step(StrEnum):
     CLOSED = "closed"
 
 
-def late(passed: Mapping[Step, int | None], now_ms: int, bucket_seconds: int, site: str) -> list[Alarm]:
+def late(passed: Mapping[Step, int | None], now_ms: int, bucket_seconds: int, site: str, since_ms: int) -> list[Alarm]:
     """The first step that no canary passed for too long, as an alarm; none where all is well.
 
     `passed`: when the last canary was written that has passed the step; of `CLOSED` the end of the last closed bucket; None: none
-    yet. A step that there is not, as where nothing is mirrored, is left out.
+    yet, which is late only so long after `since_ms`, when the first could begin. A step that there is not, as where nothing is
+    mirrored, is left out.
     """
     for step, at_ms in passed.items():
         allowed_s = PATIENCE_S + (bucket_seconds if step is Step.CLOSED else 0)
-        if at_ms is None or now_ms - at_ms > allowed_s * 1000:
+        if now_ms - (since_ms if at_ms is None else at_ms) > allowed_s * 1000:
             return [Alarm(AlarmName.CANARY_LATE, site, _said(site, step, at_ms, now_ms, allowed_s), events_topic(CANARY))]
     return []
 

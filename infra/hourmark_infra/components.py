@@ -1,4 +1,4 @@
-"""Hourmark's own daemons as child processes: the service, the tailer, the ETL. Chaos tests use them too, and a mirror's worker.
+"""Hourmark's own daemons as child processes: service, tailer, ETL, canary. Chaos tests use them too, and a mirror's worker.
 
 Each carries a mark in its environment, as the stack's servers do, and so do its children (Spark's JVM): by that they are found
 and ended again, also those of a demo that was killed before it could.
@@ -28,7 +28,15 @@ _STOP_SECONDS: Final = 10.0
 _RETRIES: Final = 3
 _RETRY_SECONDS: Final = 2.0
 
-COMMANDS: Final = {"service": ("serve",), "tailer": ("tail",), "etl": ("etl", "run"), "mirror": ("mirror", "run")}
+COMMANDS: Final = {
+    "service": ("serve",),
+    "tailer": ("tail",),
+    "etl": ("etl", "run"),
+    "mirror": ("mirror", "run"),
+    "canary": ("canary", "run"),
+    "canary-check": ("canary", "check", "--every", "10"),  # so that it is named a bucket's length and two minutes after
+}
+CANARIES: Final = ("canary", "canary-check")  # of a site whose types declare it
 
 
 @dataclass
@@ -44,6 +52,10 @@ class Components:
     def start(self, name: str) -> None:
         """Start one; it is not ready yet."""
         self.running[name] = spawn(self.command(*COMMANDS[name]), environment(), self._mark(name), self.log(name))
+
+    def runs(self, name: str) -> bool:
+        """Whether one that was started has not ended."""
+        return name in self.running and is_alive(self.running[name])
 
     def kill(self, name: str) -> None:
         """SIGKILL one with all of its children."""

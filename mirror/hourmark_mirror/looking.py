@@ -22,7 +22,7 @@ from hourmark.topic_follower import TopicFollower
 from hourmark_mirror.group import members
 from hourmark_mirror.judging import standing_still, stretches
 from hourmark_mirror.observed import CutOff, Memory, Observed, Oversize
-from hourmark_mirror.reading import Record, read_span, span_reader
+from hourmark_mirror.reading import Record, read_span, reading_since, span_reader
 from hourmark_mirror.sampling import Sampler
 from hourmark_mirror.sites import Sites
 from hourmark_mirror.task_status import Failure, TaskStates, status_topic
@@ -143,9 +143,10 @@ class Looker:
             first = _first_since(edge, p, at_edge, copied, young_ms)
             if first is None:
                 continue
-            on_target = self._sites.central.at_time([remote], first.timestamp_ms)[remote]
-            near = itertools.islice(read_span(central, remote, on_target, seen.remote_ends[p]), NEIGHBOURS)
-            if all(record.digest != first.digest for record in near):
+            since_ms, end = first.timestamp_ms - 1, seen.remote_ends[p]
+            with reading_since(self._sites.central, central, remote, since_ms, end) as there:
+                missing = all(record.digest != first.digest for record in itertools.islice(there, NEIGHBOURS))
+            if missing:
                 found[p] = CutOff(first.offset, first.timestamp_ms, seen.remote_starts[p])
         return found
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Generator
+import itertools
+from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
 from hourmark.committed_reader import CommittedReader
@@ -53,3 +55,18 @@ def read_span(reader: CommittedReader, partition: Partition, start: int, end: in
             key, offset = record.key(), record.offset()
             assert offset is not None, "a record has an offset"
             yield Record(offset, record.timestamp()[1], key, digest_of(key, record.value()))
+
+
+@contextlib.contextmanager
+def reading_since(
+    cluster: Cluster, reader: CommittedReader, partition: Partition, time_ms: int, end: int
+) -> Generator[Iterator[Record], None, None]:
+    """Records before `end`, from one of this time or later on; it is the first of them, but that some of just this time may be
+    passed over.
+
+    For so a broker answers that is asked for a time: it begins at an entry of its time index, which is no later; and it may name
+    the first record of the batch that holds it, which is older: those are left out here.
+    """
+    first = cluster.at_time([partition], time_ms)[partition]
+    with contextlib.closing(read_span(reader, partition, first, end)) as records:
+        yield itertools.dropwhile(lambda record: record.timestamp_ms < time_ms, records)

@@ -33,8 +33,9 @@ from hourmark_mirror.watching import Watch
 @click.option(
     "--accept", is_flag=True, help="With --once: accept losses as they are: their alarms end, but for what is wrong still."
 )
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="In place of mirror.metrics_port; 0: no metrics.")
 @json_option
-def watch(config: Config, once: bool, accept: bool, as_json: bool) -> None:
+def watch(config: Config, once: bool, accept: bool, metrics_port: int | None, as_json: bool) -> None:
     """Watch the mirror, every ten seconds until SIGTERM: a line in the log for each alarm that begins and that is over.
 
     Alarms: retention that comes near what is not copied, or has overtaken it; a topic deleted and made again; positions that are
@@ -57,7 +58,8 @@ def watch(config: Config, once: bool, accept: bool, as_json: bool) -> None:
             sys.exit(_once(watching, config.kafka.edge_alias, accept=accept, as_json=as_json))
         stopping = threading.Event()
         stop_on_signals(lambda _: stopping.set())
-        stop = serve_metrics(metrics.registry, "mirror", config.mirror.metrics_host, config.mirror.metrics_port)
+        port = config.mirror.metrics_port if metrics_port is None else metrics_port
+        stop = serve_metrics(metrics.registry, "mirror", config.mirror.metrics_host, port)
         try:
             watching.run(stopping)
         finally:

@@ -9,12 +9,14 @@ import threading
 
 import click
 
-from hourmark.canary import CANARY, INTERVAL_S
-from hourmark.clock import SystemClock
+from hourmark.canary import CANARY, INTERVAL_S, PATIENCE_S
+from hourmark.clock import Clock, SystemClock
 from hourmark.config import Config, config_option
 from hourmark.errors import HourmarkError
 from hourmark.log import set_up_logging
 from hourmark.stopping import stop_on_signals
+from hourmark_producer.metrics import canary_exposition
+from hourmark_producer.probes import answering
 from hourmark_producer.service_client import Busy, Refused, ServiceLink
 
 _LOG = logging.getLogger(__name__)
@@ -25,8 +27,10 @@ RETRY_S = 5.0
 class Canary:
     """Posts, and posts the same again until it is acknowledged: its name and time are in it, so it is there once."""
 
-    def __init__(self, link: ServiceLink, site: str) -> None:
-        self._link, self._site = link, site
+    def __init__(self, link: ServiceLink, site: str, clock: Clock) -> None:
+        self._link, self._site, self._clock = link, site, clock
+        self._steady_s = clock.monotonic_s()  # of the last one that was acknowledged, or of the start
+        self._acknowledged_ms = 0
         self._body: bytes | None = None  # what is not acknowledged yet
         self._failed = False
 
@@ -41,10 +45,21 @@ class Canary:
         self._body = None
         if letters := told.get("dead_letters"):
             _LOG.error("the canary became a dead letter (%s): is %s declared as it must be?", told, CANARY)
-        elif self._failed:
-            _LOG.warning("canaries are acknowledged again")
+        else:
+            self._steady_s, self._acknowledged_ms = self._clock.monotonic_s(), self._clock.now_ms()
+            if self._failed:
+                _LOG.warning("canaries are acknowledged again")
         self._failed = bool(letters)
         return not letters
+
+    def exposition(self) -> bytes:
+        """Of /metrics."""
+        return canary_exposition(self._acknowledged_ms / 1000)
+
+    def unwell(self) -> list[str]:
+        """Of /healthz."""
+        silent_s = self._clock.monotonic_s() - self._steady_s
+        return [f"no canary was acknowledged for {silent_s:.0f} s"] if silent_s > PATIENCE_S else []
 
     def _event(self, now_ms: int) -> bytes:
         return json.dumps(
@@ -61,7 +76,8 @@ class Canary:
 @click.command(epilog="Example:  hourmark canary run --config /etc/hourmark/hourmark.toml")
 @config_option
 @click.option("--site", help="What the events name as their site; default: kafka.edge_alias.")
-def run(config: Config, site: str | None) -> None:
+@click.option("--metrics-port", type=click.IntRange(0, 65535), default=0, help="/metrics and /healthz there, on loopback.")
+def run(config: Config, site: str | None, metrics_port: int) -> None:
     """Post one event of the type hourmark-canary a minute, until SIGTERM.
 
     Through the services of tailer.service_urls, with tailer.token_file and tailer.tls. It shall run on a host of its own, as a
@@ -71,8 +87,9 @@ def run(config: Config, site: str | None) -> None:
     clock, stopping = SystemClock(), threading.Event()
     stop_on_signals(lambda _: stopping.set())
     with contextlib.closing(ServiceLink(config.tailer, clock)) as link:
-        posting = Canary(link, site or config.kafka.edge_alias)
-        while not stopping.is_set():
-            began_s = clock.monotonic_s()
-            pause_s = INTERVAL_S if posting.post() else RETRY_S
-            stopping.wait(max(0.0, began_s + pause_s - clock.monotonic_s()))
+        posting = Canary(link, site or config.kafka.edge_alias, clock)
+        with answering(posting, "127.0.0.1", metrics_port, "--metrics-port"):
+            while not stopping.is_set():
+                began_s = clock.monotonic_s()
+                pause_s = INTERVAL_S if posting.post() else RETRY_S
+                stopping.wait(max(0.0, began_s + pause_s - clock.monotonic_s()))

@@ -46,6 +46,14 @@ def exposition(numbers: Numbers) -> bytes:
     return "".join(_lines(numbers)).encode()
 
 
+def canary_exposition(acknowledged_at_s: float) -> bytes:
+    """Of a canary, in the same format."""
+    said = "Unix time of the last canary that a delivery service acknowledged, 0 for never."
+    return "".join(
+        _metric("acknowledged_timestamp_seconds", "gauge", said, [({}, acknowledged_at_s)], "hourmark_canary_")
+    ).encode()
+
+
 def _lines(numbers: Numbers) -> Iterator[str]:
     def books(name: str) -> list[Sample]:
         return [({"source": source}, getattr(balance, name)) for source, balance in numbers.balances.items()]
@@ -87,8 +95,8 @@ def _lines(numbers: Numbers) -> Iterator[str]:
         yield from _metric(name, kind, meaning, [({}, value)])
 
 
-def _metric(name: str, kind: str, meaning: str, samples: Iterable[Sample]) -> Iterator[str]:
-    yield f"# HELP {_PREFIX}{name} {meaning}\n# TYPE {_PREFIX}{name} {kind}\n"
+def _metric(name: str, kind: str, meaning: str, samples: Iterable[Sample], prefix: str = _PREFIX) -> Iterator[str]:
+    yield f"# HELP {prefix}{name} {meaning}\n# TYPE {prefix}{name} {kind}\n"
     for labels, value in samples:
         told = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
-        yield f"{_PREFIX}{name}{{{told}}} {value}\n" if told else f"{_PREFIX}{name} {value}\n"
+        yield f"{prefix}{name}{{{told}}} {value}\n" if told else f"{prefix}{name} {value}\n"

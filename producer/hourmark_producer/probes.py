@@ -1,4 +1,4 @@
-"""/metrics and /healthz of a tailer, over HTTP on loopback: there is no authentication, and nothing but GET."""
+"""/metrics and /healthz of a tailer or a canary, over HTTP on loopback: there is no authentication, and nothing but GET."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ class Told(Protocol):
 
 
 @contextlib.contextmanager
-def answering(told: Told, host: str, port: int) -> Iterator[int]:
-    """Answer meanwhile; the port. With port 0 nothing is answered. A port that is taken is said, and is no reason to stop."""
+def answering(told: Told, host: str, port: int, named: str = "tailer.metrics_port") -> Iterator[int]:
+    """Answer meanwhile; the port. With port 0 nothing is answered. A port that is taken is said, and is no reason to stop.
+
+    `named`: who names the port, for messages.
+    """
     if port == 0:
         yield 0
         return
@@ -40,8 +43,8 @@ def answering(told: Told, host: str, port: int) -> Iterator[int]:
         server = _Server((host, port), _handler(told))
     except OSError as error:
         _LOG.warning(
-            "no metrics: tailer.metrics_port = %d on tailer.metrics_host = %s cannot be opened (%s); name another, or 0 for none",
-            port, host, error.strerror or error,
+            "no metrics: %s = %d at %s cannot be opened (%s); name another, or 0 for none",
+            named, port, host, error.strerror or error,
         )  # fmt: skip
         yield 0
         return

@@ -16,10 +16,11 @@ from tests.support.booted_debian import BootedDebian, booted
 from tests.support.debian_root import clean_root
 from tools.debian_package import PACKAGES
 
+from hourmark.canary import CANARY
 from hourmark.toml_text import render_toml
 from hourmark_infra.stack import Stack
 
-UNITS: Final = tuple(f"hourmark-{name}" for name in PACKAGES)
+UNITS: Final = tuple(unit for package in PACKAGES.values() for unit in package.units)
 LOGS: Final = "/srv/app"
 TYPES: Final = "/etc/hourmark/types"
 TYPE: Final = "app-log"
@@ -86,6 +87,7 @@ def _configure(debian: BootedDebian, stack: Mapping[str, Any]) -> None:
     debian.root.at(TYPES).mkdir()
     debian.root.at(f"{TYPES}/{TYPE}.toml").write_text(_TYPE_FILE)
     debian.root.at(f"{TYPES}/sources.toml").write_text(_SOURCES)
+    debian.root.at(f"{TYPES}/{CANARY}.toml").write_text(debian.must("hourmark", "canary", "declaration"))
     debian.must(*AS_ETL, "hourmark", "types", "apply", "--dir", TYPES, "--config", "/etc/hourmark/etl.toml")
 
 

@@ -79,7 +79,8 @@ def closed(site: Site) -> list[dict[str, str]]:
 
 def health_checks(size: Path) -> Iterator[tuple[str, list[str]]]:
     """Of the services that are started: an engine that has no scheduler for them does not ask."""
-    chosen = set(re.findall(r"^COMPOSE_PROFILES=(.+)$", size.read_text(), re.MULTILINE))
+    (named,) = re.findall(r"^COMPOSE_PROFILES=(.+)$", size.read_text(), re.MULTILINE)
+    chosen = set(named.split(","))
     for name, service in yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"].items():
         if "healthcheck" in service and chosen.issuperset(service.get("profiles", ())):
             kind, *words = service["healthcheck"]["test"]

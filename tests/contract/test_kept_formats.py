@@ -20,6 +20,7 @@ from tests.support.closing import hour, manifest, send, send_otherwise, settle, 
 from tests.support.simulator.truth import FIRST_HOUR, TYPES, make_template
 from tests.support.simulator.world import World
 
+from hourmark.alarm import Alarm, AlarmName
 from hourmark.audit import AuditRecord, Promise
 from hourmark.config_groups import Parsing
 from hourmark.event_types import EventType, Source
@@ -31,6 +32,8 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import damaged_rows
 from hourmark_etl.recovery.check import check_chains, check_files, check_groups
 from hourmark_mirror.checks import Check, Checks
+from hourmark_mirror.observed import KnownPartition, KnownTopic, Memory
+from hourmark_mirror.watch_memory import WatchMemory
 from hourmark_producer.checkpoint import Checkpoint, insert_file, lose
 from hourmark_producer.files import Outgoing, Place, Position, Progress, TrackedFile
 from hourmark_producer.identity import Identity
@@ -98,6 +101,13 @@ FILE: Final = TrackedFile(
     place=Place("app", "/var/log/app.log", "/var/log/app.log.1"),
     progress=Progress(position=Position(generation=2, offset=99, anchor=b"before it", size_seen=200), in_flight=(OUTGOING,)),
 )
+WATCHED: Final = Memory(
+    looked_ms=1_800_000_000_789,
+    topics={
+        "events.click": KnownTopic("topic-id", "remote-id", {0: KnownPartition(covered=17, position=17, end=19, since_ms=0)})
+    },
+    standing=(Alarm(AlarmName.OVERTAKEN, "events.click-0", "offsets 3 to 7 may be missing", "events.click"),),
+)
 
 
 class Form(NamedTuple):
@@ -151,6 +161,9 @@ def keep(version: str) -> None:
         checks.topics["events.click"] = Check("topic-id", {0: 17})
         checks.save()
         kept.write(folder / "state" / "checks.json", "checks.json")
+        with WatchMemory(folder).turn():
+            WatchMemory(folder).keep(WATCHED)
+        kept.write(folder / "state" / "watch.json", "watch.json")
         for name, form in RECORDS.items():
             kept.writestr(f"records/{name}", form.encoded())
 
@@ -205,7 +218,7 @@ def test_a_driver_goes_on_with_the_ledger_and_storage_of_each_version(kept: zipf
     world.end()
 
 
-def test_a_tailer_and_a_verifier_go_on_with_what_each_version_remembered(kept: zipfile.ZipFile, tmp_path: Path) -> None:
+def test_a_tailer_a_verifier_and_a_watch_go_on_with_what_each_version_remembered(kept: zipfile.ZipFile, tmp_path: Path) -> None:
     (tmp_path / "checkpoint.sqlite").write_bytes(kept.read("checkpoint.sqlite"))
     checkpoint, host_id = Checkpoint.open(tmp_path / "checkpoint.sqlite")
     (file,) = checkpoint.files()
@@ -216,6 +229,10 @@ def test_a_tailer_and_a_verifier_go_on_with_what_each_version_remembered(kept: z
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "checks.json").write_bytes(kept.read("checks.json"))
     assert Checks(tmp_path, "edge-cluster").topics == {"events.click": Check("topic-id", {0: 17})}
+    if "watch.json" in kept.namelist():  # 0.2.0 had no watch
+        (tmp_path / "state" / "watch.json").write_bytes(kept.read("watch.json"))
+        with WatchMemory(tmp_path).turn() as remembered:
+            assert remembered == WATCHED
 
 
 @pytest.mark.parametrize(

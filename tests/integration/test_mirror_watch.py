@@ -39,7 +39,7 @@ from hourmark_mirror.watching import LOOK_S, Watch
 
 pytestmark = pytest.mark.stack
 
-TYPES = ("cutoff", "overtaken", "paused", "anew", "blocked", "near", "quiet", "shell", "sampled")
+TYPES = ("cutoff", "overtaken", "paused", "anew", "blocked", "near", "quiet", "shell", "sampled", "moment")
 WITHIN_S = 60.0
 
 
@@ -193,6 +193,20 @@ def test_a_foreign_record_among_those_just_copied_is_seen_by_a_sample_and_ends_w
     alarm = w.until(AlarmName.CONTENTS_DIFFER)
     assert "edge offset 25" in alarm.seen
     assert name not in w.watch.look().verified
+
+
+def test_records_of_one_moment_are_found_in_their_place(watched: Callable[..., Watched]) -> None:
+    """More of them than a window holds, as a delivery service writes a large range within a millisecond."""
+    w = watched("moment")
+    name, now_ms = topic(w.name), time.time_ns() // 1_000_000
+    assert w.names() == []
+    producer = w.sites.edge_producer()
+    for key, value in numbered(2000):
+        producer.produce(name, value, key, partition=0, timestamp=now_ms)
+    assert producer.flush(30) == 0
+    w.sites.verified(w.name)
+    found = w.watch.look()
+    assert (found.alarms, found.verified[name].compared) == ([], 40)
 
 
 def test_hours_until_retention_are_told_before_anything_is_lost(watched: Callable[..., Watched], stack: Stack) -> None:

@@ -1,7 +1,8 @@
-"""From a log file to closed buckets by one command, on a stack of its own; and again, with what came since."""
+"""From a log file to closed buckets by one command, on a stack of its own; and again, with what came since, and with a canary."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import os
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from hourmark.canary import CANARY
 from hourmark.config import load_config
 from hourmark.kafka import Cluster
 from hourmark_infra.stack import Stack
@@ -63,9 +65,36 @@ def test_a_log_file_is_in_closed_buckets_what_is_new_is_added_and_another_file_j
     assert "one more" in told
     other = folder / "other.log"
     other.write_text("2026-11-21 10:10:00 [main] started\n\tat a.b(C.java:7)\n2026-11-21 10:10:01 [main] ended\n")
-    third = json.loads(hourmark(folder, "run", "--once", str(other), "--yes", "--json"))
-    assert events(third) == {"other": 2}, "it joins what is there"
+    with a_canary(folder, second["config"]):
+        third = json.loads(hourmark(folder, "run", "--once", str(other), "--yes", "--json"))
+        came = events(third)
+        assert came.pop("other") == 2, "it joins what is there"
+        its_canary_comes_to_a_closed_bucket(folder, third, came)
     the_doctor_names_what_is_wrong(folder, third["config"])
+
+
+@contextlib.contextmanager
+def a_canary(folder: Path, config: str) -> Iterator[None]:
+    """`hourmark canary run`, as on a host of its own; its type is declared, and applied by the next run."""
+    (folder / "pipeline" / "types" / f"{CANARY}.toml").write_text(hourmark(folder, "canary", "declaration"))
+    command = [sys.executable, "-m", "hourmark", "canary", "run", "--config", config]
+    with (folder / "canary.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def its_canary_comes_to_a_closed_bucket(folder: Path, told: dict[str, Any], came: dict[str, int]) -> None:
+    """And that is said. It may have been sent in the minute after the one that the run closed: then the next run closes that."""
+    if not came:
+        told = json.loads(hourmark(folder, "run", "--once", "--json"))
+        came = events(told)
+    assert came.keys() == {CANARY}
+    (hour,) = [row["hour"] for row in told["buckets"] if row["type"] == CANARY][-1:]
+    assert '"site": "edge"' in hourmark(folder, "bucket", "cat", CANARY, hour, "--config", told["config"])
+    said = json.loads(hourmark(folder, "canary", "check", "--json", "--config", told["config"]))
+    assert said["ok"] and said["age_seconds"].keys() == {"acknowledged", "staged", "closed"}, "nothing is mirrored here"
 
 
 def the_doctor_names_what_is_wrong(folder: Path, config: str) -> None:

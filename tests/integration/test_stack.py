@@ -94,7 +94,7 @@ def test_status_shows_each_component_of_hourmark_as_it_stands(stack: Stack, conf
             serve.terminate()
     _is_told(stack, "service", "", None)
     words = _hourmark(stack, "status").stdout
-    assert all(f"\n{component['name']:<10} " in words for component in shown)
+    assert all(f"\n{component['name']:<12} " in words for component in shown)
 
 
 @pytest.mark.parametrize("options", [(), ("--no-restart",)])

@@ -18,6 +18,7 @@ from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
 NAME = "hourmark-tailer"
+SERVICES = f"{NAME}.service hourmark-canary.service"
 CONFIGURATION, STATE, LIBRARY = "/etc/hourmark/tailer.toml", "/var/lib/hourmark/tailer", f"/usr/lib/{NAME}"
 UNIT = f"/usr/lib/systemd/system/{NAME}.service"
 LOG = "/var/log/app/app.log"
@@ -130,13 +131,13 @@ def test_it_is_installed_configured_upgraded_removed_and_purged(
         delivers(root, recorder, lines(100), tmp_path / "log")
 
         root.must("dpkg", "-i", second)
-        assert f"try-restart {NAME}.service" in root.told_systemd(), "the new one takes over"
+        assert f"try-restart {SERVICES}" in root.told_systemd(), "the new one takes over"
         assert root.at(CONFIGURATION).read_text() == settings
         append(root, lines(100, 100))
         delivers(root, recorder, lines(200), tmp_path / "log")
 
         root.must("dpkg", "--remove", NAME)
-        assert f"stop {NAME}.service" in root.told_systemd()
+        assert f"stop {SERVICES}" in root.told_systemd()
         assert not root.at(LIBRARY).exists() and not root.at("/usr/bin/hourmark").is_symlink()
         assert root.at(CONFIGURATION).read_text() == settings
         root.must("dpkg", "-i", second)

@@ -20,7 +20,14 @@ from tools.debian_package import PACKAGES
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]  # Spark is packed, unpacked and compiled
 
 SHELLS = ("bash-completion", "fish", "zsh")
-EXPOSURE_MAX = {"tailer": 1.7, "service": 1.2, "mirror": 1.2, "etl": 1.2}
+UNITS = {unit: name for name, package in PACKAGES.items() for unit in package.units}  # by unit, the package
+EXPOSURE_MAX = dict.fromkeys(UNITS, 1.2) | {"hourmark-tailer": 1.7}
+# By unit beside a package's own, what it says where nothing that it needs is there.
+SAYS = {
+    "hourmark-mirror-watch": "no look at the mirror",
+    "hourmark-canary": "no canary is acknowledged",
+    "hourmark-canary-check": "hourmark types apply",
+}
 Debs = Mapping[str, tuple[Path, Path]]
 
 
@@ -57,13 +64,15 @@ def _install(root: DebianRoot, *files: Path) -> None:
 
 
 def as_user(root: DebianRoot, name: str, *command: str) -> list[str]:
-    """A command as the unit's user, without any capability."""
-    user = unit_settings(root, f"/usr/lib/systemd/system/hourmark-{name}.service")["User"]
+    """A command as the package's user, without any capability."""
+    user = PACKAGES[name].user
     return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs", "--bounding-set=-all", *command]
 
 
-def as_its_unit_says(root: DebianRoot, name: str) -> list[str]:
-    return as_user(root, name, *unit_settings(root, f"/usr/lib/systemd/system/hourmark-{name}.service")["ExecStart"].split())
+def as_its_unit_says(root: DebianRoot, name: str, unit: str | None = None) -> list[str]:
+    settings = unit_settings(root, f"/usr/lib/systemd/system/{unit or f'hourmark-{name}'}.service")
+    assert settings["User"] == PACKAGES[name].user
+    return as_user(root, name, *settings["ExecStart"].split())
 
 
 def test_nothing_runs_once_installed_and_state_and_settings_are_their_users_own(root: DebianRoot) -> None:
@@ -86,9 +95,9 @@ def test_its_settings_are_in_order(root: DebianRoot, name: str) -> None:
     root.must("hourmark", "config", "show", "--config", f"/etc/hourmark/{name}.toml")
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_its_unit_is_in_order_and_hardened(root: DebianRoot, name: str, tmp_path: Path) -> None:
-    hardened(root, f"hourmark-{name}", tmp_path, EXPOSURE_MAX[name])
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_is_in_order_and_hardened(root: DebianRoot, unit: str, tmp_path: Path) -> None:
+    hardened(root, unit, tmp_path, EXPOSURE_MAX[unit])
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -144,6 +153,27 @@ def test_the_mirror_waits_for_its_clusters_and_its_jars_are_mirror_maker(root: D
     assert "MirrorMaker 2.0 driver" in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("unit", SAYS)
+def test_a_unit_beside_waits_for_what_it_needs_and_says_what_that_is(root: DebianRoot, unit: str, tmp_path: Path) -> None:
+    assert {*SAYS} == {*UNITS} - {f"hourmark-{name}" for name in PACKAGES}
+    log = tmp_path / "log"
+    process = root.start(as_its_unit_says(root, UNITS[unit], unit), log)
+    try:
+        wait_for(lambda: SAYS[unit] in log.read_text(), "it says so")
+        process.terminate()
+        assert process.wait(60) == (1 if unit == "hourmark-canary-check" else 0), log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_mirrors_watch_comes_with_it_and_stays_where_it_ends(root: DebianRoot) -> None:
+    text = root.at("/usr/lib/systemd/system/hourmark-mirror.service").read_text()
+    assert "\nWants=hourmark-mirror-watch.service\n" in text
+    watch = root.at("/usr/lib/systemd/system/hourmark-mirror-watch.service").read_text()
+    assert not any(word in watch for word in ("PartOf=", "BindsTo=", "Requires="))
+
+
 SPARK = """
 import os, sys
 sys.path.insert(0, "/usr/lib/hourmark-etl")
@@ -184,6 +214,10 @@ def test_shells_complete(root: DebianRoot, shell: str) -> None:
     assert ("_hourmark" if shell == "zsh" else "mirror") in done
 
 
+def _services(name: str) -> str:
+    return " ".join(f"{unit}.service" for unit in PACKAGES[name].units)
+
+
 def test_upgrades_keep_settings_and_state_and_each_is_purged_alone(root: DebianRoot, debs: Debs) -> None:
     root.told_systemd()
     for name in PACKAGES:
@@ -193,7 +227,7 @@ def test_upgrades_keep_settings_and_state_and_each_is_purged_alone(root: DebianR
     _install(root, *(second for _, second in debs.values()))
     told = root.told_systemd()
     for name, package in PACKAGES.items():
-        assert f"try-restart hourmark-{name}.service" in told
+        assert f"try-restart {_services(name)}" in told
         assert root.at(f"/etc/hourmark/{name}.toml").read_text().endswith("# changed here\n")
         assert root.must("stat", "-c", "%G", f"/etc/hourmark/{name}.toml") == (f"{package.user if package.private else 'root'}\n")
         assert root.must("dpkg-query", "-W", "-f", "${Version}", f"hourmark-{name}").endswith("-2")
@@ -201,7 +235,7 @@ def test_upgrades_keep_settings_and_state_and_each_is_purged_alone(root: DebianR
     left = list(PACKAGES)
     for name in reversed(PACKAGES):
         root.must("dpkg", "--remove", f"hourmark-{name}")
-        assert f"stop hourmark-{name}.service" in root.told_systemd()
+        assert f"stop {_services(name)}" in root.told_systemd()
         assert root.at(f"/etc/hourmark/{name}.toml").exists() and root.at(f"/var/lib/hourmark/{name}/kept").exists()
         assert not root.at(f"/usr/lib/hourmark-{name}").exists()
         root.must("dpkg", "--purge", f"hourmark-{name}")

@@ -47,7 +47,7 @@ VERSIONS: Final[Mapping[str, Older]] = MappingProxyType({
             "tailer.metrics_port", "tailer.metrics_host", "tailer.unwell_seconds", "tailer.spool.*", "tailer.syslog.*",
             "tailer.sources.exclude", "tailer.sources.read_from", "tailer.sources.ignore_older_seconds", "tailer.sources.input",
             "tailer.sources.format", "tailer.sources.record_start", "tailer.sources.flush_seconds", "tailer.sources.fields.*",
-            "mirror.rest_host", "mirror.retention_alarm_hours", "mirror.traffic_seconds.*",
+            "mirror.rest_host", "mirror.workers", "mirror.retention_alarm_hours", "mirror.traffic_seconds.*",
             "mirror.metrics_port", "mirror.metrics_host",
             "types.first_hour",
         )),

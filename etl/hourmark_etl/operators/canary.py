@@ -45,15 +45,17 @@ class Canaries:
         self._copied = central_topic(self._topic, kafka.edge_alias if kafka.mirrored else None)
         self._mirrored = kafka.mirrored
         self._database, self._length_s = database, config.parsing.bucket_seconds
+        self.since_ms = 0  # when its first bucket began, once it was asked what they passed
 
     def passed(self) -> Passed:
         """By step, when the last canary was written that has passed it; of `CLOSED` the end of the last closed bucket."""
         frontier = next((f for f in frontiers(self._database, self._length_s) if f.event_type == CANARY), None)
         if frontier is None:
             raise UsageError(
-                f"there is no event type {CANARY}: copy examples/canary/{CANARY}.toml to the folder of your types, and "
+                f"there is no event type {CANARY}, so no canary: `hourmark canary declaration > types/{CANARY}.toml`, and "
                 "`hourmark types apply --dir types`"
             )
+        self.since_ms = frontier.first_hour.start_s * 1000
         at_edge = _newest_ms(self._edge, self._topic)
         copied = {Step.MIRRORED: _newest_ms(self._central, self._copied)} if self._mirrored else {}
         closed_ms = frontier.hour.start_s * 1000 if frontier.hour.start_s > frontier.first_hour.start_s else None
@@ -98,15 +100,15 @@ def check(config: Config, every_s: float | None, metrics_port: int, as_json: boo
         canaries = Canaries(config, database)
         if every_s is None:
             passed = canaries.passed()
-            alarms = _alarms(config, passed, clock)
+            alarms = _alarms(config, passed, clock, canaries.since_ms)
             _say(passed, alarms, clock.now_ms(), as_json=as_json)
             sys.exit(1 if alarms else 0)
         set_up_logging(config.log_level)
         _watch(config, canaries, clock, every_s, metrics_port)
 
 
-def _alarms(config: Config, passed: Passed, clock: Clock) -> list[Alarm]:
-    return late(passed, clock.now_ms(), config.parsing.bucket_seconds, config.kafka.edge_alias)
+def _alarms(config: Config, passed: Passed, clock: Clock, since_ms: int) -> list[Alarm]:
+    return late(passed, clock.now_ms(), config.parsing.bucket_seconds, config.kafka.edge_alias, since_ms)
 
 
 def _say(passed: Passed, alarms: Sequence[Alarm], now_ms: int, *, as_json: bool) -> None:
@@ -127,6 +129,7 @@ def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, por
     from hourmark.metrics_server import serve_metrics
 
     passed: Passed = {}
+    began_ms = clock.now_ms()  # it may have been declared long before
     stopping, log, registry = threading.Event(), AlarmLog(), CollectorRegistry()
     passed_at = Gauge(
         "hourmark_canary_passed_timestamp_seconds",
@@ -143,7 +146,7 @@ def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, por
                 passed = canaries.passed()
             except Unavailable as error:  # what was seen last ages meanwhile
                 _LOG.warning("how far the canary came cannot be told for now: %s", error)
-            alarms = _alarms(config, passed, clock)
+            alarms = _alarms(config, passed, clock, max(canaries.since_ms, began_ms))
             for step, at_ms in passed.items():
                 passed_at.labels(step=step).set((at_ms or 0) / 1000)
             alarmed.set(len(alarms))

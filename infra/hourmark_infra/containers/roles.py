@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -12,13 +13,14 @@ from typing import Final, NamedTuple, NoReturn
 
 import pyspark
 
+from hourmark.canary import CANARY, DECLARATION
 from hourmark.clock import Clock
 from hourmark.durable import write_durably
 from hourmark.errors import UsageError
 from hourmark_infra import jars
 from hourmark_infra.containers import first
 from hourmark_infra.containers.application import write_for_ever
-from hourmark_infra.containers.settings import LOGS, render_settings
+from hourmark_infra.containers.settings import CANARY_PORT, LOGS, TYPES, WATCH_PORT, render_settings
 from hourmark_infra.containers.site import SPARK_PORT, Site
 from hourmark_infra.containers.whole import run_whole
 from hourmark_infra.jars.cache import cache_root, say_on_stderr
@@ -124,10 +126,21 @@ def _hourmark(*words: str, after: str | None = None) -> Callable[[Container, lis
 
 def _types(container: Container, _: list[str]) -> None:
     """Apply them again and again until all servers that this takes are up."""
-    while subprocess.run(_command("types", "apply"), stdin=subprocess.DEVNULL, check=False).returncode != 0:
+    command = _command("types", "apply", "--dir", str(declared(TYPES, container.home / "types", canary=container.site.canary)))
+    while subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode != 0:
         say_on_stderr(f"types: next try in {_AGAIN_S:g} s")
         container.clock.sleep(_AGAIN_S)
     write_durably(container.shared / first.APPLIED, b"")
+
+
+def declared(types: Path, own: Path, *, canary: bool) -> Path:
+    """The folder of declarations: that of the image, or a copy in which the canary stands too."""
+    if not canary:
+        return types
+    shutil.rmtree(own, ignore_errors=True)
+    shutil.copytree(types, own)
+    (own / f"{CANARY}.toml").write_text(DECLARATION)
+    return own
 
 
 def _etl(container: Container, arguments: list[str]) -> NoReturn:
@@ -195,6 +208,9 @@ def _become(command: list[str], environment: Mapping[str, str]) -> NoReturn:
 KINDS: Final[dict[str, Callable[[Container, list[str]], None]]] = {
     **dict.fromkeys(("edge", "central", "namenode", "datanode", "registry"), _server),
     "mirror": _hourmark("mirror", "run"),
+    "mirror-watch": _hourmark("mirror", "watch", "--metrics-port", str(WATCH_PORT)),
+    "canary": _hourmark("canary", "run", "--metrics-port", str(CANARY_PORT)),
+    "canary-check": _hourmark("canary", "check", "--every", "10", "--metrics-port", str(CANARY_PORT), after=first.APPLIED),
     "delivery": _hourmark("serve"),
     "tailer": _hourmark("tail"),
     "types": _types,

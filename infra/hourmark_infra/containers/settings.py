@@ -17,6 +17,8 @@ USER: Final = "hourmark"  # of the processes, of HDFS and of PostgreSQL
 TYPES: Final = Path("/opt/hourmark/examples/types")
 LOGS: Final = Path("/var/log/app")
 TAILER_PORT: Final = 8785  # its metrics and health
+WATCH_PORT: Final = 8786  # of the mirror's watch, for its metrics
+CANARY_PORT: Final = 8787  # likewise, and of its check the metrics
 _OTHER_FILES: Final = 256  # of a service, beside its connections
 _HEAD = "# Written when the container started: to change a setting, use the environment (HOURMARK_TAILER__SCAN_SECONDS=1).\n"
 
@@ -25,7 +27,7 @@ def render_settings(site: Site, home: Path, programs: Programs, role: str, share
     """The file's text. `role` is the container's host name too, by which others reach it; `files`: how many it may have open."""
     layout = site.layout(home)
     settings = settings_of(layout, programs, USER, site.bucket_seconds)
-    for group, more in _apart(layout.ports[SERVICE], role, shared, files).items():
+    for group, more in _apart(site, layout.ports[SERVICE], role, shared, files).items():
         settings.setdefault(group, {}).update(more)
     return _HEAD + render_toml(settings)
 
@@ -35,12 +37,12 @@ def connections(files: int) -> int:
     return Service().connections_max if files == resource.RLIM_INFINITY else min(Service().connections_max, files - _OTHER_FILES)
 
 
-def _apart(port: int, role: str, shared: Path, files: int) -> dict[str, dict[str, Any]]:
+def _apart(site: Site, port: int, role: str, shared: Path, files: int) -> dict[str, dict[str, Any]]:
     """Over the network nothing is posted without certificates on both sides."""
     tls = shared / "tls"
     client = {"ca": str(tls / "ca.pem"), "certificate": str(tls / "client.pem")}
     return {
-        "mirror": {"rest_host": role},
+        "mirror": {"rest_host": role, "workers": site.mirrors},
         "etl": {"ledger": f"postgresql://{USER}:${{file:{shared / 'ledger-password'}}}@postgres/{USER}"},
         "service": {
             "host": "0.0.0.0",  # noqa: S104  # the container's own network

@@ -3,6 +3,8 @@
 SITE_EDGE_BROKERS, SITE_CENTRAL_BROKERS, SITE_DATANODES   how many; 3, 3, 3
 SITE_BUCKET_SECONDS                                       length of buckets; 60
 SITE_SPARK_MASTER                                         what spark-submit takes as --master; spark://spark-master:7077
+SITE_MIRRORS                                              workers of the mirror; 2
+COMPOSE_PROFILES                                          with `canary` among them the site's types declare the canary
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ class Site(NamedTuple):
     datanodes: int
     bucket_seconds: int
     spark_master: str
+    mirrors: int
+    canary: bool
 
     def layout(self, home: Path) -> Layout:
         """Ports and hosts, and the folders of a container whose home this is."""
@@ -53,6 +57,8 @@ def site_of(environment: Mapping[str, str]) -> Site:
         datanodes=_count(environment, "SITE_DATANODES", 3),
         bucket_seconds=_count(environment, "SITE_BUCKET_SECONDS", 60),
         spark_master=environment.get("SITE_SPARK_MASTER") or f"spark://spark-master:{SPARK_PORT}",
+        mirrors=_count(environment, "SITE_MIRRORS", 2),
+        canary="canary" in environment.get("COMPOSE_PROFILES", "").split(","),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import httpx
 
 from hourmark_infra.containers.roles import WORKER_WEB_PORT, Container, kind_of
-from hourmark_infra.containers.settings import LOGS, TAILER_PORT
+from hourmark_infra.containers.settings import CANARY_PORT, LOGS, TAILER_PORT, WATCH_PORT
 from hourmark_infra.containers.site import SPARK_PORT
 from hourmark_infra.stack.health import Health, listens, of_mirror
 from hourmark_infra.stack.layout import METRICS, SERVICE
@@ -22,6 +22,10 @@ def ask(container: Container) -> Health:
     kind, ports = kind_of(container.name), container.layout.ports
     if kind == "mirror":
         return of_mirror(f"{container.name}:{ports['mirror-rest']}")
+    if kind == "mirror-watch":
+        return _answers(f"http://127.0.0.1:{WATCH_PORT}/metrics")
+    if kind in ("canary", "canary-check"):
+        return _answers(f"http://127.0.0.1:{CANARY_PORT}/{'healthz' if kind == 'canary' else 'metrics'}")
     if kind == "delivery":
         return _answers(f"https://localhost:{ports[SERVICE]}/readyz", _certificates(container))
     if kind == "tailer":

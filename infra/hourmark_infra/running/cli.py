@@ -40,6 +40,7 @@ _FOLDER = Path("pipeline")
 def run(once: bool, file: Path | None, logs: tuple[Path, ...], clusters: Clusters | None, yes: bool, as_json: bool) -> None:
     """Run service, tailer and ETL together, supervised, with one log on stderr; with log files named, propose their types first.
 
+    Where the types declare the canary (`hourmark canary declaration`), it runs too, and is watched; with --once it does not.
     Where the configuration names no Kafka, the local stack is started, and stays up; a new one has one cluster and no mirror.
     Ctrl-C ends the components; killed at any moment, the next run goes on. --once exits when each line that is
     there now is in a closed bucket or a dead letter.

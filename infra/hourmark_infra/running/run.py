@@ -11,19 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from hourmark.canary import CANARY
 from hourmark.clock import Clock
 from hourmark.config import Config, load_config
 from hourmark.durable import write_durably
 from hourmark.errors import ConfigError, Unavailable
+from hourmark.event_types import read_folder
 from hourmark.hours import Hour
 from hourmark.toml_text import render_toml
-from hourmark_infra.components import Components, environment, is_ready, wait_for
+from hourmark_infra.components import CANARIES, Components, environment, is_ready, wait_for
 from hourmark_infra.running.closed import as_text, closed_since, next_hours, waiting
 from hourmark_infra.running.one_log import OneLog
 from hourmark_infra.running.settings import has_servers, run_settings
 from hourmark_infra.running.supervising import LOOK_S, Supervisor
 from hourmark_infra.stack.control import Stack
+from hourmark_infra.stack.layout import WATCH
 from hourmark_infra.stack.options import SERVERS, Clusters
+from hourmark_infra.stack.servers import MIRROR
 from hourmark_infra.stack.state import load_state
 
 _READY_S: Final = 600.0  # as servers
@@ -56,12 +60,16 @@ class Run:
         self.config_file = home / "run" / "hourmark.toml"
         self.components = Components(home / "run", self.config_file, home / "run" / "logs", clock)
         self._supervisor = Supervisor(self.components, clock, self._tell)
+        self._local: Stack | None = None
+        self._watch: Supervisor | None = None
         self._log: OneLog | None = None
 
     def for_ever(self) -> None:
-        """Until Ctrl-C or SIGTERM."""
-        self._start()
-        self._supervisor.start(["tailer"])
+        """Until Ctrl-C or SIGTERM; with the site's canary, where its type is declared."""
+        config = self._prepared()
+        canaries = CANARIES if CANARY in {declared.name for declared in read_folder(config.types.dir).types} else ()
+        self._start(config, *canaries)
+        self._supervisor.start(["tailer", *canaries])
         self._tell(f"all components run; settings: {self.config_file}. Ctrl-C ends them; `hourmark down` then stops the servers")
         while True:
             self._each()
@@ -69,7 +77,8 @@ class Run:
 
     def once(self) -> Outcome:
         """Deliver what the files hold now, and wait until each line is in a closed bucket or a dead letter."""
-        config = self._start()
+        config = self._prepared()
+        self._start(config)
         since = next_hours(self._asked("bucket", "ls", "--json"))
         tailed = self._drained()
         drained = Hour.of(self._clock.now_ms(), config.parsing.bucket_seconds)
@@ -84,7 +93,8 @@ class Run:
         if self._log is not None:
             self._log.follow()
 
-    def _start(self) -> Config:
+    def _prepared(self) -> Config:
+        """Servers are up and types applied."""
         self.components.stop_all()  # those of a run that was killed
         own = _read(self._file)
         settings = own if has_servers(own) else run_settings(self._stack(own), own)
@@ -93,11 +103,19 @@ class Run:
         self.components.logs.mkdir(parents=True, exist_ok=True)
         self._tell(f"applying the types of {config.types.dir}")
         self.components.run_repeatable("types", "apply", seconds=_APPLY_S)
-        self._log = OneLog({name: self.components.log(name) for name in ("service", "tailer", "etl")}, self._say)
+        return config
+
+    def _start(self, config: Config, *more: str) -> None:
+        """ETL and service, until that is ready. `more`: what will be started beside the tailer, for the one log."""
+        files = {name: self.components.log(name) for name in ("service", "tailer", "etl", *more)}
+        if self._local is not None and WATCH in self._local.names:
+            files[WATCH] = self._local.log(WATCH)
+            self._watch = Supervisor(self._local, self._clock, self._tell)
+            self._watch.start([WATCH])
+        self._log = OneLog(files, self._say)
         self._supervisor.start(["etl", "service"])  # Spark takes longest
         address = config.tailer.service_urls[0]
         wait_for(lambda: is_ready(address), f"the service to be ready at {address}", _READY_S, self._clock, self._each)
-        return config
 
     def _stack(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Settings of the local stack, which is up."""
@@ -108,6 +126,7 @@ class Run:
         )  # fmt: skip
         self._tell(f"no Kafka is named: starting the local stack ({SERVERS[stack.clusters]})")
         stack.up()
+        self._local = stack
         return tomllib.loads(stack.layout.config_file.read_text())
 
     def _drained(self) -> Mapping[str, Any]:
@@ -161,6 +180,8 @@ class Run:
 
     def _each(self) -> None:
         self._supervisor.look()
+        if self._watch is not None and self._local is not None and self._local.runs(MIRROR):  # `hourmark down` ends both for good
+            self._watch.look()
         if self._log is not None:
             self._log.follow()
 

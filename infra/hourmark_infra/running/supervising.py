@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Final, Protocol
 
 from hourmark.clock import Clock
-from hourmark_infra.components import Components
-from hourmark_infra.stack.process import is_alive
 
 PAUSE_S: Final = 1.0
 PAUSE_MAX_S: Final = 60.0
 STEADY_S: Final = 60.0  # who ran so long ended for a new reason: the pause is short again
 LOOK_S: Final = 0.25
+
+
+class Kept(Protocol):
+    """What is kept running: `Components`, or a `Stack`. One that runs already is not started again."""
+
+    def start(self, name: str) -> None: ...
+    def stop(self, name: str) -> None: ...
+    def runs(self, name: str) -> bool: ...
+    def log(self, name: str) -> Path: ...
 
 
 @dataclass
@@ -29,7 +37,7 @@ class _Standing:
 class Supervisor:
     """Keeps components running. `look` is called again and again by whoever waits for something."""
 
-    components: Components
+    components: Kept
     clock: Clock
     say: Callable[[str], None]
     _of: dict[str, _Standing] = field(default_factory=dict)
@@ -49,7 +57,7 @@ class Supervisor:
         """Start again whoever has ended and has waited for long enough."""
         now_s = self.clock.monotonic_s()
         for name, of in self._of.items():
-            if of.again_s is None and not is_alive(self.components.running[name]):
+            if of.again_s is None and not self.components.runs(name):
                 of.pause_s = PAUSE_S if now_s - of.began_s >= STEADY_S else min(of.pause_s * 2, PAUSE_MAX_S)
                 of.again_s = now_s + of.pause_s
                 self.say(f"the {name} has ended; it is started again in {of.pause_s:.0f} s. Its log: {self.components.log(name)}")

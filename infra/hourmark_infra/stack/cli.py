@@ -32,7 +32,7 @@ from hourmark_infra.stack.servers import mirror_is_there
 def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_json: bool) -> None:
     """Start the local stack, and wait until each server says that it is well.
 
-    Three edge brokers, a central one, MirrorMaker 2, NameNode, DataNode and schema registry, on loopback, below
+    Three edge brokers, a central one, MirrorMaker 2 and its watch, NameNode, DataNode and schema registry, on loopback, below
     $HOURMARK_HOME/stack. With --clusters 1 neither central broker nor mirror. What runs already is left alone, what died is
     started again, data and ports are kept. Other commands find it by the file hourmark.toml there. The length of
     buckets is fixed once types were applied.
@@ -65,7 +65,7 @@ def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_j
         say_json({"home": str(stack.home), "config": config, "service": service, "seconds": seconds, "servers": servers})
         return
     for server in servers:
-        click.echo(f"{server['name']:<10} {server['state']:<8} pid {server['pid']:<8} {server['address']}")
+        click.echo(f"{server['name']:<12} {server['state']:<8} pid {server['pid']:<8} {server['address']}")
     click.echo(f"Up after {seconds} s. Settings: {config}\nLogs:     {stack.layout.logs}")
     click.echo(f"Service:  {service}, once `hourmark serve` runs")
 
@@ -94,10 +94,10 @@ def status(as_json: bool) -> None:
     else:
         for s in found:
             at = f"{s.memory_mb:>5} MB  {s.address:<21}"
-            click.echo(f"{s.name:<10} {_well(s.healthy):<8} pid {_pid(s.pid)} {at} {s.detail}")
+            click.echo(f"{s.name:<12} {_well(s.healthy):<8} pid {_pid(s.pid)} {at} {s.detail}")
         click.echo(f"{_well(ok)}, {total} MB in all")
         for name, c in components.items():
-            click.echo(f"{name:<10} {c.state:<11} pid {_pid(c.pid)} {c.detail}")
+            click.echo(f"{name:<12} {c.state:<11} pid {_pid(c.pid)} {c.detail}")
     sys.exit(0 if ok else 1)
 
 

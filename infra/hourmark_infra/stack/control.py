@@ -24,7 +24,7 @@ from hourmark_infra.locks import one_at_a_time
 from hourmark_infra.stack import lifecycle
 from hourmark_infra.stack.config_file import render_config
 from hourmark_infra.stack.health import Health
-from hourmark_infra.stack.layout import ANY_PORTS, EDGE_NAMES, METRICS, PORT_NAMES, SERVICE, Layout, free_ports, is_free
+from hourmark_infra.stack.layout import ANY_PORTS, EDGE_NAMES, METRICS, PORT_NAMES, SERVICE, WATCH, Layout, free_ports, is_free
 from hourmark_infra.stack.options import Clusters
 from hourmark_infra.stack.own_name import check_own_name
 from hourmark_infra.stack.process import Process, is_alive, marked, memory_mb, of_mark, spawn
@@ -153,11 +153,11 @@ class Stack:
         return before
 
     def down(self) -> dict[str, str]:
-        """End what was started here, the mirror first; says of each server "stopped", "killed" or "not running"."""
+        """End what was started here, the mirror and its watch first; says of each "stopped", "killed" or "not running"."""
         with _one_at_a_time(self.home, self._say):
             self._adopt()
-            outcome = {name: self._end(name) for name in self._servers if name == MIRROR}
-            others = [name for name in reversed(self._servers) if name != MIRROR]
+            outcome = {name: self._end(name) for name in self._servers if name in (MIRROR, WATCH)}
+            others = [name for name in reversed(self._servers) if name not in outcome]
             with ThreadPoolExecutor(len(others)) as pool:
                 return {**outcome, **dict(zip(others, pool.map(self._end, others), strict=True))}
 
@@ -184,6 +184,14 @@ class Stack:
         environment = lifecycle.server_environment(self.programs.java)
         lifecycle.prepare(server, environment)
         self._remember(name, spawn(server.command(), environment, self._mark(name), server.log))
+
+    def runs(self, name: str) -> bool:
+        """Whether it runs, well or not."""
+        return self.process(name) is not None
+
+    def log(self, name: str) -> Path:
+        """Where its stdout and stderr go."""
+        return self.server(name).log
 
     def wait_ready(self, name: str, seconds: float = lifecycle.READY_SECONDS) -> Health:
         """Wait until the server is well; Unavailable where it ends or is not well in time."""

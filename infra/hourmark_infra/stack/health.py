@@ -96,6 +96,15 @@ def of_mirror(address: str) -> Health:
     return Health(True, "REST listens") if listens(address) else Health(False, "REST does not listen")
 
 
+def of_watch(address: str) -> Health:
+    """Well when its metrics answer; what they say of the mirror is another matter."""
+    try:
+        answer = _HTTP.get(f"http://{address}/metrics")
+    except httpx.HTTPError as error:
+        return Health(False, f"no metrics: {error}")
+    return Health(answer.is_success, f"metrics answer {answer.status_code}")
+
+
 class _NoAnswer(Exception):
     """The server did not answer, or not as it does when it is well."""
 

@@ -20,6 +20,7 @@ CLUSTERS = ("edge", "central")
 ANY_PORTS: Mapping[str, int] = MappingProxyType({})  # none is preferred
 SERVICE = "service"  # the delivery service: none of the stack's servers, but its port and state folder are chosen here
 METRICS = "etl-metrics"  # of the ETL's driver, likewise
+WATCH = "mirror-watch"  # of the mirror's watch, for its metrics
 JMX = "jmx"  # of each broker, where a stack is made so
 
 PORT_NAMES = (
@@ -34,6 +35,7 @@ PORT_NAMES = (
     "datanode-ipc",
     "registry",
     "mirror-rest",
+    WATCH,
     *(f"{broker}-{JMX}" for broker in (*EDGE_NAMES, "central-1")),
     SERVICE,
     METRICS,

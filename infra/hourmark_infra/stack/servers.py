@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from hourmark_infra.stack import health
 from hourmark_infra.stack.health import Health
 from hourmark_infra.stack.jmx import jmx_options
-from hourmark_infra.stack.layout import CLUSTERS, JMX, Layout
+from hourmark_infra.stack.layout import CLUSTERS, JMX, WATCH, Layout
 from hourmark_infra.stack.options import Clusters
 from hourmark_infra.stack.registry import registry_options, runner_jar
 
@@ -68,7 +68,7 @@ def server_table(
     ]
     servers = [*brokers, *made.others()]
     if mirror and clusters > 1:
-        servers.append(made.mirror(tuple(broker.name for broker in brokers)))
+        servers += made.mirror(tuple(broker.name for broker in brokers))
     return {server.name: server for server in servers}
 
 
@@ -105,10 +105,15 @@ class _Servers(NamedTuple):
             self._server("registry", "registry", self._registry, health.of_registry),
         )
 
-    def mirror(self, brokers: tuple[str, ...]) -> Server:
-        command = (sys.executable, "-m", "hourmark", "mirror", "run", "--config", str(self.layout.config_file))
-        data = self.layout.state / "mirror"
-        return self._server(MIRROR, "mirror-rest", lambda: command, health.of_mirror, data=data, needs=brokers)
+    def mirror(self, brokers: tuple[str, ...]) -> Iterator[Server]:
+        """It, and its watch; a stack of an earlier version has no port for that until the next `up`."""
+        of = partial(self._server, data=self.layout.state / "mirror", needs=brokers)
+        yield of(MIRROR, "mirror-rest", lambda: self._hourmark("mirror", "run"), health.of_mirror)
+        if (port := self.layout.ports.get(WATCH)) is not None:
+            yield of(WATCH, WATCH, lambda: self._hourmark("mirror", "watch", "--metrics-port", str(port)), health.of_watch)
+
+    def _hourmark(self, *words: str) -> Command:
+        return (sys.executable, "-m", "hourmark", *words, "--config", str(self.layout.config_file))
 
     def _server(self, name: str, port: str, command: Callable[[], Command], ask: Callable[[str], Health], **more: Any) -> Server:
         """One whose log, and unless said otherwise whose data, are named like it; `ask` takes its address."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from click.testing import CliRunner
 
 from hourmark.alarm import AlarmName
-from hourmark.canary import PATIENCE_S, Step, late
+from hourmark.canary import CANARY, PATIENCE_S, Step, late
+from hourmark.cli import root
+from hourmark.event_types import read_folder
 
 NOW_MS = 1_800_000_000_000
 LENGTH_S = 60
+LONG_AGO_MS = 3_600_000
+EXAMPLE = Path(__file__).parents[3] / "examples" / "canary" / f"{CANARY}.toml"
 
 
 def passed(**ago_s: float | None) -> dict[Step, int | None]:
@@ -16,7 +23,7 @@ def passed(**ago_s: float | None) -> dict[Step, int | None]:
 
 
 def seen(**ago_s: float | None) -> list[str]:
-    alarms = late(passed(**ago_s), NOW_MS, LENGTH_S, "edge")
+    alarms = late(passed(**ago_s), NOW_MS, LENGTH_S, "edge", NOW_MS - LONG_AGO_MS)
     assert all((a.name, a.subject) == (AlarmName.CANARY_LATE, "edge") for a in alarms)
     return [alarm.seen for alarm in alarms]
 
@@ -44,3 +51,23 @@ def test_a_step_that_none_has_passed_yet_is_late_and_one_that_there_is_not_is_le
     assert seen(acknowledged=None) == ["no canary of site edge is acknowledged yet; at most 120 s are allowed"]
     assert seen(acknowledged=1, staged=None, closed=1)[0].startswith("no canary of site edge is staged")
     assert seen(acknowledged=1, staged=1, closed=1) == []
+
+
+@pytest.mark.parametrize("length_s", [60, 3600])
+def test_what_has_only_begun_is_not_late_before_it_can_have_come(length_s: int) -> None:
+    """A site of a moment ago, and the first hour of one that has hours, are no alarm."""
+
+    def told(since_s: float, **ago_s: float | None) -> bool:
+        return bool(late(passed(**ago_s), NOW_MS, length_s, "edge", round(NOW_MS - since_s * 1000)))
+
+    assert not told(PATIENCE_S, acknowledged=None, mirrored=None, staged=None, closed=None)
+    assert told(PATIENCE_S + 1, acknowledged=None, mirrored=None, staged=None, closed=None)
+    assert not told(PATIENCE_S + length_s, acknowledged=1, mirrored=1, staged=1, closed=None)
+    assert told(PATIENCE_S + length_s + 1, acknowledged=1, mirrored=1, staged=1, closed=None)
+
+
+def test_its_declaration_is_the_example_and_one_that_can_be_applied(tmp_path: Path) -> None:
+    told = CliRunner().invoke(root, ["canary", "declaration"], catch_exceptions=False).stdout
+    assert told == EXAMPLE.read_text()
+    (tmp_path / EXAMPLE.name).write_text(told)
+    assert CANARY in {declared.name for declared in read_folder(tmp_path).types}

@@ -48,7 +48,7 @@ def test_the_api_takes_it_and_knows_every_field(name: str, version: str) -> None
 def test_each_part_has_its_manifest() -> None:
     assert {
         "Deployment/delivery", "HorizontalPodAutoscaler/delivery", "PodDisruptionBudget/delivery", "DaemonSet/tailer",
-        "StatefulSet/mirror", "Deployment/etl-driver",
+        "StatefulSet/mirror", "StatefulSet/mirror-watch", "Deployment/etl-driver",
     } <= BY_NAME.keys()  # fmt: skip
 
 
@@ -140,3 +140,5 @@ def test_a_pods_configuration_is_right_by_itself(name: str, tmp_path: Path, monk
     assert ("planted" in read.etl.ledger) == (name == "Deployment/etl-driver")
     if name == "StatefulSet/mirror":
         assert read.mirror.rest_host == "mirror-0.mirror.hourmark.svc"
+    if name == "StatefulSet/mirror-watch":
+        assert read.mirror.workers == BY_NAME["StatefulSet/mirror"]["spec"]["replicas"]

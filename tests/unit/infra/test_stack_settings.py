@@ -64,12 +64,15 @@ def test_hadoop_sites_are_xml_with_every_address_on_loopback() -> None:
     assert all(value.startswith("127.0.0.1:") for name, value in values.items() if name.endswith("address"))
 
 
-def test_the_mirror_is_in_the_table_only_where_it_is_wanted(tmp_path: Path) -> None:
+def test_the_mirror_and_its_watch_are_in_the_table_only_where_they_are_wanted(tmp_path: Path) -> None:
     ids = {"edge": "e", "central": "c"}
     with_mirror = server_table(Layout(tmp_path, PORTS), lambda: PROGRAMS, ids, mirror=True)
     without = server_table(Layout(tmp_path, PORTS), lambda: PROGRAMS, ids, mirror=False)
-    assert set(with_mirror) - set(without) == {"mirror"}
-    assert set(with_mirror["mirror"].needs) == {"edge-1", "edge-2", "edge-3", "central-1"}
+    assert set(with_mirror) - set(without) == {"mirror", "mirror-watch"}
+    for name in ("mirror", "mirror-watch"):
+        assert set(with_mirror[name].needs) == {"edge-1", "edge-2", "edge-3", "central-1"}
+    old = {name: port for name, port in PORTS.items() if name != "mirror-watch"}  # of a stack of an earlier version
+    assert "mirror-watch" not in server_table(Layout(tmp_path, old), lambda: PROGRAMS, ids, mirror=True)
 
 
 def test_brokers_tell_their_metrics_only_where_it_is_wanted_and_only_to_who_reads_on_loopback(tmp_path: Path) -> None:

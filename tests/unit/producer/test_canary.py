@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.support.clock import FakeClock
 
-from hourmark.canary import CANARY
+from hourmark.canary import CANARY, PATIENCE_S
 from hourmark_producer.canary import Canary
 from hourmark_producer.service_client import Busy, Reading, Refused, ServiceLink
 
@@ -37,7 +38,7 @@ TAKEN = {"events": 1, "dead_letters": 0}
 
 def test_what_is_not_acknowledged_is_posted_again_as_it_was_and_then_comes_the_next(caplog: pytest.LogCaptureFixture) -> None:
     link = PlayedLink(Busy("no"), Refused("unknown type"), TAKEN, TAKEN)
-    canary = Canary(link, "edge")
+    canary = Canary(link, "edge", FakeClock())
     assert [canary.post() for _ in range(4)] == [False, False, True, True]
     first, again, third, new = (json.loads(body) for body in link.bodies)
     assert first == again == third
@@ -48,4 +49,18 @@ def test_what_is_not_acknowledged_is_posted_again_as_it_was_and_then_comes_the_n
 
 def test_a_canary_that_becomes_a_dead_letter_is_told() -> None:
     link = PlayedLink({"events": 0, "dead_letters": 1})
-    assert not Canary(link, "edge").post()
+    assert not Canary(link, "edge", FakeClock()).post()
+
+
+def test_it_is_unwell_where_none_was_acknowledged_for_longer_than_it_may_take() -> None:
+    clock = FakeClock()
+    canary = Canary(PlayedLink(TAKEN, Busy("no"), {"events": 0, "dead_letters": 1}), "edge", clock)
+    assert b"hourmark_canary_acknowledged_timestamp_seconds 0.0" in canary.exposition()
+    assert canary.post()
+    assert f"hourmark_canary_acknowledged_timestamp_seconds {clock.now_ms() / 1000}" in canary.exposition().decode()
+    clock.sleep(PATIENCE_S)
+    assert not canary.unwell()
+    clock.sleep(1)
+    for _ in range(2):
+        assert not canary.post()
+        assert canary.unwell() == [f"no canary was acknowledged for {PATIENCE_S + 1:.0f} s"]

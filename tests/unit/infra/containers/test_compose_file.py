@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from hourmark.canary import CANARY
+from hourmark.event_types import read_folder
 from hourmark_infra.containers.first import DELIVERY_SERVICES
-from hourmark_infra.containers.roles import KINDS, kind_of
+from hourmark_infra.containers.roles import KINDS, declared, kind_of
 from hourmark_infra.containers.settings import TYPES
 from hourmark_infra.containers.site import BALANCER, site_of
 from hourmark_infra.stack.layout import CLUSTERS
@@ -93,9 +95,22 @@ def test_what_is_started_is_what_the_site_is_said_to_have(file: Path) -> None:
     on_cluster = {name for name in started(file) if name.startswith("spark-")}
     assert bool(on_cluster) == site.spark_master.startswith("spark://")
 
+    assert len([name for name in started(file) if re.fullmatch(r"mirror-\d+", name)]) == site.mirrors
+    assert "mirror-watch" in started(file), "where a mirror is run, its watch is"
+    assert site.canary and {"canary", "canary-check"} <= started(file)
+
+
+def test_without_its_profile_there_is_no_canary(tmp_path: Path) -> None:
+    assert {name for name, service in SERVICES.items() if "canary" in service.get("profiles", ())} == {"canary", "canary-check"}
+    assert not site_of({"COMPOSE_PROFILES": "full"}).canary
+    types = ROOT / TYPES.relative_to("/opt/hourmark")
+    assert CANARY not in {declared.name for declared in read_folder(declared(types, tmp_path, canary=False)).types}
+    for _ in range(2):  # its container may be started again
+        assert CANARY in {declared.name for declared in read_folder(declared(types, tmp_path / "own", canary=True)).types}
+
 
 def test_the_full_site_is_the_one_that_defaults_say() -> None:
-    assert site_of(environment(FULL)) == site_of({})
+    assert site_of(environment(FULL)) == site_of({"COMPOSE_PROFILES": "full,canary"})
     assert environment(FULL).keys() == environment(SMALL).keys()
     defaults = dict(re.findall(r"\$\{(SITE_\w+):-(.*?)\}", (ROOT / "docker-compose.yml").read_text()))
     assert defaults == {name: value for name, value in environment(FULL).items() if name.startswith("SITE_")}
