@@ -14,15 +14,18 @@ from tests.support.simulator.producers import Producers
 from tests.support.simulator.sites import ALIAS, FakeCluster, FakeMirror
 from tests.support.simulator.truth import CLUSTER, EDGE_PARTITIONS, FIRST_HOUR, TYPES
 
+from hourmark.clock import Clock
 from hourmark.config import Config
 from hourmark.host_reports import HostReport
 from hourmark.kafka import Partition
-from hourmark.topics import AUDIT, HOSTS, central_topic, events_topic
+from hourmark.topics import AUDIT, HOSTS, central_topic, edge_topic, events_topic
+from hourmark_etl.closing.cut.clusters import Clusters
+from hourmark_etl.closing.cut.edge import EdgeSite
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import last_checks
-from hourmark_etl.model import Position, Span, StagedBatch
+from hourmark_etl.model import FIRST_SITE, Position, Span, StagedBatch
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.staging.stage import stage_table
@@ -43,6 +46,11 @@ class Pipeline:
             for p in self.central.logs
         ]
         batches.begin_positions(database, self.consumer, begun)
+
+    def clusters(self, database: Database, lease: Lease, clock: Clock) -> Clusters:
+        """What closing asks, by the closer's ledger and clock."""
+        edge = EdgeSite(edge=self.edge, mirror=self.mirror, alias=ALIAS, database=database, lease=lease, clock=clock)
+        return Clusters([edge], self.central, database)
 
     def mirror_some(self, draw: int) -> None:
         """The mirror copies a few records of one partition."""
@@ -139,7 +147,12 @@ class Pipeline:
         logs, starts = self.central.logs, self.positions()
         if any(logs[p].start > s.next_offset for p, s in starts.items()):
             self.losses.pass_over(starts)
-            batches.pass_over(self.database, self.consumer, ALIAS, {s: logs[p].start for p, s in starts.items()})
+            batches.pass_over(
+                self.database,
+                self.consumer,
+                lambda topic: edge_topic(topic, ALIAS),
+                {s: logs[p].start for p, s in starts.items()},
+            )
             starts = self.positions()
         moved = {p: end for p, end in ends.items() if end > starts[p].next_offset}
         if not moved:
@@ -190,8 +203,8 @@ class Pipeline:
             folder=folder,
             bucket_seconds=FIRST_HOUR.length_s,
             types={central_topic(events_topic(t), ALIAS): t for t in TYPES},
-            audit_topic=central_topic(AUDIT, ALIAS),
-            hosts_topic=central_topic(HOSTS, ALIAS),
+            audits={central_topic(AUDIT, ALIAS): FIRST_SITE},
+            hosts={central_topic(HOSTS, ALIAS)},
             ledger=self.database.identity()[0],
         )
 

@@ -30,6 +30,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.ledger.schemas import known_schemas
+from hourmark_etl.model import AuditOffsets
 from hourmark_etl.recovery.markers import check_older_copy
 from hourmark_etl.recovery.rebuild import Rebuilt, rebuild
 
@@ -120,7 +121,7 @@ def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(lif
     click, view = frontiers.frontiers(target, LENGTH_S)
     assert (click.hour, click.state.value) == (FIRST, "open")
     assert (view.hour, view.state.value) == (SECOND, "open")
-    assert view.settled_next == 2
+    assert view.settled_next == AuditOffsets.of(2)
 
 
 def lose(life: Life, path: str, how: str) -> None:
@@ -147,9 +148,9 @@ def test_a_marker_says_nothing_of_later_hours_below_its_offset(life: Life, targe
 def proved(life: Life) -> Proof:
     """Of click's frontier hour, under a cut of all promises."""
     opened = life.frontier("click")
-    frontiers.freeze(life.database, life.closer, [opened], {"click": "events.click"})
+    frontiers.freeze(life.database, life.closer, [opened], {"click": ["events.click"]})
     below = len(life.topics.logs["hourmark.audit"])
-    return Engine(life.storage, life.database, Config()).prove([opened], below)["click"]
+    return Engine(life.storage, life.database, Config()).prove([opened], AuditOffsets.of(below))["click"]
 
 
 def unlisted_of(life: Life, hour: Hour) -> int:

@@ -18,6 +18,7 @@ from hourmark.hours import Hour
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import open_gaps
+from hourmark_etl.model import FIRST_SITE
 from hourmark_etl.recovery import storage_scan
 from hourmark_etl.recovery.rebuild import rebuild
 from hourmark_etl.staging.files import Rows, read_all, read_rows
@@ -81,7 +82,9 @@ def needed(database: Database, storage: Storage) -> tuple[Needed, Needed]:
                 events |= {(g.type, g.hour, i) for i in table.column("event_id").to_pylist()}
         for path in {paths[a.file_id] for a in connection.execute(select(audits))}:
             for row in read_all(storage, path, ["type", "hour", "offset"]).to_pylist():
-                if row["hour"] >= frontier[row["type"]].hour or row["offset"] >= frontier[row["type"]].settled_next:
+                if row["hour"] >= frontier[row["type"]].hour or row["offset"] >= frontier[row["type"]].settled_next.at(
+                    FIRST_SITE
+                ):
                     promises.add((row["type"], row["hour"], row["offset"].to_bytes(8, "big")))
     return Counter(events), Counter(promises)
 
